@@ -114,6 +114,7 @@ def video(
             prepared,
             work,
             in_flight=upscaler.engine.backend.calls_at_once + 1,
+            pin=upscaler.engine.backend.pin,
             replace=overwrite,
         )
     seconds = time.monotonic() - start

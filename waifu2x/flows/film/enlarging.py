@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends import Progress, ignore, planar
+from waifu2x.backends import planar
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.planar import Matrix, PlanarPicture, PlaneFormat, Subsampling
 
@@ -41,7 +42,7 @@ def plane_format(pixels: PixelFormat, colours: FilmColours) -> PlaneFormat:
 
 
 class FrameEnlarger:
-    """Enlarges frames of one film, of which all have one size. Threads may share it.
+    """What `make_film` takes to enlarge frames, which all have one size. Threads may share it.
 
     Where the whole of it is to run a network of three planes on YUV planes, engines read and write
     the planes themselves. All else goes through float RGB on the host, by the same definition:
@@ -63,8 +64,6 @@ class FrameEnlarger:
         self._enlarger = enlarger
         self._source, self._source_colours = source
         self._target, self._target_colours = target
-        self._size = size
-        self._result_size = enlarger.result_size(*size)
         self._factor = None
         if self._source.planes == self._target.planes == 3 and not (
             self._source.is_rgb or self._target.is_rgb
@@ -76,25 +75,20 @@ class FrameEnlarger:
         """Whether engines read and write the planes themselves."""
         return self._factor is not None
 
-    def __call__(self, planes: Planes, on_progress: Progress = ignore) -> list[NDArray[Any]]:
-        """The planes of a result. Raises BackendError."""
-        made = [
-            np.empty(shape, self._target.dtype) for shape in self._target.shapes(*self._result_size)
-        ]
-        if self._factor is not None:
-            network = self._networks.chains.network(self._factor, self._enlarger.noise)
-            network.run_planes(
-                [_planar(planes, self._source, self._source_colours)],
-                [_planar(made, self._target, self._target_colours)],
-                tile=self._networks.tile,
-                tta=self._networks.tta,
-                on_progress=on_progress,
-            )
-            return made
-        picture = _picture(planes, self._source, self._source_colours)
-        result = self._enlarger.picture(picture, on_progress)
-        _write(result, made, self._target, self._target_colours)
-        return made
+    def __call__(self, frames: Sequence[Planes], out: Sequence[Planes]) -> None:
+        """Writes the results of frames into as many planes. Raises BackendError."""
+        if self._factor is None:
+            for planes, made in zip(frames, out, strict=True):
+                picture = _picture(planes, self._source, self._source_colours)
+                _write(self._enlarger.picture(picture), made, self._target, self._target_colours)
+            return
+        network = self._networks.chains.network(self._factor, self._enlarger.noise)
+        network.run_planes(
+            [_planar(planes, self._source, self._source_colours) for planes in frames],
+            [_planar(planes, self._target, self._target_colours) for planes in out],
+            tile=self._networks.tile,
+            tta=self._networks.tta,
+        )
 
 
 def _planar(planes: Planes, pixels: PixelFormat, colours: FilmColours) -> PlanarPicture:
