@@ -84,6 +84,8 @@ class _OpenFilm:
         self._sent = 0
         self._complaints: list[int] = []
         """How much was wrong each time that the film was opened."""
+        self._resumed = 0.0
+        """When the decoder last went on."""
         self._reader = self._new_reader()
         self._is_fresh = True
         """Whether the reader is still at the beginning."""
@@ -133,7 +135,9 @@ class _OpenFilm:
         if not self._is_fresh:
             self._reader = self._new_reader()
         self._is_fresh = False
+        self._resumed = time.monotonic()
         for decoded in self._reader.frames(request.selection):
+            busy = time.monotonic() - self._resumed
             while len(self._lent) >= request.ahead or self._connection.poll():
                 answer: Request = self._connection.recv()
                 if isinstance(answer, StopFrames):
@@ -141,10 +145,11 @@ class _OpenFilm:
                     return
                 if isinstance(answer, ReleaseFrame):
                     self._lent.pop(answer.number, None)
-            self._lend(decoded)
+            self._resumed = time.monotonic()
+            self._lend(decoded, busy)
         self._say(FramesEnded(self._reader.ending))
 
-    def _lend(self, decoded: Decoded) -> None:
+    def _lend(self, decoded: Decoded, busy: float) -> None:
         """Sends a frame, in memory that both processes see."""
         planes = planes_of(decoded.frame, self._film.pictures.pixels)
         whole = self._pool.array((sum(plane.nbytes for plane in planes),), np.uint8)
@@ -159,7 +164,7 @@ class _OpenFilm:
 
         def message(told: Sequence[Any], dropped: Sequence[int]) -> SharedFrame:
             return SharedFrame(
-                number, told[0], dropped, decoded.pts, decoded.duration, decoded.is_wanted
+                number, told[0], dropped, decoded.pts, decoded.duration, decoded.is_wanted, busy
             )
 
         self._pool.send(self._connection, [whole], message)

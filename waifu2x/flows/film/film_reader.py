@@ -31,6 +31,7 @@ from waifu2x.flows.film.messages import (
     StillReading,
     StopFrames,
 )
+from waifu2x.flows.film.stages import Stages
 from waifu2x.formats.film.description import Film, PixelFormat
 from waifu2x.formats.film.encode import Encoded, Shape
 from waifu2x.formats.film.muxing import Cut
@@ -90,6 +91,8 @@ class FilmReader:
         )
         self.ending = Ending()
         """What was found, once all frames have been read."""
+        self.stages = Stages()
+        """How long each stage of the film was at work."""
         prepare()
         self._process.start()
         theirs.close()
@@ -129,6 +132,7 @@ class FilmReader:
                     self.ending = reply.ending
                     return
                 assert isinstance(reply, SharedFrame)
+                self.stages.add("decoding", reply.busy)
                 yield self._frame(reply, shapes, pixels)
         finally:
             if not finished:
