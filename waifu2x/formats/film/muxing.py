@@ -312,7 +312,7 @@ class _CopiedStreams:
                 converted.stream = stream
                 yield now, 1, converted
 
-    def _watch(self, packet: Packet, start: Fraction) -> None:
+    def _watch(self, packet: Packet[Any], start: Fraction) -> None:
         """Notes a stretch without sound before this packet that is longer than the packet."""
         if packet.stream.type != "audio" or packet.time_base is None:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from waifu2x.formats.film.library import library
 
@@ -43,7 +43,7 @@ class Packets:
         self.damaged = 0
         """Places found so far at which the container is damaged."""
 
-    def __iter__(self) -> Iterator[Packet]:
+    def __iter__(self) -> Iterator[Packet[Any]]:
         """The packets that are not empty."""
         av = library()
         failures = 0
@@ -64,7 +64,7 @@ class Packets:
             if packet.size:
                 yield packet
 
-    def _next(self, packets: Iterator[Packet]) -> Packet | None:
+    def _next(self, packets: Iterator[Packet[Any]]) -> Packet[Any] | None:
         with complaints(self._container.format.name) as heard:
             try:
                 return next(packets, None)
