@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import stat
 import sys
 from collections.abc import Sequence
@@ -25,8 +26,12 @@ wait for each other twelve times in a frame of 960x540."""
 class RawSink:
     """Writes results as YUV4MPEG2: a sink of a flow."""
 
-    def __init__(self, descriptor: int, name: str, shape: Shape, stages: Stages) -> None:
-        """`descriptor` is open for writing, and stays so; `name` stands for it in messages."""
+    def __init__(
+        self, descriptor: int, name: str, shape: Shape, stages: Stages, *, interlaced: bool = False
+    ) -> None:
+        """`descriptor` is open for writing, and stays so; `name` stands for it in messages.
+        `interlaced` says that frames hold two fields."""
+        self._interlaced = interlaced
         self._descriptor = descriptor
         self._name = name
         self._shape = shape
@@ -52,7 +57,7 @@ class RawSink:
                     shape.rate,
                     shape.aspect,
                     shape.colours,
-                    interlaced=shape.interlaced,
+                    interlaced=self._interlaced,
                 )
             ]
         )
@@ -89,7 +94,11 @@ class RawSink:
         waiting = [memoryview(part) for part in parts]
         try:
             while waiting:
-                written = _written(self._descriptor, waiting)
+                try:
+                    written = _written(self._descriptor, waiting)
+                except BlockingIOError:  # whoever made the pipe wants no one to wait in it
+                    select.select([], [self._descriptor], [])
+                    continue
                 while waiting and written >= waiting[0].nbytes:
                     written -= waiting.pop(0).nbytes
                 if written:
