@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import OnRecomputed, Progress, ignore, scaled
 from waifu2x.backends.gpu.compiled_model import (
+    NOTHING,
     CompiledModel,
     Execution,
     StackShape,
@@ -280,10 +281,19 @@ class GpuNetwork:
                         else:
                             self._runtime.follow()
                         ends = pairwise([transfer.source(scratch), *made, transfer.target(scratch)])
-                        for compiled, plan, (source, target) in zip(
-                            self.models, plans, ends, strict=True
+                        last = len(plans) - 1
+                        for number, (compiled, plan, (source, target)) in enumerate(
+                            zip(self.models, plans, ends, strict=True)
                         ):
-                            compiled.queue(plan, source.buffer, target.buffer, flags, scratch)
+                            compiled.queue(
+                                plan,
+                                source.buffer,
+                                target.buffer,
+                                flags,
+                                scratch,
+                                NOTHING if number else transfer.before,
+                                transfer.behind if number == last else NOTHING,
+                            )
                         fetched = transfer.fetch(in_order=in_order)
                     transfer.wait(fetched)
                     del sent  # held until then
