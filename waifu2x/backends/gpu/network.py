@@ -175,7 +175,7 @@ class GpuNetwork:
         tta: int = 1,
         on_progress: Progress = ignore,
     ) -> None:
-        """Runs pictures of YUV planes, which become pixels on the device and never elsewhere where
+        """Runs pictures as planes, which become pixels on the device and never elsewhere where
         they fit it undivided."""
         from waifu2x.backends.gpu.plane_transfer import PlaneTransfer
         from waifu2x.backends.planar import check_planes
