@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from waifu2x.system.lazy_dataclass import dataclass
 
 Subsampling = Literal["400", "420", "422", "444"]
-Matrix = Literal["bt601", "bt709", "bt2020", "smpte240m", "rgb"]
+Matrix = Literal["bt601", "bt709", "bt2020", "smpte240m", "fcc", "rgb"]
 Siting = Literal["left", "topleft", "center"]
 
 DEPTHS = (8, 9, 10, 12, 14, 16)
@@ -44,6 +44,7 @@ MATRICES: dict[Matrix, tuple[float, float]] = {
     "bt709": (0.2126, 0.0722),
     "bt2020": (0.2627, 0.0593),
     "smpte240m": (0.212, 0.087),
+    "fcc": (0.30, 0.11),
     "rgb": (0.0, 0.0),
 }
 """The shares of red and of blue in luma; green alone is the first plane of RGB."""

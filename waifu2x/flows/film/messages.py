@@ -66,6 +66,8 @@ class SharedFrame(NamedTuple):
     pts: int
     duration: int
     is_wanted: bool
+    busy: float
+    """Seconds of decoding since the frame before: those in which it did not wait for memory."""
 
 
 class FramesEnded(NamedTuple):
@@ -78,6 +80,7 @@ class RequestDone(NamedTuple):
     """What was asked for is done."""
 
     plan: StreamPlan | None = None
+    lost: tuple[str, ...] = ()
 
 
 class StillReading(NamedTuple):

@@ -16,6 +16,7 @@ from waifu2x.flows.film import manifest
 from waifu2x.flows.film.film_reader import DecodedFrame, FilmReader
 from waifu2x.flows.film.held import Duplicates, is_held
 from waifu2x.flows.film.manifest import PartRecord
+from waifu2x.flows.film.stages import Stages
 from waifu2x.formats.film.encode import PartEncoder, Shape
 from waifu2x.formats.film.reader import Selection
 from waifu2x.imaging.streams import Extent, Header
@@ -74,7 +75,9 @@ class FrameSource:
         self._run = run
         self._part_frames = part_frames
         self._duplicates = duplicates
-        self._ahead = ahead + 2  # the one that others are compared with, and the next
+        self._ahead = (
+            ahead + 3
+        )  # the one that others are compared with, the one last encoded, and the next
         pictures = reader.film.pictures
         nbytes = sum(
             rows * columns
@@ -157,7 +160,10 @@ def hash_of(frame: DecodedFrame) -> str:
 class PartSink:
     """Writes results into parts: a sink of a flow."""
 
-    def __init__(self, folder: Path, shape: Shape, part_frames: int) -> None:
+    def __init__(
+        self, folder: Path, shape: Shape, part_frames: int, stages: Stages | None = None
+    ) -> None:
+        self._stages = stages or Stages()
         self._folder = folder
         self._shape = shape
         self._part_frames = part_frames
@@ -168,7 +174,8 @@ class PartSink:
         self._frames = 0
         self._computed = 0
         self._last: Planes | None = None
-        self._hash = ""
+        self._frame: DecodedFrame | None = None
+        """The last frame of the film that was added."""
         self.frames = self.computed = 0
         """Frames written in all, and those that the network made."""
 
@@ -177,6 +184,13 @@ class PartSink:
 
     def add(self, result: EnlargedFrame) -> None:
         """Encodes a frame. Raises OutputError."""
+        step = result.step
+        self._let_go()
+        self._frame = step.frame
+        with self._stages.at_work("encoding"):
+            self._add(result)
+
+    def _add(self, result: EnlargedFrame) -> None:
         step = result.step
         try:
             if self._encoder is None:
@@ -190,30 +204,37 @@ class PartSink:
             self._encoder.add(self._last, step.frame.pts, step.frame.duration)
             self._frames += 1
             self.frames += 1
-            self._hash = hash_of(step.frame)
             if (step.number + 1) % self._part_frames == 0:
                 self._complete()
         except OSError as error:
             raise OutputError(f"{self._folder}: cannot write: {reason(error)}") from error
-        finally:
-            step.frame.release()
 
     def close(self) -> None:
         """Completes the last part. Raises OutputError."""
         try:
-            if self._encoder is not None:
-                self._complete()
+            with self._stages.at_work("encoding"):
+                if self._encoder is not None:
+                    self._complete()
         except OSError as error:
             raise OutputError(f"{self._folder}: cannot write: {reason(error)}") from error
+        finally:
+            self._let_go()
 
     def abort(self) -> None:
         """Leaves the parts that are complete."""
+        self._let_go()
         if self._encoder is not None:
             self._encoder.abort()
             self._encoder = None
         if self._held is not None:
             abandon(self._held)
             self._held = None
+
+    def _let_go(self) -> None:
+        """Of the frame that was kept for its hash."""
+        if self._frame is not None:
+            self._frame.release()
+            self._frame = None
 
     def _begin(self, number: int) -> None:
         self._held = ExitStack()
@@ -224,6 +245,7 @@ class PartSink:
     def _complete(self) -> None:
         assert self._encoder is not None
         assert self._held is not None
+        assert self._frame is not None
         encoded = self._encoder.close()
         self._encoder = None
         self._held.close()
@@ -236,7 +258,7 @@ class PartSink:
                 encoded,
                 path.stat().st_size,
                 manifest.fingerprint(path),
-                self._hash,
+                hash_of(self._frame),
                 self._computed,
             ),
         )
