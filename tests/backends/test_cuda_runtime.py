@@ -10,7 +10,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any

@@ -1,4 +1,4 @@
-"""The definition of planes of films as RGB and back, written once more: float64, sample by sample."""
+"""The definition of planes of films as RGB, written once more: float64, sample by sample."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Planes of films converted by the device for pixels in the machine's memory, a band of rows at a time:
-for pictures that do not stay on the device."""
+"""Planes of films converted by the device for pixels in the machine's memory, a band of rows at a
+time: for pictures that do not stay on the device."""
 
 from __future__ import annotations
 
