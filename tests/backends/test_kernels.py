@@ -159,7 +159,7 @@ def builds() -> list[Build]:
         transforms.add(total, TRANSFORMS[2][1], total, first=True)
         transforms.finish(total, 2, pixels)
     conversions = PlaneKernels(recorder)
-    kinds = [PlaneFormat(*values) for values in product(DEPTHS, ("444",), ("rgb",))]
+    kinds = [PlaneFormat(bits, "444", "rgb") for bits in DEPTHS]
     for bits, subsampling, siting in product(DEPTHS, SUBSAMPLINGS, SITINGS):
         kinds.append(PlaneFormat(bits, subsampling, siting=siting))
     for kind in kinds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any, get_args
@@ -28,8 +29,8 @@ from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.model import Model
 
 EXACT_DB = 100.0
-MATRICES = [matrix for matrix in get_args(Matrix) if matrix != "rgb"]
-SITINGS = get_args(Siting)
+MATRICES: list[Matrix] = [matrix for matrix in get_args(Matrix) if matrix != "rgb"]
+SITINGS: list[Siting] = list(get_args(Siting))
 LAYOUTS: list[tuple[Subsampling, Siting]] = [
     *(("420", siting) for siting in SITINGS),
     ("422", "left"),
@@ -49,17 +50,28 @@ KINDS = [
     PlaneFormat(16, "400", "bt601", True),
 ]
 """Each layout, and in turn each matrix, range and depth."""
+YUV: list[Subsampling] = ["420", "422", "444"]
+
+
+def formats(
+    depths: Sequence[int],
+    subsamplings: Sequence[Subsampling],
+    matrices: Sequence[Matrix],
+    sitings: Sequence[Siting] = ("left",),
+) -> list[PlaneFormat]:
+    """All of them, of either range."""
+    ranges = False, True
+    return [
+        PlaneFormat(*values)
+        for values in product(depths, subsamplings, matrices, ranges, sitings)
+    ]
+
+
 ALL_KINDS = [
-    *(
-        PlaneFormat(*values)
-        for values in product((8, 10), ("420", "422", "444"), MATRICES, (False, True), SITINGS)
-    ),
-    *(
-        PlaneFormat(*values)
-        for values in product((9, 12, 14, 16), ("420", "444"), ("bt709",), (False, True))
-    ),
-    *(PlaneFormat(*values) for values in product(DEPTHS, ("444",), ("rgb",), (False, True))),
-    *(PlaneFormat(*values) for values in product(DEPTHS, ("400",), MATRICES, (False, True))),
+    *formats((8, 10), YUV, MATRICES, SITINGS),
+    *formats((9, 12, 14, 16), ["420", "444"], ["bt709"]),
+    *formats(DEPTHS, ["444"], ["rgb"]),
+    *formats(DEPTHS, ["400"], ["bt601", "bt2020"]),
 ]
 SIZES = [(9, 14), (8, 7), (1, 1), (1, 6), (5, 1), (2, 2)]
 
