@@ -66,6 +66,8 @@ class SharedFrame(NamedTuple):
     pts: int
     duration: int
     is_wanted: bool
+    damaged: int
+    moved: int
 
 
 class FramesEnded(NamedTuple):
