@@ -14,6 +14,7 @@ SHARES = {
     "bt709": (0.2126, 0.0722),
     "bt2020": (0.2627, 0.0593),
     "smpte240m": (0.212, 0.087),
+    "fcc": (0.30, 0.11),
 }
 OFFSETS = {"left": (0.5, 0.0), "topleft": (0.0, 0.0), "center": (0.5, 0.5)}
 """Rows and columns from the first of two pixels to their sample."""

@@ -64,6 +64,16 @@ model_option = option(
     shell_complete=completions.models,
     help="Model; `waifu2x models list` shows them.",
 )
+tta_option = option(
+    "-x",
+    "--tta",
+    group=COMPUTING,
+    type=click.Choice(["1", "2", "4", "8"]),
+    default="1",
+    metavar="[2|4|8]",
+    shell_complete=completions.levels_of_tta,
+    help="Mean of 8 turned and mirrored results, or fewer: so much more work.",
+)
 _DEVICE_OPTIONS = [
     option(
         "--backend",
@@ -187,16 +197,7 @@ _OPTIONS = [
     option(
         "--copy-times", group=FILE, is_flag=True, help="Give outputs the dates of their inputs."
     ),
-    option(
-        "-x",
-        "--tta",
-        group=COMPUTING,
-        type=click.Choice(["1", "2", "4", "8"]),
-        default="1",
-        metavar="[2|4|8]",
-        shell_complete=completions.levels_of_tta,
-        help="Mean of 8 turned and mirrored results, or fewer: so much more work.",
-    ),
+    tta_option,
     *_DEVICE_OPTIONS,
     option(
         "-t",

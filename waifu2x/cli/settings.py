@@ -25,7 +25,7 @@ from waifu2x.system.files import open_regular, reason
 from waifu2x.system.nearest import nearest
 from waifu2x.system.resources import of_user
 
-COMMANDS = ("upscale", "batch", "compare", "bench", "info")
+COMMANDS = ("upscale", "batch", "video", "compare", "bench", "info")
 """The commands that take settings."""
 PREFIX = "WAIFU2X_"
 """What the names of variables begin with."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from waifu2x.system.lazy_dataclass import dataclass
 
 Subsampling = Literal["420", "422", "444"]
-Matrix = Literal["bt601", "bt709", "bt2020", "smpte240m"]
+Matrix = Literal["bt601", "bt709", "bt2020", "smpte240m", "fcc"]
 Siting = Literal["left", "topleft", "center"]
 
 DEPTHS = (8, 10)
@@ -33,6 +33,7 @@ MATRICES: dict[Matrix, tuple[float, float]] = {
     "bt709": (0.2126, 0.0722),
     "bt2020": (0.2627, 0.0593),
     "smpte240m": (0.212, 0.087),
+    "fcc": (0.30, 0.11),
 }
 """The shares of red and of blue in luma."""
 SITINGS: dict[Siting, tuple[bool, bool]] = {

@@ -82,6 +82,10 @@ class _OpenFilm:
         self._lent: dict[int, NDArray[Any]] = {}
         """Arrays that the other process still uses, by the numbers of their frames."""
         self._sent = 0
+        self._complaints: list[int] = []
+        """How much was wrong each time that the film was opened."""
+        self._resumed = 0.0
+        """When the decoder last went on."""
         self._reader = self._new_reader()
         self._is_fresh = True
         """Whether the reader is still at the beginning."""
@@ -100,7 +104,7 @@ class _OpenFilm:
                 self._say(RequestDone(plan))
             elif isinstance(request, AskJoin):
                 container, _ = self._open()
-                join(
+                lost = join(
                     request.target,
                     container,
                     self._film,
@@ -109,8 +113,9 @@ class _OpenFilm:
                     request.parts,
                     request.cut,
                     self._alive,
+                    self._complaints[-1],
                 )
-                self._say(RequestDone())
+                self._say(RequestDone(lost=lost))
             elif isinstance(request, ReleaseFrame):
                 self._lent.pop(request.number, None)
 
@@ -119,17 +124,20 @@ class _OpenFilm:
             file = self._held.enter_context(open_regular(self._path))
         except OSError as error:
             raise ImageError(f"{self._path}: cannot read: {reason(error)}") from error
-        return self._held.enter_context(opened(file, str(self._path))), file
+        container = self._held.enter_context(opened(file, str(self._path), self._complaints.append))
+        return container, file
 
     def _new_reader(self) -> Reader:
         container, file = self._open()
-        return Reader(container, file, str(self._path), self._alive)
+        return Reader(container, file, str(self._path), self._alive, self._complaints[-1])
 
     def _frames(self, request: AskFrames) -> None:
         if not self._is_fresh:
             self._reader = self._new_reader()
         self._is_fresh = False
+        self._resumed = time.monotonic()
         for decoded in self._reader.frames(request.selection):
+            busy = time.monotonic() - self._resumed
             while len(self._lent) >= request.ahead or self._connection.poll():
                 answer: Request = self._connection.recv()
                 if isinstance(answer, StopFrames):
@@ -137,10 +145,11 @@ class _OpenFilm:
                     return
                 if isinstance(answer, ReleaseFrame):
                     self._lent.pop(answer.number, None)
-            self._lend(decoded)
+            self._resumed = time.monotonic()
+            self._lend(decoded, busy)
         self._say(FramesEnded(self._reader.ending))
 
-    def _lend(self, decoded: Decoded) -> None:
+    def _lend(self, decoded: Decoded, busy: float) -> None:
         """Sends a frame, in memory that both processes see."""
         planes = planes_of(decoded.frame, self._film.pictures.pixels)
         whole = self._pool.array((sum(plane.nbytes for plane in planes),), np.uint8)
@@ -156,7 +165,7 @@ class _OpenFilm:
         def message(told: Sequence[Any], dropped: Sequence[int]) -> SharedFrame:
             return SharedFrame(
                 number, told[0], dropped, decoded.pts, decoded.duration, decoded.is_wanted,
-                decoded.damaged, decoded.moved,
+                decoded.damaged, decoded.moved, busy,
             )  # fmt: skip
 
         self._pool.send(self._connection, [whole], message)

@@ -31,6 +31,7 @@ from waifu2x.flows.film.messages import (
     StillReading,
     StopFrames,
 )
+from waifu2x.flows.film.stages import Stages
 from waifu2x.formats.film.description import Film, PixelFormat
 from waifu2x.formats.film.encode import Encoded, Shape
 from waifu2x.formats.film.muxing import Cut
@@ -94,6 +95,8 @@ class FilmReader:
         )
         self.ending = Ending()
         """What was found, once all frames have been read."""
+        self.stages = Stages()
+        """How long each stage of the film was at work."""
         prepare()
         self._process.start()
         theirs.close()
@@ -133,6 +136,7 @@ class FilmReader:
                     self.ending = reply.ending
                     return
                 assert isinstance(reply, SharedFrame)
+                self.stages.add("decoding", reply.busy)
                 yield self._frame(reply, shapes, pixels)
         finally:
             if not finished:
@@ -153,11 +157,13 @@ class FilmReader:
         plan: StreamPlan,
         parts: Sequence[tuple[Path, Encoded]],
         cut: Cut,
-    ) -> None:
-        """Writes the film into an existing file. Raises OutputError, ImageError."""
+    ) -> tuple[str, ...]:
+        """Writes the film into an existing file. Returns what is missing in the streams that are
+        copied where the source is damaged, each a clause. Raises OutputError, ImageError."""
         self.send(AskJoin(target, shape, plan, parts, cut))
         reply = self._receive()
         assert isinstance(reply, RequestDone)
+        return reply.lost
 
     def send(self, request: Request) -> None:
         """Tells the process something. A process that is gone hears nothing: that shows later."""

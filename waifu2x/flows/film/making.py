@@ -7,7 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace as changed
 from pathlib import Path
+from typing import Any
 
+from numpy.typing import NDArray
+
+from waifu2x.backends import Pin
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.batch.assignments import clear_folder
 from waifu2x.flows.batch.shard import Shard
@@ -16,7 +20,9 @@ from waifu2x.flows.film.film_reader import FilmReader
 from waifu2x.flows.film.manifest import PartRecord
 from waifu2x.flows.film.parts import first_part
 from waifu2x.flows.film.request import FilmJob, PreparedFilm, settings
-from waifu2x.flows.film.runs import Enlarge, FilmWork, MadeHere, OnFrames, RunMaker
+from waifu2x.flows.film.runs import Enlarge, FilmWork, FrameDevice, MadeHere, OnFrames, RunMaker
+from waifu2x.formats.film.description import Film
+from waifu2x.formats.film.packets import MAX_GAPS, Gap
 from waifu2x.formats.film.reader import Ending
 from waifu2x.system.files import reason, writing
 from waifu2x.system.lazy_dataclass import dataclass
@@ -40,6 +46,8 @@ class MadeFilm:
     computed: int
     """Frames of the other parts that the network made."""
     ending: Ending
+    lost: tuple[str, ...] = ()
+    """What is missing in sounds that were copied from a damaged film, each a clause."""
 
 
 def parts_folder(target: Path) -> Path:
@@ -54,6 +62,8 @@ def make_film(
     enlarge: Enlarge,
     *,
     in_flight: int = 2,
+    stack: int = 1,
+    pin: Callable[[NDArray[Any]], Pin] = lambda array: Pin(),
     restart: bool = False,
     keep_parts: bool = False,
     replace: bool = False,
@@ -62,16 +72,17 @@ def make_film(
 ) -> MadeFilm:
     """Makes a film in this process, or what is missing of it after a run that was killed.
 
-    The parts that are complete stay, whatever happens, until the film is. `on_frames` is told of
-    frames whose results are there, `on_notice` what people should know. Raises ImageError,
-    OutputError, BackendError.
+    The parts that are complete stay, whatever happens, until the film is. `in_flight` stacks of
+    frames are under way at a time; `pin` is the device's, `Backend.pin`. `on_frames` is told of
+    frames whose results are there, `on_notice` what people should know; `reader.stages` tells which
+    stage holds the others. Raises ImageError, OutputError, BackendError.
     """
+    device = FrameDevice(enlarge, in_flight, stack, pin)
     return make_film_by(
-        MadeHere(reader, enlarge, on_frames),
+        MadeHere(reader, device, on_frames),
         reader,
         job,
         prepared,
-        in_flight=in_flight,
         restart=restart,
         keep_parts=keep_parts,
         replace=replace,
@@ -85,14 +96,13 @@ def make_film_by(
     job: FilmJob,
     prepared: PreparedFilm,
     *,
-    in_flight: int = 2,
     restart: bool = False,
     keep_parts: bool = False,
     replace: bool = False,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> MadeFilm:
     """Makes a film as `make_film` does, its parts by whoever `maker` stands for."""
-    with _begun(job, prepared, in_flight, on_notice, restart=restart) as begun:
+    with _begun(job, prepared, on_notice, restart=restart) as begun:
         there = begun.there()
         before = frozenset(there)
         for attempt in range(_ROUNDS):
@@ -108,12 +118,13 @@ def make_film_by(
             raise ImageError(f"{job.source}: decodes otherwise each time: it is damaged")
         resumed = sum(len(there[number].encoded.pts) for number in before if number in there)
         computed = sum(told.computed for number, told in there.items() if number not in before)
-        begun.join(reader, job, prepared, there, replace=replace)
+        lost = begun.join(reader, job, prepared, there, replace=replace)
         made = MadeFilm(
             sum(len(told.encoded.pts) for told in there.values()),
             resumed,
             computed,
-            _ending(there, prepared),
+            _ending(reader.film, there, prepared),
+            lost,
         )
     if not keep_parts:
         _remove(begun.work.folder)
@@ -127,7 +138,6 @@ def make_shard(
     prepared: PreparedFilm,
     shard: Shard,
     *,
-    in_flight: int = 2,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> int:
     """Makes the parts of one stretch of a film, of `shard.parts` that are equally long, and leaves
@@ -135,7 +145,7 @@ def make_shard(
 
     Raises as `make_film`.
     """
-    with _begun(job, prepared, in_flight, on_notice, shard=shard) as begun:
+    with _begun(job, prepared, on_notice, shard=shard) as begun:
         first, ticks = begun.first(reader), begun.work.part_ticks
         expected = max(0, expected_parts(reader, begun.work) - first)
         begin = first + expected * (shard.number - 1) // shard.parts
@@ -227,8 +237,11 @@ class _BegunFilm:
         there: Mapping[int, PartRecord],
         *,
         replace: bool,
-    ) -> None:
-        """Writes the film. Raises OutputError, ImageError."""
+    ) -> tuple[str, ...]:
+        """Writes the film; what is missing in streams that were copied.
+
+        Raises OutputError, ImageError.
+        """
         if manifest.source_identity(job.source) != self.source:
             raise ImageError(f"{job.source}: has changed meanwhile: do it again, with --restart")
         parts = [
@@ -237,7 +250,7 @@ class _BegunFilm:
         ]
         try:
             with writing(job.target, replace=replace) as file:
-                reader.join(Path(file.name), self.work.shape, prepared.plan, parts, job.cut)
+                return reader.join(Path(file.name), self.work.shape, prepared.plan, parts, job.cut)
         except OSError as error:
             raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
 
@@ -246,7 +259,6 @@ class _BegunFilm:
 def _begun(
     job: FilmJob,
     prepared: PreparedFilm,
-    in_flight: int,
     on_notice: Callable[[str], None],
     *,
     restart: bool = False,
@@ -288,7 +300,6 @@ def _begun(
             prepared.selection,
             prepared.part_ticks,
             job.duplicates,
-            in_flight,
         )
         yield _BegunFilm(work, source)
 
@@ -300,15 +311,19 @@ def _remove(folder: Path) -> None:
         raise OutputError(f"{folder}: cannot be removed: {reason(error)}") from error
 
 
-def _ending(there: Mapping[int, PartRecord], prepared: PreparedFilm) -> Ending:
+def _ending(film: Film, there: Mapping[int, PartRecord], prepared: PreparedFilm) -> Ending:
     """What was found while the parts were decoded, by whomever."""
     shape = prepared.shape
-    last = there[max(there)]
-    length = last.encoded.durations[-1] or round(1 / shape.rate / shape.tick)
-    return Ending(
-        sum(len(told.encoded.pts) for told in there.values()),
-        sum(told.damaged for told in there.values()),
-        sum(told.moved for told in there.values()),
-        (last.encoded.pts[-1] + length) * shape.tick,
-        last.is_short,
-    )
+    pts = [one for number in sorted(there) for one in there[number].encoded.pts]
+    durations = [one for number in sorted(there) for one in there[number].encoded.durations]
+    length = -(-1 // (film.pictures.rate * shape.tick)) or 1
+    ends = [time + (lasts or length) for time, lasts in zip(pts, durations, strict=True)]
+    is_short = there[max(there)].is_short
+    damaged = sum(told.damaged for told in there.values())
+    gaps = [
+        Gap(end * shape.tick, (following - end) * shape.tick)
+        for end, following in zip(ends, pts[1:], strict=False)
+        if damaged and following - end > length
+    ]
+    moved = sum(told.moved for told in there.values())
+    return Ending(len(pts), damaged, moved, ends[-1] * shape.tick, is_short, tuple(gaps[:MAX_GAPS]))

@@ -68,6 +68,8 @@ class SharedFrame(NamedTuple):
     is_wanted: bool
     damaged: int
     moved: int
+    busy: float
+    """Seconds of decoding since the frame before: those in which it did not wait for memory."""
 
 
 class FramesEnded(NamedTuple):
@@ -80,6 +82,7 @@ class RequestDone(NamedTuple):
     """What was asked for is done."""
 
     plan: StreamPlan | None = None
+    lost: tuple[str, ...] = ()
 
 
 class StillReading(NamedTuple):

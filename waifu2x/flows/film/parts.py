@@ -20,6 +20,7 @@ from waifu2x.flows.film import manifest
 from waifu2x.flows.film.film_reader import DecodedFrame, FilmReader
 from waifu2x.flows.film.held import Duplicates, is_held
 from waifu2x.flows.film.manifest import PartRecord
+from waifu2x.flows.film.stages import Stages
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.encode import PartEncoder, Shape
 from waifu2x.formats.film.reader import Selection, tick_of
@@ -234,7 +235,9 @@ def hash_of(frame: DecodedFrame) -> str:
 class PartSink:
     """Writes results into parts: a sink of a flow."""
 
-    def __init__(self, folder: Path, shape: Shape) -> None:
+    def __init__(self, folder: Path, shape: Shape, stages: Stages) -> None:
+        """`stages` are told of the time that encoding takes."""
+        self._stages = stages
         self._folder = folder
         self._shape = shape
         self._held: ExitStack | None = None
@@ -249,22 +252,25 @@ class PartSink:
 
     def add(self, result: EnlargedFrame) -> None:
         """Encodes a frame. Raises OutputError."""
-        step = result.step
         try:
-            if step.begin is not None:
-                self._begin_part(step.part, step.begin)
-            if result.planes is not None:
-                self._last = result.planes
-                self._computed += 1
-            assert self._encoder is not None
-            assert self._last is not None
-            self._encoder.add(self._last, step.frame.pts, step.frame.duration)
-            if step.end is not None:
-                self._complete(step.part, step.end)
+            with self._stages.at_work("encoding"):
+                self._add(result.step, result.planes)
         except OSError as error:
             raise OutputError(f"{self._folder}: cannot write: {reason(error)}") from error
         finally:
-            step.frame.release()
+            result.step.frame.release()
+
+    def _add(self, step: Step, planes: Planes | None) -> None:
+        if step.begin is not None:
+            self._begin_part(step.part, step.begin)
+        if planes is not None:
+            self._last = planes
+            self._computed += 1
+        assert self._encoder is not None
+        assert self._last is not None
+        self._encoder.add(self._last, step.frame.pts, step.frame.duration)
+        if step.end is not None:
+            self._complete(step.part, step.end)
 
     def close(self) -> None:
         """Nothing is left: the last frame of a part completes it."""

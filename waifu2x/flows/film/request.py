@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from waifu2x.errors import OutputError
 from waifu2x.flows.film.film_reader import FilmReader
 from waifu2x.flows.film.held import Duplicates
 from waifu2x.formats.film import targets
-from waifu2x.formats.film.codecs import ENCODERS, Wish, choose, encoder_threads
+from waifu2x.formats.film.codecs import ENCODERS, Wish, choose, encoder_threads, fitted
 from waifu2x.formats.film.deinterlacing import Deinterlacing
+from waifu2x.formats.film.describe import HD_LINES
+from waifu2x.formats.film.description import BT709, SMPTE170M, FilmColours, Pictures, PixelFormat
 from waifu2x.formats.film.encode import Shape, check
 from waifu2x.formats.film.library import versions
 from waifu2x.formats.film.muxing import Cut
@@ -66,6 +69,7 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
     film, container = reader.film, targets.container_of(job.target)
     pictures = film.pictures
     encoding = choose(job.wish, pictures.pixels, container, pictures.hdr)
+    encoding = fitted(encoding, height, width)
     pixels = encoding.pixels
     if ENCODERS[encoding.codec].even and (height % pixels.rows or width % pixels.columns):
         raise OutputError(
@@ -83,7 +87,7 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
         tick_of(film, how),
         rate,
         pictures.aspect,
-        pictures.colours,
+        _coded_colours(pictures, pixels, height),
         job.threads or encoder_threads(encoding.codec, height, core_count()),
     )
     check(shape)
@@ -94,9 +98,17 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
     return PreparedFilm(
         shape,
         plan,
-        Selection(job.cut.start, job.cut.end, None, how),
+        Selection(job.cut.start, job.cut.end, deinterlacing=how),
         max(1, round(PART_SECONDS / shape.tick)),
     )
+
+
+def _coded_colours(pictures: Pictures, pixels: PixelFormat, height: int) -> FilmColours:
+    """What the codes of results mean: as in the source, unless that is RGB and they are not."""
+    if not pictures.pixels.is_rgb or pixels.is_rgb:
+        return pictures.colours
+    matrix = BT709 if height >= HD_LINES else SMPTE170M
+    return replace(pictures.colours, matrix=matrix, range="limited")
 
 
 def settings(job: FilmJob, prepared: PreparedFilm, source: Mapping[str, str]) -> dict[str, str]:

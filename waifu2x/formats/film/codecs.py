@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from waifu2x.errors import OutputError
@@ -125,6 +126,16 @@ def choose(wish: Wish, source: PixelFormat, container: str, hdr: Hdr | None) -> 
     return Encoding(
         name, _pixels(encoder, depth, chroma, source), _options(name, encoder, wish, hdr)
     )
+
+
+def fitted(encoding: Encoding, height: int, width: int) -> Encoding:
+    """An encoding for pictures of that size."""
+    pixels = encoding.pixels
+    if encoding.codec == "ffv1" and (height % pixels.rows or width % pixels.columns):
+        # FFV1 cannot cut such planes into any number of slices: FFmpeg finds one that it can.
+        kept = tuple(option for option in encoding.options if option[0] != "slices")
+        return replace(encoding, options=kept)
+    return encoding
 
 
 def _chroma(source: PixelFormat) -> str:
