@@ -62,8 +62,7 @@ def formats(
     """All of them, of either range."""
     ranges = False, True
     return [
-        PlaneFormat(*values)
-        for values in product(depths, subsamplings, matrices, ranges, sitings)
+        PlaneFormat(*values) for values in product(depths, subsamplings, matrices, ranges, sitings)
     ]
 
 
