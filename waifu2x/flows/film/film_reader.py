@@ -221,7 +221,7 @@ class FilmReader:
     def _stop(self, shapes: Sequence[tuple[int, int]], pixels: PixelFormat) -> None:
         """Ends the decoding; what is on its way goes back."""
         self.send(StopFrames())
-        with suppress(ImageError):
+        with suppress(ImageError, OSError):  # the process may be gone
             while isinstance(reply := self._receive(), SharedFrame):
                 self._frame(reply, shapes, pixels).release()
 

@@ -44,6 +44,13 @@ class RawSink:
         self.uneven = 0
         """Frames that are not where an even rate puts them: y4m has no times."""
 
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """What could not be kept, each a clause."""
+        if not self.uneven:
+            return ()
+        return (f"y4m has no times: {self.uneven} frames are not shown when they were",)
+
     def open(self, header: Header) -> None:
         """Writes the film's description. Raises OutputError, BrokenPipeError."""
         shape = self._shape

@@ -19,6 +19,7 @@ from waifu2x.formats.film.description import BT709, SMPTE170M, FilmColours, Pict
 from waifu2x.formats.film.encode import Shape, check
 from waifu2x.formats.film.library import versions
 from waifu2x.formats.film.muxing import Cut
+from waifu2x.formats.film.raw import raw_encoding
 from waifu2x.formats.film.reader import Selection, tick_of
 from waifu2x.formats.film.targets import StreamPlan
 from waifu2x.system.lazy_dataclass import dataclass
@@ -44,6 +45,8 @@ class FilmJob:
     duplicates: Duplicates = "exact"
     threads: int = 0
     """Threads of the encoder; 0 for as many as suit the machine that begins the film."""
+    form: str | None = None
+    """The extension of what standard output gets: mkv, webm or y4m; None: mkv."""
     settings: tuple[tuple[str, str], ...] = ()
     """What else decides the pixels: network, noise level, backend."""
 
@@ -66,12 +69,20 @@ class PreparedFilm:
 
 def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> PreparedFilm:
     """Decides about a film whose pictures become that large. Raises OutputError, ImageError."""
-    film, container = reader.film, targets.container_of(job.target)
+    film, container = reader.film, targets.container_of(job.target, job.form)
     pictures = film.pictures
-    encoding = choose(job.wish, pictures.pixels, container, pictures.hdr)
-    encoding = fitted(encoding, height, width)
+    is_raw = container in targets.RAW
+    if is_raw:
+        encoding = raw_encoding(job.wish, pictures.pixels, container)
+    else:
+        encoding = choose(job.wish, pictures.pixels, container, pictures.hdr)
+        encoding = fitted(encoding, height, width)
     pixels = encoding.pixels
-    if ENCODERS[encoding.codec].even and (height % pixels.rows or width % pixels.columns):
+    if (
+        not is_raw
+        and ENCODERS[encoding.codec].even
+        and (height % pixels.rows or width % pixels.columns)
+    ):
         raise OutputError(
             f"{job.target}: {encoding.codec} needs even sides, not {width}x{height}: give --width "
             "and --height, or use --chroma 444"
@@ -90,11 +101,12 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
         _coded_colours(pictures, pixels, height),
         job.threads or encoder_threads(encoding.codec, height, core_count()),
     )
-    check(shape)
     plan = targets.plan(film, container, sound=job.sound, subtitles=job.subtitles)
-    plan = targets.check(
-        reader.tried(shape, plan), film, str(job.target), drop=job.drop_unsupported
-    )
+    if not is_raw:
+        check(shape)
+        plan = targets.check(
+            reader.tried(shape, plan), film, str(job.target), drop=job.drop_unsupported
+        )
     return PreparedFilm(
         shape,
         plan,

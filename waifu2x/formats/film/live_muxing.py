@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from waifu2x.errors import OutputError
+from waifu2x.formats.film.aac import audio_config
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.encode import Shape
 from waifu2x.formats.film.library import library
@@ -22,7 +23,7 @@ from waifu2x.formats.film.muxing import (
     write_aspect,
 )
 from waifu2x.formats.film.opening import in_short
-from waifu2x.formats.film.targets import StreamPlan
+from waifu2x.formats.film.targets import KeptStream, StreamPlan
 from waifu2x.system.files import reason
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class LiveMuxer:
             self._video, others = begin_streams(
                 self._out, source, film, shape, plan, extradata, cut, cover_of
             )
+            if held is not None:
+                _describe_aac(source, others)
             self._out.start_encoding()
             if held is not None:
                 with held.released() as header:
@@ -111,6 +114,14 @@ class LiveMuxer:
             raise OutputError(f"{self._name}: cannot write: {in_short(error)}") from error
         except OSError as error:
             raise OutputError(f"{self._name}: cannot write: {reason(error)}") from error
+
+
+def _describe_aac(source: InputContainer, others: dict[int, tuple[Any, KeptStream]]) -> None:
+    for index, (stream, taken) in others.items():
+        context: Any = source.streams[index].codec_context
+        is_aac = taken.handling == "copy" and context is not None and context.name == "aac"
+        if is_aac and not context.extradata:
+            stream.codec_context.extradata = audio_config(context)
 
 
 class _HeldPipe(io.RawIOBase):
