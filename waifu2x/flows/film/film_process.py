@@ -82,6 +82,8 @@ class _OpenFilm:
         self._lent: dict[int, NDArray[Any]] = {}
         """Arrays that the other process still uses, by the numbers of their frames."""
         self._sent = 0
+        self._complaints: list[int] = []
+        """How much was wrong each time that the film was opened."""
         self._resumed = 0.0
         """When the decoder last went on."""
         self._reader = self._new_reader()
@@ -102,7 +104,7 @@ class _OpenFilm:
                 self._say(RequestDone(plan))
             elif isinstance(request, AskJoin):
                 container, _ = self._open()
-                join(
+                lost = join(
                     request.target,
                     container,
                     self._film,
@@ -111,8 +113,9 @@ class _OpenFilm:
                     request.parts,
                     request.cut,
                     self._alive,
+                    self._complaints[-1],
                 )
-                self._say(RequestDone())
+                self._say(RequestDone(lost=lost))
             elif isinstance(request, ReleaseFrame):
                 self._lent.pop(request.number, None)
 
@@ -121,11 +124,12 @@ class _OpenFilm:
             file = self._held.enter_context(open_regular(self._path))
         except OSError as error:
             raise ImageError(f"{self._path}: cannot read: {reason(error)}") from error
-        return self._held.enter_context(opened(file, str(self._path))), file
+        container = self._held.enter_context(opened(file, str(self._path), self._complaints.append))
+        return container, file
 
     def _new_reader(self) -> Reader:
         container, file = self._open()
-        return Reader(container, file, str(self._path), self._alive)
+        return Reader(container, file, str(self._path), self._alive, self._complaints[-1])
 
     def _frames(self, request: AskFrames) -> None:
         if not self._is_fresh:

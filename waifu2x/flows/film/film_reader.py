@@ -153,11 +153,13 @@ class FilmReader:
         plan: StreamPlan,
         parts: Sequence[tuple[Path, Encoded]],
         cut: Cut,
-    ) -> None:
-        """Writes the film into an existing file. Raises OutputError, ImageError."""
+    ) -> tuple[str, ...]:
+        """Writes the film into an existing file. Returns what is missing in the streams that are
+        copied where the source is damaged, each a clause. Raises OutputError, ImageError."""
         self.send(AskJoin(target, shape, plan, parts, cut))
         reply = self._receive()
         assert isinstance(reply, RequestDone)
+        return reply.lost
 
     def send(self, request: Request) -> None:
         """Tells the process something. A process that is gone hears nothing: that shows later."""

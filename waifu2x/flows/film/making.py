@@ -39,6 +39,8 @@ class MadeFilm:
     computed: int
     """Frames that the network made, in this run."""
     ending: Ending
+    lost: tuple[str, ...] = ()
+    """What is missing in sounds that were copied from a damaged film, each a clause."""
 
 
 def parts_folder(target: Path) -> Path:
@@ -116,13 +118,13 @@ def make_film(
     ]
     try:
         with writing(job.target, replace=replace) as file:
-            reader.join(Path(file.name), prepared.shape, prepared.plan, parts, job.cut)
+            lost = reader.join(Path(file.name), prepared.shape, prepared.plan, parts, job.cut)
         if not keep_parts:
             shutil.rmtree(folder)
     except OSError as error:
         raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
     frames_made = sum(len(told.encoded.pts) for told in there.values())
-    return MadeFilm(frames_made, resumed, computed, ending)
+    return MadeFilm(frames_made, resumed, computed, ending, lost)
 
 
 def _there(folder: Path) -> dict[int, PartRecord]:

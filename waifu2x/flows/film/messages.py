@@ -80,6 +80,7 @@ class RequestDone(NamedTuple):
     """What was asked for is done."""
 
     plan: StreamPlan | None = None
+    lost: tuple[str, ...] = ()
 
 
 class StillReading(NamedTuple):

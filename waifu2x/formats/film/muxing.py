@@ -18,12 +18,14 @@ from waifu2x.formats.film.encode import Encoded, Shape, opened_stream
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.matroska import placeholder, set_aspect
 from waifu2x.formats.film.opening import in_short
+from waifu2x.formats.film.packets import MAX_GAPS, Gap, Packets
 from waifu2x.formats.film.subtitles import to_mov_text, to_subrip
 from waifu2x.formats.film.targets import CONTAINERS, KeptStream, StreamPlan
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from av.container import InputContainer
+    from av.packet import Packet
 
 _LIES = ("DURATION", "BPS", "NUMBER_OF_", "_STATISTICS_", "ENCODER")
 """Beginnings of tags that tell of the stream as it was."""
@@ -89,10 +91,13 @@ def join(
     parts: Sequence[tuple[Path, Encoded]],
     cut: Cut,
     on_packet: Callable[[], None] = lambda: None,
-) -> None:
+    complaints: int = 0,
+) -> tuple[str, ...]:
     """Writes a film into a file: the pictures of its parts, and the other streams as they are.
 
-    Raises OutputError, ImageError for a part that is not as it was written.
+    Returns what is missing in the others where the source is damaged, each a clause. `complaints`
+    there were when the source was opened. Raises OutputError, ImageError for a part that is not as
+    it was written.
     """
     av = library()
     extradata = _extradata(parts)
@@ -101,7 +106,7 @@ def join(
         with out:
             video, others = _streams(out, source, film, shape, plan, extradata, cut)
             out.start_encoding()
-            copied = _copied(source, film, others, cut)
+            copied = _CopiedStreams(source, film, others, cut)
             pictures = _pictures(parts, video, shape, cut)
             for _, _, packet in heapq.merge(copied, pictures, key=lambda one: one[:2]):
                 on_packet()
@@ -112,6 +117,7 @@ def join(
     if aspect is not None:
         with target.open("r+b") as file:
             set_aspect(file, aspect, (shape.height, shape.width), _title(film))
+    return copied.lost(complaints)
 
 
 def _needs_aspect(shape: Shape, plan: StreamPlan) -> Fraction | None:
@@ -255,49 +261,77 @@ def _chapters(source: InputContainer, film: Film, cut: Cut, lead: Fraction) -> l
     return found
 
 
+_UNHEARD = Fraction(1, 100)
+"""Seconds of silence that are within the rounding of times."""
 _Timed = tuple[float, int, Any]
 """A packet of the target, after its time in seconds and the order of those of one time."""
 
 
-def _copied(
-    source: InputContainer, film: Film, others: dict[int, tuple[Any, KeptStream]], cut: Cut
-) -> Iterator[_Timed]:
-    """The packets of all other streams, in the order of the source."""
-    av = library()
-    shift = Fraction(film.shift, 1_000_000) + cut.start
-    if not others:
-        return
-    packets = source.demux([source.streams[index] for index in others])
-    now = float("-inf")
-    while True:
-        try:
-            packet = next(packets, None)
-        except av.FFmpegError:
-            return  # as the pictures end there
-        if packet is None:
+class _CopiedStreams:
+    """The packets of all streams that are copied, in the order of the source."""
+
+    def __init__(
+        self,
+        source: InputContainer,
+        film: Film,
+        others: dict[int, tuple[Any, KeptStream]],
+        cut: Cut,
+    ) -> None:
+        self._film = film
+        self._others = others
+        self._shift = Fraction(film.shift, 1_000_000) + cut.start
+        self._cut = cut
+        self._packets = Packets(source, [source.streams[index] for index in others])
+        self._due: dict[int, Fraction] = {}
+        """Seconds at which the next packet of each sound is due."""
+        self._gaps: list[tuple[int, Gap]] = []
+
+    def __iter__(self) -> Iterator[_Timed]:
+        if not self._others:
             return
-        if not packet.size:
-            continue
-        stream, taken = others[packet.stream_index]
-        base = packet.time_base
-        assert base is not None  # as every packet of a demuxer has one
-        pts = packet.pts if packet.pts is not None else packet.dts
-        if pts is not None:  # else it is a cover
-            if cut.start and pts * base < shift:
-                continue
-            if cut.end is not None and pts * base >= cut.end + shift - cut.start:
-                continue
-            ticks = round(shift / base)
-            packet.pts = None if packet.pts is None else packet.pts - ticks
-            packet.dts = None if packet.dts is None else packet.dts - ticks
-            decoded = packet.dts if packet.dts is not None else pts - ticks
-            now = max(now, float(decoded * base))
-        if taken.handling != "copy":
-            packet = _converted(packet, taken)
-            if packet is None:
-                continue
-        packet.stream = stream
-        yield now, 1, packet
+        cut, shift = self._cut, self._shift
+        now = float("-inf")
+        for packet in self._packets:
+            stream, taken = self._others[packet.stream_index]
+            base = packet.time_base
+            assert base is not None  # as every packet of a demuxer has one
+            pts = packet.pts if packet.pts is not None else packet.dts
+            if pts is not None:  # else it is a cover
+                if cut.start and pts * base < shift:
+                    continue
+                if cut.end is not None and pts * base >= cut.end + shift - cut.start:
+                    continue
+                ticks = round(shift / base)
+                packet.pts = None if packet.pts is None else packet.pts - ticks
+                packet.dts = None if packet.dts is None else packet.dts - ticks
+                decoded = packet.dts if packet.dts is not None else pts - ticks
+                now = max(now, float(decoded * base))
+                self._watch(packet, (pts - ticks) * base)
+            converted = packet if taken.handling == "copy" else _converted(packet, taken)
+            if converted is not None:
+                converted.stream = stream
+                yield now, 1, converted
+
+    def _watch(self, packet: Packet[Any], start: Fraction) -> None:
+        """Notes a stretch without sound before this packet that is longer than the packet."""
+        if packet.stream.type != "audio" or packet.time_base is None:
+            return
+        length = (packet.duration or 0) * packet.time_base
+        due = self._due.get(packet.stream_index)
+        if due is not None and start - due > max(length, _UNHEARD) and len(self._gaps) < MAX_GAPS:
+            self._gaps.append((packet.stream_index, Gap(due, start - due)))
+        self._due[packet.stream_index] = start + length
+
+    def lost(self, complaints: int) -> tuple[str, ...]:
+        """What is missing in sounds, if the film is damaged: else it is meant so."""
+        if not self._packets.damaged + complaints:
+            return ()
+        titles = {stream.index: stream.title for stream in self._film.others}
+        return tuple(
+            f"{titles[index]} has nothing from {float(gap.start):.2f} to "
+            f"{float(gap.start + gap.length):.2f} s"
+            for index, gap in self._gaps
+        )
 
 
 def _converted(packet: Any, taken: KeptStream) -> Any:

@@ -7,12 +7,13 @@ else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from waifu2x.errors import ImageError
 from waifu2x.formats.film.library import library
+from waifu2x.formats.film.packets import complaints
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -72,10 +73,13 @@ _SIGNATURES = (
 
 
 @contextmanager
-def opened(file: IO[bytes], name: str) -> Iterator[InputContainer]:
+def opened(
+    file: IO[bytes], name: str, on_complaints: Callable[[int], None] = lambda count: None
+) -> Iterator[InputContainer]:
     """A film, open for reading, within the bounds above.
 
-    `file` may be a pipe if it is buffered. `name` stands for it in messages. Raises ImageError.
+    `file` may be a pipe if it is buffered. `name` stands for it in messages. `on_complaints` is
+    told how often something was wrong in what has been read so far. Raises ImageError.
     """
     av = library()
     head = _head(file)
@@ -83,21 +87,23 @@ def opened(file: IO[bytes], name: str) -> Iterator[InputContainer]:
     if kind is None:
         raise ImageError(f"{name}: is not a film that can be read (mkv, mp4, mov, webm, ts, ...)")
     try:
-        container = av.open(
-            file,
-            "r",
-            format=kind,
-            options={
-                # No other file or address: neither by name nor by a protocol.
-                "protocol_whitelist": "none",
-                "format_whitelist": _whole_name(kind),
-                "codec_whitelist": _DECODERS,
-                "max_streams": str(MAX_STREAMS),
-            },
-            metadata_errors="replace",
-            buffer_size=1 << 18,
-            io_open=_refuse,
-        )
+        with complaints(kind) as heard:
+            container = av.open(
+                file,
+                "r",
+                format=kind,
+                options={
+                    # No other file or address: neither by name nor by a protocol.
+                    "protocol_whitelist": "none",
+                    "format_whitelist": _whole_name(kind),
+                    "codec_whitelist": _DECODERS,
+                    "max_streams": str(MAX_STREAMS),
+                },
+                metadata_errors="replace",
+                buffer_size=1 << 18,
+                io_open=_refuse,
+            )
+            on_complaints(heard())
     except (av.FFmpegError, ValueError, OSError) as error:
         raise ImageError(f"{name}: damaged, or no film after all: {in_short(error)}") from error
     with container:

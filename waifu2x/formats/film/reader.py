@@ -13,6 +13,7 @@ from waifu2x.formats.film.deinterlacing import Deinterlacing, deinterlaced
 from waifu2x.formats.film.describe import decoder_of, describe, main_stream
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.library import library
+from waifu2x.formats.film.packets import MAX_GAPS, Gap, Packets
 from waifu2x.formats.film.pixels import pixel_format
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -56,13 +57,15 @@ class Ending(NamedTuple):
 
     frames: int = 0
     damaged: int = 0
-    """Packets that could not be decoded."""
+    """Packets that could not be decoded, and places at which the container is damaged."""
     moved: int = 0
     """Frames whose time was not after that of the frame before, and was moved."""
     seconds: Fraction = Fraction(0)
     """Where the last frame ends."""
     is_short: bool = False
     """Whether it ends before the film says it does."""
+    gaps: tuple[Gap, ...] = ()
+    """The first stretches without frames, of a film that is damaged: else they are meant so."""
 
 
 class Reader:
@@ -74,14 +77,21 @@ class Reader:
         file: IO[bytes],
         name: str,
         on_packet: Callable[[], None] = lambda: None,
+        complaints: int = 0,
     ) -> None:
-        """Decodes the first frame. `on_packet` is called for each packet. Raises ImageError."""
+        """Decodes the first frame. `on_packet` is called for each packet; `complaints` there were
+        when the film was opened, which reads some of it. Raises ImageError."""
         self._on_packet = on_packet
         self._container = container
         self._name = name
         self._stream = main_stream(container, name)
         self._context = self._new_context()
+        self._packets = Packets(container, [self._stream])
+        self._complaints = complaints
         self._damaged = 0
+        self._following: int | None = None
+        """When the next frame is due, in ticks."""
+        self._gaps: list[Gap] = []
         self._waiting = self._decode()
         seekable = file.seekable()
         first = next(self._waiting, None)
@@ -120,6 +130,7 @@ class Reader:
             if last is not None and pts <= last:
                 pts, moved = last + 1, moved + 1
             last = pts
+            self._watch(pts, duration or length, length, tick)
             if selection.end is not None and pts * tick >= selection.end:
                 break
             if pts < start:
@@ -137,9 +148,15 @@ class Reader:
         else:
             if held is not None:
                 yield held._replace(is_wanted=False)
-            self._tell(count, moved, end, whole=True)
+            self._tell(count, moved, end, whole=selection.deinterlacing != "ivtc")
             return
         self._tell(count, moved, end, whole=False)
+
+    def _watch(self, pts: int, duration: int, length: int, tick: Fraction) -> None:
+        """Notes a stretch without frames before this one, which is longer than one."""
+        begun, self._following = self._following, pts + duration
+        if begun is not None and pts - begun > length and len(self._gaps) < MAX_GAPS:
+            self._gaps.append(Gap(begun * tick, (pts - begun) * tick))
 
     def _tell(self, count: int, moved: int, end: Fraction | None, *, whole: bool) -> None:
         film = self.film
@@ -147,7 +164,16 @@ class Reader:
         claimed = film.seconds or 0
         # The end of the longest stream counts for a container, so a bit less is no damage.
         is_short = whole and self._damaged_end(float(end), claimed)
-        self.ending = Ending(count, self._damaged, moved, end, is_short)
+        damaged = self._damaged + self._packets.damaged
+        if self._gaps or is_short:  # else they were about nothing that counts
+            damaged += self._complaints
+        pictures = film.pictures
+        if whole and film.container == "avi" and pictures.codec != "mpeg4":
+            # Its frames have no times that could be missing, only a number. That of MPEG-4 counts
+            # some twice.
+            damaged = max(damaged, (pictures.frames or 0) - count)
+        gaps = tuple(self._gaps) if damaged else ()
+        self.ending = Ending(count, damaged, moved, end, is_short, gaps)
 
     def _damaged_end(self, end: float, claimed: float) -> bool:
         pictures = self.film.pictures
@@ -213,9 +239,11 @@ class Reader:
     def _decode(self) -> Any:
         av = library()
         fruitless = 0
-        for packet in self._packets():
+        for packet in chain(self._packets, [None]):
+            if packet is not None:
+                self._on_packet()
             try:
-                frames = self._context.decode(packet)
+                frames = self._context.decode(packet)  # None flushes it
             except av.error.EOFError:
                 return
             except av.FFmpegError:
@@ -225,23 +253,6 @@ class Reader:
             if fruitless > _UNTIL_FIRST:
                 raise ImageError(f"{self._name}: {fruitless} packets in a row give no picture")
             yield from frames
-
-    def _packets(self) -> Iterator[Any]:
-        """Packets of the pictures, then None, which flushes the decoder."""
-        av = library()
-        packets = self._container.demux(self._stream)
-        while True:
-            try:
-                packet = next(packets, None)
-            except av.FFmpegError:
-                self._damaged += 1
-                break
-            if packet is None:
-                break
-            self._on_packet()
-            if packet.size:
-                yield packet
-        yield None
 
 
 def tick_of(film: Film, deinterlacing: Deinterlacing) -> Fraction:
