@@ -104,7 +104,7 @@ def film_of(truth: Pixels, crf: int) -> tuple[Pixels, Pixels]:
 def frame_of(pixels: Pixels) -> av.VideoFrame:
     height, width = pixels.shape[:2]
     made = FORMAT.empty(height, width)
-    planar.from_rgb(pixels.astype(np.float32) / 255, made)
+    planar.from_rgb(pixels.astype(np.float32) / np.float32(255), made)
     frame = av.VideoFrame(width, height, "yuv420p")
     for plane, samples in zip(frame.planes, made.planes, strict=True):
         rows = np.frombuffer(plane, np.uint8).reshape(plane.height, -1)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends import planar
+from waifu2x.api import Upscaler
+from waifu2x.backends import Backend, planar
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.planar import Matrix, PlanarPicture, PlaneFormat, Subsampling
+from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from waifu2x.flows.film.parts import Planes
-    from waifu2x.formats.film.description import FilmColours, PixelFormat
-    from waifu2x.imaging.enlarger import Enlarger, Networks
+    from waifu2x.formats.film.description import Film, FilmColours, Pictures, PixelFormat
+    from waifu2x.formats.film.encode import Shape
 
 _MATRICES: dict[int, Matrix] = {
     1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "bt2020",
@@ -41,8 +44,25 @@ def plane_format(pixels: PixelFormat, colours: FilmColours) -> PlaneFormat:
     )
 
 
+@dataclass(frozen=True)
+class FilmEnlarging:
+    """How the frames of a film are enlarged. It can be sent to other processes."""
+
+    arguments: Mapping[str, Any]
+    """Those of an Upscaler, but for the device."""
+    device: tuple[int, ...] | Literal["all"] = (0,)
+    """As for an Upscaler."""
+
+    @contextmanager
+    def opened(self, film: Film, shape: Shape) -> Iterator[FrameEnlarger]:
+        """What enlarges frames, for as long as the context lasts. Raises ImageError, ModelError,
+        BackendError."""
+        with Upscaler(**self.arguments, device=self.device) as upscaler:
+            yield FrameEnlarger(upscaler, film.pictures, shape)
+
+
 class FrameEnlarger:
-    """What `make_film` takes to enlarge frames, which all have one size. Threads may share it.
+    """What `make_film` takes to enlarge the frames of one film. Threads may share it.
 
     Where the whole of it is to run a network of three planes on YUV planes, engines read and write
     the planes themselves. All else goes through float RGB on the host, by the same definition:
@@ -50,37 +70,39 @@ class FrameEnlarger:
     RGB or transparent.
     """
 
-    def __init__(
-        self,
-        networks: Networks,
-        enlarger: Enlarger,
-        source: tuple[PixelFormat, FilmColours],
-        target: tuple[PixelFormat, FilmColours],
-        size: tuple[int, int],
-    ) -> None:
-        """`source` is what the planes of frames mean, `target` what those of results do; `size` is
-        rows and columns of a frame. Raises ImageError, ModelError, BackendError."""
-        self._networks = networks
-        self._enlarger = enlarger
-        self._source, self._source_colours = source
-        self._target, self._target_colours = target
+    def __init__(self, upscaler: Upscaler, pictures: Pictures, shape: Shape) -> None:
+        """Raises ImageError, ModelError, BackendError."""
+        self.upscaler = upscaler
+        self._networks = upscaler.networks
+        self._enlarger = upscaler.enlarger
+        self._source, self._source_colours = pictures.pixels, pictures.colours
+        self._target, self._target_colours = shape.encoding.pixels, shape.colours
         self._factor = None
         if self._source.planes == self._target.planes == 3 and not (
             self._source.is_rgb or self._target.is_rgb
         ):
-            self._factor = enlarger.network_factor(*size, 3)
+            self._factor = self._enlarger.network_factor(pictures.height, pictures.width, 3)
 
     @property
     def is_direct(self) -> bool:
         """Whether engines read and write the planes themselves."""
         return self._factor is not None
 
+    @property
+    def backend(self) -> Backend:
+        """What computes."""
+        return self.upscaler.engine.backend
+
+    def picture(self, planes: Planes) -> Picture:
+        """A frame as RGB or grey, float32."""
+        return _picture(planes, self._source, self._source_colours)
+
     def __call__(self, frames: Sequence[Planes], out: Sequence[Planes]) -> None:
         """Writes the results of frames into as many planes. Raises BackendError."""
         if self._factor is None:
             for planes, made in zip(frames, out, strict=True):
-                picture = _picture(planes, self._source, self._source_colours)
-                _write(self._enlarger.picture(picture), made, self._target, self._target_colours)
+                result = self._enlarger.picture(self.picture(planes))
+                _write(result, made, self._target, self._target_colours)
             return
         network = self._networks.chains.network(self._factor, self._enlarger.noise)
         network.run_planes(
