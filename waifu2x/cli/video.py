@@ -315,7 +315,8 @@ def _make(wanted: _Wanted, overwrite: bool, restart: bool, keep_parts: bool, as_
                 restart=restart,
                 keep_parts=keep_parts,
                 replace=overwrite,
-                on_frame=lambda step: add(1, int(not step.is_held)),
+                on_frames=add,
+                on_notice=report.tell,
             )
         times = reader.stages.times()
     seconds = time.monotonic() - start

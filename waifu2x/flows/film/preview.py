@@ -28,7 +28,7 @@ def preview(
 
     Raises ImageError where there is none, BackendError.
     """
-    frames = reader.frames(Selection(start, None, None, how), 1)
+    frames = reader.frames(Selection(start, deinterlacing=how), 1)
     try:
         found = next((frame for frame in frames if frame.is_wanted), None)
         if found is None:
