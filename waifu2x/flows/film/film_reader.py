@@ -94,6 +94,7 @@ class FilmReader:
         is missing."""
         self.lock = threading.Lock()
         self._sending = threading.Lock()
+        self.path = path
         self._name = "standard input" if path == STANDARD else str(path)
         context = start_context()
         self._connection, theirs = context.Pipe()

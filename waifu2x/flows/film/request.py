@@ -12,7 +12,15 @@ from waifu2x.errors import OutputError
 from waifu2x.flows.film.film_reader import FilmReader
 from waifu2x.flows.film.held import Duplicates
 from waifu2x.formats.film import targets
-from waifu2x.formats.film.codecs import ENCODERS, Wish, choose, encoder_threads, fitted
+from waifu2x.formats.film.codecs import (
+    ENCODERS,
+    Encoding,
+    Wish,
+    choose,
+    encoder_threads,
+    fitted,
+    is_available,
+)
 from waifu2x.formats.film.deinterlacing import Deinterlacing
 from waifu2x.formats.film.describe import HD_LINES
 from waifu2x.formats.film.description import BT709, SMPTE170M, FilmColours, Pictures, PixelFormat
@@ -72,11 +80,7 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
     film, container = reader.film, targets.container_of(job.target, job.form)
     pictures = film.pictures
     is_raw = container in targets.RAW
-    if is_raw:
-        encoding = raw_encoding(job.wish, pictures.pixels, container)
-    else:
-        encoding = choose(job.wish, pictures.pixels, container, pictures.hdr)
-        encoding = fitted(encoding, height, width)
+    encoding = _encoding(job.wish, pictures, container, (height, width))
     pixels = encoding.pixels
     if (
         not is_raw
@@ -113,6 +117,18 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
         Selection(job.cut.start, job.cut.end, deinterlacing=how),
         max(1, round(PART_SECONDS / shape.tick)),
     )
+
+
+def _encoding(wish: Wish, pictures: Pictures, container: str, size: tuple[int, int]) -> Encoding:
+    if container in targets.RAW:
+        return raw_encoding(wish, pictures.pixels, container)
+    encoding = fitted(choose(wish, pictures.pixels, container, pictures.hdr), *size)
+    if "_" in encoding.codec and not is_available(encoding.codec):
+        raise OutputError(
+            f"{encoding.codec}: there is no such encoder on this machine: use --codec auto or "
+            f"{choose(replace(wish, codec=None), pictures.pixels, container, None).codec}"
+        )
+    return encoding
 
 
 def _coded_colours(pictures: Pictures, pixels: PixelFormat, height: int) -> FilmColours:
