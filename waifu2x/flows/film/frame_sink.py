@@ -35,7 +35,8 @@ class FrameFilesSink:
         self.computed = 0
         """Frames that the network made."""
         self.lost: tuple[str, ...] = ()
-        """Nothing that others would be told of."""
+        """Nothing of a damaged film is copied."""
+        self.notices: tuple[str, ...] = ()
 
     @property
     def frames(self) -> int:
@@ -96,10 +97,11 @@ class FrameFilesSink:
             raise OutputError(f"{path}: cannot write: {reason(error)}") from error
 
     def _png(self, planes: Planes) -> bytes:
-        """Planes of green, blue, red and perhaps alpha, as a file."""
-        green, blue, red, *alpha = planes
-        pixels = np.stack([red, green, blue], axis=-1)
-        height, width = green.shape
+        """Planes of grey, or of green, blue, red and perhaps alpha, as a file."""
+        alpha = planes[3:]
+        order = [planes[0]] if len(planes) == 1 else [planes[2], planes[0], planes[1]]
+        pixels = np.stack(order, axis=-1)
+        height, width = planes[0].shape
         content = io.BytesIO()
         writer = PngWriter(Header((Extent(height, width, pixels.nbytes),)), content)
         writer.add(Timed(Picture(pixels, alpha[0] if alpha else None)))

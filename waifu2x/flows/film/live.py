@@ -75,7 +75,7 @@ def make_live(
         )
         if not sink.frames:
             raise ImageError(f"{job.source}: has no frames between --start and --end")
-    return MadeFilm(sink.frames, 0, sink.computed, reader.ending, sink.lost)
+    return MadeFilm(sink.frames, 0, sink.computed, reader.ending, sink.lost, tuple(sink.notices))
 
 
 @contextmanager

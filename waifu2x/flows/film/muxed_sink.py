@@ -26,6 +26,7 @@ class MuxedSink:
         """Frames written in all, and those that the network made."""
         self.lost: tuple[str, ...] = ()
         """What is missing in the streams that are copied, each a clause."""
+        self.notices: tuple[str, ...] = ()
         reader.begin_live(target, prepared.shape, prepared.plan, self._encoder.extradata, cut)
 
     def open(self, header: Header) -> None:

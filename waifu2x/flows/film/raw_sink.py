@@ -41,11 +41,13 @@ class RawSink:
         """The time of the first frame."""
         self.frames = self.computed = 0
         """Frames written in all, and those that the network made."""
+        self.lost: tuple[str, ...] = ()
+        """Nothing of a damaged film is copied."""
         self.uneven = 0
         """Frames that are not where an even rate puts them: y4m has no times."""
 
     @property
-    def lost(self) -> tuple[str, ...]:
+    def notices(self) -> tuple[str, ...]:
         """What could not be kept, each a clause."""
         if not self.uneven:
             return ()

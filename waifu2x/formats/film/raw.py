@@ -46,6 +46,8 @@ def _png_pixels(wish: Wish, source: PixelFormat) -> PixelFormat:
     if wish.chroma is not None:
         raise OutputError("PNG is RGB: leave --chroma out")
     bits = 8 if (wish.depth or source.bits) == 8 else 16
+    if source.planes == 1:
+        return PixelFormat("gray" if bits == 8 else "gray16le", bits, 1, 1, 1)
     planes = 4 if source.planes == 4 else 3
     name = f"gbr{'a' * (planes == 4)}p{'' if bits == 8 else '16le'}"
     return PixelFormat(name, bits, 1, 1, planes, is_rgb=True)
