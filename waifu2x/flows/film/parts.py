@@ -231,7 +231,7 @@ class PartSink:
             self._held = None
 
     def _let_go(self) -> None:
-        """Of the frame that was kept for its hash."""
+        """Releases the frame that was kept for its hash."""
         if self._frame is not None:
             self._frame.release()
             self._frame = None
