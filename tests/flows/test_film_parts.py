@@ -175,7 +175,10 @@ def test_a_part_that_has_changed_is_made_again(begun: FilmJob) -> None:
         {"durations": []},
         {"size": True},
         {"more": 1},
-        {"version": 2},
+        {"version": 1},
+        {"before": 3},
+        {"following": 0},
+        {"is_short": 0},
     ],
 )
 def test_a_damaged_record_is_a_sentence(begun: FilmJob, change: dict[str, Any]) -> None:

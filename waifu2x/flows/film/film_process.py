@@ -164,8 +164,9 @@ class _OpenFilm:
 
         def message(told: Sequence[Any], dropped: Sequence[int]) -> SharedFrame:
             return SharedFrame(
-                number, told[0], dropped, decoded.pts, decoded.duration, decoded.is_wanted, busy
-            )
+                number, told[0], dropped, decoded.pts, decoded.duration, decoded.is_wanted,
+                decoded.damaged, decoded.moved, busy,
+            )  # fmt: skip
 
         self._pool.send(self._connection, [whole], message)
         self._said = time.monotonic()

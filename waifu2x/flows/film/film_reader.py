@@ -53,6 +53,10 @@ class DecodedFrame:
         self.pts = message.pts
         self.duration = message.duration
         self.is_wanted = message.is_wanted
+        self.damaged = message.damaged
+        """Packets that could not be decoded by then."""
+        self.moved = message.moved
+        """Frames by then whose time was moved."""
         self._number = message.number
         self._reader = reader
         self._holders = 1

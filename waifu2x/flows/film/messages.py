@@ -66,6 +66,8 @@ class SharedFrame(NamedTuple):
     pts: int
     duration: int
     is_wanted: bool
+    damaged: int
+    moved: int
     busy: float
     """Seconds of decoding since the frame before: those in which it did not wait for memory."""
 

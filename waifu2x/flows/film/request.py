@@ -7,11 +7,12 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+from waifu2x import __version__
 from waifu2x.errors import OutputError
 from waifu2x.flows.film.film_reader import FilmReader
 from waifu2x.flows.film.held import Duplicates
 from waifu2x.formats.film import targets
-from waifu2x.formats.film.codecs import ENCODERS, Wish, choose, fitted
+from waifu2x.formats.film.codecs import ENCODERS, Wish, choose, encoder_threads, fitted
 from waifu2x.formats.film.deinterlacing import Deinterlacing
 from waifu2x.formats.film.describe import HD_LINES
 from waifu2x.formats.film.description import BT709, SMPTE170M, FilmColours, Pictures, PixelFormat
@@ -21,9 +22,10 @@ from waifu2x.formats.film.muxing import Cut
 from waifu2x.formats.film.reader import Selection, tick_of
 from waifu2x.formats.film.targets import StreamPlan
 from waifu2x.system.lazy_dataclass import dataclass
+from waifu2x.system.machine import core_count
 
 PART_SECONDS = 10
-"""About how long a part is: always the same number of frames."""
+"""How long a part is, in the film's own time."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class FilmJob:
     """None: frames of what says that it is interlaced."""
     duplicates: Duplicates = "exact"
     threads: int = 0
-    """Threads of the encoder; 0 for all cores."""
+    """Threads of the encoder; 0 for as many as suit the machine that begins the film."""
     settings: tuple[tuple[str, str], ...] = ()
     """What else decides the pixels: network, noise level, backend."""
 
@@ -53,7 +55,7 @@ class PreparedFilm:
     shape: Shape
     plan: StreamPlan
     selection: Selection
-    part_frames: int
+    part_ticks: int
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -86,7 +88,7 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
         rate,
         pictures.aspect,
         _coded_colours(pictures, pixels, height),
-        job.threads,
+        job.threads or encoder_threads(encoding.codec, height, core_count()),
     )
     check(shape)
     plan = targets.plan(film, container, sound=job.sound, subtitles=job.subtitles)
@@ -96,8 +98,8 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
     return PreparedFilm(
         shape,
         plan,
-        Selection(job.cut.start, job.cut.end, None, how),
-        max(1, round(PART_SECONDS * rate)),
+        Selection(job.cut.start, job.cut.end, deinterlacing=how),
+        max(1, round(PART_SECONDS / shape.tick)),
     )
 
 
@@ -124,6 +126,7 @@ def settings(job: FilmJob, prepared: PreparedFilm, source: Mapping[str, str]) ->
         "end": str(prepared.selection.end),
         "deinterlace": prepared.selection.deinterlacing,
         "duplicates": job.duplicates,
-        "frames of a part": str(prepared.part_frames),
+        "ticks of a part": str(prepared.part_ticks),
+        "version of waifu2x": __version__,
         **{f"version of {name}": number for name, number in versions().items()},
     }

@@ -34,8 +34,14 @@ class Selection:
     start: Fraction = Fraction(0)
     """Seconds from the film's beginning."""
     end: Fraction | None = None
-    after: int | None = None
-    """The time in ticks of the last frame that is done: the frames after it are wanted."""
+    first: int | None = None
+    """The time in ticks from which on frames are wanted. The one before, if there is one, comes
+    first, unwanted: it tells whether a search has found the right place."""
+    until: int | None = None
+    """The time in ticks from which on they are not wanted any more. The first of those comes last,
+    unwanted: it tells what follows."""
+    is_sought: bool = True
+    """Whether `first` is sought in the film, or come to by decoding all that is before it."""
     deinterlacing: Deinterlacing = "off"
 
 
@@ -48,8 +54,11 @@ class Decoded(NamedTuple):
     duration: int
     """In ticks; 0 where the film does not say."""
     is_wanted: bool = True
-    """False of the frame before the first one wanted, after a search: it tells whether the search
-    has found the right place."""
+    """False of the frame before the first one wanted, and of the one after the last."""
+    damaged: int = 0
+    """Packets that could not be decoded up to now."""
+    moved: int = 0
+    """Frames up to this one whose time was moved."""
 
 
 class Ending(NamedTuple):
@@ -112,10 +121,11 @@ class Reader:
         tick = tick_of(self.film, selection.deinterlacing)
         origin = self.film.shift / Fraction(1_000_000)
         start = _ticks(selection.start, tick)
-        if not self.film.seekable and selection.after is not None:
+        if not self.film.seekable and selection.first is not None:
             raise ImageError(f"{self._name}: cannot be sought in, so nothing can be resumed")
-        if selection.after is not None:
-            self._seek(selection.after * tick + origin)
+        if selection.first is not None:
+            if selection.is_sought:
+                self._seek(selection.first * tick + origin)
         elif start > 0 and self.film.seekable:
             self._seek(selection.start + origin)
         last: int | None = None
@@ -135,22 +145,27 @@ class Reader:
                 break
             if pts < start:
                 continue
-            now = Decoded(frame, pts, duration)
-            if selection.after is not None and pts <= selection.after:
+            now = Decoded(frame, pts, duration, True, self._damaged + self._packets.damaged, moved)
+            if selection.first is not None and pts < selection.first:
                 held = now
                 continue
             if held is not None:
                 yield held._replace(is_wanted=False)
                 held = None
+            if selection.until is not None and pts >= selection.until:
+                yield now._replace(is_wanted=False)
+                break
             count += 1
             end = (pts + (duration or length)) * tick
             yield now
         else:
             if held is not None:
                 yield held._replace(is_wanted=False)
-            self._tell(count, moved, end, whole=selection.deinterlacing != "ivtc")
+            is_all = selection.first is None and not start
+            whole = selection.deinterlacing != "ivtc"
+            self._tell(count, moved, end, whole=whole, is_all=whole and is_all)
             return
-        self._tell(count, moved, end, whole=False)
+        self._tell(count, moved, end, whole=False, is_all=False)
 
     def _watch(self, pts: int, duration: int, length: int, tick: Fraction) -> None:
         """Notes a stretch without frames before this one, which is longer than one."""
@@ -158,7 +173,9 @@ class Reader:
         if begun is not None and pts - begun > length and len(self._gaps) < MAX_GAPS:
             self._gaps.append(Gap(begun * tick, (pts - begun) * tick))
 
-    def _tell(self, count: int, moved: int, end: Fraction | None, *, whole: bool) -> None:
+    def _tell(
+        self, count: int, moved: int, end: Fraction | None, *, whole: bool, is_all: bool
+    ) -> None:
         film = self.film
         end = end if end is not None else Fraction(0)
         claimed = film.seconds or 0
@@ -168,7 +185,7 @@ class Reader:
         if self._gaps or is_short:  # else they were about nothing that counts
             damaged += self._complaints
         pictures = film.pictures
-        if whole and film.container == "avi" and pictures.codec != "mpeg4":
+        if is_all and film.container == "avi" and pictures.codec != "mpeg4":
             # Its frames have no times that could be missing, only a number. That of MPEG-4 counts
             # some twice.
             damaged = max(damaged, (pictures.frames or 0) - count)
