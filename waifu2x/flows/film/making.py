@@ -76,7 +76,9 @@ def make_film(
     The parts that are complete stay, whatever happens, until the film is. `in_flight` stacks of
     frames are under way at a time; `pin` is the device's, `Backend.pin`. `on_resumed` is
     told how many frames are there already, `on_frames` of those whose results are there now,
-    `on_notice` what people should know; `reader.stages` tells which stage holds the others. Raises ImageError, OutputError, BackendError.
+    `on_notice` what people should know; `reader.stages` tells which stage holds the others.
+
+    Raises ImageError, OutputError, BackendError.
     """
     device = FrameDevice(enlarge, in_flight, stack, pin)
     return make_film_by(
