@@ -303,7 +303,7 @@ def _lines(job: FilmJob, film: Any, prepared: PreparedFilm) -> Iterator[str]:
     yield f"{name}: {film_words.film_line(film)}"
     yield f"colours: {film_words.colours_line(film)}"
     taken = film_words.streams_line(film, frozenset(one.index for one in prepared.plan.taken))
-    yield f"copied: {taken or 'nothing: there is nothing but pictures'}"
+    yield f"copied: {taken or 'nothing'}"
     yield f"{film_words.place(job.target)}: {film_words.result_line(prepared)}"
     if _is_live(job):
         yield "there are no parts of it: a run that is interrupted begins anew"
@@ -348,6 +348,7 @@ def _make(wanted: _Wanted, overwrite: bool, restart: bool, keep_parts: bool, as_
                     restart=restart,
                     keep_parts=keep_parts,
                     replace=overwrite,
+                    on_resumed=progress.resume,
                     on_notice=report.tell,
                 )
         times = reader.stages.times()
