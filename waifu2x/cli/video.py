@@ -108,6 +108,8 @@ def video(
     waifu2x video film.mkv large.mkv                          twice as large
     waifu2x video -m realesrgan/animevideo -c av1 in.mkv out.mkv
     waifu2x video --preview 1:30 film.mkv look.png            a frame, before hours of work
+    waifu2x video film.mkv - | mpv -                          "-" is stdin or stdout
+    waifu2x video film.mkv frames/%06d.png                    pictures, or pictures as IN
 
     Sound, subtitles, fonts and chapters are copied. A run that was interrupted goes on.
     """
