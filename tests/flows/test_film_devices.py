@@ -130,7 +130,9 @@ def test_a_part_that_ends_its_processes_is_named(tmp_path: Path) -> None:
     [
         (Squares("other"), "device 1 computes by other, device 0 by squares"),
         pytest.param(
-            Squares("never"), r"device 1: its process ended \(exit code 1\)", marks=pytest.mark.matrix
+            Squares("never"),
+            r"device 1: its process ended \(exit code 1\)",
+            marks=pytest.mark.matrix,
         ),
     ],
     ids=("other", "never"),

@@ -1,4 +1,4 @@
-"""Devices that enlarge the frames of films into squares, for processes of their own, and odd ones."""
+"""Devices, some of them odd, that enlarge the frames of films into squares."""
 
 from __future__ import annotations
 
