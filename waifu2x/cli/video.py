@@ -286,7 +286,7 @@ def _lines(job: FilmJob, film: Any, prepared: PreparedFilm) -> Iterator[str]:
     yield f"{job.source}: {film_words.film_line(film)}"
     yield f"colours: {film_words.colours_line(film)}"
     taken = film_words.streams_line(film, frozenset(one.index for one in prepared.plan.taken))
-    yield f"copied: {taken or 'nothing: there is nothing but pictures'}"
+    yield f"copied: {taken or 'nothing'}"
     yield f"{job.target}: {film_words.result_line(prepared)}"
 
 
@@ -315,6 +315,7 @@ def _make(wanted: _Wanted, overwrite: bool, restart: bool, keep_parts: bool, as_
                 restart=restart,
                 keep_parts=keep_parts,
                 replace=overwrite,
+                on_resumed=progress.resume,
                 on_frames=add,
                 on_notice=report.tell,
             )

@@ -75,15 +75,18 @@ def make_film(
     restart: bool = False,
     keep_parts: bool = False,
     replace: bool = False,
+    on_resumed: Callable[[int], None] = lambda frames: None,
     on_frames: OnFrames = lambda frames, computed: None,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> MadeFilm:
     """Makes a film in this process, or what is missing of it after a run that was killed.
 
     The parts that are complete stay, whatever happens, until the film is. `in_flight` stacks of
-    frames are under way at a time; `pin` is the device's, `Backend.pin`. `on_frames` is told of
-    frames whose results are there, `on_notice` what people should know; `reader.stages` tells which
-    stage holds the others. Raises ImageError, OutputError, BackendError.
+    frames are under way at a time; `pin` is the device's, `Backend.pin`. `on_resumed` is
+    told how many frames are there already, `on_frames` of those whose results are there now,
+    `on_notice` what people should know; `reader.stages` tells which stage holds the others.
+
+    Raises ImageError, OutputError, BackendError.
     """
     device = FrameDevice(enlarge, in_flight, stack, pin)
     return make_film_by(
@@ -94,6 +97,7 @@ def make_film(
         restart=restart,
         keep_parts=keep_parts,
         replace=replace,
+        on_resumed=on_resumed,
         on_notice=on_notice,
     )
 
@@ -107,12 +111,14 @@ def make_film_by(
     restart: bool = False,
     keep_parts: bool = False,
     replace: bool = False,
+    on_resumed: Callable[[int], None] = lambda frames: None,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> MadeFilm:
     """Makes a film as `make_film` does, its parts by whoever `maker` stands for."""
     with _begun(job, prepared, on_notice, restart=restart) as begun:
         there = begun.there()
         before = frozenset(there)
+        on_resumed(sum(len(told.encoded.pts) for told in there.values()))
         for attempt in range(_ROUNDS):
             found = chain.missing(there, begun.first(reader), begun.work.part_ticks)
             begun.forget(found.wrong)
