@@ -16,23 +16,17 @@ from waifu2x.formats.film.encode import Shape
 from waifu2x.system.lazy_dataclass import dataclass
 
 
-def device_of(upscaler: Upscaler, film: Film, shape: Shape) -> FrameDevice:
-    """The device of an upscaler that is open, for one film. Raises ImageError, ModelError,
-    BackendError."""
-    pictures, backend = film.pictures, upscaler.engine.backend
-    enlarge = FrameEnlarger(
-        upscaler.networks,
-        upscaler.enlarger,
-        (pictures.pixels, pictures.colours),
-        (shape.encoding.pixels, shape.colours),
-        (pictures.height, pictures.width),
-    )
+def device_of(enlarge: FrameEnlarger, film: Film) -> FrameDevice:
+    """The device that enlarges the frames of a film, and how it likes to be fed."""
+    pictures, engine = film.pictures, enlarge.upscaler.engine
+    backend = engine.backend
+    is_gpu = backend.name in ("cuda", "opencl")
     return FrameDevice(
         enlarge,
         backend.calls_at_once + 1,
-        stack_size(pictures.height, pictures.width),
+        stack_size(pictures.height, pictures.width) if is_gpu else 1,
         backend.pin,
-        f"{backend.name} {upscaler.engine.precision}",
+        f"{backend.name} {engine.precision}",
         f"{backend.name}: {backend.device.name}, {backend.device.detail}",
     )
 
@@ -54,4 +48,4 @@ class UpscalerEnlarging:
             Engine(*choice, fallback=False) as engine,
             Upscaler(engine=engine, **arguments) as upscaler,
         ):
-            yield device_of(upscaler, film, shape)
+            yield device_of(FrameEnlarger(upscaler, film.pictures, shape), film)
