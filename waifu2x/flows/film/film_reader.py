@@ -180,7 +180,7 @@ class FilmReader:
     def _stop(self, shapes: Sequence[tuple[int, int]], pixels: PixelFormat) -> None:
         """Ends the decoding; what is on its way goes back."""
         self.send(StopFrames())
-        with suppress(ImageError):
+        with suppress(ImageError, OSError):  # it may be closed
             while isinstance(reply := self._receive(), SharedFrame):
                 self._frame(reply, shapes, pixels).release()
 

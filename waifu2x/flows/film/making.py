@@ -20,7 +20,15 @@ from waifu2x.flows.film.film_reader import FilmReader
 from waifu2x.flows.film.manifest import PartRecord
 from waifu2x.flows.film.parts import first_part
 from waifu2x.flows.film.request import FilmJob, PreparedFilm, settings
-from waifu2x.flows.film.runs import Enlarge, FilmWork, FrameDevice, MadeHere, OnFrames, RunMaker
+from waifu2x.flows.film.runs import (
+    Enlarge,
+    FilmWork,
+    FrameDevice,
+    MadeHere,
+    OnFrames,
+    RunMaker,
+    expected_parts,
+)
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.packets import MAX_GAPS, Gap
 from waifu2x.formats.film.reader import Ending
@@ -153,7 +161,7 @@ def make_shard(
     """
     with _begun(job, prepared, on_notice, shard=shard) as begun:
         first, ticks = begun.first(reader), begun.work.part_ticks
-        expected = max(0, expected_parts(reader, begun.work) - first)
+        expected = max(0, expected_parts(reader.film, begun.work) - first)
         begin = first + expected * (shard.number - 1) // shard.parts
         until: int | None = first + expected * shard.number // shard.parts
         if shard.number == shard.parts:
@@ -201,14 +209,6 @@ def join_film(
     return make_film_by(
         refuse, reader, job, prepared, keep_parts=keep_parts, replace=replace, on_notice=on_notice
     )
-
-
-def expected_parts(reader: FilmReader, work: FilmWork) -> int:
-    """The number of the part after the last, by what the film says of itself; 0 if nothing."""
-    seconds = reader.film.seconds or 0.0
-    if work.selection.end is not None:
-        seconds = min(seconds, float(work.selection.end))
-    return -int(-seconds // float(work.part_ticks * work.shape.tick))
 
 
 @dataclass(frozen=True)

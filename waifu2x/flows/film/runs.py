@@ -79,6 +79,14 @@ class RunMaker(Protocol):
         ...
 
 
+def expected_parts(film: Film, work: FilmWork) -> int:
+    """The number of the part after the last, by what the film says of itself; 0 if nothing."""
+    seconds = film.seconds or 0.0
+    if work.selection.end is not None:
+        seconds = min(seconds, float(work.selection.end))
+    return -int(-seconds // float(work.part_ticks * work.shape.tick))
+
+
 def make_run(
     reader: FilmReader,
     work: FilmWork,
