@@ -71,7 +71,7 @@ FORMATS = {
     "444": ("yuv444p", (9, 2, 9, 1), Meaning(8, "444", "bt2020", True, "left")),
     "12 bits": ("yuv420p12le", (1, 1, 1, 1), Meaning(12, "420", "bt709", False, "left")),
 }
-SIZES = {
+SIZES: dict[str, tuple[list[str], dict[str, Any]]] = {
     "network": (["-s", "2"], {"scale": 2}),
     "networks": (["-s", "4"], {"scale": 4}),
     "resized": (["--height", "60"], {"height": 60}),
@@ -136,7 +136,7 @@ def test_frames_that_are_grey_or_rgb_or_transparent(run: Run, pixels: str) -> No
                 image = np.dstack([image, planes[3] / 255]).astype(np.float32)
             result_of_it = upscaler(image)
             if pixels == "gray":
-                assert off(frame[:1], [result_of_it * 219.0 + 16], 8) < 0.01
+                assert off(frame[:1], [result_of_it.astype(np.float64) * 219 + 16], 8) < 0.01
                 assert {int(code) for plane in frame[1:] for code in plane.flat} == {128}
                 continue
             wanted = obvious_planes.from_rgb(result_of_it[..., :3], meaning)
