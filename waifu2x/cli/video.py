@@ -236,7 +236,7 @@ class _Open(NamedTuple):
 
 
 @contextmanager
-def _opened(wanted: _Wanted) -> Iterator[_Open]:
+def _opened(wanted: _Wanted, *, is_preview: bool = False) -> Iterator[_Open]:
     """What a command line asks for, ready to be done; what there is to say is told."""
     from waifu2x.cli import film_words
     from waifu2x.flows.film import automatic
@@ -277,10 +277,11 @@ def _opened(wanted: _Wanted) -> Iterator[_Open]:
             )
             arguments |= {"scale": None, "height": even[0], "width": even[1], "fit": "exact"}
         prepared = prepare(reader, job, *even)
-        for line in _lines(job, film, prepared):
-            report.say(line)
-        for warning in film_words.warnings(film, prepared):
-            report.tell(f"{job.source}: {warning}")
+        if not is_preview:
+            for line in _lines(job, film, prepared):
+                report.say(line)
+            for warning in film_words.warnings(film, prepared):
+                report.tell(f"{job.source}: {warning}")
         device = arguments.pop("device")
         enlarge = held.enter_context(FilmEnlarging(arguments, device).opened(film, prepared.shape))
         enlargers.append(enlarge)
@@ -393,13 +394,15 @@ def _make(wanted: _Wanted, overwrite: bool, restart: bool, keep_parts: bool, as_
 
 def _preview(wanted: _Wanted, start: Fraction, overwrite: bool) -> None:
     from waifu2x.flows.film.preview import preview
+    from waifu2x.formats.film.codecs import Wish
     from waifu2x.formats.write import write_picture
     from waifu2x.imaging.picture import Picture
 
     target = wanted.job.target
-    # Encoders are not asked: whatever the film will be.
-    job = replace(wanted.job, target=target.with_suffix(".mkv"), drop_unsupported=True)
-    with _opened(wanted._replace(job=job)) as (reader, _, prepared, enlarge):
+    # Whatever the film will be coded by: this takes all pictures.
+    job = replace(wanted.job, target=target.with_suffix(".mkv"), wish=Wish("ffv1"))
+    job = replace(job, drop_unsupported=True)
+    with _opened(wanted._replace(job=job), is_preview=True) as (reader, _, prepared, enlarge):
         how = prepared.selection.deinterlacing
         name = str(wanted.arguments["model"])
         sheet = preview(reader, enlarge, start, how, name)
