@@ -336,7 +336,7 @@ def _make(wanted: _Wanted, overwrite: bool, restart: bool, keep_parts: bool, as_
         with told(progress, as_json=as_json) as add:
             device = FrameDevice(
                 enlarge,
-                in_flight=backend.calls_at_once + 1,
+                in_flight=backend.calls_at_once + 2,
                 stack=stack_size(pictures.height, pictures.width) if is_gpu else 1,
                 pin=backend.pin,
             )
