@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from waifu2x.backends import device_numbers
 from waifu2x.cli import completions, report
 from waifu2x.cli.arguments import arguments_of, check_folder, describe, tell_reduction
 from waifu2x.cli.command import IN_AND_OUT, MESSAGES, SIZE, Choice, Command, Pixels, option
@@ -38,9 +39,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from waifu2x.backends import Pin
+    from waifu2x.flows.batch.shard import Shard
     from waifu2x.flows.film.enlarging import FrameEnlarger
     from waifu2x.flows.film.film_reader import FilmReader
     from waifu2x.flows.film.request import FilmJob, PreparedFilm
+    from waifu2x.flows.film.runs import OnFrames, RunMaker
+    from waifu2x.networks.model_set import ModelSet
 
 _SIZES = ("scale", "width", "height")
 _DECIDING = ("model", "noise", "tta", "precision")
@@ -98,6 +102,9 @@ def video(
     overwrite: bool,
     restart: bool,
     keep_parts: bool,
+    shard: Shard | None,
+    join: bool,
+    address: str | None,
     preview: Fraction | None,
     as_json: bool,
     **options: Any,
@@ -112,6 +119,8 @@ def video(
     Sound, subtitles, fonts and chapters are copied. A run that was interrupted goes on.
     """
     wanted = _wanted(source, target, options)
+    way = _Way(overwrite, restart, keep_parts, shard, join, address)
+    way.check()
     check = _check_preview if preview is not None else _check_target
     check(source, target, "overwrite" if overwrite else "fail")
     if preview is not None:
@@ -124,9 +133,30 @@ def video(
         interrupted.told(),
         heard_at_once(interrupted.tell),
     ):
-        is_whole = _make(wanted, overwrite, restart, keep_parts, as_json)
+        is_whole = _make(wanted, way, as_json)
     if not is_whole:
         sys.exit(1)
+
+
+class _Way(NamedTuple):
+    """How a film is made, and by whom."""
+
+    overwrite: bool
+    restart: bool
+    keep_parts: bool
+    shard: Shard | None
+    join: bool
+    address: str | None
+    """Of a cluster."""
+
+    def check(self) -> None:
+        """Usage errors for what makes no sense."""
+        if self.join and (self.shard or self.restart or self.address):
+            raise click.UsageError("--join makes nothing: leave out --shard, --restart, --cluster.")
+        if self.shard and self.restart:
+            raise click.UsageError(
+                "--shard keeps what others make: remove OUT.parts to begin anew."
+            )
 
 
 class _Wanted(NamedTuple):
@@ -208,21 +238,31 @@ def _check_free(source: Path, target: Path, existing: Existing) -> None:
         raise ExistsError(error.path, "use --overwrite, or another name") from error
 
 
-class _Open(NamedTuple):
-    """A film that is open, all decisions about it, and what enlarges its frames."""
+class _Ready(NamedTuple):
+    """A film that is open, and all decisions about it."""
 
     reader: FilmReader
     job: FilmJob
     prepared: PreparedFilm
-    enlarge: FrameEnlarger
+    models: ModelSet
+    arguments: dict[str, Any]
+    """Those of an Upscaler."""
+    enlargers: list[FrameEnlarger]
+    """What enlarges its frames in this process, once that is open."""
+
+    def job_of(self, backend: str) -> FilmJob:
+        """The job, with all that decides the pixels: a backend by its name among it."""
+        deciding = [(name, str(self.arguments[name])) for name in _DECIDING]
+        deciding += [("backend", backend), ("weights", self.models.digest())]
+        return replace(self.job, settings=tuple(deciding))
 
 
 @contextmanager
-def _opened(wanted: _Wanted) -> Iterator[_Open]:
+def _prepared(wanted: _Wanted) -> Iterator[_Ready]:
     """What a command line asks for, ready to be done; what there is to say is told."""
+    from waifu2x.backends import Pin
     from waifu2x.cli import film_words
     from waifu2x.flows.film import automatic
-    from waifu2x.flows.film.enlarging import FilmEnlarging
     from waifu2x.flows.film.film_reader import FilmReader
     from waifu2x.flows.film.request import prepare
     from waifu2x.imaging import sizes
@@ -233,10 +273,9 @@ def _opened(wanted: _Wanted) -> Iterator[_Open]:
     enlargers: list[FrameEnlarger] = []
 
     def pin(array: NDArray[Any]) -> Pin:
-        return enlargers[0].backend.pin(array)
+        return enlargers[0].backend.pin(array) if enlargers else Pin()
 
-    with ExitStack() as held:
-        reader = held.enter_context(FilmReader(job.source, pin))
+    with FilmReader(job.source, pin) as reader:
         film = reader.film
         size = film.pictures.height, film.pictures.width
         try:
@@ -263,20 +302,67 @@ def _opened(wanted: _Wanted) -> Iterator[_Open]:
             report.say(line)
         for warning in film_words.warnings(film, prepared):
             report.tell(f"{job.source}: {warning}")
-        device = arguments.pop("device")
-        enlarge = held.enter_context(FilmEnlarging(arguments, device).opened(film, prepared.shape))
-        enlargers.append(enlarge)
+        yield _Ready(reader, job, prepared, models, arguments, enlargers)
+
+
+@contextmanager
+def _opened(ready: _Ready) -> Iterator[FrameEnlarger]:
+    """What enlarges the frames, in this process; what there is to say is told."""
+    from waifu2x.flows.film.enlarging import FilmEnlarging
+
+    film, shape = ready.reader.film, ready.prepared.shape
+    arguments = dict(ready.arguments)
+    device = arguments.pop("device")
+    with FilmEnlarging(arguments, device).opened(film, shape) as enlarge:
+        ready.enlargers.append(enlarge)
         noise = arguments["noise"]
-        unused = models.substitute(1, noise) if even > size else None  # it is for other sizes
+        grows = (shape.height, shape.width) > (film.pictures.height, film.pictures.width)
+        unused = ready.models.substitute(1, noise) if grows else None  # it is for other sizes
         for notice in enlarge.upscaler.notices:
             if notice != unused:
                 report.tell(notice)
         tell_reduction(**arguments)
         levels = "no denoising" if noise is None else f"noise level {noise}"
-        report.say(f"{models.name}, {levels}; {describe(enlarge.upscaler)}")
-        deciding = [(name, str(arguments[name])) for name in _DECIDING]
-        deciding += [("backend", enlarge.backend.name), ("weights", models.digest())]
-        yield _Open(reader, replace(job, settings=tuple(deciding)), prepared, enlarge)
+        report.say(f"{ready.models.name}, {levels}; {describe(enlarge.upscaler)}")
+        yield enlarge
+
+
+class _Maker(NamedTuple):
+    """Who makes the parts of a film."""
+
+    make: RunMaker
+    backend: str
+
+
+@contextmanager
+def _maker(ready: _Ready, address: str | None, on_frames: OnFrames) -> Iterator[_Maker]:
+    """Who makes the parts of a film: this process, one for each of several devices, a cluster."""
+    from waifu2x.flows.batch import worker
+    from waifu2x.flows.film.device_maker import DeviceMaker
+    from waifu2x.flows.film.runs import MadeHere
+    from waifu2x.flows.film.upscaler_device import UpscalerEnlarging, device_of
+
+    arguments = ready.arguments
+    device = arguments["device"]
+    numbers = device_numbers(arguments["backend"]) if device == "all" else device
+    if len(numbers) == 1 or not worker.may_start_processes():
+        with _opened(ready) as enlarge:
+            made = MadeHere(ready.reader, device_of(enlarge, ready.reader.film), on_frames)
+            yield _Maker(made, enlarge.backend.name)
+        return
+    tell_reduction(**arguments)
+    with DeviceMaker(
+        ready.reader,
+        ready.prepared.shape,
+        [
+            (f"device {number}", UpscalerEnlarging({**arguments, "device": (number,)}))
+            for number in numbers
+        ],
+        on_frames=on_frames,
+        on_device=report.say,
+        on_news=report.tell,
+    ) as made_by:
+        yield _Maker(made_by, made_by.backend)
 
 
 def _lines(job: FilmJob, film: Any, prepared: PreparedFilm) -> Iterator[str]:
@@ -290,35 +376,51 @@ def _lines(job: FilmJob, film: Any, prepared: PreparedFilm) -> Iterator[str]:
     yield f"{job.target}: {film_words.result_line(prepared)}"
 
 
-def _make(wanted: _Wanted, overwrite: bool, restart: bool, keep_parts: bool, as_json: bool) -> bool:
+def _make(wanted: _Wanted, way: _Way, as_json: bool) -> bool:
     """Makes the film; False if something of the source could not be read."""
     from waifu2x.cli import film_words
     from waifu2x.cli.film_progress import FilmProgress, told
-    from waifu2x.flows.film.making import make_film
-    from waifu2x.flows.film.stacks import stack_size
+    from waifu2x.flows.film.making import join_film, make_film_by, make_shard, parts_folder
 
     start = time.monotonic()
-    with _opened(wanted) as (reader, job, prepared, enlarge):
-        film, pictures = reader.film, reader.film.pictures
-        progress = FilmProgress(job.source.name, film_words.frame_count(film), reader.stages.times)
-        backend = enlarge.backend
-        is_gpu = backend.name in ("cuda", "opencl")
-        with told(progress, as_json=as_json) as add:
-            made = make_film(
-                reader,
-                job,
-                prepared,
-                enlarge,
-                in_flight=backend.calls_at_once + 1,
-                stack=stack_size(pictures.height, pictures.width) if is_gpu else 1,
-                pin=backend.pin,
-                restart=restart,
-                keep_parts=keep_parts,
-                replace=overwrite,
-                on_resumed=progress.resume,
-                on_frames=add,
-                on_notice=report.tell,
-            )
+    with _prepared(wanted) as ready:
+        reader, prepared, film = ready.reader, ready.prepared, ready.reader.film
+        target = ready.job.target
+        progress = FilmProgress(
+            ready.job.source.name, film_words.frame_count(film), reader.stages.times
+        )
+        ends: dict[str, Any] = {
+            "keep_parts": way.keep_parts,
+            "replace": way.overwrite,
+            "on_notice": report.tell,
+        }
+        if way.join:
+            made = join_film(reader, ready.job_of(""), prepared, **ends)
+        else:
+            with (
+                told(progress, as_json=as_json) as add,
+                _maker(ready, way.address, add) as maker,
+            ):
+                job = ready.job_of(maker.backend)
+                if way.shard is not None:
+                    parts = make_shard(
+                        maker.make, reader, job, prepared, way.shard, on_notice=report.tell
+                    )
+                    report.say(
+                        f"{parts_folder(target)}: {parts} parts of shard {way.shard.number} of"
+                        f" {way.shard.parts} are there; --join makes {target} of all"
+                    )
+                    return True
+                made = make_film_by(
+                    maker.make,
+                    reader,
+                    job,
+                    prepared,
+                    restart=way.restart,
+                    on_resumed=progress.resume,
+                    **ends,
+                )
+        job = ready.job
         times = reader.stages.times()
     seconds = time.monotonic() - start
     found = film_words.damage(film, made)
@@ -363,10 +465,10 @@ def _preview(wanted: _Wanted, start: Fraction, overwrite: bool) -> None:
     target = wanted.job.target
     # Encoders are not asked: whatever the film will be.
     job = replace(wanted.job, target=target.with_suffix(".mkv"), drop_unsupported=True)
-    with _opened(wanted._replace(job=job)) as (reader, _, prepared, enlarge):
-        how = prepared.selection.deinterlacing
+    with _prepared(wanted._replace(job=job)) as ready, _opened(ready) as enlarge:
+        how = ready.prepared.selection.deinterlacing
         name = str(wanted.arguments["model"])
-        sheet = preview(reader, enlarge, start, how, name)
+        sheet = preview(ready.reader, enlarge, start, how, name)
     write_picture(Picture(sheet), target, "png", replace=overwrite)
     report.say(f"{target}: {sheet.shape[1]}x{sheet.shape[0]}")
 
