@@ -113,6 +113,15 @@ _OPTIONS = [
     ),
     cluster_option,
     option(
+        "-f",
+        "--format",
+        "form",
+        group=FILE,
+        type=Choice(["mkv", "webm", "y4m"]),
+        metavar="EXT",
+        help="What standard output gets: mkv (the default), webm, or y4m, raw frames.",
+    ),
+    option(
         "-c",
         "--codec",
         group=FILE,

@@ -56,6 +56,8 @@ class MadeFilm:
     ending: Ending
     lost: tuple[str, ...] = ()
     """What is missing in sounds that were copied from a damaged film, each a clause."""
+    notices: tuple[str, ...] = ()
+    """What could not be kept, each a clause."""
 
 
 def parts_folder(target: Path) -> Path:
