@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from waifu2x.cli.command import FILE, IN_AND_OUT, Choice, option
+from waifu2x.cli.machines import cluster_option, shard_option
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -103,6 +104,14 @@ _OPTIONS = [
     option(
         "--keep-parts", group=IN_AND_OUT, is_flag=True, help="Do not remove OUT.parts at the end."
     ),
+    shard_option("film"),
+    option(
+        "--join",
+        group=IN_AND_OUT,
+        is_flag=True,
+        help="Only join what --shard has made on several machines.",
+    ),
+    cluster_option,
     option(
         "-f",
         "--format",
