@@ -1,7 +1,7 @@
 """Films: each stage alone, and the whole program, which is held to the slowest of them.
 
     python benchmarks/bench_film.py [--backend auto | --backend copy] [-m realesrgan/animevideo]
-        [--size 1920x1080] [--frames 240] [-c x264:veryfast -c av1:9 -c ffv1 -c y4m -c png]
+        [--size 1920x1080] [--frames 240] [-c x264:veryfast -c av1:9 -c ffv1 -c y4m]
         [--bits 8] [--seconds 4]
 
 A drawing that moves is coded as H.264 of that size, and enlarged 2 times. Decoding alone is the
@@ -21,6 +21,7 @@ import argparse
 import io
 import itertools
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -41,9 +42,11 @@ from waifu2x.flows.film.film_reader import FilmReader
 from waifu2x.flows.film.frame_memory import FrameMemory
 from waifu2x.flows.film.making import make_film_by
 from waifu2x.flows.film.parts import Planes
+from waifu2x.flows.film.raw_sink import RawSink
 from waifu2x.flows.film.request import FilmJob, PreparedFilm, prepare
 from waifu2x.flows.film.runs import FrameDevice, MadeHere
 from waifu2x.flows.film.stacks import stack_size
+from waifu2x.flows.film.stages import Stages
 from waifu2x.flows.film.upscaler_device import UpscalerEnlarging
 from waifu2x.formats.film.codecs import Wish
 from waifu2x.formats.film.encode import PartEncoder, Shape
@@ -81,7 +84,7 @@ def main() -> None:
             job = job_of(codec, source, folder)
             with FilmReader(source, device.pin) as reader:
                 prepared = prepared_of(reader, job)
-                encoding = encoding_alone(prepared.shape, codec, arguments.seconds)
+                encoding = encoding_alone(source, prepared.shape, device, arguments.seconds)
                 show(f"{codec} alone", encoding)
                 rate = whole(reader, job, prepared, device, codec)
             # Machines drift: what the whole is held to is measured before and after it.
@@ -173,14 +176,8 @@ def decoding_alone(source: Path) -> float:
 
 def network_alone(source: Path, device: FrameDevice, seconds: float) -> float:
     with FilmReader(source, device.pin) as reader:
-        job = FilmJob(source, source.with_name("x.y4m"))
-        shape = prepared_of(reader, job).shape
-        found = reader.frames(Selection(), device.stack + 3)
-        frames = [frame for frame, _ in zip(found, range(device.stack), strict=False)]
-        given = [[plane.copy() for plane in frame.planes] for frame in frames]
-        for frame in frames:
-            frame.release()
-        found.close()
+        shape = prepared_of(reader, job_of("y4m", source, source.parent)).shape
+        given = first_frames(reader, device.stack)
     memory = FrameMemory(shape.encoding.pixels, shape.height, shape.width, device.pin)
     with closing(memory), ThreadPoolExecutor(device.in_flight) as pool, ExitStack() as held:
         for planes in given:
@@ -202,6 +199,16 @@ def network_alone(source: Path, device: FrameDevice, seconds: float) -> float:
         return done / (time.perf_counter() - start)
 
 
+def first_frames(reader: FilmReader, count: int) -> list[list[NDArray[Any]]]:
+    """Copies of the planes of a film's first frames."""
+    found = []
+    with closing(reader.frames(Selection(), FRAMES_AT_ONCE)) as frames:
+        for frame in itertools.islice(frames, count):
+            found.append([plane.copy() for plane in frame.planes])
+            frame.release()
+    return found
+
+
 def prepared_of(reader: FilmReader, job: FilmJob) -> PreparedFilm:
     pictures = reader.film.pictures
     return prepare(reader, job, pictures.height * 2, pictures.width * 2)
@@ -211,35 +218,33 @@ def job_of(codec: str, source: Path, folder: Path) -> FilmJob:
     name, _, preset = codec.partition(":")
     if name == "y4m":
         return FilmJob(source, Path("-"), form="y4m", duplicates="exact")
-    if name == "png":
-        return FilmJob(source, folder / "frames" / "%06d.png")
     target = folder / f"{codec.replace(':', '-')}.mkv"
     return FilmJob(source, target, Wish(name, preset=preset or None))
 
 
-def some_frames(shape: Shape) -> list[list[NDArray[Any]]]:
-    """Frames that differ, as results do."""
+def results(source: Path, shape: Shape, device: FrameDevice) -> Iterator[Planes]:
+    """Results of the film's first frames, over and over: what an encoder really gets."""
+    with FilmReader(source) as reader:
+        frames = first_frames(reader, GROUP)
     memory = FrameMemory(shape.encoding.pixels, shape.height, shape.width)
-    made = []
-    peak = (1 << shape.encoding.pixels.bits) - 1
-    for index in range(12):
-        planes = memory.planes()
-        for plane in planes:
-            y, x = np.ogrid[: plane.shape[0], : plane.shape[1]]
-            plane[:] = (x * peak // plane.shape[1] + y // 8 + index * 3) % (peak + 1)
-            edge = (index * 40) % plane.shape[1]
-            plane[plane.shape[0] // 4 : plane.shape[0] // 2, edge : edge + 200] = peak // 2
-        made.append(planes)
-    return made
+    made = [memory.planes() for _ in frames]
+    for planes, result in zip(frames, made, strict=True):
+        device.enlarge([planes], [result])
+    return itertools.cycle(made)
 
 
-def encoding_alone(shape: Shape, codec: str, seconds: float) -> float:
-    frames = itertools.cycle(some_frames(shape))
-    if codec in ("y4m", "png"):
-        return float("inf")
-    encoder = PartEncoder(io.BytesIO(), shape)
+def encoding_alone(source: Path, shape: Shape, device: FrameDevice, seconds: float) -> float:
+    frames = results(source, shape, device)
     count = 0
     start = time.perf_counter()
+    if shape.encoding.codec == "y4m":
+        with emptied_pipe():
+            sink = RawSink(live._STANDARD_OUTPUT, "pipe", shape, Stages())
+            while time.perf_counter() < start + seconds:
+                sink.write(next(frames))
+                count += 1
+        return count / (time.perf_counter() - start)
+    encoder = PartEncoder(io.BytesIO(), shape)
     while time.perf_counter() < start + seconds:
         encoder.add(next(frames), count, 1)
         count += 1
@@ -273,8 +278,6 @@ def whole(
 @contextmanager
 def emptied_pipe() -> Iterator[None]:
     """A pipe as standard output, which another process empties."""
-    import subprocess
-
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as cat:
         assert cat.stdin is not None
         before, live._STANDARD_OUTPUT = live._STANDARD_OUTPUT, cat.stdin.fileno()
