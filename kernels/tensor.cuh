@@ -18,7 +18,8 @@
 //   residual: (made + residual) * (sigmoid(made) - 1/2)), SCALED_RESIDUAL (0 or 1: planes of the residual are
 //   scaled, and rounded to 16 bits)
 //   IN_PIXEL, BORDER (see `inside`): of pixels that are read; PIXEL: of those that are written; RESIDUAL_PIXEL
-//   with RESIDUAL_ENLARGE: of the picture's that are added, `top` and `left` in what is enlarged
+//   with RESIDUAL_ENLARGE: of the picture's that are added, `top` and `left` in what is enlarged, and
+//   RESIDUAL_BLEND: what of them comes from the next pixel in each direction (float; RESIDUAL_ENLARGE 2)
 //   BOUNDED (0 or 1): of convolutions, see `is_infinite`
 //   STORED_GROUPS and what stands behind it: of a convolution in tiles
 //   STACK = 1: pictures of one size are computed side by side, as if they were one. Each has a cell in
@@ -566,14 +567,35 @@ struct Added {
 __device__ __forceinline__ Added added_to(const MadePixel& made, const Conv& p) {
     Added added = {};
 #if defined(RESIDUAL_PIXEL)
-    const int row = inside(floor_divide(made.row + p.added.top, RESIDUAL_ENLARGE), p.added.rows);
-    const int column = inside(floor_divide(made.column + p.added.left, RESIDUAL_ENLARGE), p.added.columns);
+    const int made_row = made.row + p.added.top, made_column = made.column + p.added.left;
+    int row = floor_divide(made_row, RESIDUAL_ENLARGE), column = floor_divide(made_column, RESIDUAL_ENLARGE);
+#if !defined(RESIDUAL_BLEND)
+    row = inside(row, p.added.rows);
+    column = inside(column, p.added.columns);
+#endif
     if (!made.is_stored || row < 0 || column < 0) return added;
-    const size_t pixel = (static_cast<size_t>(made.picture) * p.added.rows + row) * p.added.columns + column;
+    const Pixel<RESIDUAL_PIXEL>::type* const pictures = static_cast<const Pixel<RESIDUAL_PIXEL>::type*>(p.residual);
+    const size_t line = (static_cast<size_t>(made.picture) * p.added.rows + row) * p.added.columns;
+    const Pixel<RESIDUAL_PIXEL>::type* const pixel = pictures + (line + column) * PLANES;
+#if defined(RESIDUAL_BLEND)
+    // The pixels beside it on the result's side; those at the edges go on.
+    const int next_row = min(max(row + made_row % 2 * 2 - 1, 0), p.added.rows - 1) - row;
+    const int along = (min(max(column + made_column % 2 * 2 - 1, 0), p.added.columns - 1) - column) * PLANES;
+    const long long down = static_cast<long long>(next_row) * p.added.columns * PLANES;
 #pragma unroll
-    for (int plane = 0; plane < PLANES; plane++)
-        added.planes[plane] =
-            level<RESIDUAL_PIXEL>(__ldg(static_cast<const Pixel<RESIDUAL_PIXEL>::type*>(p.residual) + pixel * PLANES + plane));
+    for (int plane = 0; plane < PLANES; plane++) {
+        const float near = level<RESIDUAL_PIXEL>(__ldg(pixel + plane));
+        const float beside = level<RESIDUAL_PIXEL>(__ldg(pixel + along + plane));
+        const float below = level<RESIDUAL_PIXEL>(__ldg(pixel + down + plane));
+        const float across = level<RESIDUAL_PIXEL>(__ldg(pixel + down + along + plane));
+        const float row_near = fmaf(beside - near, RESIDUAL_BLEND, near);
+        const float row_below = fmaf(across - below, RESIDUAL_BLEND, below);
+        added.planes[plane] = fmaf(row_below - row_near, RESIDUAL_BLEND, row_near);
+    }
+#else
+#pragma unroll
+    for (int plane = 0; plane < PLANES; plane++) added.planes[plane] = level<RESIDUAL_PIXEL>(__ldg(pixel + plane));
+#endif
 #elif RESIDUAL
     if (!made.is_stored) return added;
     const size_t line = static_cast<size_t>(made.picture) * p.added.rows + made.row + p.added.top;

@@ -170,9 +170,9 @@ def record(
     runtime: Any, model: Model, units: Units, terms: int, size: tuple[int, int], pictures: int = 1
 ) -> None:
     """Whatever an executor does for pictures of a size."""
-    executor = TensorExecutor(
-        runtime, fused(lower(model), scales=scales(units, terms)), units, terms, usual
-    )
+    takes = scales(units, terms)
+    program = fused(lower(model), scales=takes, resizes=takes)
+    executor = TensorExecutor(runtime, program, units, terms, usual)
     found = schedule.find(executor, size, pictures, schedule.MapMemory(1 << 37, 1 << 37, 1 << 37))
     dtype, (height, width) = np.dtype(np.uint8), (size[0] * model.scale, size[1] * model.scale)
     before = DevicePixels(runtime.allocate(1), dtype, (pictures, *size, model.in_planes))
@@ -214,6 +214,8 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
                 record(runtime, model, units, 2, (64, 64), pictures)
     if fully:
         record(runtime, shipped("vgg_7/art"), available_units(capability)[0], 1, (64, 64), 5)
+        for pictures in (1, 2):
+            record(runtime, resized(), available_units(capability)[0], 1, (64, 64), pictures)
     return list(runtime.wanted.values())
 
 
@@ -556,7 +558,8 @@ def test_networks_of_other_makers_run_on_matrix_units(name: str, pictures: int) 
     assert tensor_runs.runs(program, layouts(program, 1))
     runtime: Any = Recorded((9, 0))
     record(runtime, model, "wgmma", 2, (36, 40), pictures)
-    steps = fused(program, scales=scales("wgmma", 2)).steps
+    takes = scales("wgmma", 2)
+    steps = fused(program, scales=takes, resizes=takes).steps
     # Sums are cleared before all else; a mean and the layer behind it are one launch.
     assert runtime.launched == len(steps) + (name == "activated")
 

@@ -86,7 +86,8 @@ def _wide(runtime: CudaRuntime) -> Maker:
 
 def _maker(runtime: CudaRuntime, units: Units, terms: int, trusted: float) -> Maker:
     def make(program: Program, choose: Choose) -> Executor:
-        for found in (fused(program, scales=scales(units, terms)), program):
+        takes = scales(units, terms)
+        for found in (fused(program, scales=takes, resizes=takes), program):
             if runs(found, layouts(found, terms)):
                 return TensorExecutor(runtime, found, units, terms, choose, trusted)
         return Fp32Executor(runtime, program, choose)
@@ -95,7 +96,8 @@ def _maker(runtime: CudaRuntime, units: Units, terms: int, trusted: float) -> Ma
 
 
 def scales(units: Units, terms: int) -> bool:
-    """Whether convolutions scale what they read: 16-bit values on their way to the matrix unit."""
+    """Whether convolutions scale what they read, 16-bit values on their way to the matrix unit, and
+    resize what they make."""
     return units == "wgmma" and terms == 1
 
 
@@ -164,6 +166,10 @@ class TensorExecutor:
         check = RangeCheck(address_of(one.batch.flags), self._beyond)
         task = Task(one.batch, one.work.steps, one.places, batch_grid(pictures), at, check)
         made = [(number, partial(self._steps[number].launch, task)) for number in one.work.steps]
+        for number in one.work.steps:
+            step = self._steps[number]
+            if isinstance(step, TensorConvStep) and step.has_edges:
+                made.append((number, partial(step.edges, task)))
         for number, box in one.sums.items():
             if box.height and box.width:
                 made.append((number, partial(self._averages[number].launch, task, box)))

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
 
 _FIRST_ROWS = 4
+_EDGE_WARPS = 8
 _WARP = 32
 _SPARSE_SIDE = 2
 """Taps in each direction, as `sparse_taps` has them."""
@@ -155,6 +156,56 @@ class TensorConvStep(TensorStep):
     def launch(self, task: Task) -> Launch:
         """The launch for what a task computes of it."""
         return self._first(task) if self._is_first else self._conv(task)
+
+    @property
+    def has_edges(self) -> bool:
+        """Whether pixels at the edges have weights of their own: see `edges`."""
+        return self._step.resized is not None
+
+    def edges(self, task: Task) -> Launch:
+        """The launch behind it, for those pixels."""
+        resized, source = self._step.resized, self._source
+        assert resized is not None
+        assert isinstance(source, MapLayout)
+        step, box, held = self._step, self._computed(task), task.places[self._step.source.value].box
+        top, left = box.top + step.source.offset, box.left + step.source.offset
+        read = source.arguments(held, task.grid, top - held.top, left - held.left)
+        across, _, pictures = task.grid
+        extent = LayerExtent(box.height, box.width, across=across, pictures=pictures)
+        chosen: Macros = {
+            "IN_PLANES": source.parts[step.source.first],
+            "GROUP": source.group,
+            "SIDE": step.taps,
+            "TERMS": self._terms,
+            "THREADS": _EDGE_WARPS * _WARP,
+            "PLANES": step.out_planes // step.depth_to_space**2,
+            "PIXEL": 8 * task.batch.target.dtype.itemsize,
+            "RESIDUAL": int(step.residual is not None),
+            "STACK": int(pictures > 1),
+            **self._picture_macros(task),
+        }
+
+        def weights() -> NDArray[np.float32]:
+            # [row][column][tap][plane][input]
+            cut = resized.weight.reshape(*resized.weight.shape[:4], -1).transpose(0, 1, 4, 2, 3)
+            assert isinstance(source, MapLayout)
+            inputs = source.parts[step.source.first]
+            return placed(cut, 4, self._input_places, inputs)
+
+        def arguments() -> Arguments:
+            return structs(
+                TensorConvArguments(
+                    task.address(step.source.value),
+                    self.uploaded("edges", weights),
+                    self.uploaded("edge biases", lambda: resized.bias),
+                    self._target_address(task),
+                    *self._stores(task, box, read, extent),
+                )
+            )
+
+        rows, columns = task.batch.sizes[step.target.value]
+        blocks = (-(-2 * (rows + columns) // _EDGE_WARPS), 1, pictures)
+        return self.launch_of(("tensor_edges", chosen), _EDGE_WARPS * _WARP, 0, blocks, arguments)
 
     @property
     def _map_target(self) -> MapLayout | None:
@@ -382,15 +433,25 @@ class TensorConvStep(TensorStep):
             result["PART"] = target.start(step.target.part)
             result["S2D"] = target.space_to_depth
         if step.residual and step.residual.value == 0:
-            result["RESIDUAL_PIXEL"] = 8 * task.batch.source.dtype.itemsize
-            result["RESIDUAL_ENLARGE"] = step.residual.enlarge
-            result["BORDER"] = BORDERS[self.program.model.border]
+            result |= self._picture_macros(task)
         elif target and step.residual:
             added = self._layouts[step.residual.value]
             assert isinstance(added, MapLayout)
             result["RESIDUAL_GROUP"] = added.group
             result["RESIDUAL_STORED"] = added.stored
             result["RESIDUAL_PART"] = added.start(step.residual.first)
+        return result
+
+    def _picture_macros(self, task: Task) -> dict[str, str | int]:
+        """The macros of a kernel that adds the picture, if it does."""
+        step, result = self._step, dict[str, str | int]()
+        if step.residual is None:
+            return result
+        result["RESIDUAL_PIXEL"] = 8 * task.batch.source.dtype.itemsize
+        result["RESIDUAL_ENLARGE"] = step.residual.enlarge
+        result["BORDER"] = BORDERS[self.program.model.border]
+        if step.resized:
+            result["RESIDUAL_BLEND"] = f"{step.resized.blend!r}f"
         return result
 
     def _target_address(self, task: Task) -> Address:
