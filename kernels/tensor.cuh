@@ -21,6 +21,7 @@
 //   with RESIDUAL_ENLARGE: of the picture's that are added, `top` and `left` in what is enlarged, and
 //   RESIDUAL_BLEND: what of them comes from the next pixel in each direction (float; RESIDUAL_ENLARGE 2)
 //   BOUNDED (0 or 1): of convolutions, see `is_infinite`
+//   MARGIN (0 or 1): of convolutions in tiles, see `clear_margin`
 //   STORED_GROUPS and what stands behind it: of a convolution in tiles
 //   STACK = 1: pictures of one size are computed side by side, as if they were one. Each has a cell in
 //   every map, as large as its part of that map, and what would mix two cells is not stored.
@@ -128,6 +129,7 @@ struct Conv {
     const float* factors;   // SCALED: of the planes of a pixel that is read; of each picture
     const float* added_factors;  // SCALED_RESIDUAL: of one that is added
     int factors_each;       // from picture to picture
+    Range margin;           // MARGIN: see `clear_margin`
 };
 
 // A result: of which cell, and where in it.
@@ -231,6 +233,38 @@ __device__ __forceinline__ size_t target_at(const OutputCoordinate& at, int plan
 #endif
     return vector_at<OUT_GROUP>(to, row, column, PART + plane);
 }
+
+#if defined(MARGIN) && MARGIN
+static_assert(!STACK, "around each picture of a stack are others");
+
+// Zeros around the results, in all that is in `margin`, counted from the first result: by all threads of all
+// blocks that make the same COUNT planes, from `plane` on. So no tile begins or ends beyond the picture.
+template <int COUNT>
+__device__ __forceinline__ void clear_margin(const Conv& p, int plane, int block, int blocks) {
+    const Range& all = p.margin;
+    const int columns = all.right - all.left, rows = p.extent.rows, across = p.extent.columns;
+    const int lines = all.bottom - all.top - rows, sides = columns - across;
+    const int count = (lines * columns + sides * rows) * (COUNT / 8);
+    for (int i = block * THREADS + threadIdx.x; i < count; i += blocks * THREADS) {
+        const int pixel = i / (COUNT / 8), beside = pixel - lines * columns;
+        OutputCoordinate at = {};
+        if (beside < 0) {
+            at.row = all.top + pixel / columns;
+            if (at.row >= 0) at.row += rows;
+            at.column = all.left + pixel % columns;
+        } else {
+            at.row = beside / sides;
+            at.column = all.left + beside % sides;
+            if (at.column >= 0) at.column += across;
+        }
+        uint8_t* const target = static_cast<uint8_t*>(p.out) + target_at(at, plane + i % (COUNT / 8) * 8, p.to);
+#pragma unroll
+        for (int term = 0; term < TERMS; term++)
+            *reinterpret_cast<uint4*>(target + term * (static_cast<size_t>(OUT_STORED / OUT_GROUP) * p.to.group * 16)) =
+                make_uint4(0, 0, 0, 0);
+    }
+}
+#endif
 
 #if RESIDUAL
 // Where what is added to 8 planes of a result is stored: as the result is before depth-to-space.

@@ -32,7 +32,7 @@
 //   output planes), TERMS, WARPGROUPS, ROWS (of all of them), A_STAGES and B_STAGES (buffers of pixels
 //   and of weights), BLOCKS (on one multiprocessor at a time), REGISTERS (of a thread that multiplies),
 //   LAST (0 or 1), with it PLANES, PIXEL and PARTIAL_ROWS (rows of a warpgroup whose sums are in shared memory
-//   at once), TAP_COLUMNS (0 or 1), SPARSE_TAPS; SCALED (0 or 1: planes of the
+//   at once), TAP_COLUMNS (0 or 1), SPARSE_TAPS, MARGIN; SCALED (0 or 1: planes of the
 //   source are scaled, and rounded to 16 bits) with IN_EACH (those of a single pixel);
 //   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS_BEYOND, COLUMNS_BEYOND (see
 //   tensor.cuh);
@@ -200,6 +200,9 @@ tensor_wgmma(const __grid_constant__ Conv p) {
     // One tile of output planes to a block, so that its weights and biases can stay.
     const int deep = blockIdx.x % DEPTH, first = blockIdx.x / DEPTH;
     const int stride = gridDim.x / DEPTH, tiles = p.extent.tiles;
+#if MARGIN
+    clear_margin<WIDTH>(p, deep * WIDTH, blockIdx.x / DEPTH, gridDim.x / DEPTH);
+#endif
     for (int i = threadIdx.x; i < WIDTH; i += THREADS) {
         biases[i] = p.epilogue[deep * WIDTH + i];
         if (PLANE_SLOPES) slopes[i] = p.epilogue[(DEPTH + deep) * WIDTH + i];

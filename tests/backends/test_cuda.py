@@ -475,7 +475,7 @@ def test_arguments_are_structs_of_c() -> None:
     assert struct.pack(codes, *values) == struct.pack("7i", 1, 1, 2, 3, 4, 5, 6)
     with pytest.raises(TypeError, match="type <class 'str'>"):
         structs(Named("x"))
-    assert len(TensorConvArguments._fields) == 18
+    assert len(TensorConvArguments._fields) == 19
 
 
 def test_programs_that_matrix_units_run() -> None:

@@ -95,17 +95,17 @@ class Resized:
 class Conv:
     """activation(weight * source + bias) * factor + residual; gated: see `gated`.
 
-    A valid cross-correlation of one or nine taps (25 if `resized`), stored by depth-to-space: the result at (y, x),
-    planes [dy][dx][plane], are the pixels (y * block + dy, x * block + dx) of the target, where
-    block is `depth_to_space`.
+    A valid cross-correlation of one or nine taps, 25 if `resized`, stored by depth-to-space: the
+    result at (y, x), planes [dy][dx][plane], are the pixels (y * block + dy, x * block + dx) of the
+    target, where block is `depth_to_space`.
     """
 
     node: int
     """The model's value that it computes: for names and times."""
     source: View
     weight: NDArray[np.float32]
-    """(out, in, taps, taps), taps 1, 3, or 5 if `resized`. `in` goes as the source is stored, without padding, `out`
-    as the sums: [dy][dx][plane]."""
+    """(out, in, taps, taps), taps 1, 3, or 5 if `resized`. `in` goes as the source is stored,
+    without padding, `out` as the sums: [dy][dx][plane]."""
     bias: NDArray[np.float32]
     """(out,)."""
     activation: Activation

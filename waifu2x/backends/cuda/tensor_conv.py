@@ -57,6 +57,7 @@ from waifu2x.networks.model import Size
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
 
+NOTHING = Box(0, 0, 0, 0)
 _FIRST_ROWS = 4
 _EDGE_WARPS = 8
 _WARP = 32
@@ -90,6 +91,7 @@ class TensorConvArguments(NamedTuple):
     factors: Address = Address(0)
     residual_factors: Address = Address(0)
     factors_each: int = 0
+    margin: Range = Range()
 
 
 class TensorConvStep(TensorStep):
@@ -114,6 +116,7 @@ class TensorConvStep(TensorStep):
         assert isinstance(step, Conv)
         self._step = step
         self._layouts = layouts
+        self._units = units
         self._terms = terms
         self._choose = choose
         self._vector_places = vector_places
@@ -301,7 +304,8 @@ class TensorConvStep(TensorStep):
         assert job is not None
         assert isinstance(source, MapLayout)
         held = task.places[step.source.value].box
-        box = self._computed(task)
+        whole = self._computed(task)
+        box = self._without_margin(task, whole)
         top = box.top + step.source.offset - held.top // source.space_to_depth
         left = box.left + step.source.offset - held.left // source.space_to_depth
         read = source.arguments(held, task.grid, top, left)
@@ -325,6 +329,7 @@ class TensorConvStep(TensorStep):
             "FIRST_GROUP": source.start(step.source.first) // source.group,
             "SCALED": int(step.factors is not None),
             "IN_EACH": source.parts[step.source.first],
+            "MARGIN": int(box is not whole),
             **self._store_macros(task, box),
         }
 
@@ -340,7 +345,7 @@ class TensorConvStep(TensorStep):
                     ),
                     self._epilogue(planes),
                     self._target_address(task),
-                    *self._stores(task, box, read, extent),
+                    *self._stores(task, box, read, extent, whole),
                 )
             )
 
@@ -403,6 +408,23 @@ class TensorConvStep(TensorStep):
         right = smaller(box.right, held.right // d2s)
         return Box(top, left, bottom - top, right - left)
 
+    def _without_margin(self, task: Task, box: Box) -> Box:
+        """The results of a box that are not zeros around the picture; the very box if all are, or
+        if the kernel makes zeros of what it computes there."""
+        value, d2s = self._step.target.value, self._step.depth_to_space
+        clears = (
+            self._map_target is not None
+            and self._units == "wgmma"
+            and task.grid.pictures == 1
+            and self.reaches_out(value, self._made(box), task)
+        )
+        if not clears:
+            return box
+        rows, columns = task.batch.sizes[value]
+        top, left = larger(box.top, 0), larger(box.left, 0)
+        bottom, right = smaller(box.bottom, -(-rows // d2s)), smaller(box.right, -(-columns // d2s))
+        return Box(top, left, bottom - top, right - left)
+
     def _made(self, box: Box) -> Box:
         """The target's pixels."""
         return Box(*(number * self._step.depth_to_space for number in box))
@@ -460,7 +482,12 @@ class TensorConvStep(TensorStep):
         return task.address(self._step.target.value)
 
     def _stores(
-        self, task: Task, box: Box, read: MapArguments, extent: LayerExtent
+        self,
+        task: Task,
+        box: Box,
+        read: MapArguments,
+        extent: LayerExtent,
+        whole: Box = NOTHING,
     ) -> tuple[Any, ...]:
         """TensorConvArguments from `residual` on."""
         step, grid, d2s = self._step, task.grid, self._step.depth_to_space
@@ -508,9 +535,15 @@ class TensorConvStep(TensorStep):
                 )
         slope = np.float32(step.activation.slopes[0])
         factor, check = np.float32(step.factor), task.check
+        margin = Range(
+            whole.top - box.top,
+            whole.left - box.left,
+            whole.bottom - box.top,
+            whole.right - box.left,
+        )
         places = read, write, added, extent, valid, stored
         factors = self._factors(task, step.factors), self._factors(task, step.residual_factors)
-        scaled = *factors, task.vectors.vectors_each
+        scaled = *factors, task.vectors.vectors_each, margin
         return residual, check.flags, *places, factor, slope, check.beyond, *scaled
 
     def _factors(self, task: Task, vector: int | None) -> Address:
