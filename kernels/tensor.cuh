@@ -447,7 +447,10 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
 // low input times high weights, high times low, high times high, since the unit cuts each sum off at 24
 // bits: small products come first.
 #define TAPS (TAP_COLUMNS ? SIDE : SIDE * SIDE)
-static_assert(TILE_RESULTS == (TAP_COLUMNS ? TILE_COLUMNS - (SIDE - 1) : TILE_COLUMNS), "results of a tile");
+#ifndef OVERLAP
+#define OVERLAP (TAP_COLUMNS ? SIDE - 1 : 0)
+#endif
+static_assert(TILE_RESULTS == TILE_COLUMNS - OVERLAP, "results of a tile");
 #define TILE_READS (TAP_COLUMNS ? TILE_COLUMNS : TILE_COLUMNS + SIDE - 1)
 #define GROUPS (IN_PLANES / GROUP)
 #define PIXEL_BYTES (GROUP * 2)
@@ -641,23 +644,18 @@ __device__ __forceinline__ Added added_to(const MadePixel& made, const Conv& p) 
     return added;
 }
 
-// Stores a pixel: partial is [row][input column][part * SUMS + sum], padded by one to spare the banks. With
-// TAP_COLUMNS a sum has a part for each tap of a row, which stands at the column that it reads.
-__device__ __forceinline__ void store_pixel(const float* partial, const MadePixel& made, const Added& added,
-                                            const float* biases, const float* slopes, const Conv& p) {
+// Stores a pixel of the sums of its planes.
+__device__ __forceinline__ void store_complete(const float (&sums)[PLANES], const MadePixel& made, const Added& added,
+                                               const float* biases, const float* slopes, const Conv& p) {
     if (!made.is_stored) return;
     const size_t line = static_cast<size_t>(made.picture) * p.to.rows + made.row + p.to.top;
     const size_t pixel = line * p.to.pitch + made.column + p.to.left;
-    const float* const terms = partial + made.terms;
     bool infinite = false;
 #pragma unroll
     for (int plane = 0; plane < PLANES; plane++) {
-        float value = terms[plane];
-#pragma unroll
-        for (int part = 1; part < SUM_PARTS; part++) value += terms[plane + part * (WIDTH + 1 + SUMS)];
         const int sum = made.sum + plane;
-        bool own_infinite = is_infinite(value);
-        value = activate(value + biases[sum], PLANE_SLOPES ? slopes[sum] : p.slope);
+        bool own_infinite = is_infinite(sums[plane]);
+        float value = activate(sums[plane] + biases[sum], PLANE_SLOPES ? slopes[sum] : p.slope);
 #if RESIDUAL
         value = with_residual(value, added.planes[plane], p.factor);
 #endif
@@ -672,5 +670,21 @@ __device__ __forceinline__ void store_pixel(const float* partial, const MadePixe
         static_cast<pixel_t*>(p.out)[pixel * PLANES + plane] = to_pixel(value);
     }
     if (infinite) p.flags[made.picture] = 1;
+}
+
+// The same, of partial sums [row][input column][part * SUMS + sum], padded by one to spare the banks. With
+// TAP_COLUMNS a sum has a part for each tap of a row, which stands at the column that it reads.
+__device__ __forceinline__ void store_pixel(const float* partial, const MadePixel& made, const Added& added,
+                                            const float* biases, const float* slopes, const Conv& p) {
+    if (!made.is_stored) return;
+    const float* const terms = partial + made.terms;
+    float sums[PLANES];
+#pragma unroll
+    for (int plane = 0; plane < PLANES; plane++) {
+        sums[plane] = terms[plane];
+#pragma unroll
+        for (int part = 1; part < SUM_PARTS; part++) sums[plane] += terms[plane + part * (WIDTH + 1 + SUMS)];
+    }
+    store_complete(sums, made, added, biases, slopes, p);
 }
 #endif

@@ -215,7 +215,8 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
     if fully:
         record(runtime, shipped("vgg_7/art"), available_units(capability)[0], 1, (64, 64), 5)
         for pictures in (1, 2):
-            record(runtime, resized(), available_units(capability)[0], 1, (64, 64), pictures)
+            for model in (resized(), paired()):
+                record(runtime, model, available_units(capability)[0], 1, (64, 64), pictures)
     return list(runtime.wanted.values())
 
 
@@ -513,6 +514,15 @@ def resized() -> Model:
     """Half as large as it was made."""
     model = compact(4)
     return fit_padding("resized", 3, (*model.nodes, Interpolate(len(model.nodes), 1, 2)), "zero")
+
+
+def paired() -> Model:
+    """Two convolutions at the end that are one kernel, zeros around the map between them."""
+    nodes = tuple(
+        replace(conv(number, *planes), padding=1)
+        for number, planes in enumerate(((3, 64), (64, 64), (64, 3)))
+    )
+    return fit_padding("paired", 3, nodes, "zero")
 
 
 def odd() -> Model:

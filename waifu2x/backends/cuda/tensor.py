@@ -17,6 +17,7 @@ from waifu2x.backends.cuda.tensor_avg_pool import TensorAvgPoolStep
 from waifu2x.backends.cuda.tensor_conv import TensorConvStep
 from waifu2x.backends.cuda.tensor_gather import GatherStep
 from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
+from waifu2x.backends.cuda.tensor_pair import TensorPairStep, has_pair
 from waifu2x.backends.cuda.tensor_peak import matrix_peak
 from waifu2x.backends.cuda.tensor_planewise import TensorPlanewiseStep, has_whole_vectors
 from waifu2x.backends.cuda.tensor_runs import runs
@@ -156,6 +157,11 @@ class TensorExecutor:
                     self._steps[number] = make(
                         runtime, program, number, found, terms, self._vectors.vector_places
                     )
+        self._pair: TensorPairStep | None = None
+        if scales(units, terms) and trusted == LARGEST and has_pair(program, found):
+            last = self._steps[len(program.steps) - 1]
+            assert isinstance(last, TensorConvStep)
+            self._pair = TensorPairStep(runtime, program, found, last)
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
         return self._layouts[value].bytes(box, batch_grid(pictures))
@@ -166,6 +172,10 @@ class TensorExecutor:
         check = RangeCheck(address_of(one.batch.flags), self._beyond)
         task = Task(one.batch, one.work.steps, one.places, batch_grid(pictures), at, check)
         made = [(number, partial(self._steps[number].launch, task)) for number in one.work.steps]
+        if self._pair is not None and self._pair.number in one.work.steps:
+            # The last step is one with the step before.
+            made = [each for each in made if each[0] < self._pair.number]
+            made.append((self._pair.number, partial(self._pair.launch, task)))
         for number in one.work.steps:
             step = self._steps[number]
             if isinstance(step, TensorConvStep) and step.has_edges:
@@ -192,6 +202,8 @@ class TensorExecutor:
         """The step that a kernel belongs to; sums and vectors count as the first mean."""
         if self._vectors.owns(kernel):
             return min(self._averages)
+        if self._pair is not None and kernel in self._pair.kernels.values():
+            return self._pair.number
         own = (*self._steps.items(), *self._averages.items())
         return next(number for number, step in own if kernel in step.kernels.values())
 
@@ -205,4 +217,6 @@ class TensorExecutor:
     def close(self) -> None:
         for step in (*self._steps.values(), *self._averages.values()):
             step.close()
+        if self._pair is not None:
+            self._pair.close()
         self._vectors.close()

@@ -66,7 +66,7 @@ _SPARSE_SIDE = 2
 _PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0, 0: 1.0}
 """What a pixel of 1 is worth, by the macro PIXEL: integers come as fractions of a power of two."""
 
-_PASSING = (LEAKY, SILU, MISH, GELU)
+PASSING = (LEAKY, SILU, MISH, GELU)
 """Activations of which infinite sums, and those that are no numbers, come as such."""
 
 
@@ -144,7 +144,7 @@ class TensorConvStep(TensorStep):
                 padding=padding,
                 scales=scales,
                 folds=folds,
-                hides=step.activation.function not in _PASSING,
+                hides=step.activation.function not in PASSING,
             )
             if not last and has_sparse_taps(step):
                 self._job = replace(
@@ -170,7 +170,7 @@ class TensorConvStep(TensorStep):
         resized, source = self._step.resized, self._source
         assert resized is not None
         assert isinstance(source, MapLayout)
-        step, box, held = self._step, self._computed(task), task.places[self._step.source.value].box
+        step, box, held = self._step, self.computed(task), task.places[self._step.source.value].box
         top, left = box.top + step.source.offset, box.left + step.source.offset
         read = source.arguments(held, task.grid, top - held.top, left - held.left)
         across, _, pictures = task.grid
@@ -201,8 +201,8 @@ class TensorConvStep(TensorStep):
                     task.address(step.source.value),
                     self.uploaded("edges", weights),
                     self.uploaded("edge biases", lambda: resized.bias),
-                    self._target_address(task),
-                    *self._stores(task, box, read, extent),
+                    self.target_address(task),
+                    *self.stores(task, box, read, extent),
                 )
             )
 
@@ -241,7 +241,7 @@ class TensorConvStep(TensorStep):
 
     def _first(self, task: Task) -> Launch:
         step, pixels = self._step, self._pixels_read(task)
-        box = self._computed(task)
+        box = self.computed(task)
         bits, geometry = pixels
         rows, columns = box.height, box.width
         across, down, pictures = task.grid
@@ -263,7 +263,7 @@ class TensorConvStep(TensorStep):
             "TERMS": self._terms,
             "SM75": int(is_sm75(self.runtime.capability)),
             "LAST": int(self._map_target is None),
-            **self._store_macros(task, box),
+            **self.store_macros(task, box),
         }
 
         def arguments() -> Arguments:
@@ -277,8 +277,8 @@ class TensorConvStep(TensorStep):
                 address,
                 self.uploaded(bits, weights),
                 self._epilogue(self._outputs),
-                self._target_address(task),
-                *self._stores(task, box, cell, extent),
+                self.target_address(task),
+                *self.stores(task, box, cell, extent),
             )
             return structs(conv, geometry)
 
@@ -287,7 +287,7 @@ class TensorConvStep(TensorStep):
 
     def _pixels_read(self, task: Task) -> tuple[int, SourceArguments]:
         """The macro PIXEL, and where a first one reads."""
-        view, box = self._step.source, self._computed(task)
+        view, box = self._step.source, self.computed(task)
         top, left = box.top + view.offset, box.left + view.offset
         if view.value == 0:
             source = task.batch.source
@@ -304,7 +304,7 @@ class TensorConvStep(TensorStep):
         assert job is not None
         assert isinstance(source, MapLayout)
         held = task.places[step.source.value].box
-        whole = self._computed(task)
+        whole = self.computed(task)
         box = self._without_margin(task, whole)
         top = box.top + step.source.offset - held.top // source.space_to_depth
         left = box.left + step.source.offset - held.left // source.space_to_depth
@@ -330,7 +330,7 @@ class TensorConvStep(TensorStep):
             "SCALED": int(step.factors is not None),
             "IN_EACH": source.parts[step.source.first],
             "MARGIN": int(box is not whole),
-            **self._store_macros(task, box),
+            **self.store_macros(task, box),
         }
 
         def arguments() -> Arguments:
@@ -344,8 +344,8 @@ class TensorConvStep(TensorStep):
                         lambda: pack(self._weight, width, job.group, job.terms),
                     ),
                     self._epilogue(planes),
-                    self._target_address(task),
-                    *self._stores(task, box, read, extent, whole),
+                    self.target_address(task),
+                    *self.stores(task, box, read, extent, whole),
                 )
             )
 
@@ -397,7 +397,7 @@ class TensorConvStep(TensorStep):
             lambda: pack_epilogue(step.bias, step.activation, self._output_places, planes),
         )
 
-    def _computed(self, task: Task) -> Box:
+    def computed(self, task: Task) -> Box:
         """The results that are computed: those of the target's part that is in memory."""
         box, d2s = task.boxes[self.number], self._step.depth_to_space
         if self._map_target is None:
@@ -429,7 +429,7 @@ class TensorConvStep(TensorStep):
         """The target's pixels."""
         return Box(*(number * self._step.depth_to_space for number in box))
 
-    def _store_macros(self, task: Task, box: Box) -> dict[str, str | int]:
+    def store_macros(self, task: Task, box: Box) -> dict[str, str | int]:
         """The macros of a kernel's epilogue and store."""
         step, target = self._step, self._map_target
         result: dict[str, str | int] = {
@@ -476,12 +476,13 @@ class TensorConvStep(TensorStep):
             result["RESIDUAL_BLEND"] = f"{step.resized.blend!r}f"
         return result
 
-    def _target_address(self, task: Task) -> Address:
+    def target_address(self, task: Task) -> Address:
+        """Where what it makes begins."""
         if self._step.target.value == self.program.result:
             return address_of(task.batch.target.buffer)
         return task.address(self._step.target.value)
 
-    def _stores(
+    def stores(
         self,
         task: Task,
         box: Box,
