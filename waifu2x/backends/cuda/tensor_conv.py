@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
 NOTHING = Box(0, 0, 0, 0)
 _FIRST_ROWS = 4
-_EDGE_WARPS = 8
 _WARP = 32
 _SPARSE_SIDE = 2
 """Taps in each direction, as `sparse_taps` has them."""
@@ -131,7 +130,7 @@ class TensorConvStep(TensorStep):
             inputs = sum(parts) * self._source.space_to_depth**2
             outputs = step.out_planes if last else self._outputs
             group = self._source.group
-            padding = group - 1 - int((self._input_places % group).max())
+            padding = group - 1 - int((self.input_places % group).max())
             scales = step.residual_factors is not None
             folds = self._map_target is not None and self._map_target.space_to_depth > 1
             self._job = TensorJob(
@@ -161,54 +160,9 @@ class TensorConvStep(TensorStep):
         return self._first(task) if self._is_first else self._conv(task)
 
     @property
-    def has_edges(self) -> bool:
-        """Whether pixels at the edges have weights of their own: see `edges`."""
+    def resizes(self) -> bool:
+        """Whether pixels at the edges of the result are for another kernel."""
         return self._step.resized is not None
-
-    def edges(self, task: Task) -> Launch:
-        """The launch behind it, for those pixels."""
-        resized, source = self._step.resized, self._source
-        assert resized is not None
-        assert isinstance(source, MapLayout)
-        step, box, held = self._step, self.computed(task), task.places[self._step.source.value].box
-        top, left = box.top + step.source.offset, box.left + step.source.offset
-        read = source.arguments(held, task.grid, top - held.top, left - held.left)
-        across, _, pictures = task.grid
-        extent = LayerExtent(box.height, box.width, across=across, pictures=pictures)
-        chosen: Macros = {
-            "IN_PLANES": source.parts[step.source.first],
-            "GROUP": source.group,
-            "SIDE": step.taps,
-            "TERMS": self._terms,
-            "THREADS": _EDGE_WARPS * _WARP,
-            "PLANES": step.out_planes // step.depth_to_space**2,
-            "PIXEL": 8 * task.batch.target.dtype.itemsize,
-            "RESIDUAL": int(step.residual is not None),
-            "STACK": int(pictures > 1),
-            **self._picture_macros(task),
-        }
-
-        def weights() -> NDArray[np.float32]:
-            # [row][column][tap][plane][input]
-            cut = resized.weight.reshape(*resized.weight.shape[:4], -1).transpose(0, 1, 4, 2, 3)
-            assert isinstance(source, MapLayout)
-            inputs = source.parts[step.source.first]
-            return placed(cut, 4, self._input_places, inputs)
-
-        def arguments() -> Arguments:
-            return structs(
-                TensorConvArguments(
-                    task.address(step.source.value),
-                    self.uploaded("edges", weights),
-                    self.uploaded("edge biases", lambda: resized.bias),
-                    self.target_address(task),
-                    *self.stores(task, box, read, extent),
-                )
-            )
-
-        rows, columns = task.batch.sizes[step.target.value]
-        blocks = (-(-2 * (rows + columns) // _EDGE_WARPS), 1, pictures)
-        return self.launch_of(("tensor_edges", chosen), _EDGE_WARPS * _WARP, 0, blocks, arguments)
 
     @property
     def _map_target(self) -> MapLayout | None:
@@ -378,10 +332,10 @@ class TensorConvStep(TensorStep):
         outputs = job.outputs if job.tap_columns or not job.last else job.width
         taps = sparse_taps(step) if job.sparse_taps > 1 else step.weight
         weight = placed(taps, 0, self._output_places, outputs)
-        return placed(weight, 1, self._input_places, job.inputs)
+        return placed(weight, 1, self.input_places, job.inputs)
 
     @cached_property
-    def _input_places(self) -> NDArray[np.intp]:
+    def input_places(self) -> NDArray[np.intp]:
         """Where the planes that it reads stand among the stored ones."""
         view, source = self._step.source, self._source
         assert isinstance(source, MapLayout)
@@ -455,7 +409,7 @@ class TensorConvStep(TensorStep):
             result["PART"] = target.start(step.target.part)
             result["S2D"] = target.space_to_depth
         if step.residual and step.residual.value == 0:
-            result |= self._picture_macros(task)
+            result |= self.picture_macros(task)
         elif target and step.residual:
             added = self._layouts[step.residual.value]
             assert isinstance(added, MapLayout)
@@ -464,7 +418,7 @@ class TensorConvStep(TensorStep):
             result["RESIDUAL_PART"] = added.start(step.residual.first)
         return result
 
-    def _picture_macros(self, task: Task) -> dict[str, str | int]:
+    def picture_macros(self, task: Task) -> dict[str, str | int]:
         """The macros of a kernel that adds the picture, if it does."""
         step, result = self._step, dict[str, str | int]()
         if step.residual is None:
