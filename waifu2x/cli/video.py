@@ -18,7 +18,7 @@ import click
 from waifu2x.cli import completions, report
 from waifu2x.cli.arguments import arguments_of, check_folder, describe, tell_reduction
 from waifu2x.cli.command import IN_AND_OUT, MESSAGES, SIZE, Choice, Command, Pixels, option
-from waifu2x.cli.film_options import film_options
+from waifu2x.cli.film_options import depth_of, film_options, form_of
 from waifu2x.cli.inputs import Words, check_input, check_names
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import (
@@ -161,7 +161,7 @@ def _wanted(source: Path, target: Path, options: dict[str, Any]) -> _Wanted:
         own("crf"),
         own("preset"),
         own("tune"),
-        None if depth == "auto" else int(depth),
+        depth_of(depth),
         None if chroma == "auto" else chroma,
         own("codec_options"),
     )
@@ -181,7 +181,7 @@ def _wanted(source: Path, target: Path, options: dict[str, Any]) -> _Wanted:
         cut=Cut(start, end),
         deinterlacing="ivtc" if ivtc else None if how == "auto" else how,
         duplicates=own("duplicates"),
-        form=own("form"),
+        form=form_of(own("form")),
     )
     for name in ("fit", "longer_side", "shorter_side", "min_size", "only_smaller_than"):
         options[name] = None
