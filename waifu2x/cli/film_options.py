@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args
 import click
 
 from waifu2x.cli.command import FILE, IN_AND_OUT, Choice, listed, option
+from waifu2x.cli.machines import cluster_option, shard_option
 from waifu2x.cli.origins import is_of_settings
 from waifu2x.formats import table
 from waifu2x.formats.table import Depth
@@ -108,6 +109,14 @@ _OPTIONS = [
     option(
         "--keep-parts", group=IN_AND_OUT, is_flag=True, help="Do not remove OUT.parts at the end."
     ),
+    shard_option("film"),
+    option(
+        "--join",
+        group=IN_AND_OUT,
+        is_flag=True,
+        help="Only join what --shard has made on several machines.",
+    ),
+    cluster_option,
     option(
         "-f",
         "--format",

@@ -48,6 +48,7 @@ ONE_RUN = {
     "picture": "it is of one run",
     "retry-failed": "it is of one run",
     "shard": "it is of one run",
+    "join": "it is of one run",
     "watch": "it is of one run",
     "models": "it is of one run",
     "reduce": "it is of one run",
