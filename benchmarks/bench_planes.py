@@ -135,7 +135,7 @@ def conversion_on_cpu(network: Network, source: PlanarPicture, target: PlanarPic
 
 def moved_bytes(one: PlanarPicture) -> int:
     """What a conversion reads and writes: planes, and floats of RGB."""
-    return sum(plane.nbytes for plane in one.planes) + 12 * one.y.size
+    return sum(plane.nbytes for plane in one.planes) + 12 * one.planes[0].size
 
 
 def show(read: float, write: float, network: float, read_bytes: int, written: int) -> None:

@@ -1,13 +1,15 @@
-// YUV planes to RGB for a network's first layer, and the RGB of its results to planes.
+// Planes of films to RGB for a network's first layer, and the RGB of its results to planes.
 //
 //     from_planes  target(pixel) = RGB of luma and of chroma interpolated there, clipped to [0, 1]
 //     to_planes    codes of luma for each pixel and of chroma for each cell
 //
 // A cell is what shares a sample of chroma: ROW_STEP x COLUMN_STEP pixels. Sums of chroma are of
-// whole numbers, 16 times what they mean, and exact. A group takes one row of pixels, or of cells.
+// whole numbers, 16 times what they mean, and exact. Group (a, b) takes pixels, or cells, of row a,
+// all that `across` groups of it have as their b-th.
 //
 // Layouts
-//   luma, u, v       SAMPLE [row][column], `pitch` samples from row to row; as results without gaps
+//   planes           SAMPLE [row][column] of luma, and behind it of U and of V, without gaps; of G,
+//                    B and R; or of luma alone
 //   target, source   float [row][column][3]; `offset` is the row at which row 0 of the picture lies,
 //                    which may be outside where only some of its rows are there
 //
@@ -15,6 +17,8 @@
 //   GROUP    work-items of a group
 //   SAMPLE   uchar or ushort
 //   PEAK     the largest code
+//   IS_GREY  1 where there is luma alone
+//   IS_RGB   1 where the planes are G, B and R; then `luma` is of each of them
 //   ROW_STEP, COLUMN_STEP        1, or 2 where chroma has half the samples
 //   ROW_MIDWAY, COLUMN_MIDWAY    1 where a sample lies between its two pixels, 0 where on the first
 //
@@ -42,10 +46,9 @@ DEVICE int chroma(const GLOBAL SAMPLE *RESTRICT near_row, const GLOBAL SAMPLE *R
 }
 
 KERNEL(GROUP)
-from_planes(const GLOBAL SAMPLE *RESTRICT luma, const GLOBAL SAMPLE *RESTRICT u,
-            const GLOBAL SAMPLE *RESTRICT v, GLOBAL float *RESTRICT target, const int luma_pitch,
-            const int u_pitch, const int v_pitch, const int rows, const int columns, const int first,
-            const int offset, const float luma_zero, const float luma_unit, const float chroma_zero,
+from_planes(const GLOBAL SAMPLE *RESTRICT planes, GLOBAL float *RESTRICT target, const int rows,
+            const int columns, const int first, const int offset, const int across,
+            const float luma_zero, const float luma_unit, const float chroma_zero,
             const float red_v, const float green_u, const float green_v, const float blue_u) {
     const int row = first + GROUP_ID(0);
     const int chroma_rows = (rows + ROW_STEP - 1) / ROW_STEP;
@@ -53,22 +56,32 @@ from_planes(const GLOBAL SAMPLE *RESTRICT luma, const GLOBAL SAMPLE *RESTRICT u,
     const int near_row = row / ROW_STEP;
     const int other_row = near_row + FAR(ROW_STEP, ROW_MIDWAY, row);
     const int far_row = INSIDE(other_row, chroma_rows);
-    luma += (Place)row * luma_pitch;
+    const GLOBAL SAMPLE *RESTRICT luma = planes + (Place)row * columns;
+    const GLOBAL SAMPLE *RESTRICT u = planes + (Place)rows * columns;
+    const GLOBAL SAMPLE *RESTRICT v = u + (Place)chroma_rows * chroma_columns;
+    const GLOBAL SAMPLE *RESTRICT near_u = u + (Place)near_row * chroma_columns;
+    const GLOBAL SAMPLE *RESTRICT far_u = u + (Place)far_row * chroma_columns;
+    const GLOBAL SAMPLE *RESTRICT near_v = v + (Place)near_row * chroma_columns;
+    const GLOBAL SAMPLE *RESTRICT far_v = v + (Place)far_row * chroma_columns;
     target += ((Place)offset + row) * columns * 3;
-    const GLOBAL SAMPLE *RESTRICT near_u = u + (Place)near_row * u_pitch;
-    const GLOBAL SAMPLE *RESTRICT far_u = u + (Place)far_row * u_pitch;
-    const GLOBAL SAMPLE *RESTRICT near_v = v + (Place)near_row * v_pitch;
-    const GLOBAL SAMPLE *RESTRICT far_v = v + (Place)far_row * v_pitch;
-    NO_UNROLL for (int x = LOCAL_ID(); x < columns; x += GROUP) {
+    NO_UNROLL for (int x = GROUP_ID(1) * GROUP + LOCAL_ID(); x < columns; x += across * GROUP) {
+        const float y = ((float)luma[x] - luma_zero) * luma_unit;
+#if IS_GREY
+        const float red = y, green = y, blue = y;
+#elif IS_RGB
+        const float green = y;
+        const float blue = ((float)near_u[x] - luma_zero) * luma_unit;
+        const float red = ((float)near_v[x] - luma_zero) * luma_unit;
+#else
         const int near = x / COLUMN_STEP;
         const int other = near + FAR(COLUMN_STEP, COLUMN_MIDWAY, x);
         const int far = INSIDE(other, chroma_columns);
-        const float y = ((float)luma[x] - luma_zero) * luma_unit;
         const float du = (float)chroma(near_u, far_u, near, far) - chroma_zero;
         const float dv = (float)chroma(near_v, far_v, near, far) - chroma_zero;
         const float red = FMA(red_v, dv, y);
         const float green = FMA(green_u, du, FMA(green_v, dv, y));
         const float blue = FMA(blue_u, du, y);
+#endif
         target[x * 3] = CLAMP(red, 0.0f, 1.0f);
         target[x * 3 + 1] = CLAMP(green, 0.0f, 1.0f);
         target[x * 3 + 2] = CLAMP(blue, 0.0f, 1.0f);
@@ -79,36 +92,46 @@ from_planes(const GLOBAL SAMPLE *RESTRICT luma, const GLOBAL SAMPLE *RESTRICT u,
 #define CODE(sum) (SAMPLE) CLAMP(sum, 0.0f, (float)PEAK)
 
 KERNEL(GROUP)
-to_planes(const GLOBAL float *RESTRICT source, GLOBAL SAMPLE *RESTRICT luma,
-          GLOBAL SAMPLE *RESTRICT u, GLOBAL SAMPLE *RESTRICT v, const int rows, const int columns,
-          const int first, const int offset, const float luma_red, const float luma_green,
-          const float luma_blue, const float luma_zero, const float u_red, const float u_green,
-          const float u_blue, const float v_red, const float v_green, const float v_blue,
-          const float chroma_zero) {
+to_planes(const GLOBAL float *RESTRICT source, GLOBAL SAMPLE *RESTRICT planes, const int rows,
+          const int columns, const int first, const int offset, const int across,
+          const float luma_red, const float luma_green, const float luma_blue,
+          const float luma_zero, const float u_red, const float u_green, const float u_blue,
+          const float v_red, const float v_green, const float v_blue, const float chroma_zero) {
     const int cell_row = first + GROUP_ID(0);
     const int cells = (columns + COLUMN_STEP - 1) / COLUMN_STEP;
+    const int cell_rows = (rows + ROW_STEP - 1) / ROW_STEP;
     const int top = cell_row * ROW_STEP;
     source += ((Place)offset + top) * columns * 3;
-    luma += (Place)top * columns;
-    u += (Place)cell_row * cells;
-    v += (Place)cell_row * cells;
-    NO_UNROLL for (int cell = LOCAL_ID(); cell < cells; cell += GROUP) {
+    GLOBAL SAMPLE *RESTRICT luma = planes + (Place)top * columns;
+    GLOBAL SAMPLE *RESTRICT u = planes + (Place)rows * columns + (Place)cell_row * cells;
+    GLOBAL SAMPLE *RESTRICT v = u + (Place)cell_rows * cells;
+    NO_UNROLL for (int cell = GROUP_ID(1) * GROUP + LOCAL_ID(); cell < cells;
+                   cell += across * GROUP) {
+#if IS_RGB
+        const GLOBAL float *RESTRICT pixel = source + cell * 3;
+        const float red = FMA(luma_red, pixel[0], luma_zero);
+        const float green = FMA(luma_green, pixel[1], luma_zero);
+        const float blue = FMA(luma_blue, pixel[2], luma_zero);
+        luma[cell] = CODE(green);
+        u[cell] = CODE(blue);
+        v[cell] = CODE(red);
+#else
         const int left = cell * COLUMN_STEP;
         float reds = 0.0f, greens = 0.0f, blues = 0.0f;
         UNROLL for (int down = -1; down < 2; down++) {
-            UNROLL for (int across = -1; across < 2; across++) {
+            UNROLL for (int beside = -1; beside < 2; beside++) {
                 const int weight = WEIGHT(ROW_STEP, ROW_MIDWAY, down) *
-                                   WEIGHT(COLUMN_STEP, COLUMN_MIDWAY, across);
+                                   WEIGHT(COLUMN_STEP, COLUMN_MIDWAY, beside);
                 if (weight) {
                     const int y = INSIDE(top + down, rows) - top;
-                    const int x = INSIDE(left + across, columns);
+                    const int x = INSIDE(left + beside, columns);
                     const GLOBAL float *RESTRICT pixel = source + (y * columns + x) * 3;
                     const float red = pixel[0], green = pixel[1], blue = pixel[2];
                     reds = FMA((float)weight, red, reds);
                     greens = FMA((float)weight, green, greens);
                     blues = FMA((float)weight, blue, blues);
-                    if (down >= 0 && down < ROW_STEP && across >= 0 && across < COLUMN_STEP &&
-                        top + down < rows && left + across < columns) {
+                    if (down >= 0 && down < ROW_STEP && beside >= 0 && beside < COLUMN_STEP &&
+                        top + down < rows && left + beside < columns) {
                         const float sum =
                             FMA(luma_red, red,
                                 FMA(luma_green, green, FMA(luma_blue, blue, luma_zero)));
@@ -117,9 +140,12 @@ to_planes(const GLOBAL float *RESTRICT source, GLOBAL SAMPLE *RESTRICT luma,
                 }
             }
         }
+#if !IS_GREY
         const float u_sum = FMA(u_red, reds, FMA(u_green, greens, FMA(u_blue, blues, chroma_zero)));
         const float v_sum = FMA(v_red, reds, FMA(v_green, greens, FMA(v_blue, blues, chroma_zero)));
         u[cell] = CODE(u_sum);
         v[cell] = CODE(v_sum);
+#endif
+#endif
     }
 }

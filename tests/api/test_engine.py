@@ -78,7 +78,7 @@ class FakeNetwork:
 
     def run_planes(self, pictures: Any, out: Any, **options: Any) -> None:
         for one, made in zip(pictures, out, strict=True):
-            made.y[:] = self(one.y, np.uint8, **options)
+            made.planes[0][:] = self(one.planes[0], np.uint8, **options)
 
     def close(self) -> None:
         self.backend.open.remove(self)
@@ -216,10 +216,10 @@ def test_other_networks_make_room_for_a_picture(engine: Engine, fake: FakeBacken
 def test_other_networks_make_room_for_planes(engine: Engine, fake: FakeBackend) -> None:
     leases = [engine.network([each]) for each in (A, B, C)]
     one, made = (PlaneFormat(8, "444").empty(3, 4) for _ in range(2))
-    one.y[:] = 255
+    one.planes[0][:] = 255
     parts: list[float] = []
     leases[1].run_planes([one], [made], on_progress=parts.append)
-    assert (made.y == 2).all()
+    assert (made.planes[0] == 2).all()
     assert parts == [0.5, 0.5]
     assert open_names(fake) == ["bb"]
     for lease in leases:

@@ -10,7 +10,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -170,28 +169,40 @@ def test_pinned_pixels_and_results_are_copied_by_the_device_alone(
 
 
 @pytest.mark.parametrize("size", [(20, 30), (400, 600)])
-def test_of_planes_nothing_but_their_samples_crosses(
+def test_planes_cross_in_one_copy_each_way(
     driver: FakeDriver, backend: Any, network: Any, size: tuple[int, int]
 ) -> None:
-    """From page-locked memory without a copy on the host, and with what lies between rows."""
+    """From page-locked memory, and into it, without a copy on the host."""
     kind = PlaneFormat(10, "420", "bt709")
-    segment = np.zeros(1 << 23, np.uint16)
     rows, columns = size
-    y = segment[: rows * (columns + 8)].reshape(rows, columns + 8)[:, :columns]
-    _, u, v = kind.empty(rows, columns).planes
-    target = kind.empty(2 * rows, 2 * columns)
-    one = PlanarPicture(kind, y, u, v)
-    arrays = (segment, u, v, *target.planes)
-    with ExitStack() as held:
-        for array in arrays:
-            held.enter_context(backend.pin(array))
+    segment = np.zeros(1 << 23, np.uint8)
+    source = kind.within(segment, rows, columns)
+    target = kind.within(segment[1 << 22 :], 2 * rows, 2 * columns)
+    with backend.pin(segment):
         driver.sent.clear()
         driver.fetched.clear()
-        network.run_planes([one], [target])
-        span = 2 * ((rows - 1) * (columns + 8) + columns)
-        assert driver.sent == [(y.ctypes.data, span), place(u), place(v)]
-        assert [start for start, _ in driver.fetched] == [p.ctypes.data for p in target.planes]
-        assert sum(size for _, size in driver.fetched) == sum(p.nbytes for p in target.planes)
+        network.run_planes([source], [target])
+        assert driver.sent == [(segment.ctypes.data, kind.nbytes(rows, columns))]
+        start = segment.ctypes.data + (1 << 22)
+        assert driver.fetched == [(start, kind.nbytes(2 * rows, 2 * columns))]
+
+
+def test_planes_apart_cross_together(driver: FakeDriver, backend: Any, network: Any) -> None:
+    kind = PlaneFormat(8, "420", "bt709")
+    one, other = kind.empty(20, 30), kind.empty(40, 60)
+    apart, made = (
+        PlanarPicture(kind, *(np.zeros_like(plane) for plane in whole.planes))
+        for whole in (one, other)
+    )
+    driver.sent.clear()
+    driver.fetched.clear()
+    network.run_planes([apart], [made])
+    assert [size for _, size in driver.sent] == [kind.nbytes(20, 30)]
+    ((_, size),) = driver.fetched
+    assert size == kind.nbytes(40, 60)
+    network.run_planes([one], [other])
+    for plane, wanted in zip(made.planes, other.planes, strict=True):
+        np.testing.assert_array_equal(plane, wanted)
 
 
 def test_a_result_in_ordinary_pages_comes_through_locked_ones(

@@ -92,8 +92,8 @@ class FaultyNetwork:
 
     def run_planes(self, pictures: Any, out: Any, **options: Any) -> None:
         for one, made in zip(pictures, out, strict=True):
-            y = one.y[..., np.newaxis]
-            self.backend.compute(y, np.uint8, out=made.y[..., np.newaxis], **options)
+            y = one.planes[0][..., np.newaxis]
+            self.backend.compute(y, np.uint8, out=made.planes[0][..., np.newaxis], **options)
 
     def close(self) -> None:
         self.backend.open_networks -= 1
@@ -161,11 +161,11 @@ def test_the_next_backend_computes_planes_again(opened: Callable[..., list[Fault
         network = backend.compile([], "auto")
         kind = PlaneFormat(8, "444")
         one, parts = kind.empty(3, 4), list[float]()
-        one.y[:] = np.arange(12).reshape(3, 4)
+        one.planes[0][:] = np.arange(12).reshape(3, 4)
         for _ in range(2):
             made = kind.empty(6, 8)
             network.run_planes([one], [made], on_progress=parts.append)
-            np.testing.assert_array_equal(made.y, one.y.repeat(2, 0).repeat(2, 1))
+            np.testing.assert_array_equal(made.planes[0], one.planes[0].repeat(2, 0).repeat(2, 1))
         assert (first.tries, second.tries, sum(parts)) == (2, 1, 2)
 
 

@@ -32,14 +32,14 @@ STAGES = 3
 
 
 class MarkedRuntime(OpenClRuntime):
-    """Notes the first pixel of each picture that goes to the device, or of its luma."""
+    """Notes the first pixel of each picture that goes to the device, as pixels or planes."""
 
     marks: tuple[int, ...] = ()
 
     def __init__(self, device: Any) -> None:
         super().__init__(device)
         self.samples: list[int] = []
-        """The first of each plane of YUV."""
+        """The first of each picture of planes."""
 
     def upload(self, buffer: Any, array: NDArray[Any]) -> None:
         """Sending does this, too."""
@@ -47,7 +47,7 @@ class MarkedRuntime(OpenClRuntime):
             self.marks = tuple(map(int, array[:, 0, 0, 0]))
         elif array.ndim == 1 and array.dtype == np.uint8:
             self.samples.append(int(array[0]))
-            self.marks = tuple(self.samples[::3])
+            self.marks = tuple(self.samples)
         super().upload(buffer, array)
 
 
@@ -167,7 +167,7 @@ def test_only_flagged_pictures_of_planes_are_computed_again(
     for mark, one in zip(marks, pictures, strict=True):
         for plane in one.planes:
             plane[:] = np.random.default_rng(mark).integers(90, 160, plane.shape)
-        one.y[0, 0] = mark
+        one.planes[0][0, 0] = mark
     network = backend.compile(chain, "auto")
     out = [kind.empty(40, 62) for _ in marks]
     network.run_planes(pictures, out)
@@ -176,7 +176,7 @@ def test_only_flagged_pictures_of_planes_are_computed_again(
         stages[mark].run_planes([one], [wanted])
         for plane, other in zip(made.planes, wanted.planes, strict=True):
             np.testing.assert_array_equal(plane, other)
-    assert not np.array_equal(out[0].y, out[1].y)
+    assert not np.array_equal(out[0].planes[0], out[1].planes[0])
     network.close()
 
 

@@ -92,6 +92,12 @@ class Recorder:
     def upload(self, buffer: Any, array: Any) -> None:
         pass
 
+    def handle(self, buffer: Any) -> int:
+        return 0
+
+    def packer(self, codes: str) -> Any:
+        return lambda *values: values
+
     def launch(self, kernel: Any, groups: Any, *arguments: Any) -> None:
         pass
 
@@ -153,9 +159,11 @@ def builds() -> list[Build]:
         transforms.add(total, TRANSFORMS[2][1], total, first=True)
         transforms.finish(total, 2, pixels)
     conversions = PlaneKernels(recorder)
+    kinds = [PlaneFormat(bits, "444", "rgb") for bits in DEPTHS]
     for bits, subsampling, siting in product(DEPTHS, SUBSAMPLINGS, SITINGS):
-        kind = PlaneFormat(bits, subsampling, siting=siting)
-        planes = DevicePlanes(kind, (5, 7), (recorder.allocate(0),) * 3, (7, 7, 7))
+        kinds.append(PlaneFormat(bits, subsampling, siting=siting))
+    for kind in kinds:
+        planes = DevicePlanes(kind, (5, 7), recorder.allocate(0))
         conversions.to_pixels(planes, total, range(5), 0)
         conversions.to_planes(total, planes, range(3), 0)
     levels = DevicePixels(recorder.allocate(0), np.dtype(np.uint8), (1, 5, 7, 3))

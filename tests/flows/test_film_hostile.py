@@ -97,6 +97,43 @@ def test_packets_that_cannot_be_decoded_are_counted(tmp_path: Path) -> None:
     assert ending.damaged > 0
 
 
+@pytest.mark.parametrize("suffix", ["mkv", "ts"])
+def test_a_damaged_stretch_costs_only_itself_and_is_said(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"film.{suffix}"
+    films.film(path, times=range(0, 8000, 40), sounds=[("ac3", 0.0)])
+    whole = _ending(path)[1]
+    assert (whole.damaged, whole.gaps) == (0, ())
+    data = bytearray(path.read_bytes())
+    data[len(data) // 10 : len(data) // 10 + 3000] = bytes(3000)
+    path.write_bytes(data)
+    made = enlarge(FilmJob(path, tmp_path / "out.mkv", FFV1))
+    ending = made.ending
+    assert ending.damaged > 0
+    assert not ending.is_short
+    assert ending.seconds == whole.seconds
+    missing = sum(gap.length for gap in ending.gaps)
+    assert missing < 4
+    assert 200 - 25 * missing - 3 <= made.frames < 200
+    with av.open(str(path)) as old, av.open(str(tmp_path / "out.mkv")) as new:
+        kept, heard = ([p for p in one.demux(audio=0) if p.size] for one in (old, new))
+        # mpegts gives three of these packets at a time.
+        assert sum(p.size for p in kept) == sum(p.size for p in heard)
+    assert [text.partition(" has nothing from ")[0] for text in made.lost] == ["audio 1 ac3 (jpn)"]
+
+
+def test_frames_that_avi_lost_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "film.avi"
+    films.film(path, codec="ffv1", tick=Fraction(1, 25), times=range(100))
+    assert _ending(path)[1].damaged == 0
+    data = bytearray(path.read_bytes())
+    at = len(data) // 2
+    del data[at : at + 20000]
+    path.write_bytes(data)
+    count, ending = _ending(path)
+    assert count < 100
+    assert ending.damaged >= 100 - count
+
+
 def test_avi_keeps_the_order_of_showing(tmp_path: Path) -> None:
     path = tmp_path / "film.avi"
     films.film(path, tick=Fraction(1, 25), times=range(24), options={"bf": "3"})

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("av")
 films = pytest.importorskip("tests.helpers.films")
 
-from tests.flows.test_film_streams import enlarge, pictures_of, twice  # noqa: E402
+from tests.flows.test_film_streams import enlarge, pictures_of, squares, twice  # noqa: E402
 from waifu2x.errors import ImageError, OutputError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
 from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
@@ -43,12 +43,12 @@ if __name__ == "__main__":
     source, target, codec, last = sys.argv[1:]
     left = int(last)
 
-    def work(planes):
+    def work(pictures, results):
         global left
         left -= 1
         if not left:
             os.kill(os.getpid(), signal.SIGKILL)
-        return twice(planes)
+        twice(pictures, results)
 
     job = FilmJob(Path(source), Path(target), FFV1 if codec == "ffv1" else STEADY)
     with FilmReader(job.source) as reader:
@@ -118,12 +118,12 @@ def _stopped(job: FilmJob, at: int) -> None:
 
     count = 0
 
-    def work(planes: Any) -> Any:
+    def work(pictures: Any, results: Any) -> None:
         nonlocal count
         count += 1
         if count == at:
             raise WorkError
-        return twice(planes)
+        twice(pictures, results)
 
     with FilmReader(job.source) as reader:
         pictures = reader.film.pictures
@@ -163,7 +163,7 @@ def test_a_part_that_has_changed_is_made_again(begun: FilmJob) -> None:
     assert (made.resumed, made.computed) == (10, 14)
     _, planes, _ = pictures_of(begun.target)
     _, wanted, _ = pictures_of(begun.source)
-    assert all((twice(old)[0] == new[0]).all() for old, new in zip(wanted, planes, strict=True))
+    assert all((squares(old)[0] == new[0]).all() for old, new in zip(wanted, planes, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,10 @@ def test_a_part_that_has_changed_is_made_again(begun: FilmJob) -> None:
         {"durations": []},
         {"size": True},
         {"more": 1},
-        {"version": 2},
+        {"version": 1},
+        {"before": 3},
+        {"following": 0},
+        {"is_short": 0},
     ],
 )
 def test_a_damaged_record_is_a_sentence(begun: FilmJob, change: dict[str, Any]) -> None:
@@ -202,9 +205,9 @@ def test_a_decoder_that_dies_is_a_sentence(tmp_path: Path) -> None:
     with FilmReader(source) as reader:
         prepared = prepare(reader, job, 128, 192)
 
-        def work(planes: Any) -> Any:
+        def work(pictures: Any, results: Any) -> None:
             reader._process.kill()
-            return twice(planes)
+            twice(pictures, results)
 
         with pytest.raises(ImageError, match=r"film\.mkv: the process that reads it was killed"):
             make_film(reader, job, prepared, work)
@@ -223,4 +226,4 @@ def test_only_a_stretch_is_made(tmp_path: Path) -> None:
     assert made.frames == len(wanted)
     assert times == [old_times[index] - cut.start for index in wanted]
     for index, new in zip(wanted, planes, strict=True):
-        assert (twice(old_planes[index])[0] == new[0]).all()
+        assert (squares(old_planes[index])[0] == new[0]).all()

@@ -37,32 +37,26 @@ QUICK = {
 }
 
 
-def twice(planes: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+def squares(planes: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     """Each sample as a square of four: an enlargement that any reader can check."""
     return [plane.repeat(2, 0).repeat(2, 1) for plane in planes]
 
 
-def enlarged_shapes(height: int, width: int) -> tuple[int, int]:
-    return height * 2, width * 2
+def twice(
+    pictures: Sequence[Sequence[NDArray[Any]]], results: Sequence[Sequence[NDArray[Any]]]
+) -> None:
+    """Writes pictures as squares."""
+    for planes, result in zip(pictures, results, strict=True):
+        for plane, made in zip(squares(planes), result, strict=True):
+            # Of odd sides, chroma of the result has one sample less than twice as many.
+            made[:] = plane[: made.shape[0], : made.shape[1]]
 
 
 def enlarge(job: FilmJob, **options: Any) -> MadeFilm:
     with FilmReader(job.source) as reader:
         pictures = reader.film.pictures
         prepared = prepare(reader, job, pictures.height * 2, pictures.width * 2)
-        rows, columns = pictures.pixels.rows, pictures.pixels.columns
-
-        def work(planes: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-            # Of odd sides, chroma of the result has one sample less than twice as many.
-            height, width = pictures.height * 2, pictures.width * 2
-            sizes = [(height, width), *[(-(-height // rows), -(-width // columns))] * 2]
-            sizes.append((height, width))
-            return [
-                plane[:tall, :wide]
-                for plane, (tall, wide) in zip(twice(planes), sizes, strict=False)
-            ]
-
-        return make_film(reader, job, prepared, work, **options)
+        return make_film(reader, job, prepared, twice, **options)
 
 
 def probe(path: Path) -> dict[str, Any]:
@@ -200,7 +194,7 @@ def test_everything_stays(
 
     if case not in ("interlaced.mkv", "damaged.mkv"):  # what is made up may differ
         for new, old in zip(made_planes, planes, strict=True):
-            for got, given in zip(new, twice(old), strict=True):
+            for got, given in zip(new, squares(old), strict=True):
                 wanted = given[: got.shape[0], : got.shape[1]]
                 if target == "mkv":
                     assert np.array_equal(got, wanted)

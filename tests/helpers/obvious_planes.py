@@ -1,4 +1,4 @@
-"""The definition of YUV planes as RGB and back, written once more: float64, sample by sample."""
+"""The definition of planes of films as RGB, written once more: float64, sample by sample."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ SHARES = {
     "bt709": (0.2126, 0.0722),
     "bt2020": (0.2627, 0.0593),
     "smpte240m": (0.212, 0.087),
+    "fcc": (0.30, 0.11),
+    "rgb": (0.0, 0.0),
 }
 OFFSETS = {"left": (0.5, 0.0), "topleft": (0.0, 0.0), "center": (0.5, 0.5)}
 """Rows and columns from the first of two pixels to their sample."""
@@ -33,7 +35,7 @@ class Meaning(NamedTuple):
     @property
     def steps(self) -> tuple[int, int]:
         """Pixels down and across for each sample of chroma."""
-        return {"420": (2, 2), "422": (1, 2), "444": (1, 1)}[self.subsampling]
+        return {"400": (1, 1), "420": (2, 2), "422": (1, 2), "444": (1, 1)}[self.subsampling]
 
     def levels(self) -> tuple[float, float, float, float]:
         """Black, white less black, no chroma, all chroma."""
@@ -46,6 +48,11 @@ def to_rgb(planes: Planes, meaning: Meaning) -> NDArray[np.float64]:
     kr, kb = SHARES[meaning.matrix]
     black, light, none, most = meaning.levels()
     y = (planes[0].astype(np.float64) - black) / light
+    if meaning.subsampling == "400":
+        return np.dstack([y, y, y])
+    if meaning.matrix == "rgb":
+        green, blue, red = ((plane.astype(np.float64) - black) / light for plane in planes)
+        return np.dstack([red, green, blue])
     height, width = y.shape
     u, v = (
         (_interpolated(plane.astype(np.float64), height, width, meaning) - none) / most
@@ -57,11 +64,15 @@ def to_rgb(planes: Planes, meaning: Meaning) -> NDArray[np.float64]:
 
 
 def from_rgb(rgb: NDArray[Any], meaning: Meaning) -> list[NDArray[np.float64]]:
-    """Y, U and V in codes, neither rounded nor clipped."""
+    """Each plane in codes, neither rounded nor clipped."""
     kr, kb = SHARES[meaning.matrix]
     black, light, none, most = meaning.levels()
     red, green, blue = (rgb[..., plane].astype(np.float64) for plane in range(3))
+    if meaning.matrix == "rgb":
+        return [colour * light + black for colour in (green, blue, red)]
     y = kr * red + (1 - kr - kb) * green + kb * blue
+    if meaning.subsampling == "400":
+        return [y * light + black]
     chroma = (blue - y) / (2 * (1 - kb)), (red - y) / (2 * (1 - kr))
     return [y * light + black, *(_averaged(c, meaning) * most + none for c in chroma)]
 

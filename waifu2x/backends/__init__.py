@@ -163,7 +163,7 @@ class Network(Protocol):
         tta: int = 1,
         on_progress: Progress = ignore,
     ) -> None:
-        """Whole pictures of YUV planes through all models, each of three planes in and out.
+        """Whole pictures as planes through all models, each of three planes in and out.
 
         `pictures` are of one size and format. The results are written into the planes of as many
         pictures, `out`: their format may be another one, and tells alone how they are written.

@@ -313,7 +313,7 @@ class _Lease:
         tta: int = 1,
         on_progress: Progress = ignore,
     ) -> None:
-        """Runs pictures of YUV planes; where memory is short for them, other networks make room."""
+        """Runs pictures as planes; where memory is short for them, other networks make room."""
         told = Furthest(on_progress)
         self._engine._run(
             self._open(),

@@ -184,7 +184,7 @@ class FallbackNetwork:
         tta: int = 1,
         on_progress: Progress = ignore,
     ) -> None:
-        """Runs pictures of YUV planes likewise."""
+        """Runs pictures as planes likewise."""
         told = Furthest(on_progress)
         self._on_one(
             lambda network: network.run_planes(

@@ -1,4 +1,4 @@
-"""YUV planes at the ends of networks: what fits a call, and the conversion in float64 by its
+"""Planes of films at the ends of networks: what fits a call, and the conversion in float64 by its
 definition, for the reference."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def check_planes(
 ) -> None:
     """Raises ValueError for pictures that a call cannot read, or results that it cannot write."""
     if any((model.in_planes, model.out_planes) != (3, 3) for model in models):
-        raise ValueError("Expected a network of three planes, for pictures of YUV planes")
+        raise ValueError("Expected a network of three planes, for pictures as planes of films")
     if len(pictures) != len(out):
         raise ValueError(f"Expected {len(pictures)} results, but got {len(out)}")
     if not pictures:
@@ -54,13 +54,16 @@ def to_rgb(picture: PlanarPicture) -> NDArray[np.float32]:
     """The RGB (H, W, 3) of planes, clipped to [0, 1]."""
     kr, kb = MATRICES[picture.format.matrix]
     scale, zero, luma_zero, luma_range, chroma_range = _ranges(picture)
-    y = (picture.y.astype(np.float64) - luma_zero) / luma_range
-    u, v = (
-        (_enlarged(plane, picture) - zero * scale) / chroma_range
-        for plane in (picture.u, picture.v)
-    )
-    red, blue = y + 2 * (1 - kr) * v, y + 2 * (1 - kb) * u
-    green = (y - kr * red - kb * blue) / (1 - kr - kb)
+    first, *others = picture.planes
+    y = (first.astype(np.float64) - luma_zero) / luma_range
+    if picture.format.is_rgb:
+        green, (blue, red) = y, ((p.astype(np.float64) - luma_zero) / luma_range for p in others)
+    elif picture.format.is_grey:
+        red = green = blue = y
+    else:
+        u, v = ((_enlarged(p, picture) - zero * scale) / chroma_range for p in others)
+        red, blue = y + 2 * (1 - kr) * v, y + 2 * (1 - kb) * u
+        green = (y - kr * red - kb * blue) / (1 - kr - kb)
     rgb: NDArray[np.float32] = np.stack([red, green, blue], axis=-1).clip(0, 1).astype(np.float32)
     return rgb
 
@@ -71,13 +74,14 @@ def from_rgb(rgb: NDArray[np.float32], out: PlanarPicture) -> None:
     scale, zero, luma_zero, luma_range, chroma_range = _ranges(out)
     red, green, blue = np.moveaxis(rgb.astype(np.float64), -1, 0)
     y = kr * red + (1 - kr - kb) * green + kb * blue
-    u, v = (blue - y) / (2 * (1 - kb)), (red - y) / (2 * (1 - kr))
+    values = [y * luma_range + luma_zero]
+    if out.format.is_rgb:
+        values += [colour * luma_range + luma_zero for colour in (blue, red)]
+    elif not out.format.is_grey:
+        for chroma in (blue - y) / (2 * (1 - kb)), (red - y) / (2 * (1 - kr)):
+            values.append(_reduced(chroma, out) * chroma_range + zero * scale)
     peak = (1 << out.format.bits) - 1
-    for plane, codes in (
-        (out.y, y * luma_range + luma_zero),
-        (out.u, _reduced(u, out) * chroma_range + zero * scale),
-        (out.v, _reduced(v, out) * chroma_range + zero * scale),
-    ):
+    for plane, codes in zip(out.planes, values, strict=True):
         plane[:] = np.floor(codes + 0.5).clip(0, peak)
 
 

@@ -217,7 +217,7 @@ class PooledNetwork:
         tta: int = 1,
         on_progress: Progress = ignore,
     ) -> None:
-        """Runs pictures of YUV planes; each device gets a part of them."""
+        """Runs pictures as planes; each device gets a part of them."""
         from waifu2x.backends.planar import check_planes
 
         check_planes(self._models, pictures, out)

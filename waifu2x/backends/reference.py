@@ -180,7 +180,7 @@ class NumpyNetwork:
         tta: int = 1,
         on_progress: Progress = ignore,
     ) -> None:
-        """Runs pictures of YUV planes, converted in float64."""
+        """Runs pictures as planes, converted in float64."""
         from waifu2x.backends import planar
 
         if self._is_closed:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "upscale": "Enlarge and denoise pictures.",
     "batch": "Enlarge and denoise the pictures of a folder.",
+    "video": "Enlarge and denoise a film.",
     "compare": "Say and show how much pictures, or models, differ.",
     "info": "Say what a picture's file holds, and what of it is kept.",
     "devices": "Show every backend and device, and why one cannot be used.",

@@ -25,7 +25,7 @@ from waifu2x.system.files import open_regular, reason
 from waifu2x.system.nearest import nearest
 from waifu2x.system.resources import of_user
 
-COMMANDS = ("upscale", "batch", "compare", "bench", "info")
+COMMANDS = ("upscale", "batch", "video", "compare", "bench", "info")
 """The commands that take settings."""
 PREFIX = "WAIFU2X_"
 """What the names of variables begin with."""
@@ -48,10 +48,16 @@ ONE_RUN = {
     "picture": "it is of one run",
     "retry-failed": "it is of one run",
     "shard": "it is of one run",
+    "join": "it is of one run",
     "watch": "it is of one run",
     "models": "it is of one run",
     "reduce": "it is of one run",
     "tune": "it is of one run",
+    "preview": "it is of one run",
+    "start": "it is of one run",
+    "end": "it is of one run",
+    "restart": "it throws away what is done",
+    "codec-option": "it is of one encoder",
     "config": "it names the file itself",
     "help": "it is of one run",
 }

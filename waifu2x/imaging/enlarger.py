@@ -163,16 +163,12 @@ class Enlarger(Processing):
         None where more than a network is to be done. Raises as `picture` does.
         """
         count, height, width, planes = pictures.shape
-        if self.leaves(height, width):
+        factor = self.network_factor(height, width, planes)
+        if factor is None:
             return None
-        plan = self._plan(height, width)
-        if plan.part is not None or (plan.factor == 1 and self.noise is None):
-            return None
-        chain = self.facts.facts(plan.factor, self.noise)
-        if planes not in (chain.planes, 1):
-            return None
+        chain = self.facts.facts(factor, self.noise)
         pictures = np.ascontiguousarray(pictures)
         shape = count, height * chain.scale, width * chain.scale, planes
-        call = Call(plan.factor, self.noise, pictures, shape, pictures.dtype, 1.0)
+        call = Call(factor, self.noise, pictures, shape, pictures.dtype, 1.0)
         (results,) = self._compute([call], on_progress, lambda: None)
         return results

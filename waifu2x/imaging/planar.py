@@ -1,4 +1,6 @@
-"""Pictures as YUV planes, the way films store them: formats, memory and coefficients.
+"""Pictures as planes, the way films store them: formats, memory and coefficients.
+
+They are Y, U and V; or Y alone, which is grey; or G, B and R, in FFmpeg's order.
 
 The definition, with `s = 2**(bits - 8)`, `T = 2**bits - 1` and `kr`, `kb` of the matrix:
 
@@ -9,32 +11,43 @@ The definition, with `s = 2**(bits - 8)`, `T = 2**bits - 1` and `kr`, `kb` of th
 and back, where a code is floor(x + 0.5), at least 0 and at most T. Where chroma has fewer samples,
 sample j lies at luma 2 j + o, with an o of 0 or 1/2 as the siting says. To RGB it is interpolated
 linearly between two samples. Back it is the mean (1 2 1) / 4 around the pixel for 0, and of two
-pixels for 1/2. Edges are repeated.
+pixels for 1/2. Edges are repeated. Grey is three equal colours, and back it is y of the matrix. G,
+B and R span the range of y.
 """
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from waifu2x.system.lazy_dataclass import dataclass
 
-Subsampling = Literal["420", "422", "444"]
-Matrix = Literal["bt601", "bt709", "bt2020", "smpte240m"]
+Subsampling = Literal["400", "420", "422", "444"]
+Matrix = Literal["bt601", "bt709", "bt2020", "smpte240m", "fcc", "rgb"]
 Siting = Literal["left", "topleft", "center"]
 
-DEPTHS = (8, 10)
-SUBSAMPLINGS: dict[Subsampling, tuple[int, int]] = {"420": (2, 2), "422": (1, 2), "444": (1, 1)}
-"""Rows and columns of pixels that share a sample of chroma."""
+DEPTHS = (8, 9, 10, 12, 14, 16)
+SUBSAMPLINGS: dict[Subsampling, tuple[int, int]] = {
+    "400": (1, 1),
+    "420": (2, 2),
+    "422": (1, 2),
+    "444": (1, 1),
+}
+"""Rows and columns of pixels that share a sample of chroma; 400 has none, and is grey."""
 MATRICES: dict[Matrix, tuple[float, float]] = {
     "bt601": (0.299, 0.114),
     "bt709": (0.2126, 0.0722),
     "bt2020": (0.2627, 0.0593),
     "smpte240m": (0.212, 0.087),
+    "fcc": (0.30, 0.11),
+    "rgb": (0.0, 0.0),
 }
-"""The shares of red and of blue in luma."""
+"""The shares of red and of blue in luma; green alone is the first plane of RGB."""
 SITINGS: dict[Siting, tuple[bool, bool]] = {
     "left": (True, False),
     "topleft": (False, False),
@@ -71,7 +84,8 @@ class ToRgb(NamedTuple):
 
 class FromRgb(NamedTuple):
     """Factors from RGB to codes, for red, green and blue; for chroma RGB comes 16 times as
-    large. Each zero holds the 0.5 with which codes are rounded."""
+    large. Each zero holds the 0.5 with which codes are rounded. Planes of RGB take what one
+    colour has in luma, each for itself."""
 
     luma: tuple[float, float, float]
     luma_zero: float
@@ -83,12 +97,15 @@ class FromRgb(NamedTuple):
 
 @dataclass(frozen=True)
 class PlaneFormat:
-    """What the numbers of YUV planes mean. Raises ValueError for what there is not."""
+    """What the numbers of planes mean. Raises ValueError for what there is not."""
 
     bits: int = 8
-    """8, in uint8, or 10, in the lower bits of uint16."""
+    """8, in uint8, or 9 to 16, in the lower bits of uint16."""
     subsampling: Subsampling = "420"
+    """With "400", there is Y alone."""
     matrix: Matrix = "bt709"
+    """With "rgb", planes are G, B and R, of subsampling "444"; grey that comes from RGB is the luma
+    of the matrix."""
     is_full_range: bool = False
     """0 to T, as in JPEG; else 16 s to 235 s."""
     siting: Siting = "left"
@@ -105,6 +122,18 @@ class PlaneFormat:
             if value not in choices:
                 known = ", ".join(map(repr, choices))
                 raise ValueError(f"Expected {name} to be one of {known}, but got {value!r}")
+        if self.is_rgb and self.subsampling != "444":
+            raise ValueError(f"Expected RGB with subsampling 444, but got {self.subsampling}")
+
+    @property
+    def is_grey(self) -> bool:
+        """Whether there is Y alone."""
+        return self.subsampling == "400"
+
+    @property
+    def is_rgb(self) -> bool:
+        """Whether the planes are G, B and R."""
+        return self.matrix == "rgb"
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -119,15 +148,36 @@ class PlaneFormat:
         return rows, columns
 
     def shapes(self, height: int, width: int) -> tuple[tuple[int, int], ...]:
-        """The shapes of the three planes of a picture of that size."""
+        """The shape of each plane of a picture of that size."""
+        if self.is_grey:
+            return ((height, width),)
         rows, columns = self.axes
         chroma = rows.samples(height), columns.samples(width)
         return (height, width), chroma, chroma
 
+    def samples(self, height: int, width: int) -> int:
+        """The samples of all planes of a picture of that size."""
+        return sum(map(math.prod, self.shapes(height, width)))
+
+    def nbytes(self, height: int, width: int) -> int:
+        """Their bytes."""
+        return self.samples(height, width) * self.dtype.itemsize
+
     def empty(self, height: int, width: int) -> PlanarPicture:
-        """A picture of that size, uninitialised."""
-        y, u, v = (np.empty(shape, self.dtype) for shape in self.shapes(height, width))
-        return PlanarPicture(self, y, u, v)
+        """A picture of that size, uninitialised, its planes one behind the other."""
+        return self.within(np.empty(self.samples(height, width), self.dtype), height, width)
+
+    def within(self, memory: NDArray[Any], height: int, width: int) -> PlanarPicture:
+        """A picture of that size in the first bytes of C-contiguous memory, whose address is a
+        multiple of a sample: its planes lie one behind the other, and cross to a device in one
+        copy. Raises ValueError where there is less memory."""
+        samples = memory.reshape(-1).view(np.uint8)[: self.nbytes(height, width)].view(self.dtype)
+        planes, first = [], 0
+        for shape in self.shapes(height, width):
+            end = first + math.prod(shape)
+            planes.append(samples[first:end].reshape(shape))
+            first = end
+        return PlanarPicture(self, *planes)
 
     def to_rgb(self) -> ToRgb:
         """The factors from codes to RGB."""
@@ -151,8 +201,10 @@ class PlaneFormat:
         kg = 1 - kr - kb
         luma_zero, luma_range, chroma_zero, chroma_range = self._ranges()
         u, v = chroma_range / (2 * (1 - kb)) / 16, chroma_range / (2 * (1 - kr)) / 16
+        luma = (1.0, 1.0, 1.0) if self.is_rgb else (kr, kg, kb)
+        red, green, blue = (share * luma_range for share in luma)
         return FromRgb(
-            luma=(kr * luma_range, kg * luma_range, kb * luma_range),
+            luma=(red, green, blue),
             luma_zero=luma_zero + 0.5,
             u=(-kr * u, -kg * u, (1 - kb) * u),
             v=((1 - kr) * v, -kg * v, -kb * v),
@@ -169,41 +221,62 @@ class PlaneFormat:
         return 16 * unit, 219 * unit, 128 * unit, 224 * unit
 
 
-@dataclass(frozen=True, eq=False)
 class PlanarPicture:
-    """Three planes of samples, wherever they lie: those of a decoder's frame, or of an encoder's.
+    """Planes of samples, wherever they lie: those of a decoder's frame, or of an encoder's."""
 
-    Each is an array (rows, columns) of the format's dtype. The samples of a row are neighbours;
-    from row to row there may be any step, and what lies between rows is never written. Raises
-    ValueError for planes that do not fit the format or each other.
-    """
+    def __init__(self, plane_format: PlaneFormat, *planes: NDArray[Any]) -> None:
+        """Planes in the order of FFmpeg: Y; Y, U and V; or G, B and R.
 
-    format: PlaneFormat
-    y: NDArray[Any]
-    u: NDArray[Any]
-    v: NDArray[Any]
-
-    def __post_init__(self) -> None:
-        if self.y.ndim != 2:
-            raise ValueError(f"Expected planes of 2 dimensions, but got {self.y.ndim}")
-        shapes = self.format.shapes(*self.size)
-        for name, plane, shape in zip("yuv", self.planes, shapes, strict=True):
-            if plane.shape != shape or plane.dtype != self.format.dtype:
+        Each is an array (rows, columns) of the format's dtype. The samples of a row are neighbours;
+        from row to row there may be any step, and what lies between rows is never written. Raises
+        ValueError for planes that do not fit the format or each other.
+        """
+        self.format = plane_format
+        self.planes = planes
+        if not planes or planes[0].ndim != 2:
+            found = planes[0].ndim if planes else "no plane"
+            raise ValueError(f"Expected planes of 2 dimensions, but got {found}")
+        shapes = plane_format.shapes(*self.size)
+        if len(planes) != len(shapes):
+            raise ValueError(f"Expected {len(shapes)} planes, but got {len(planes)}")
+        dtype = plane_format.dtype
+        for number, (plane, shape) in enumerate(zip(planes, shapes, strict=True)):
+            if plane.shape != shape or plane.dtype != dtype:
                 raise ValueError(
-                    f"Expected plane {name} of shape {shape} and dtype {self.format.dtype},"
+                    f"Expected plane {number} of shape {shape} and dtype {dtype},"
                     f" but got {plane.shape} and {plane.dtype}"
                 )
             is_apart = shape[1] > 1 and plane.strides[1] != plane.itemsize
             if is_apart or plane.strides[0] % plane.itemsize:
-                raise ValueError(f"Expected the samples of a row of plane {name} to be neighbours")
-
-    @property
-    def planes(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Y, U and V."""
-        return self.y, self.u, self.v
+                raise ValueError(
+                    f"Expected the samples of a row of plane {number} to be neighbours"
+                )
 
     @property
     def size(self) -> tuple[int, int]:
         """Its height and width in pixels."""
-        height, width = self.y.shape
+        height, width = self.planes[0].shape
         return height, width
+
+    @property
+    def block(self) -> NDArray[Any] | None:
+        """All samples (N,), plane by plane and row by row, where they lie in memory so; or None."""
+        if not all(plane.flags.c_contiguous for plane in self.planes):
+            return None
+        for plane, following in pairwise(self.planes):
+            if _address(plane) + plane.nbytes != _address(following):
+                return None
+        first = self.planes[0]
+        if len(self.planes) == 1:
+            return first.reshape(-1)
+        samples = sum(plane.size for plane in self.planes)
+        is_writable = all(plane.flags.writeable for plane in self.planes)
+        return as_strided(first, (samples,), (first.itemsize,), writeable=is_writable)
+
+    def __repr__(self) -> str:
+        height, width = self.size
+        return f"PlanarPicture({self.format}, {width}x{height})"
+
+
+def _address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])

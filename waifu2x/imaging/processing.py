@@ -170,6 +170,21 @@ class Processing:
         plan = self._plan(height, width)
         return self.noise is None and plan.part is None and plan.factor == 1
 
+    def network_factor(self, height: int, width: int, planes: int) -> int | None:
+        """The factor of the chain whose result for an opaque picture of that size is the result;
+        None where more than a network is to be done, or less.
+
+        Raises ImageError if the picture would grow more than 32 times, ModelError.
+        """
+        if self.leaves(height, width):
+            return None
+        plan = self._plan(height, width)
+        if plan.part is not None or (plan.factor == 1 and self.noise is None):
+            return None
+        return (
+            plan.factor if planes in (self.facts.facts(plan.factor, self.noise).planes, 1) else None
+        )
+
     def enlargement(self, scale: Fraction) -> int:
         """How many times networks enlarge to reach a scale."""
         return math.prod(self.facts.factors(scale, self.noise))

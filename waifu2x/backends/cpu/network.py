@@ -63,7 +63,7 @@ class CpuNetwork:
         tta: int = 1,
         on_progress: Progress = ignore,
     ) -> None:
-        """Runs pictures of YUV planes on all cores, one after the other."""
+        """Runs pictures as planes on all cores, one after the other."""
         from waifu2x.backends.cpu.planar import read_planes, write_planes
         from waifu2x.backends.planar import check_planes
 

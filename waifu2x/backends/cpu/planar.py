@@ -1,4 +1,4 @@
-"""YUV planes at the ends of networks on the processor: compiled, some rows to each thread."""
+"""Planes of films at the ends of networks on the processor: compiled, some rows to each thread."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.compiled import Compiled
+from waifu2x.backends.cpu.records import GREY, RGB, YUV
 from waifu2x.imaging.planar import PlanarPicture
 
 _read = Compiled("planar", "read_planes", is_told=False)
@@ -59,7 +60,7 @@ def _run(
         scratch = np.empty(4 * picture.size[1] + _SCRATCH_ENDS, np.float32)
         convert(record, factors, pixels, scratch, *band)
 
-    threads = min(cores, len(bands), 1 + picture.y.size // _THREAD_PIXELS)
+    threads = min(cores, len(bands), 1 + picture.planes[0].size // _THREAD_PIXELS)
     if threads == 1:
         for band in bands:
             run(band)
@@ -70,11 +71,13 @@ def _run(
 
 
 def _record(picture: PlanarPicture) -> NDArray[np.int64]:
-    """What compiled code reads of a picture: addresses of Y, U and V, samples from row to row of
-    each, bytes of a sample, rows and columns, and for each of these the pixels of a sample of
-    chroma and whether it lies midway."""
-    addresses: list[Any] = [plane.ctypes.data for plane in picture.planes]
-    pitches = [plane.strides[0] // plane.itemsize for plane in picture.planes]
+    """What compiled code reads of a picture: addresses of its planes, samples from row to row of
+    each, bytes of a sample, rows and columns, for each of these the pixels of a sample of chroma
+    and whether it lies midway, and which of GREY, YUV and RGB it is. Grey has its plane thrice."""
+    planes = picture.planes if len(picture.planes) > 1 else picture.planes * 3
+    addresses: list[Any] = [plane.ctypes.data for plane in planes]
+    pitches = [plane.strides[0] // plane.itemsize for plane in planes]
     axes = [number for axis in picture.format.axes for number in axis]
     sample = picture.format.dtype.itemsize
-    return np.array([*addresses, *pitches, sample, *picture.size, *axes], np.int64)
+    kind = GREY if picture.format.is_grey else RGB if picture.format.is_rgb else YUV
+    return np.array([*addresses, *pitches, sample, *picture.size, *axes, kind], np.int64)

@@ -25,6 +25,9 @@ from numpy.typing import NDArray
 
 from waifu2x.networks.expressions import ACTIVATIONS, LEAKY
 
+GREY, YUV, RGB = range(3)
+"""What the planes of a picture of a film are."""
+
 CELL = 6
 """Rows and columns of a Winograd cell; steps compute whole cells."""
 

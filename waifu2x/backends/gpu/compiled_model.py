@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, Exec
 from waifu2x.backends.gpu.flags import Flags
 from waifu2x.backends.gpu.launch_plan import Buffers, Ends, LaunchPlan, LaunchPlans
 from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
-from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError, Runtime
+from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError, ReadyLaunch, Runtime
 from waifu2x.backends.gpu.schedule import MapMemory, MapMemoryError, Pass, Schedule, pass_cost
 from waifu2x.errors import DeviceMemoryError
 from waifu2x.lowering.box import Box
@@ -35,6 +35,18 @@ _MUCH_MORE = 1.25
 
 StackShape = tuple[int, int, int, int]
 """The shape of a stack of pictures (number, rows, columns, planes)."""
+
+
+class Beside(NamedTuple):
+    """Launches that come with those of a model."""
+
+    key: Hashable
+    """All that they depend on, but for the model's buffers."""
+    make: Callable[[], Sequence[ReadyLaunch]]
+    """Makes them. May raise BackendError."""
+
+
+NOTHING = Beside((), lambda: ())
 
 
 class TooManyError(Exception):
@@ -134,16 +146,23 @@ class CompiledModel:
         target: Buffer,
         flags: Flags,
         taken: ScopedAllocation,
+        before: Beside = NOTHING,
+        behind: Beside = NOTHING,
     ) -> None:
-        """Queues the work of a plan, in buffers of `taken`. May raise OutOfMemoryError."""
+        """Queues the work of a plan, in buffers of `taken`, and what comes with it. May raise
+        OutOfMemoryError."""
         runtime = self.pool.runtime
         scratch = taken.buffer(plan.scratch)
         kept = taken.buffer(plan.kept) if plan.kept else scratch
         count = self.executor.vector_bytes(plan.pictures)
         vectors = taken.buffer(count) if count else scratch
         buffers = Buffers(source, target, scratch, kept, vectors)
-        key = (plan, *map(runtime.handle, buffers), flags.address)
-        runtime.replay(self, key, lambda: plan.launches(buffers, flags))
+        key = (plan, *map(runtime.handle, buffers), flags.address, before.key, behind.key)
+
+        def launches() -> Sequence[ReadyLaunch]:
+            return [*before.make(), *plan.launches(buffers, flags), *behind.make()]
+
+        runtime.replay(self, key, launches)
 
     def _map_memory(self, most: int) -> MapMemory:
         return MapMemory(most, self.pool.scratch_limit, self.pool.runtime.limits.max_buffer)

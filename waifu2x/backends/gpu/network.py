@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import OnRecomputed, Progress, ignore, scaled
 from waifu2x.backends.gpu.compiled_model import (
+    NOTHING,
     CompiledModel,
     Execution,
     StackShape,
@@ -174,7 +175,7 @@ class GpuNetwork:
         tta: int = 1,
         on_progress: Progress = ignore,
     ) -> None:
-        """Runs pictures of YUV planes, which become pixels on the device and never elsewhere where
+        """Runs pictures as planes, which become pixels on the device and never elsewhere where
         they fit it undivided."""
         from waifu2x.backends.gpu.plane_transfer import PlaneTransfer
         from waifu2x.backends.planar import check_planes
@@ -280,10 +281,19 @@ class GpuNetwork:
                         else:
                             self._runtime.follow()
                         ends = pairwise([transfer.source(scratch), *made, transfer.target(scratch)])
-                        for compiled, plan, (source, target) in zip(
-                            self.models, plans, ends, strict=True
+                        last = len(plans) - 1
+                        for number, (compiled, plan, (source, target)) in enumerate(
+                            zip(self.models, plans, ends, strict=True)
                         ):
-                            compiled.queue(plan, source.buffer, target.buffer, flags, scratch)
+                            compiled.queue(
+                                plan,
+                                source.buffer,
+                                target.buffer,
+                                flags,
+                                scratch,
+                                NOTHING if number else transfer.before,
+                                transfer.behind if number == last else NOTHING,
+                            )
                         fetched = transfer.fetch(in_order=in_order)
                     transfer.wait(fetched)
                     del sent  # held until then

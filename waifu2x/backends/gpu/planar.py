@@ -1,33 +1,29 @@
-"""YUV planes on the device, and their conversion by `kernels/planar.cl`."""
+"""Planes of films on the device, and their conversion by `kernels/planar.cl`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from waifu2x.backends.gpu.executor import DevicePixels
+from waifu2x.backends.gpu.launch import packed, plain
 from waifu2x.backends.gpu.maps import C_TYPES
-from waifu2x.backends.gpu.memory_pool import ScopedAllocation
-from waifu2x.backends.gpu.runtime import Buffer, Kernel, Macros, Runtime
+from waifu2x.backends.gpu.runtime import Buffer, Kernel, Macros, ReadyLaunch, Runtime
 from waifu2x.imaging.planar import PlanarPicture, PlaneFormat
 
 _GROUP = 128
-_MOST_GAPS = 2
-"""Times the bytes of a plane that may be sent with what lies between its rows."""
+_EACH = 2
+"""Pixels, or cells, of a work-item on a GPU."""
 
 
 class DevicePlanes(NamedTuple):
-    """The planes of a picture in the memory of a device."""
+    """The planes of a picture in the memory of a device, one behind the other without gaps."""
 
     format: PlaneFormat
     size: tuple[int, int]
-    buffers: tuple[Buffer, ...]
-    pitches: tuple[int, ...]
-    """Samples from row to row of each."""
+    buffer: Buffer
 
 
 class PlaneKernels:
@@ -40,35 +36,44 @@ class PlaneKernels:
 
     def to_pixels(
         self, planes: DevicePlanes, target: DevicePixels, rows: range, offset: int
-    ) -> None:
-        """Queues that some rows of a picture are written as RGB, its first one at row `offset` of
-        all rows of the target."""
+    ) -> ReadyLaunch:
+        """Writes some rows of a picture as RGB, its first one at row `offset` of all rows of the
+        target. May raise BackendError."""
         kernel = self._kernel("from_planes", planes.format)
-        groups = (len(rows), 1, 1)
-        places = (*planes.pitches, *planes.size, rows.start, offset)
+        across = self._across(planes.size[1])
+        places = (*planes.size, rows.start, offset, across)
         factors = planes.format.to_rgb()
-        self._runtime.launch(kernel, groups, *planes.buffers, target.buffer, *places, *factors)
+        arguments = plain(planes.buffer, target.buffer, *places, *factors)
+        return ReadyLaunch(kernel, (len(rows), across, 1), packed(self._runtime, arguments))
 
     def to_planes(
         self, source: DevicePixels, planes: DevicePlanes, cells: range, offset: int
-    ) -> None:
-        """Queues that some rows of cells, of what shares a sample of chroma, are written from RGB,
-        whose first row is row `offset` of all rows of the source."""
+    ) -> ReadyLaunch:
+        """Writes some rows of cells, of what shares a sample of chroma, from RGB, whose first row
+        is row `offset` of all rows of the source. May raise BackendError."""
         kernel = self._kernel("to_planes", planes.format)
-        groups = (len(cells), 1, 1)
-        places = (*planes.size, cells.start, offset)
+        across = self._across(planes.format.axes[1].samples(planes.size[1]))
+        places = (*planes.size, cells.start, offset, across)
         own = planes.format.from_rgb()
         factors = (*own.luma, own.luma_zero, *own.u, *own.v, own.chroma_zero)
-        self._runtime.launch(kernel, groups, source.buffer, *planes.buffers, *places, *factors)
+        arguments = plain(source.buffer, planes.buffer, *places, *factors)
+        return ReadyLaunch(kernel, (len(cells), across, 1), packed(self._runtime, arguments))
+
+    def _across(self, columns: int) -> int:
+        """Groups for a row."""
+        return 1 if self._runtime.limits.is_cpu else -(-columns // (_EACH * self._group))
 
     def _kernel(self, name: str, plane_format: PlaneFormat) -> Kernel:
         rows, columns = plane_format.axes
-        key = name, plane_format.bits, rows, columns
+        is_grey, is_rgb = plane_format.is_grey, plane_format.is_rgb
+        key = name, plane_format.bits, is_grey, is_rgb, rows, columns
         if key not in self._kernels:
             macros: Macros = {
                 "GROUP": self._group,
                 "SAMPLE": C_TYPES[plane_format.dtype.name],
                 "PEAK": (1 << plane_format.bits) - 1,
+                "IS_GREY": int(is_grey),
+                "IS_RGB": int(is_rgb),
                 "ROW_STEP": rows.step,
                 "ROW_MIDWAY": int(rows.is_midway),
                 "COLUMN_STEP": columns.step,
@@ -78,36 +83,35 @@ class PlaneKernels:
         return self._kernels[key]
 
 
-def source_planes(
-    picture: PlanarPicture, taken: ScopedAllocation
-) -> tuple[DevicePlanes, list[NDArray[Any]]]:
-    """Memory for the planes of a picture, and what is to be sent into each. May raise
-    OutOfMemoryError."""
-    spans, pitches = zip(*map(_span, picture.planes), strict=True)
-    buffers = tuple(taken.buffer(span.nbytes) for span in spans)
-    return DevicePlanes(picture.format, picture.size, buffers, pitches), list(spans)
+def sent_block(runtime: Runtime, picture: PlanarPicture) -> NDArray[Any]:
+    """All samples of a picture (N,), as DevicePlanes has them: where they lie, if they lie so."""
+    block = picture.block
+    if block is None:
+        block = runtime.host_array((picture.format.samples(*picture.size),), picture.format.dtype)
+        for plane, place in zip(_parts(picture, block), picture.planes, strict=True):
+            np.copyto(plane, place)
+    return block
 
 
-def result_planes(picture: PlanarPicture, taken: ScopedAllocation) -> DevicePlanes:
-    """Memory for the planes of a result, without gaps. May raise OutOfMemoryError."""
-    buffers = tuple(taken.buffer(plane.nbytes) for plane in picture.planes)
-    pitches = tuple(plane.shape[1] for plane in picture.planes)
-    return DevicePlanes(picture.format, picture.size, buffers, pitches)
+class FetchedPlanes:
+    """The planes of a result on their way from the device."""
+
+    def __init__(self, runtime: Runtime, picture: PlanarPicture) -> None:
+        block = picture.block
+        self._picture = picture if block is None else None
+        if block is None:
+            samples = picture.format.samples(*picture.size)
+            block = runtime.host_array((samples,), picture.format.dtype)
+        self.block = block
+        """Where its samples (N,) are fetched to, as DevicePlanes has them."""
+
+    def finish(self) -> None:
+        """Puts what was fetched where it belongs."""
+        if self._picture is not None:
+            parts = _parts(self._picture, self.block)
+            for place, plane in zip(self._picture.planes, parts, strict=True):
+                np.copyto(place, plane)
 
 
-def plane_bytes(pictures: Sequence[PlanarPicture]) -> int:
-    """Bytes on the device, at most."""
-    return sum(_MOST_GAPS * plane.nbytes for one in pictures for plane in one.planes)
-
-
-def _span(plane: NDArray[Any]) -> tuple[NDArray[Any], int]:
-    """The memory of a plane from its first sample to its last, and the samples from row to row.
-
-    What lies between rows goes with them: that is a few bytes, where a copy would take a while.
-    """
-    rows, columns = plane.shape
-    pitch = plane.strides[0] // plane.itemsize if rows > 1 else columns
-    samples = (rows - 1) * pitch + columns
-    if not columns <= pitch or samples > _MOST_GAPS * plane.size:
-        return np.ascontiguousarray(plane).reshape(-1), columns
-    return as_strided(plane, (samples,), (plane.itemsize,), writeable=False), pitch
+def _parts(picture: PlanarPicture, block: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    return picture.format.within(block, *picture.size).planes

@@ -1,5 +1,5 @@
-"""YUV planes converted by the device for pixels in the machine's memory, a band of rows at a time:
-for pictures that do not stay on the device."""
+"""Planes of films converted by the device for pixels in the machine's memory, a band of rows at a
+time: for pictures that do not stay on the device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.memory_pool import ScopedAllocation
-from waifu2x.backends.gpu.planar import PlaneKernels, result_planes, source_planes
+from waifu2x.backends.gpu.planar import DevicePlanes, FetchedPlanes, PlaneKernels, sent_block
 from waifu2x.backends.gpu.runtime import Runtime
 from waifu2x.imaging.planar import PlanarPicture
 
@@ -33,17 +33,15 @@ class BandConversion:
         height, width = pictures[0].size
         made = self._runtime.host_array((len(pictures), height, width, 3), np.float32)
         for picture, pixels in zip(pictures, made, strict=True):
-            planes, spans = source_planes(picture, self._taken)
-            for buffer, span in zip(planes.buffers, spans, strict=True):
-                self._runtime.upload(buffer, span)
+            planes = self._planes(picture)
+            self._runtime.upload(planes.buffer, sent_block(self._runtime, picture))
             for rows in _bands(height, width, 1):
                 target = self._band(pixels[rows.start : rows.stop])
-                self._kernels.to_pixels(planes, target, rows, -rows.start)
+                self._runtime.queue([self._kernels.to_pixels(planes, target, rows, -rows.start)])
                 self._runtime.synchronize()
                 self._runtime.download(target.buffer, pixels[rows.start : rows.stop])
                 self._taken.drop(target.buffer)
-            for buffer in planes.buffers:
-                self._taken.drop(buffer)
+            self._taken.drop(planes.buffer)
         return made
 
     def planes(self, pixels: NDArray[np.float32], out: Sequence[PlanarPicture]) -> None:
@@ -51,24 +49,24 @@ class BandConversion:
         for rgb, picture in zip(pixels, out, strict=True):
             height, width = picture.size
             step = picture.format.axes[0].step
-            planes = result_planes(picture, self._taken)
+            planes = self._planes(picture)
             for rows in _bands(height, width, step):
                 first = max(0, rows.start - _HALO)
                 read = rgb[first : rows.stop + _HALO]
                 source = self._band(read)
                 self._runtime.upload(source.buffer, read)
                 cells = range(rows.start // step, -(-rows.stop // step))
-                self._kernels.to_planes(source, planes, cells, -first)
+                self._runtime.queue([self._kernels.to_planes(source, planes, cells, -first)])
                 self._runtime.synchronize()
                 self._taken.drop(source.buffer)
-            for buffer, plane in zip(planes.buffers, picture.planes, strict=True):
-                array = plane
-                if not plane.flags.c_contiguous:
-                    array = self._runtime.host_array(plane.shape, plane.dtype)
-                self._runtime.download(buffer, array)
-                if array is not plane:
-                    np.copyto(plane, array)
-                self._taken.drop(buffer)
+            fetched = FetchedPlanes(self._runtime, picture)
+            self._runtime.download(planes.buffer, fetched.block)
+            fetched.finish()
+            self._taken.drop(planes.buffer)
+
+    def _planes(self, picture: PlanarPicture) -> DevicePlanes:
+        size = picture.format.nbytes(*picture.size)
+        return DevicePlanes(picture.format, picture.size, self._taken.buffer(size))
 
     def _band(self, rows: NDArray[Any]) -> DevicePixels:
         height, width, planes = rows.shape

@@ -1,4 +1,4 @@
-"""What crosses to the device and back in a call that shares it: pixels, or YUV planes."""
+"""What crosses to the device and back in a call that shares it: pixels, or planes of films."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.gpu.compiled_model import StackShape
+from waifu2x.backends.gpu.compiled_model import NOTHING, Beside, StackShape
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.memory_pool import ScopedAllocation
 from waifu2x.backends.gpu.runtime import Event, Runtime
@@ -39,15 +39,25 @@ class Transfer(Protocol):
         ...
 
     def source(self, scratch: ScopedAllocation) -> DevicePixels:
-        """The pixels that the first model reads, which queued kernels may have to make first."""
+        """The pixels that the first model reads, which `before` makes."""
         ...
 
     def target(self, scratch: ScopedAllocation) -> DevicePixels:
-        """Where the last model writes."""
+        """Where the last model writes, for `behind` to read."""
+        ...
+
+    @property
+    def before(self) -> Beside:
+        """What is launched before the first model..."""
+        ...
+
+    @property
+    def behind(self) -> Beside:
+        """...and behind the last one."""
         ...
 
     def fetch(self, *, in_order: bool) -> list[Event]:
-        """Begins to fetch what the last model was queued to write."""
+        """Begins to fetch what was queued to be written."""
         ...
 
     def wait(self, fetched: Sequence[Event]) -> None:
@@ -87,6 +97,7 @@ class PixelTransfer:
     """Arrays of pixels, which models read and write as they are; see Transfer."""
 
     size = 0
+    before = behind = NOTHING
 
     def __init__(self, runtime: Runtime, pictures: NDArray[Any], results: Results) -> None:
         self._runtime, self._pictures, self._results = runtime, pictures, results

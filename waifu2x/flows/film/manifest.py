@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,13 +14,14 @@ from waifu2x.errors import OutputError
 from waifu2x.formats.film.encode import Encoded
 from waifu2x.system.files import reason, write_atomically
 
-_VERSION = 1
+_VERSION = 2
 _MANIFEST = "manifest.json"
 _MOST_BYTES = 64 << 20
 """The most bytes of a record: a part has some hundreds of pictures."""
 _HASHED = 1 << 20
 """Bytes at the beginning and the end of a file that tell it from others."""
 _LARGEST = 1 << 62
+_THREADS_DIGITS = 4
 
 
 class PartRecord(NamedTuple):
@@ -29,10 +31,22 @@ class PartRecord(NamedTuple):
     size: int
     """Bytes of its file."""
     fingerprint: str
+    before: str
+    """A hash of the frame of the source before its first one; empty where there is none."""
     last: str
-    """A hash of the planes of the last frame that it was made of."""
+    """A hash of the last frame of the source that it was made of."""
+    following: int | None
+    """The time in ticks of the frame after that; None at the end of the film."""
     computed: int
     """How many of its pictures the network has made; the others were held."""
+    damaged: int
+    """Packets of the source that could not be decoded."""
+    moved: int
+    """Frames whose time was moved."""
+    is_short: bool
+    """Whether the film ends here, before it says it does."""
+    is_sought: bool
+    """Whether its first frame was found by seeking: another way may show that it was not there."""
 
 
 def fingerprint(path: Path) -> str:
@@ -57,26 +71,32 @@ def source_identity(path: Path) -> dict[str, str]:
     }
 
 
-def begin(folder: Path, settings: Mapping[str, str], *, restart: bool) -> None:
-    """Makes the folder of parts, or finds it made with the same settings.
+def begin(
+    folder: Path, settings: Mapping[str, str], *, own: Collection[str] = (), restart: bool = False
+) -> Mapping[str, str]:
+    """Begins an empty folder of parts, or finds it begun with the same settings; these settings.
 
-    Raises OutputError where they differ, and names what does.
+    Of the settings that are `own`, those of the machine that has begun it count. Raises OutputError
+    where others differ, and names what does.
     """
     path = folder / _MANIFEST
     try:
-        if restart and path.exists():
+        if restart:
             for file in folder.glob("part-*"):
                 file.unlink()
-            path.unlink()
+            path.unlink(missing_ok=True)
         if not path.exists():
-            folder.mkdir(parents=True, exist_ok=True)
             whole = {"version": _VERSION, "settings": dict(sorted(settings.items()))}
-            write_atomically(path, json.dumps(whole, indent=1).encode())
-            return
+            with suppress(FileExistsError):  # another machine has just begun it
+                write_atomically(path, json.dumps(whole, indent=1).encode(), replace=False)
         found = _settings(_read(path), path)
     except OSError as error:
         raise OutputError(f"{folder}: cannot keep parts here: {reason(error)}") from error
-    differing = sorted(key for key in {*found, *settings} if found.get(key) != settings.get(key))
+    differing = sorted(
+        key
+        for key in {*found, *settings}
+        if found.get(key) != settings.get(key) and not (key in own and key in found)
+    )
     if differing:
         told = "; ".join(
             f"{key} was {found.get(key, 'not there')!r} and is {settings.get(key, 'not there')!r}"
@@ -86,6 +106,14 @@ def begin(folder: Path, settings: Mapping[str, str], *, restart: bool) -> None:
             f"{folder}: holds parts that were made otherwise ({told}): "
             "use --restart, or do as before"
         )
+    if not found.get("threads", "").isdecimal() or len(found["threads"]) > _THREADS_DIGITS:
+        raise _damaged(path)
+    return found
+
+
+def has_begun(folder: Path) -> bool:
+    """Whether a folder is one of parts."""
+    return (folder / _MANIFEST).is_file()
 
 
 def part_path(folder: Path, number: int) -> Path:
@@ -102,11 +130,33 @@ def record(folder: Path, number: int, told: PartRecord) -> None:
         "depth": told.encoded.depth,
         "size": told.size,
         "fingerprint": told.fingerprint,
+        "before": told.before,
         "last": told.last,
+        "following": told.following,
         "computed": told.computed,
+        "damaged": told.damaged,
+        "moved": told.moved,
+        "is_short": told.is_short,
+        "is_sought": told.is_sought,
     }
     path = part_path(folder, number).with_suffix(".json")
     write_atomically(path, json.dumps(whole, separators=(",", ":")).encode())
+
+
+def forget(folder: Path, number: int) -> None:
+    """Lets a part be made again. Raises OSError."""
+    path = part_path(folder, number)
+    path.with_suffix(".json").unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def all_recorded(folder: Path) -> dict[int, PartRecord]:
+    """The parts that are complete, by their numbers. Raises OutputError for a damaged record."""
+    numbers = sorted(
+        int(path.stem[5:]) for path in folder.glob("part-*.json") if path.stem[5:].isdecimal()
+    )
+    found = {number: recorded(folder, number) for number in numbers}
+    return {number: told for number, told in found.items() if told is not None}
 
 
 def recorded(folder: Path, number: int) -> PartRecord | None:
@@ -146,33 +196,48 @@ def _settings(found: Mapping[str, Any], path: Path) -> dict[str, str]:
     return settings
 
 
+_KEYS = {
+    "version", "pts", "durations", "depth", "size", "fingerprint", "before", "last", "following",
+    "computed", "damaged", "moved", "is_short", "is_sought",
+}  # fmt: skip
+
+
 def _record(found: Mapping[str, Any], path: Path) -> PartRecord:
-    if found.keys() != {
-        "version", "pts", "durations", "depth", "size", "fingerprint", "last", "computed"
-    }:  # fmt: skip
+    if found.keys() != _KEYS:
         raise _damaged(path)
-    pts, durations = found["pts"], found["durations"]
-    numbers = [found["depth"], found["size"], found["computed"]]
-    texts = [found["fingerprint"], found["last"]]
+    pts, durations, following = found["pts"], found["durations"], found["following"]
+    numbers = [found[key] for key in ("depth", "size", "computed", "damaged", "moved")]
+    times = [] if following is None else [following]
+    texts = [found["fingerprint"], found["before"], found["last"]]
+    facts = [found["is_short"], found["is_sought"]]
     if (
         not isinstance(pts, list)
         or not isinstance(durations, list)
-        or not all(type(one) is int and abs(one) < _LARGEST for one in (*pts, *durations, *numbers))
+        or not all(
+            type(one) is int and abs(one) < _LARGEST for one in (*pts, *durations, *numbers, *times)
+        )
         or not all(isinstance(one, str) for one in texts)
+        or not all(isinstance(one, bool) for one in facts)
         or not pts
         or len(pts) != len(durations)
         or min(numbers) < 0
         or min(durations) < 0
         or found["depth"] > len(pts)
-        or any(later <= earlier for earlier, later in pairwise(pts))
+        or any(later <= earlier for earlier, later in pairwise([*pts, *times]))
     ):
         raise _damaged(path)
     return PartRecord(
         Encoded(tuple(pts), tuple(durations), found["depth"]),
         found["size"],
         found["fingerprint"],
+        found["before"],
         found["last"],
+        following,
         found["computed"],
+        found["damaged"],
+        found["moved"],
+        found["is_short"],
+        found["is_sought"],
     )
 
 

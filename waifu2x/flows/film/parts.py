@@ -1,23 +1,29 @@
-"""The frames of a film as items of a flow, and the parts that their results are written to."""
+"""The frames of a film as items of a flow, and the parts that their results are written to.
+
+A part is a stretch of the film's own time. Whoever makes it finds it by seeking, and it comes out
+the same whoever makes it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from waifu2x.errors import ImageError, OutputError
+from waifu2x.errors import OutputError
 from waifu2x.flows.film import manifest
 from waifu2x.flows.film.film_reader import DecodedFrame, FilmReader
 from waifu2x.flows.film.held import Duplicates, is_held
 from waifu2x.flows.film.manifest import PartRecord
+from waifu2x.flows.film.stages import Stages
+from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.encode import PartEncoder, Shape
-from waifu2x.formats.film.reader import Selection
+from waifu2x.formats.film.reader import Selection, tick_of
 from waifu2x.imaging.streams import Extent, Header
 from waifu2x.system.files import abandon, reason, writing
 from waifu2x.system.lazy_dataclass import dataclass
@@ -25,15 +31,53 @@ from waifu2x.system.lazy_dataclass import dataclass
 Planes = Sequence[NDArray[Any]]
 
 
+@dataclass(frozen=True)
+class PartRun:
+    """Parts that follow each other and are missing."""
+
+    first: int
+    """Number of the first one."""
+    until: int | None
+    """Number of the one after the last; None: up to the end of the film."""
+    before: str | None = None
+    """A hash of the frame before the first one, if it is known; empty where there is none."""
+    is_sought: bool = True
+    """Whether the first one is sought in the film, or come to by decoding all that is before."""
+
+
+class PartBegin(NamedTuple):
+    """What is known of a part with its first frame."""
+
+    before: str
+    """A hash of the frame before it; empty for the first part that has frames."""
+    is_sought: bool
+
+
+class PartEnd(NamedTuple):
+    """What is known of a part with its last frame."""
+
+    last: str
+    """A hash of that frame."""
+    following: int | None
+    """The time of the frame after it, in ticks; None at the end of the film."""
+    damaged: int
+    moved: int
+    is_short: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Step:
     """A frame of the film that is made."""
 
-    number: int
-    """Its place in the whole film."""
+    part: int
+    """The number of its part."""
     frame: DecodedFrame
     is_held: bool
     """Whether it shows what the one before shows, whose result is used again."""
+    begin: PartBegin | None
+    """None: it is not the first of its part."""
+    end: PartEnd | None
+    """None: it is not the last."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,16 +89,9 @@ class EnlargedFrame:
     """None: as the one before."""
 
 
-@dataclass(frozen=True)
-class PartRun:
-    """Parts that follow each other and are missing."""
-
-    first: int
-    """Number of the first one."""
-    count: int | None
-    """How many there are; None: up to the end of the film."""
-    before: PartRecord | None
-    """The part before them, if there is one."""
+def first_part(film: Film, selection: Selection, part_ticks: int) -> int:
+    """The number of the part in which a selection begins."""
+    return int(selection.start // (part_ticks * tick_of(film, selection.deinterlacing)))
 
 
 class FrameSource:
@@ -65,16 +102,25 @@ class FrameSource:
         reader: FilmReader,
         selection: Selection,
         run: PartRun,
-        part_frames: int,
+        part_ticks: int,
         duplicates: Duplicates,
         ahead: int,
     ) -> None:
         self._reader = reader
         self._selection = selection
         self._run = run
-        self._part_frames = part_frames
+        self._part_ticks = part_ticks
         self._duplicates = duplicates
-        self._ahead = ahead + 2  # the one that others are compared with, and the next
+        # Beside those that are under way: the one that others are compared with, and two that are
+        # looked at together.
+        self._ahead = ahead + 3
+        self._before = ""
+        self._is_sought = False
+        self._damaged = self._moved = 0
+        """What the reader had counted when the part began."""
+        self.has_ended = False
+        """Whether the end of the film was found."""
+        self._steps = self._made()
         pictures = reader.film.pictures
         nbytes = sum(
             rows * columns
@@ -86,64 +132,101 @@ class FrameSource:
 
     def __iter__(self) -> Generator[Step]:
         """The steps. Raises ImageError."""
-        bits = self._reader.film.pictures.pixels.bits
-        number = self._run.first * self._part_frames
-        end = None if self._run.count is None else number + self._run.count * self._part_frames
-        reference: DecodedFrame | None = None
-        frames = self._frames()
-        try:
-            for frame in frames:
-                held = (
-                    reference is not None
-                    and number % self._part_frames != 0  # a part does not depend on another
-                    and is_held(reference.planes, frame.planes, self._duplicates, bits)
-                )
-                if not held:
-                    if reference is not None:
-                        reference.release()
-                    reference = frame
-                    reference.hold()
-                yield Step(number, frame, held)
-                number += 1
-                if number == end:
-                    return
-        finally:
-            if reference is not None:
-                reference.release()
-            frames.close()
+        return self._steps
 
     def close(self) -> None:
-        """Nothing is open but the reader, which is another's."""
+        """Ends the decoding. The reader is another's."""
+        self._steps.close()
+
+    def _made(self) -> Generator[Step]:
+        bits = self._reader.film.pictures.pixels.bits
+        reference: DecodedFrame | None = None
+        part: int | None = None
+        following: DecodedFrame | None = None
+        with closing(self._frames()) as frames:
+            try:
+                following = frame = next(frames, None)
+                while frame is not None and frame.is_wanted:
+                    following = next(frames, None)
+                    number = frame.pts // self._part_ticks
+                    begin = self._begun(frame) if number != part else None
+                    part = number
+                    held = (
+                        reference is not None
+                        and begin is None  # a part does not depend on another
+                        and is_held(reference.planes, frame.planes, self._duplicates, bits)
+                    )
+                    if not held:
+                        if reference is not None:
+                            reference.release()
+                        reference = frame
+                        reference.hold()
+                    is_last = following is None or following.pts // self._part_ticks != number
+                    end = self._end(frame, following) if is_last else None
+                    yield Step(number, frame, held, begin, end)
+                    frame = following
+                self.has_ended = frame is None
+            finally:
+                if reference is not None:
+                    reference.release()
+                if following is not None:
+                    following.release()
+
+    def _begun(self, first: DecodedFrame) -> PartBegin:
+        if self._before:  # what is damaged before it is another part's
+            self._damaged, self._moved = first.damaged, first.moved
+        return PartBegin(self._before, self._is_sought)
+
+    def _end(self, frame: DecodedFrame, following: DecodedFrame | None) -> PartEnd:
+        found = self._reader.ending if following is None else following
+        self._before = hash_of(frame)
+        return PartEnd(
+            self._before,
+            None if following is None else following.pts,
+            found.damaged - self._damaged,
+            found.moved - self._moved,
+            following is None and self._reader.ending.is_short,
+        )
 
     def _frames(self) -> Generator[DecodedFrame]:
-        """The frames after those of the part before."""
-        before = self._run.before
-        if before is None:
-            yield from self._reader.frames(self._selection, self._ahead)
-            return
-        wanted = replace(self._selection, after=before.encoded.pts[-1])
-        frames = self._reader.frames(wanted, self._ahead)
-        first = next(frames, None)
-        found = first is not None and not first.is_wanted and hash_of(first) == before.last
-        if first is not None:
-            first.release()
-        if found:
+        """The frames of the run, then the one after it, unwanted, if there is one."""
+        run, ticks = self._run, self._part_ticks
+        start = first_part(self._reader.film, self._selection, ticks)
+        wanted = replace(
+            self._selection,
+            first=run.first * ticks if run.first > start else None,
+            until=None if run.until is None else run.until * ticks,
+            # Where every fifth frame goes, it depends on where one begins.
+            is_sought=run.is_sought and self._selection.deinterlacing != "ivtc",
+        )
+        self._is_sought = wanted.first is not None and wanted.is_sought
+        if self._is_sought:
+            with closing(self._reader.frames(wanted, self._ahead)) as frames:
+                if self._has_found(next(frames, None)):
+                    yield from frames
+                    return
+            # The search has come to another place: decode it all.
+            wanted, self._is_sought = replace(wanted, is_sought=False), False
+        with closing(self._reader.frames(wanted, self._ahead)) as frames:
+            first = next(frames, None)
+            if first is None:
+                return
+            if wanted.first is not None and first.pts < wanted.first:
+                self._before = hash_of(first)
+                first.release()
+            else:
+                yield first
             yield from frames
-            return
-        frames.close()
-        # The search has come to another place: decode it all.
-        frames = self._reader.frames(self._selection, self._ahead)
-        for _ in range(self._run.first * self._part_frames - 1):
-            skipped = next(frames, None)
-            if skipped is not None:
-                skipped.release()
-        last = next(frames, None)
-        found = last is not None and hash_of(last) == before.last
-        if last is not None:
-            last.release()
-        if not found:
-            raise ImageError("the film decodes otherwise than when its parts were made: --restart")
-        yield from frames
+
+    def _has_found(self, first: DecodedFrame | None) -> bool:
+        """Whether a search has found a frame before the run, and the right one, as far as known."""
+        if first is None:
+            return False
+        is_before = first.pts < self._run.first * self._part_ticks
+        if is_before:
+            self._before = hash_of(first)
+        first.release()
+        return is_before and self._run.before in (None, self._before)
 
 
 def hash_of(frame: DecodedFrame) -> str:
@@ -157,54 +240,45 @@ def hash_of(frame: DecodedFrame) -> str:
 class PartSink:
     """Writes results into parts: a sink of a flow."""
 
-    def __init__(self, folder: Path, shape: Shape, part_frames: int) -> None:
+    def __init__(self, folder: Path, shape: Shape, stages: Stages) -> None:
+        """`stages` are told of the time that encoding takes."""
+        self._stages = stages
         self._folder = folder
         self._shape = shape
-        self._part_frames = part_frames
         self._held: ExitStack | None = None
         """The part that is being written."""
         self._encoder: PartEncoder | None = None
-        self._number = 0
-        self._frames = 0
+        self._begin: PartBegin | None = None
         self._computed = 0
         self._last: Planes | None = None
-        self._hash = ""
-        self.frames = self.computed = 0
-        """Frames written in all, and those that the network made."""
 
     def open(self, header: Header) -> None:
         """Nothing yet: a part begins with its first frame."""
 
     def add(self, result: EnlargedFrame) -> None:
         """Encodes a frame. Raises OutputError."""
-        step = result.step
         try:
-            if self._encoder is None:
-                self._begin(step.number // self._part_frames)
-            if result.planes is not None:
-                self._last = result.planes
-                self._computed += 1
-                self.computed += 1
-            assert self._encoder is not None
-            assert self._last is not None
-            self._encoder.add(self._last, step.frame.pts, step.frame.duration)
-            self._frames += 1
-            self.frames += 1
-            self._hash = hash_of(step.frame)
-            if (step.number + 1) % self._part_frames == 0:
-                self._complete()
+            with self._stages.at_work("encoding"):
+                self._add(result.step, result.planes)
         except OSError as error:
             raise OutputError(f"{self._folder}: cannot write: {reason(error)}") from error
         finally:
-            step.frame.release()
+            result.step.frame.release()
+
+    def _add(self, step: Step, planes: Planes | None) -> None:
+        if step.begin is not None:
+            self._begin_part(step.part, step.begin)
+        if planes is not None:
+            self._last = planes
+            self._computed += 1
+        assert self._encoder is not None
+        assert self._last is not None
+        self._encoder.add(self._last, step.frame.pts, step.frame.duration)
+        if step.end is not None:
+            self._complete(step.part, step.end)
 
     def close(self) -> None:
-        """Completes the last part. Raises OutputError."""
-        try:
-            if self._encoder is not None:
-                self._complete()
-        except OSError as error:
-            raise OutputError(f"{self._folder}: cannot write: {reason(error)}") from error
+        """Nothing is left: the last frame of a part completes it."""
 
     def abort(self) -> None:
         """Leaves the parts that are complete."""
@@ -215,28 +289,32 @@ class PartSink:
             abandon(self._held)
             self._held = None
 
-    def _begin(self, number: int) -> None:
+    def _begin_part(self, number: int, begin: PartBegin) -> None:
         self._held = ExitStack()
         file = self._held.enter_context(writing(manifest.part_path(self._folder, number)))
         self._encoder = PartEncoder(file, self._shape)
-        self._number, self._frames, self._computed = number, 0, 0
+        self._begin, self._computed = begin, 0
 
-    def _complete(self) -> None:
+    def _complete(self, number: int, end: PartEnd) -> None:
         assert self._encoder is not None
         assert self._held is not None
+        assert self._begin is not None
         encoded = self._encoder.close()
         self._encoder = None
         self._held.close()
         self._held = None
-        path = manifest.part_path(self._folder, self._number)
-        manifest.record(
-            self._folder,
-            self._number,
-            PartRecord(
-                encoded,
-                path.stat().st_size,
-                manifest.fingerprint(path),
-                self._hash,
-                self._computed,
-            ),
+        path = manifest.part_path(self._folder, number)
+        told = PartRecord(
+            encoded,
+            path.stat().st_size,
+            manifest.fingerprint(path),
+            self._begin.before,
+            end.last,
+            end.following,
+            self._computed,
+            end.damaged,
+            end.moved,
+            end.is_short,
+            self._begin.is_sought,
         )
+        manifest.record(self._folder, number, told)

@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+from waifu2x import __version__
 from waifu2x.errors import OutputError
 from waifu2x.flows.film.film_reader import FilmReader
 from waifu2x.flows.film.held import Duplicates
 from waifu2x.formats.film import targets
-from waifu2x.formats.film.codecs import ENCODERS, Wish, choose
+from waifu2x.formats.film.codecs import (
+    ENCODERS,
+    Encoding,
+    Wish,
+    choose,
+    encoder_threads,
+    fitted,
+    is_available,
+)
 from waifu2x.formats.film.deinterlacing import Deinterlacing
+from waifu2x.formats.film.describe import HD_LINES
+from waifu2x.formats.film.description import BT709, SMPTE170M, FilmColours, Pictures, PixelFormat
 from waifu2x.formats.film.encode import Shape, check
 from waifu2x.formats.film.library import versions
 from waifu2x.formats.film.muxing import Cut
+from waifu2x.formats.film.raw import raw_encoding
 from waifu2x.formats.film.reader import Selection, tick_of
 from waifu2x.formats.film.targets import StreamPlan
 from waifu2x.system.lazy_dataclass import dataclass
+from waifu2x.system.machine import core_count
 
 PART_SECONDS = 10
-"""About how long a part is: always the same number of frames."""
+"""How long a part is, in the film's own time."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +52,9 @@ class FilmJob:
     """None: frames of what says that it is interlaced."""
     duplicates: Duplicates = "exact"
     threads: int = 0
-    """Threads of the encoder; 0 for all cores."""
+    """Threads of the encoder; 0 for as many as suit the machine that begins the film."""
+    form: str | None = None
+    """The extension of what standard output gets: mkv, webm or y4m; None: mkv."""
     settings: tuple[tuple[str, str], ...] = ()
     """What else decides the pixels: network, noise level, backend."""
 
@@ -50,7 +66,7 @@ class PreparedFilm:
     shape: Shape
     plan: StreamPlan
     selection: Selection
-    part_frames: int
+    part_ticks: int
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -61,11 +77,16 @@ class PreparedFilm:
 
 def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> PreparedFilm:
     """Decides about a film whose pictures become that large. Raises OutputError, ImageError."""
-    film, container = reader.film, targets.container_of(job.target)
+    film, container = reader.film, targets.container_of(job.target, job.form)
     pictures = film.pictures
-    encoding = choose(job.wish, pictures.pixels, container, pictures.hdr)
+    is_raw = container in targets.RAW
+    encoding = _encoding(job.wish, pictures, container, (height, width))
     pixels = encoding.pixels
-    if ENCODERS[encoding.codec].even and (height % pixels.rows or width % pixels.columns):
+    if (
+        not is_raw
+        and ENCODERS[encoding.codec].even
+        and (height % pixels.rows or width % pixels.columns)
+    ):
         raise OutputError(
             f"{job.target}: {encoding.codec} needs even sides, not {width}x{height}: give --width "
             "and --height, or use --chroma 444"
@@ -81,20 +102,41 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
         tick_of(film, how),
         rate,
         pictures.aspect,
-        pictures.colours,
-        job.threads,
+        _coded_colours(pictures, pixels, height),
+        job.threads or encoder_threads(encoding.codec, height, core_count()),
     )
-    check(shape)
     plan = targets.plan(film, container, sound=job.sound, subtitles=job.subtitles)
-    plan = targets.check(
-        reader.tried(shape, plan), film, str(job.target), drop=job.drop_unsupported
-    )
+    if not is_raw:
+        check(shape)
+        plan = targets.check(
+            reader.tried(shape, plan), film, str(job.target), drop=job.drop_unsupported
+        )
     return PreparedFilm(
         shape,
         plan,
-        Selection(job.cut.start, job.cut.end, None, how),
-        max(1, round(PART_SECONDS * rate)),
+        Selection(job.cut.start, job.cut.end, deinterlacing=how),
+        max(1, round(PART_SECONDS / shape.tick)),
     )
+
+
+def _encoding(wish: Wish, pictures: Pictures, container: str, size: tuple[int, int]) -> Encoding:
+    if container in targets.RAW:
+        return raw_encoding(wish, pictures.pixels, container)
+    encoding = fitted(choose(wish, pictures.pixels, container, pictures.hdr), *size)
+    if "_" in encoding.codec and not is_available(encoding.codec):
+        raise OutputError(
+            f"{encoding.codec}: there is no such encoder on this machine: use --codec auto or "
+            f"{choose(replace(wish, codec=None), pictures.pixels, container, None).codec}"
+        )
+    return encoding
+
+
+def _coded_colours(pictures: Pictures, pixels: PixelFormat, height: int) -> FilmColours:
+    """What the codes of results mean: as in the source, unless that is RGB and they are not."""
+    if not pictures.pixels.is_rgb or pixels.is_rgb:
+        return pictures.colours
+    matrix = BT709 if height >= HD_LINES else SMPTE170M
+    return replace(pictures.colours, matrix=matrix, range="limited")
 
 
 def settings(job: FilmJob, prepared: PreparedFilm, source: Mapping[str, str]) -> dict[str, str]:
@@ -112,6 +154,7 @@ def settings(job: FilmJob, prepared: PreparedFilm, source: Mapping[str, str]) ->
         "end": str(prepared.selection.end),
         "deinterlace": prepared.selection.deinterlacing,
         "duplicates": job.duplicates,
-        "frames of a part": str(prepared.part_frames),
+        "ticks of a part": str(prepared.part_ticks),
+        "version of waifu2x": __version__,
         **{f"version of {name}": number for name, number in versions().items()},
     }

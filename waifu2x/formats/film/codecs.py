@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from waifu2x.errors import OutputError
@@ -127,6 +128,16 @@ def choose(wish: Wish, source: PixelFormat, container: str, hdr: Hdr | None) -> 
     )
 
 
+def fitted(encoding: Encoding, height: int, width: int) -> Encoding:
+    """An encoding for pictures of that size."""
+    pixels = encoding.pixels
+    if encoding.codec == "ffv1" and (height % pixels.rows or width % pixels.columns):
+        # FFV1 cannot cut such planes into any number of slices: FFmpeg finds one that it can.
+        kept = tuple(option for option in encoding.options if option[0] != "slices")
+        return replace(encoding, options=kept)
+    return encoding
+
+
 def _chroma(source: PixelFormat) -> str:
     if source.planes < 3 or source.rows == 2:
         return "420"
@@ -183,6 +194,19 @@ def _options(
     return tuple(sorted(options.items()))
 
 
+def encoder_threads(codec: str, height: int, cores: int) -> int:
+    """How many threads an encoder takes by itself on so many cores; 0 where their number does not
+    change its bytes. With that number it gives on any machine what it gives there."""
+    if codec == "x264":
+        return max(1, min(cores * 3 // 2, (height + 15) // 16 // 2, _X264_MOST))
+    if codec == "x265":
+        return next(frames for least, frames in _X265_FRAMES if cores >= least)
+    return 0
+
+
+_X264_MOST = 128
+_X265_FRAMES = ((32, 6), (16, 5), (8, 3), (4, 2), (0, 1))
+"""Cores, and how many pictures x265 codes at a time on as many."""
 _PARAMETERS = {"x264": "x264-params", "x265": "x265-params", "av1": "svtav1-params"}
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _RESTARTED = ("mpegts", "mpeg")
 """Formats whose times begin anywhere: an hour means nothing there."""
-_HD_LINES = 720
+HD_LINES = 720
 """The lines from which a film that says nothing is BT.709."""
 _ATTACHED_PICTURE = 0x400
 """FFmpeg's disposition of a cover."""
@@ -154,7 +154,7 @@ def _colours(stream: VideoStream, first: VideoFrame, pixels: PixelFormat, name: 
     elif code == 0:
         assumed.append("limited range")
     if matrix == UNSPECIFIED or (matrix == RGB and not pixels.is_rgb):
-        matrix = BT709 if first.height >= _HD_LINES else SMPTE170M
+        matrix = BT709 if first.height >= HD_LINES else SMPTE170M
         assumed.append(f"{MATRICES[matrix]}, by its height")
     if matrix not in MATRICES:
         raise ImageError(f"{name}: its colours are in matrix {matrix} of H.273, not supported")

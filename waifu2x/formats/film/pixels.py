@@ -71,9 +71,13 @@ def planes_of(frame: VideoFrame, pixels: PixelFormat) -> list[NDArray[Any]]:
 
 
 def frame_of(planes: Sequence[NDArray[Any]], pixels: PixelFormat) -> VideoFrame:
-    """A frame that holds a copy of planes."""
+    """A frame that shows planes: their memory where FFmpeg can take it, else a copy."""
     height, width = planes[0].shape
-    frame: VideoFrame = library().VideoFrame(width, height, pixels.name)
+    av = library()
+    if height % pixels.rows == 0 and width % pixels.columns == 0:
+        shown: VideoFrame = av.VideoFrame.from_dlpack(list(planes), pixels.name)
+        return shown
+    frame: VideoFrame = av.VideoFrame(width, height, pixels.name)
     for plane, samples in zip(frame.planes, planes, strict=True):
         rows = _rows(plane, pixels.dtype)
         rows[: samples.shape[0], : samples.shape[1]] = samples

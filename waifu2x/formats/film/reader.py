@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from waifu2x.errors import ImageError
+from waifu2x.formats.film import frame_files
 from waifu2x.formats.film.deinterlacing import Deinterlacing, deinterlaced
 from waifu2x.formats.film.describe import decoder_of, describe, main_stream
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.library import library
+from waifu2x.formats.film.packets import MAX_GAPS, Gap, Packets
 from waifu2x.formats.film.pixels import pixel_format
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from av.container import InputContainer
+    from av.packet import Packet
     from av.video.frame import VideoFrame
 
 _UNTIL_FIRST = 2000
@@ -33,8 +38,14 @@ class Selection:
     start: Fraction = Fraction(0)
     """Seconds from the film's beginning."""
     end: Fraction | None = None
-    after: int | None = None
-    """The time in ticks of the last frame that is done: the frames after it are wanted."""
+    first: int | None = None
+    """The time in ticks from which on frames are wanted. The one before, if there is one, comes
+    first, unwanted: it tells whether a search has found the right place."""
+    until: int | None = None
+    """The time in ticks from which on they are not wanted any more. The first of those comes last,
+    unwanted: it tells what follows."""
+    is_sought: bool = True
+    """Whether `first` is sought in the film, or come to by decoding all that is before it."""
     deinterlacing: Deinterlacing = "off"
 
 
@@ -47,8 +58,11 @@ class Decoded(NamedTuple):
     duration: int
     """In ticks; 0 where the film does not say."""
     is_wanted: bool = True
-    """False of the frame before the first one wanted, after a search: it tells whether the search
-    has found the right place."""
+    """False of the frame before the first one wanted, and of the one after the last."""
+    damaged: int = 0
+    """Packets that could not be decoded up to now."""
+    moved: int = 0
+    """Frames up to this one whose time was moved."""
 
 
 class Ending(NamedTuple):
@@ -56,13 +70,15 @@ class Ending(NamedTuple):
 
     frames: int = 0
     damaged: int = 0
-    """Packets that could not be decoded."""
+    """Packets that could not be decoded, and places at which the container is damaged."""
     moved: int = 0
     """Frames whose time was not after that of the frame before, and was moved."""
     seconds: Fraction = Fraction(0)
     """Where the last frame ends."""
     is_short: bool = False
     """Whether it ends before the film says it does."""
+    gaps: tuple[Gap, ...] = ()
+    """The first stretches without frames, of a film that is damaged: else they are meant so."""
 
 
 class Reader:
@@ -74,14 +90,35 @@ class Reader:
         file: IO[bytes],
         name: str,
         on_packet: Callable[[], None] = lambda: None,
+        complaints: int = 0,
+        *,
+        keeps_others: bool = False,
+        times: Sequence[int] | None = None,
     ) -> None:
-        """Decodes the first frame. `on_packet` is called for each packet. Raises ImageError."""
+        """Decodes the first frame. `on_packet` is called for each packet; `complaints` there were
+        when the film was opened, which reads some of it.
+
+        With `keeps_others`, packets of all other streams are read with those of the pictures and
+        kept in `others` for whoever calls `frames`. `times` are those of frames that have none of
+        their own, in ticks of `frame_files`. Raises ImageError.
+        """
         self._on_packet = on_packet
         self._container = container
         self._name = name
         self._stream = main_stream(container, name)
         self._context = self._new_context()
+        kinds = ("video", "audio", "subtitle") if keeps_others else ()
+        read = [one for one in container.streams if one is self._stream or one.type in kinds]
+        self._packets = Packets(container, read)
+        self._feed = iter(self._packets)
+        self.others: deque[Packet[Any]] = deque()
+        """Packets of other streams, in the order of the file."""
+        self._times = times
+        self._complaints = complaints
         self._damaged = 0
+        self._following: int | None = None
+        """When the next frame is due, in ticks."""
+        self._gaps: list[Gap] = []
         self._waiting = self._decode()
         seekable = file.seekable()
         first = next(self._waiting, None)
@@ -90,7 +127,8 @@ class Reader:
         self._first: VideoFrame | None = first
         self._delay: int | None = first.dts if container.format.name == "avi" else None
         """AVI has no times of showing, only an order of coding: what its frames are late by."""
-        self.film: Film = describe(container, self._stream, first, seekable, name)
+        film = describe(container, self._stream, first, seekable, name)
+        self.film: Film = film if times is None else _timed_by_file(film, times)
         self.ending = Ending()
 
     def frames(self, selection: Selection) -> Iterator[Decoded]:
@@ -102,10 +140,11 @@ class Reader:
         tick = tick_of(self.film, selection.deinterlacing)
         origin = self.film.shift / Fraction(1_000_000)
         start = _ticks(selection.start, tick)
-        if not self.film.seekable and selection.after is not None:
+        if not self.film.seekable and selection.first is not None:
             raise ImageError(f"{self._name}: cannot be sought in, so nothing can be resumed")
-        if selection.after is not None:
-            self._seek(selection.after * tick + origin)
+        if selection.first is not None:
+            if selection.is_sought:
+                self._seek(selection.first * tick + origin)
         elif start > 0 and self.film.seekable:
             self._seek(selection.start + origin)
         last: int | None = None
@@ -113,41 +152,82 @@ class Reader:
         length = _ticks(1 / pictures.rate, tick) or 1
         held: Decoded | None = None
         end = None
-        frames = deinterlaced(
-            self._from_here(), self._stream, pictures.rate, selection.deinterlacing
+        frames = (
+            deinterlaced(self._from_here(), self._stream, pictures.rate, selection.deinterlacing)
+            if self._times is None
+            else ((frame, tick) for frame in self._from_here())
         )
         for frame, pts, duration in _timed(frames, origin, tick, length):
             if last is not None and pts <= last:
                 pts, moved = last + 1, moved + 1
             last = pts
+            self._watch(pts, duration or length, length, tick)
             if selection.end is not None and pts * tick >= selection.end:
                 break
             if pts < start:
                 continue
-            now = Decoded(frame, pts, duration)
-            if selection.after is not None and pts <= selection.after:
+            now = Decoded(frame, pts, duration, True, self._damaged + self._packets.damaged, moved)
+            if selection.first is not None and pts < selection.first:
                 held = now
                 continue
             if held is not None:
                 yield held._replace(is_wanted=False)
                 held = None
+            if selection.until is not None and pts >= selection.until:
+                yield now._replace(is_wanted=False)
+                break
             count += 1
             end = (pts + (duration or length)) * tick
             yield now
         else:
             if held is not None:
                 yield held._replace(is_wanted=False)
-            self._tell(count, moved, end, whole=True)
+            is_all = selection.first is None and not start
+            whole = selection.deinterlacing != "ivtc"
+            self._tell(count, moved, end, whole=whole, is_all=whole and is_all)
             return
-        self._tell(count, moved, end, whole=False)
+        self._tell(count, moved, end, whole=False, is_all=False)
 
-    def _tell(self, count: int, moved: int, end: Fraction | None, *, whole: bool) -> None:
+    def _watch(self, pts: int, duration: int, length: int, tick: Fraction) -> None:
+        """Notes a stretch without frames before this one, which is longer than one."""
+        begun, self._following = self._following, pts + duration
+        if begun is not None and pts - begun > length and len(self._gaps) < MAX_GAPS:
+            self._gaps.append(Gap(begun * tick, (pts - begun) * tick))
+
+    @property
+    def complaints(self) -> int:
+        """How often something was wrong in the container so far."""
+        return self._complaints + self._packets.damaged
+
+    def read_on(self, until: Fraction) -> None:
+        """Goes on to read packets of other streams up to a time in seconds of the film."""
+        until += self.film.shift / Fraction(1_000_000)
+        for packet in self._feed:
+            self._on_packet()
+            if packet.stream_index != self._stream.index:
+                self.others.append(packet)
+            base = packet.time_base
+            if packet.dts is not None and base is not None and packet.dts * base > until:
+                return
+
+    def _tell(
+        self, count: int, moved: int, end: Fraction | None, *, whole: bool, is_all: bool
+    ) -> None:
         film = self.film
         end = end if end is not None else Fraction(0)
         claimed = film.seconds or 0
         # The end of the longest stream counts for a container, so a bit less is no damage.
         is_short = whole and self._damaged_end(float(end), claimed)
-        self.ending = Ending(count, self._damaged, moved, end, is_short)
+        damaged = self._damaged + self._packets.damaged
+        if self._gaps or is_short:  # else they were about nothing that counts
+            damaged += self._complaints
+        pictures = film.pictures
+        if is_all and film.container == "avi" and pictures.codec != "mpeg4":
+            # Its frames have no times that could be missing, only a number. That of MPEG-4 counts
+            # some twice.
+            damaged = max(damaged, (pictures.frames or 0) - count)
+        gaps = tuple(self._gaps) if damaged else ()
+        self.ending = Ending(count, damaged, moved, end, is_short, gaps)
 
     def _damaged_end(self, end: float, claimed: float) -> bool:
         pictures = self.film.pictures
@@ -166,7 +246,11 @@ class Reader:
         first = [] if self._first is None else [self._first]
         self._first = None
         pictures = self.film.pictures
-        for frame in chain(first, self._waiting):
+        for number, frame in enumerate(chain(first, self._waiting)):
+            if self._times is not None:
+                if number == len(self._times):
+                    return  # a file that holds two pictures
+                frame.pts, frame.duration = self._times[number], 0
             if self._delay is not None:
                 frame.pts = None if frame.dts is None else frame.dts - self._delay
             if (frame.width, frame.height) != (pictures.width, pictures.height):
@@ -193,6 +277,8 @@ class Reader:
             self._waiting.close()
             self._context = self._new_context()
             self._first = None
+            self.others.clear()
+            self._feed = iter(self._packets)
             self._waiting = self._decode()
 
     def _new_context(self) -> Any:
@@ -213,9 +299,14 @@ class Reader:
     def _decode(self) -> Any:
         av = library()
         fruitless = 0
-        for packet in self._packets():
+        for packet in chain(self._feed, [None]):
+            if packet is not None:
+                self._on_packet()
+                if packet.stream_index != self._stream.index:
+                    self.others.append(packet)
+                    continue
             try:
-                frames = self._context.decode(packet)
+                frames = self._context.decode(packet)  # None flushes it
             except av.error.EOFError:
                 return
             except av.FFmpegError:
@@ -226,22 +317,16 @@ class Reader:
                 raise ImageError(f"{self._name}: {fruitless} packets in a row give no picture")
             yield from frames
 
-    def _packets(self) -> Iterator[Any]:
-        """Packets of the pictures, then None, which flushes the decoder."""
-        av = library()
-        packets = self._container.demux(self._stream)
-        while True:
-            try:
-                packet = next(packets, None)
-            except av.FFmpegError:
-                self._damaged += 1
-                break
-            if packet is None:
-                break
-            self._on_packet()
-            if packet.size:
-                yield packet
-        yield None
+
+def _timed_by_file(film: Film, times: Sequence[int]) -> Film:
+    """A film whose frames have times from a file of their own."""
+    told = replace(
+        film.pictures,
+        time_base=frame_files.TICK,
+        rate=frame_files.rate_of(times),
+        frames=len(times),
+    )
+    return replace(film, pictures=told)
 
 
 def tick_of(film: Film, deinterlacing: Deinterlacing) -> Fraction:

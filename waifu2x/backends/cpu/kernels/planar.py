@@ -1,4 +1,4 @@
-"""YUV planes to RGB and back, row by row, as `imaging.planar` defines them.
+"""Planes of films to RGB and back, row by row, as `imaging.planar` defines them.
 
 Chroma is summed in whole numbers, 16 times what it means, so sums are exact. Rows of sums have a
 copy of their first and last value at either end: then no loop has an edge, and LLVM makes vectors
@@ -11,6 +11,7 @@ import numpy as np
 
 from waifu2x.backends.cpu.kernels import FLOATS, INTEGER, INTEGERS, entry_point, native
 from waifu2x.backends.cpu.kernels.memory import advance, pointer
+from waifu2x.backends.cpu.records import GREY, RGB, YUV
 
 
 @entry_point(INTEGERS, FLOATS, FLOATS, FLOATS, INTEGER, INTEGER)
@@ -37,6 +38,17 @@ def _read(picture, y, u, v, factors, pixels, scratch, first, end):  # type: igno
     luma_zero, luma_unit, chroma_zero = factors[0], factors[1], factors[2]
     red_v, green_u, green_v, blue_u = factors[3], factors[4], factors[5], factors[6]
     for row in range(first, end):
+        luma = advance(y, row * picture[3])
+        target = advance(pixels, 3 * columns * row)
+        if picture[13] != YUV:
+            greens, blues, reds = luma, luma, luma
+            if picture[13] == RGB:
+                blues, reds = advance(u, row * picture[4]), advance(v, row * picture[5])
+            for x in range(columns):
+                target[3 * x] = _clip((np.float32(reds[x]) - luma_zero) * luma_unit)
+                target[3 * x + 1] = _clip((np.float32(greens[x]) - luma_zero) * luma_unit)
+                target[3 * x + 2] = _clip((np.float32(blues[x]) - luma_zero) * luma_unit)
+            continue
         near = row // row_step
         other = near
         if row_step == 2:
@@ -46,8 +58,6 @@ def _read(picture, y, u, v, factors, pixels, scratch, first, end):  # type: igno
         _interpolate(sums, us, columns, column_step, picture[12])
         _blend(v, near * picture[5], far * picture[5], near_weight, sums, chroma_columns)
         _interpolate(sums, vs, columns, column_step, picture[12])
-        luma = advance(y, row * picture[3])
-        target = advance(pixels, 3 * columns * row)
         for x in range(columns):
             light = (np.float32(luma[x]) - luma_zero) * luma_unit
             blueness, redness = us[x] - chroma_zero, vs[x] - chroma_zero
@@ -107,9 +117,17 @@ def _write(picture, y, u, v, factors, pixels, scratch, first, end):  # type: ign
     before, at, behind = _weights(row_step, picture[10])
     for cell in range(first, end):
         top = cell * row_step
+        if picture[13] == RGB:
+            here = advance(pixels, top * floats)
+            _write_colour(advance(y, top * picture[3]), here, 1, factors, columns)
+            _write_colour(advance(u, top * picture[4]), here, 2, factors, columns)
+            _write_colour(advance(v, top * picture[5]), here, 0, factors, columns)
+            continue
         for row in range(top, min(top + row_step, rows)):
             luma = advance(y, row * picture[3])
             _write_luma(luma, advance(pixels, row * floats), factors, columns)
+        if picture[13] == GREY:
+            continue
         above = advance(pixels, max(top - 1, 0) * floats)
         here = advance(pixels, top * floats)
         below = advance(pixels, min(top + 1, rows - 1) * floats)
@@ -145,6 +163,14 @@ def _write_luma(target, pixels, factors, columns):  # type: ignore[no-untyped-de
     for x in range(columns):
         value = red * pixels[3 * x] + green * pixels[3 * x + 1] + blue * pixels[3 * x + 2]
         target[x] = np.int32(min(max(value + zero, np.float32(0)), peak))
+
+
+@native
+def _write_colour(target, pixels, colour, factors, columns):  # type: ignore[no-untyped-def]
+    factor, zero, peak = factors[colour], factors[3], factors[11]
+    for x in range(columns):
+        value = factor * pixels[3 * x + colour] + zero
+        target[x] = np.int32(min(max(value, np.float32(0)), peak))
 
 
 @native

@@ -1,0 +1,90 @@
+"""Locks that programs hold on files: gone with the program, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from waifu2x.errors import printable
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_MOST = 200
+"""Bytes that are read of what a holder says of itself."""
+
+
+class HeldElsewhereError(Exception):
+    """Another program holds the lock. Its text says which, as far as that is known."""
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, shared: bool = False) -> Iterator[bool]:
+    """Holds a lock on the file at a path, which is made; whether there are locks on this file
+    system at all.
+
+    Any number of programs may hold a `shared` one, and nobody another one meanwhile. The system
+    ends a lock with the program that holds it; on a network file system, the server does when it
+    sees the machine again or has not heard of it for long enough (NFS 4: 90 seconds, mostly). The
+    file stays. Raises HeldElsewhereError at once, and OSError where the file cannot be made.
+    """
+    with _opened(path, shared) as (file, has_locks):
+        if has_locks and not shared:
+            file.seek(0)
+            file.truncate()
+            file.write(f"{platform.node()}, process {os.getpid()}".encode())
+            file.flush()
+        yield has_locks
+
+
+@contextlib.contextmanager
+def _opened(path: Path, shared: bool) -> Iterator[tuple[IO[bytes], bool]]:
+    while True:
+        with path.open("a+b") as file:
+            taken = _take(file, shared)
+            if taken is False:
+                raise HeldElsewhereError(_holder(path))
+            if taken is None:
+                yield file, False
+                return
+            # Whoever held it before may have removed the file.
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    yield file, True
+                    return
+
+
+def _take(file: IO[bytes], shared: bool) -> bool | None:
+    """Whether the lock is ours until the file is closed; None where there are none."""
+    if sys.platform == "win32":
+        if shared:
+            return None  # there are exclusive ones only
+        file.seek(0)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _holder(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST).decode("utf-8", "replace")
+    except OSError:
+        text = ""
+    return printable(text) or "another process"
