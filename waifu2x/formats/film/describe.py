@@ -16,6 +16,7 @@ from waifu2x.formats.film.description import (
     RGB,
     SMPTE170M,
     UNSPECIFIED,
+    ChromaSiting,
     Film,
     FilmColours,
     Hdr,
@@ -26,7 +27,6 @@ from waifu2x.formats.film.description import (
 )
 from waifu2x.formats.film.opening import MAX_RATE, MAX_SIDE
 from waifu2x.formats.film.pixels import FULL_RANGE, pixel_format
-from waifu2x.formats.film.siting import siting_of
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -60,9 +60,15 @@ def decoder_of(stream: VideoStream) -> str:
 
 
 def describe(
-    container: InputContainer, stream: VideoStream, first: VideoFrame, seekable: bool, name: str
+    container: InputContainer,
+    stream: VideoStream,
+    first: VideoFrame,
+    siting: ChromaSiting | None,
+    seekable: bool,
+    name: str,
 ) -> Film:
-    """A film, whose first frame has been decoded. Raises ImageError for what is out of bounds."""
+    """A film, whose first frame has been decoded, and whose chroma sits where its container says,
+    if it does. Raises ImageError for what is out of bounds."""
     others = tuple(_other(one) for one in container.streams if one.index != stream.index)
     restarted = container.format.name in _RESTARTED
     return Film(
@@ -70,7 +76,7 @@ def describe(
         None if container.duration is None else container.duration / 1_000_000,
         container.start_time or 0 if restarted else 0,
         seekable,
-        _pictures(stream, first, name),
+        _pictures(stream, first, siting, name),
         others,
         len(container.chapters()),
         tuple(sorted(container.metadata.items())),
@@ -96,7 +102,9 @@ def _other(stream: Stream) -> OtherStream:
     )
 
 
-def _pictures(stream: VideoStream, first: VideoFrame, name: str) -> Pictures:
+def _pictures(
+    stream: VideoStream, first: VideoFrame, siting: ChromaSiting | None, name: str
+) -> Pictures:
     if not (0 < first.width <= MAX_SIDE and 0 < first.height <= MAX_SIDE):
         raise ImageError(f"{name}: {first.width}x{first.height} pixels are more than are read")
     rate = _rate(stream)
@@ -120,7 +128,7 @@ def _pictures(stream: VideoStream, first: VideoFrame, name: str) -> Pictures:
         aspect if aspect is not None and aspect > 0 else None,
         first.rotation,
         matrix,
-        _colours(stream, first, pixels, name),
+        _colours(stream, first, pixels, siting, name),
         hdr,
         lost,
         first.interlaced_frame or 2 <= int(context.field_order) <= 5,
@@ -136,7 +144,13 @@ def _rate(stream: VideoStream) -> Fraction:
     return Fraction(25)
 
 
-def _colours(stream: VideoStream, first: VideoFrame, pixels: PixelFormat, name: str) -> FilmColours:
+def _colours(
+    stream: VideoStream,
+    first: VideoFrame,
+    pixels: PixelFormat,
+    siting: ChromaSiting | None,
+    name: str,
+) -> FilmColours:
     context = stream.codec_context
     assumed = []
 
@@ -158,23 +172,20 @@ def _colours(stream: VideoStream, first: VideoFrame, pixels: PixelFormat, name: 
         assumed.append(f"{MATRICES[matrix]}, by its height")
     if matrix not in MATRICES:
         raise ImageError(f"{name}: its colours are in matrix {matrix} of H.273, not supported")
-    siting = None
-    if pixels.planes >= 3 and (pixels.columns, pixels.rows) != (1, 1):
-        siting = siting_of(stream)
-        if siting is None:
-            is_420 = pixels.rows == 2
-            siting = "left"
-            if context.name == "mjpeg":
-                siting = "center"
-            elif matrix == BT2020 and is_420:
-                siting = "topleft"
-            assumed.append(f"chroma {siting}")
+    is_sited = pixels.planes >= 3 and (pixels.columns, pixels.rows) != (1, 1)
+    if is_sited and siting is None:
+        siting = "left"
+        if context.name == "mjpeg":
+            siting = "center"
+        elif matrix == BT2020 and pixels.rows == 2:
+            siting = "topleft"
+        assumed.append(f"chroma {siting}")
     return FilmColours(
         matrix,
         span,
         told(first.color_primaries, context.color_primaries),
         told(first.color_trc, context.color_trc),
-        siting or "left",
+        (siting if is_sited else None) or "left",
         tuple(assumed),
     )
 
