@@ -231,9 +231,12 @@ def test_tolerant_holds_what_a_codec_changes_and_no_small_move() -> None:
     assert is_held(drawn, drawn, "exact", 8)
     assert not is_held(drawn, moved, "tolerant", 8)
     assert not is_held(drawn, drawn, "off", 8)
-    faded = [drawn[0] + 3]
+    faded = [drawn[0] + 1]
     assert not is_held(drawn, faded, "tolerant", 8)
     assert is_held([drawn[0].astype(np.uint16)], [faded[0].astype(np.uint16)], "tolerant", 10)
+    small = [plane[:5, :7] for plane in drawn]
+    assert is_held(small, [plane.copy() for plane in small], "tolerant", 8)
+    assert not is_held(small, [plane[:5, :7] for plane in faded], "tolerant", 8)
 
 
 @pytest.mark.matrix
