@@ -15,6 +15,7 @@ import click
 
 from waifu2x.errors import Waifu2xError
 from waifu2x.flows.jobs import ARCHIVES
+from waifu2x.formats.film import names
 from waifu2x.formats.table import READABLE, WRITABLE
 
 if TYPE_CHECKING:
@@ -51,6 +52,10 @@ pictures = files(*(f".{each}" for each in (*READABLE, *ARCHIVES)))
 """What can be read."""
 results = files(*(f".{each}" for each in (*WRITABLE, *ARCHIVES)))
 """What can be written."""
+films = files(*(f".{each}" for each in names.READABLE))
+"""What `video` reads."""
+films_made = files(*(f".{each}" for each in names.WRITABLE))
+"""What it makes."""
 
 
 def models(

@@ -55,15 +55,22 @@ scale_option = option(
     metavar="NUMBER",
     help="Times as large: 2 (the default), 1.5, 4/3, up to 32; 1 only denoises.",
 )
-model_option = option(
-    "-m",
-    "--model",
-    default=catalogue.DEFAULT,
-    show_default=True,
-    metavar="NAME|PATH",
-    shell_complete=completions.models,
-    help="Model; `waifu2x models list` shows them.",
-)
+
+
+def model_option_of(default: str) -> Callable[[_Command], _Command]:
+    """The option that names the model."""
+    return option(
+        "-m",
+        "--model",
+        default=default,
+        show_default=True,
+        metavar="NAME|PATH",
+        shell_complete=completions.models,
+        help="Model; `waifu2x models list` shows them.",
+    )
+
+
+model_option = model_option_of(catalogue.DEFAULT)
 tta_option = option(
     "-x",
     "--tta",
@@ -73,6 +80,15 @@ tta_option = option(
     metavar="[2|4|8]",
     shell_complete=completions.levels_of_tta,
     help="Mean of 8 turned and mirrored results, or fewer: so much more work.",
+)
+tile_option = option(
+    "-t",
+    "--tile",
+    group=COMPUTING,
+    callback=values.tile_size,
+    metavar="auto|PX",
+    default="auto",
+    help="Output pixels worked on at once, a side. Never changes the result.",
 )
 _DEVICE_OPTIONS = [
     option(
@@ -199,15 +215,7 @@ _OPTIONS = [
     ),
     tta_option,
     *_DEVICE_OPTIONS,
-    option(
-        "-t",
-        "--tile",
-        group=COMPUTING,
-        callback=values.tile_size,
-        metavar="auto|PX",
-        default="auto",
-        help="Output pixels worked on at once, a side. Never changes the result.",
-    ),
+    tile_option,
     option(
         "--max-pixels",
         group=IN_AND_OUT,

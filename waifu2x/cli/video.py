@@ -2,123 +2,411 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from waifu2x.cli import report
-from waifu2x.cli.arguments import arguments_of, describe, opened
-from waifu2x.cli.command import FILE, IN_AND_OUT, SIZE, Choice, Command, Pixels, option
+from waifu2x.cli import completions, report
+from waifu2x.cli.arguments import arguments_of, check_folder, describe, tell_reduction
+from waifu2x.cli.command import IN_AND_OUT, MESSAGES, SIZE, Choice, Command, Pixels, option
+from waifu2x.cli.film_options import film_options
+from waifu2x.cli.inputs import Words, check_input, check_names
 from waifu2x.cli.interrupts import heard_at_once
-from waifu2x.cli.options import level_option, network_options, scale_option, tta_option
+from waifu2x.cli.options import (
+    device_options,
+    model_option_of,
+    scale_option,
+    tile_option,
+    tta_option,
+)
 from waifu2x.cli.settings import config_option
 from waifu2x.cli.volume import volume_options
-from waifu2x.flows.jobs import Job, may_write
+from waifu2x.errors import ExistsError, Waifu2xError
+from waifu2x.flows.jobs import Existing, Job, may_write
+from waifu2x.networks import catalogue
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from waifu2x.api import Upscaler
     from waifu2x.backends import Pin
+    from waifu2x.flows.film.enlarging import FrameEnlarger
+    from waifu2x.flows.film.film_reader import FilmReader
+    from waifu2x.flows.film.request import FilmJob, PreparedFilm
 
-_CODECS = (
-    "x264", "x265", "av1", "vp9", "ffv1", "prores",
-    *(f"{coded}_{maker}" for maker in ("nvenc", "qsv", "amf") for coded in ("h264", "hevc", "av1")),
-)  # fmt: skip
+_SIZES = ("scale", "width", "height")
+_DECIDING = ("model", "noise", "tta", "precision")
+"""Arguments that decide the pixels, by name."""
 
 
 @click.command(cls=Command, short_help="Enlarge and denoise a film.")
-@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
-@click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
-@level_option
-@scale_option
-@option("--width", group=SIZE, type=Pixels(), metavar="PX", help="Width of the result in pixels.")
-@option("--height", group=SIZE, type=Pixels(), metavar="PX", help="Height of the result.")
-@option(
-    "-c",
-    "--codec",
-    group=FILE,
-    type=Choice(_CODECS, ("x264", "x265", "av1", "vp9", "ffv1", "prores")),
-    metavar="NAME",
-    help="Encoder.",
+@click.argument(
+    "source", metavar="IN", type=click.Path(path_type=Path), shell_complete=completions.films
 )
-@option("--crf", group=FILE, type=float, metavar="N", help="Quality: less is better.")
-@option("--preset", group=FILE, metavar="NAME", help="Speed of the encoder.")
-@option("--overwrite", group=IN_AND_OUT, is_flag=True, help="Replace OUT.")
+@click.argument(
+    "target", metavar="OUT", type=click.Path(path_type=Path), shell_complete=completions.films_made
+)
+@option(
+    "-n",
+    "--noise",
+    type=Choice(["auto", "none", "0", "1", "2", "3"]),
+    default="auto",
+    metavar="LEVEL",
+    help="Denoise: auto (the default: 0 after a codec with loss), none, 0 to 3.",
+)
+@scale_option
+@model_option_of(catalogue.FILM_DEFAULT)
+@option(
+    "--overwrite",
+    group=IN_AND_OUT,
+    is_flag=True,
+    help="Replace OUT if it exists.",
+)
+@option(
+    "--width",
+    group=SIZE,
+    type=Pixels(),
+    metavar="PX",
+    help="Width of the result in pixels.",
+    joint=("--height", "Size of the result; one alone keeps the proportions."),
+)
+@option("--height", group=SIZE, type=Pixels(), metavar="PX", help="Height of the result in pixels.")
+@film_options
 @tta_option
-@network_options
+@device_options
+@tile_option
 @volume_options
 @config_option
+@option(
+    "--json",
+    "as_json",
+    group=MESSAGES,
+    is_flag=True,
+    help="A line of JSON each second and one at the end, on stdout.",
+)
 def video(
     source: Path,
     target: Path,
-    codec: str | None,
-    crf: float | None,
-    preset: str | None,
     overwrite: bool,
+    restart: bool,
+    keep_parts: bool,
+    preview: Fraction | None,
+    as_json: bool,
     **options: Any,
 ) -> None:
-    """Enlarge and denoise the film IN into the new film OUT.
+    """Enlarge and denoise the film IN into the new film OUT: .mkv, .mp4, .mov or .webm.
 
     \b
-    waifu2x video film.mkv large.mkv
-    """
-    # With NumPy: late, so that a help need not wait for it.
-    from waifu2x.flows.film.enlarging import FrameEnlarger
-    from waifu2x.flows.film.film_reader import FilmReader
-    from waifu2x.flows.film.making import make_film
-    from waifu2x.flows.film.request import FilmJob, prepare
-    from waifu2x.formats.film.codecs import Wish
-    from waifu2x.imaging import sizes
+    waifu2x video film.mkv large.mkv                          twice as large
+    waifu2x video -m realesrgan/animevideo -c av1 in.mkv out.mkv
+    waifu2x video --preview 1:30 film.mkv look.png            a frame, before hours of work
 
-    arguments = arguments_of(
-        fit=None, longer_side=None, shorter_side=None, min_size=None, only_smaller_than=None,
-        tile=None, **options,
-    )  # fmt: skip
-    may_write(Job(source, target), "overwrite" if overwrite else "fail")
+    Sound, subtitles, fonts and chapters are copied. A run that was interrupted goes on.
+    """
+    wanted = _wanted(source, target, options)
+    check = _check_preview if preview is not None else _check_target
+    check(source, target, "overwrite" if overwrite else "fail")
+    if preview is not None:
+        with heard_at_once():
+            _preview(wanted, preview, overwrite)
+        return
+    interrupted = _Interrupted(target)
+    with (
+        _failure_as_json(source, target, as_json),
+        interrupted.told(),
+        heard_at_once(interrupted.tell),
+    ):
+        is_whole = _make(wanted, overwrite, restart, keep_parts, as_json)
+    if not is_whole:
+        sys.exit(1)
+
+
+class _Wanted(NamedTuple):
+    """What a command line asks for."""
+
+    job: FilmJob
+    arguments: dict[str, Any]
+    """Those of an Upscaler, whose noise may still be `auto`."""
+
+
+def _wanted(source: Path, target: Path, options: dict[str, Any]) -> _Wanted:
+    """What the options ask for; a usage error for what contradicts itself."""
+    # With NumPy: late, so that a help need not wait for it.
+    from waifu2x.flows.film.request import FilmJob
+    from waifu2x.formats.film.codecs import Wish
+    from waifu2x.formats.film.muxing import Cut
+
+    def own(name: str) -> Any:
+        return options.pop(name)
+
+    depth, chroma = own("depth"), own("chroma")
+    wish = Wish(
+        own("codec"),
+        own("crf"),
+        own("preset"),
+        own("tune"),
+        None if depth == "auto" else int(depth),
+        None if chroma == "auto" else chroma,
+        own("codec_options"),
+    )
+    start, end = own("start") or Fraction(0), own("end")
+    if end is not None and end <= start:
+        raise click.UsageError("--end must be later than --start.")
+    how, ivtc = own("deinterlace"), own("ivtc")
+    if ivtc and how != "auto":
+        raise click.UsageError("--ivtc and --deinterlace exclude each other.")
     job = FilmJob(
         source,
         target,
-        Wish(codec, crf, preset),
-        settings=tuple((name, str(arguments[name])) for name in _DECIDING),
+        wish,
+        sound=own("audio") == "copy",
+        subtitles=own("subtitles") == "copy",
+        drop_unsupported=own("drop_unsupported"),
+        cut=Cut(start, end),
+        deinterlacing="ivtc" if ivtc else None if how == "auto" else how,
+        duplicates=own("duplicates"),
     )
-    request = sizes.request(**{name: arguments[name] for name in ("scale", "width", "height")})
+    for name in ("fit", "longer_side", "shorter_side", "min_size", "only_smaller_than"):
+        options[name] = None
+    return _Wanted(job, arguments_of(**options))
+
+
+def _check_target(source: Path, target: Path, existing: Existing) -> None:
+    """Raises an error for a film that cannot be made, as far as that can be known at once."""
+    from waifu2x.formats.film import targets
+
+    _check_names(source, target)
+    targets.container_of(target)
+    _check_free(source, target, existing)
+
+
+def _check_preview(source: Path, target: Path, existing: Existing) -> None:
+    _check_names(source, target)
+    if target.suffix.lower() != ".png":
+        raise click.UsageError(f"{target}: --preview makes a picture: end it in .png.")
+    _check_free(source, target, existing)
+
+
+def _check_names(source: Path, target: Path) -> None:
+    check_names(Words((str(source),), str(target)))
+    check_input(str(source), str(target))
+
+
+def _check_free(source: Path, target: Path, existing: Existing) -> None:
+    check_folder(target.parent)
+    try:
+        may_write(Job(source, target), existing)
+    except ExistsError as error:
+        raise ExistsError(error.path, "use --overwrite, or another name") from error
+
+
+class _Open(NamedTuple):
+    """A film that is open, all decisions about it, and what enlarges its frames."""
+
+    reader: FilmReader
+    job: FilmJob
+    prepared: PreparedFilm
+    enlarge: FrameEnlarger
+
+
+@contextmanager
+def _opened(wanted: _Wanted) -> Iterator[_Open]:
+    """What a command line asks for, ready to be done; what there is to say is told."""
+    from waifu2x.cli import film_words
+    from waifu2x.flows.film import automatic
+    from waifu2x.flows.film.enlarging import FilmEnlarging
+    from waifu2x.flows.film.film_reader import FilmReader
+    from waifu2x.flows.film.request import prepare
+    from waifu2x.imaging import sizes
+    from waifu2x.networks import model_set
+
+    job, arguments = wanted.job, dict(wanted.arguments)
+    models = model_set.find(arguments["model"])  # before a film is read
+    enlargers: list[FrameEnlarger] = []
+
+    def pin(array: NDArray[Any]) -> Pin:
+        return enlargers[0].backend.pin(array)
+
+    with ExitStack() as held:
+        reader = held.enter_context(FilmReader(job.source, pin))
+        film = reader.film
+        size = film.pictures.height, film.pictures.width
+        try:
+            request = sizes.request(**{name: arguments[name] for name in _SIZES})
+            plan = request.plan(*size, lambda scale: 1)
+        except Waifu2xError as error:
+            raise type(error)(f"{job.source}: {error}") from error
+        if arguments["noise"] == "auto":
+            arguments["noise"] = automatic.noise_level(film.pictures, models)
+        if arguments["noise"] is None and (plan.height, plan.width) == size:
+            raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
+        if job.wish.codec == "auto":
+            codec = automatic.hardware_codec(film.pictures, job, plan.height, plan.width)
+            job = replace(job, wish=replace(job.wish, codec=codec))
+        even = automatic.even_size(film, job, plan.height, plan.width)
+        if even != (plan.height, plan.width):
+            report.tell(
+                f"{job.target}: {even[1]}x{even[0]} instead of {plan.width}x{plan.height}:"
+                " the encoder takes even sides alone"
+            )
+            arguments |= {"scale": None, "height": even[0], "width": even[1], "fit": "exact"}
+        prepared = prepare(reader, job, *even)
+        for line in _lines(job, film, prepared):
+            report.say(line)
+        for warning in film_words.warnings(film, prepared):
+            report.tell(f"{job.source}: {warning}")
+        device = arguments.pop("device")
+        enlarge = held.enter_context(FilmEnlarging(arguments, device).opened(film, prepared.shape))
+        enlargers.append(enlarge)
+        noise = arguments["noise"]
+        unused = models.substitute(1, noise) if even > size else None  # it is for other sizes
+        for notice in enlarge.upscaler.notices:
+            if notice != unused:
+                report.tell(notice)
+        tell_reduction(**arguments)
+        levels = "no denoising" if noise is None else f"noise level {noise}"
+        report.say(f"{models.name}, {levels}; {describe(enlarge.upscaler)}")
+        deciding = [(name, str(arguments[name])) for name in _DECIDING]
+        deciding += [("backend", enlarge.backend.name), ("weights", models.digest())]
+        yield _Open(reader, replace(job, settings=tuple(deciding)), prepared, enlarge)
+
+
+def _lines(job: FilmJob, film: Any, prepared: PreparedFilm) -> Iterator[str]:
+    """What was found and what will be made of it, before the work."""
+    from waifu2x.cli import film_words
+
+    yield f"{job.source}: {film_words.film_line(film)}"
+    yield f"colours: {film_words.colours_line(film)}"
+    taken = film_words.streams_line(film, frozenset(one.index for one in prepared.plan.taken))
+    yield f"copied: {taken or 'nothing: there is nothing but pictures'}"
+    yield f"{job.target}: {film_words.result_line(prepared)}"
+
+
+def _make(wanted: _Wanted, overwrite: bool, restart: bool, keep_parts: bool, as_json: bool) -> bool:
+    """Makes the film; False if something of the source could not be read."""
+    from waifu2x.cli import film_words
+    from waifu2x.cli.film_progress import FilmProgress, told
+    from waifu2x.flows.film.making import make_film
+    from waifu2x.flows.film.stacks import stack_size
+
     start = time.monotonic()
-    with heard_at_once(), ExitStack() as held:
-        upscalers: list[Upscaler] = []
-
-        def pin(array: NDArray[Any]) -> Pin:
-            return upscalers[0].engine.backend.pin(array)
-
-        reader = held.enter_context(FilmReader(source, pin))
-        pictures = reader.film.pictures
-        plan = request.plan(pictures.height, pictures.width, lambda scale: 1)
-        prepared = prepare(reader, job, plan.height, plan.width)
-        upscaler = held.enter_context(opened(arguments))
-        upscalers.append(upscaler)
-        report.detail(describe(upscaler))
-        shape = prepared.shape
-        work = FrameEnlarger(
-            upscaler.networks,
-            upscaler.enlarger,
-            (pictures.pixels, pictures.colours),
-            (shape.encoding.pixels, shape.colours),
-            (pictures.height, pictures.width),
-        )
-        made = make_film(
-            reader,
-            job,
-            prepared,
-            work,
-            in_flight=upscaler.engine.backend.calls_at_once + 1,
-            pin=upscaler.engine.backend.pin,
-            replace=overwrite,
-        )
+    with _opened(wanted) as (reader, job, prepared, enlarge):
+        film, pictures = reader.film, reader.film.pictures
+        progress = FilmProgress(job.source.name, film_words.frame_count(film), reader.stages.times)
+        backend = enlarge.backend
+        is_gpu = backend.name in ("cuda", "opencl")
+        with told(progress, as_json=as_json) as add:
+            made = make_film(
+                reader,
+                job,
+                prepared,
+                enlarge,
+                in_flight=backend.calls_at_once + 1,
+                stack=stack_size(pictures.height, pictures.width) if is_gpu else 1,
+                pin=backend.pin,
+                restart=restart,
+                keep_parts=keep_parts,
+                replace=overwrite,
+                on_frames=add,
+                on_notice=report.tell,
+            )
+        times = reader.stages.times()
     seconds = time.monotonic() - start
-    report.say(f"{target}: {made.frames} frames, {shape.width}x{shape.height}, {seconds:.1f} s")
+    found = film_words.damage(film, made)
+    for clause in found:
+        report.error(f"{job.source}: {clause}")
+    if line := film_words.moved(made.ending):
+        report.tell(f"{job.source}: {line}")
+    report.detail(
+        f"at work: decoding {times.decoding:.2f} s, network {times.network:.2f} s, encoding"
+        f" {times.encoding:.2f} s"
+    )
+    report.say(film_words.done_line(job.target, prepared, made, seconds))
+    if as_json:
+        document = {
+            "status": "damaged" if found else "done",
+            "input": str(job.source),
+            "output": str(job.target),
+            "width": prepared.shape.width,
+            "height": prepared.shape.height,
+            "codec": prepared.shape.encoding.codec,
+            "frames": made.frames,
+            "resumed": made.resumed,
+            "computed": made.computed,
+            "held": made.frames - made.resumed - made.computed,
+            "moved": made.ending.moved,
+            "damage": found,
+            "seconds": round(seconds, 3),
+            "stages": {
+                name: round(getattr(times, name), 3) for name in ("decoding", "network", "encoding")
+            },
+            "slowest": times.slowest,
+        }
+        report.show(json.dumps(document))
+    return not found
 
 
-_DECIDING = ("model", "noise", "tta", "backend", "precision")
+def _preview(wanted: _Wanted, start: Fraction, overwrite: bool) -> None:
+    from waifu2x.flows.film.preview import preview
+    from waifu2x.formats.write import write_picture
+    from waifu2x.imaging.picture import Picture
+
+    target = wanted.job.target
+    # Encoders are not asked: whatever the film will be.
+    job = replace(wanted.job, target=target.with_suffix(".mkv"), drop_unsupported=True)
+    with _opened(wanted._replace(job=job)) as (reader, _, prepared, enlarge):
+        how = prepared.selection.deinterlacing
+        name = str(wanted.arguments["model"])
+        sheet = preview(reader, enlarge, start, how, name)
+    write_picture(Picture(sheet), target, "png", replace=overwrite)
+    report.say(f"{target}: {sheet.shape[1]}x{sheet.shape[0]}")
+
+
+@contextmanager
+def _failure_as_json(source: Path, target: Path, as_json: bool) -> Iterator[None]:
+    """Shows what ends the work within, where JSON is wanted."""
+    try:
+        yield
+    except (Waifu2xError, MemoryError, OSError) as error:
+        if as_json:
+            message = report.message_of(error)
+            document = {"status": "failed", "input": str(source), "output": str(target)}
+            report.show(json.dumps({**document, "error": message}))
+        raise
+
+
+class _Interrupted:
+    """What is said when a signal ends the work, once."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self._is_told = False
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Tells it where the work within is interrupted."""
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit):
+            self.tell()
+            raise
+
+    def tell(self) -> None:
+        """Says what is kept, and how to go on."""
+        from waifu2x.flows.film.making import parts_folder
+
+        folder = parts_folder(self._target)
+        if self._is_told or not folder.is_dir():
+            return
+        self._is_told = True
+        words = [word for word in sys.argv[1:] if word != "--restart"]
+        again = shlex.join(["waifu2x", *words])
+        report.error(f"{folder} keeps what is done; to go on: {again}")

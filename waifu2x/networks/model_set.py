@@ -54,6 +54,21 @@ class ModelSet:
         """By how much its models enlarge, 1 among them where one does not."""
         return sorted({scale for _, scale in self.files})
 
+    def digest(self) -> str:
+        """What tells its files from others, by their content. Raises ModelError."""
+        import hashlib  # a millisecond that completions need not wait for
+
+        found = hashlib.blake2b(digest_size=16)
+        for role in sorted(self.files, key=str):
+            path = self.files[role]
+            for part in dict.fromkeys((path, path.with_suffix(".bin"))):
+                if part == path or (path.suffix == ".param" and part.is_file()):
+                    try:
+                        found.update(hashlib.blake2b(part.read_bytes()).digest())
+                    except OSError as error:
+                        raise ModelError(f"{part}: cannot read: {reason(error)}") from error
+        return found.hexdigest()
+
     def factors(self, scale: Fraction | float, noise: int | None = None) -> tuple[int, ...]:
         """By how much each model of a chain enlarges, to make a picture at least so much larger.
 

@@ -86,7 +86,7 @@ class FilmReader:
         the device's, `Backend.pin`."""
         self.lock = threading.Lock()
         self._sending = threading.Lock()
-        self._path = path
+        self.path = path
         context = start_context()
         self._connection, theirs = context.Pipe()
         self._attached = AttachedPool(self._connection, pin)
@@ -203,14 +203,14 @@ class FilmReader:
                 if not self._connection.poll(SILENCE):
                     self._process.kill()
                     raise ImageError(
-                        f"{self._path}: its decoder has not answered for {SILENCE:g} seconds: "
+                        f"{self.path}: its decoder has not answered for {SILENCE:g} seconds: "
                         "the film is damaged"
                     )
                 reply: Reply = self._connection.recv()
             except (EOFError, ConnectionError) as error:
                 self._process.join()
                 raise ImageError(
-                    f"{self._path}: the process that reads it "
+                    f"{self.path}: the process that reads it "
                     f"{how_ended(self._process.exitcode)}: the film is damaged"
                 ) from error
             if isinstance(reply, ReadingFailed):

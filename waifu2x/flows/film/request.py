@@ -12,7 +12,14 @@ from waifu2x.errors import OutputError
 from waifu2x.flows.film.film_reader import FilmReader
 from waifu2x.flows.film.held import Duplicates
 from waifu2x.formats.film import targets
-from waifu2x.formats.film.codecs import ENCODERS, Wish, choose, encoder_threads, fitted
+from waifu2x.formats.film.codecs import (
+    ENCODERS,
+    Wish,
+    choose,
+    encoder_threads,
+    fitted,
+    is_available,
+)
 from waifu2x.formats.film.deinterlacing import Deinterlacing
 from waifu2x.formats.film.describe import HD_LINES
 from waifu2x.formats.film.description import BT709, SMPTE170M, FilmColours, Pictures, PixelFormat
@@ -70,6 +77,11 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
     pictures = film.pictures
     encoding = choose(job.wish, pictures.pixels, container, pictures.hdr)
     encoding = fitted(encoding, height, width)
+    if "_" in encoding.codec and not is_available(encoding.codec):
+        raise OutputError(
+            f"{encoding.codec}: there is no such encoder on this machine: use --codec auto or "
+            f"{choose(replace(job.wish, codec=None), pictures.pixels, container, None).codec}"
+        )
     pixels = encoding.pixels
     if ENCODERS[encoding.codec].even and (height % pixels.rows or width % pixels.columns):
         raise OutputError(

@@ -1,0 +1,54 @@
+"""One frame of a film beside its plain enlargement, to look at before hours of work."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.errors import ImageError
+from waifu2x.formats.film.reader import Selection
+from waifu2x.imaging import comparison, sheet
+from waifu2x.imaging.dtypes import from_unit
+from waifu2x.imaging.picture import Picture
+
+if TYPE_CHECKING:
+    from waifu2x.flows.film.enlarging import FrameEnlarger
+    from waifu2x.flows.film.film_reader import FilmReader
+    from waifu2x.formats.film.deinterlacing import Deinterlacing
+
+
+def preview(
+    reader: FilmReader, enlarge: FrameEnlarger, start: Fraction, how: Deinterlacing, name: str
+) -> NDArray[Any]:
+    """A sheet (H, W, 1 or 3) of the first frame from `start` seconds on: enlarged by Lanczos, and
+    by the network, which `name` names.
+
+    Raises ImageError where there is none, BackendError.
+    """
+    frames = reader.frames(Selection(start, deinterlacing=how), 1)
+    try:
+        found = next((frame for frame in frames if frame.is_wanted), None)
+        if found is None:
+            raise ImageError(f"{reader.path}: has no frame at {float(start):g} s")
+        source = enlarge.picture(found.planes)
+        found.release()
+    finally:
+        frames.close()
+    result = enlarge.upscaler.enlarger.picture(source)
+    compared = comparison.compare(_levels(source), _levels(result))
+    height, width = result.pixels.shape[:2]
+    made, _ = sheet.of_two(
+        compared,
+        ("Lanczos", name),
+        (f"{width}x{height}", f"{width}x{height}"),
+        (str(reader.path.name), f"at {float(start):g} s"),
+    )
+    return made
+
+
+def _levels(picture: Picture) -> Picture:
+    """A picture as a screen of 8 bits shows it, on white."""
+    return Picture(from_unit(comparison.on_white(picture, np.float32), np.uint8))
