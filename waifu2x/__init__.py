@@ -30,8 +30,10 @@ from waifu2x.errors import (
 )
 
 if TYPE_CHECKING:
-    from waifu2x.api.files import FileOptions, UpscaledFile, upscale_file
-    from waifu2x.api.upscaler import Upscaler, UpscalerOptions, upscale
+    from waifu2x.api.files import UpscaledFile
+    from waifu2x.api.functions import upscale, upscale_file
+    from waifu2x.api.options import FileOptions, UpscalerOptions
+    from waifu2x.api.upscaler import Upscaler
     from waifu2x.backends.engine import Engine
     from waifu2x.backends.listing import DeviceInfo, list_devices
     from waifu2x.networks.listing import ModelInfo, list_models
@@ -67,16 +69,16 @@ __all__ = [
 if not TYPE_CHECKING:  # to a type checker, this function would make any name a name of the package
     _MODULES = {
         "DeviceInfo": "waifu2x.backends.listing",
-        "FileOptions": "waifu2x.api.files",
+        "FileOptions": "waifu2x.api.options",
         "Engine": "waifu2x.backends.engine",
         "ModelInfo": "waifu2x.networks.listing",
         "UpscaledFile": "waifu2x.api.files",
         "Upscaler": "waifu2x.api.upscaler",
-        "UpscalerOptions": "waifu2x.api.upscaler",
+        "UpscalerOptions": "waifu2x.api.options",
         "list_devices": "waifu2x.backends.listing",
         "list_models": "waifu2x.networks.listing",
-        "upscale": "waifu2x.api.upscaler",
-        "upscale_file": "waifu2x.api.files",
+        "upscale": "waifu2x.api.functions",
+        "upscale_file": "waifu2x.api.functions",
     }
 
     def __getattr__(name):

@@ -19,6 +19,8 @@ import waifu2x
 MODULES = (
     "waifu2x",
     "waifu2x.api.files",
+    "waifu2x.api.functions",
+    "waifu2x.api.options",
     "waifu2x.api.upscaler",
     "waifu2x.backends.engine",
     "waifu2x.backends.listing",

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
 import waifu2x
+from tests.helpers.networks import Doubling, use_network
 from waifu2x import BackendError, ExistsError, ImageError, OutputError, UpscaledFile, Upscaler
 from waifu2x.cli import cli
 
@@ -104,11 +105,23 @@ def test_what_comes_back(folder: Path) -> None:
         noise=1,
         notices=("JPEG holds no transparency: the picture is composed on #ffffff",),
         copied=False,
+        recomputed=0,
     )
     assert made.seconds > 0
     assert sum(parts) == pytest.approx(1.0)
     shown = f"UpscaledFile(path={made.path!r}, width=24, height=18, seconds="
     assert repr(made).startswith(shown)
+
+
+def test_pictures_that_were_computed_again_are_counted(
+    upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = [np.full((5, 7, 3), value, np.uint8) for value in (255, 20, 255)]
+    first, *others = map(Image.fromarray, pages)
+    first.save("pages.tif", save_all=True, append_images=others)
+    again = Doubling(is_again=lambda pixels: bool(pixels.min() == 255))
+    use_network(upscaler, again, monkeypatch)
+    assert upscaler.upscale_file("pages.tif", "large.tif").recomputed == 2
 
 
 def test_the_noise_of_a_jpeg_is_removed_by_its_quality(folder: Path) -> None:

@@ -512,6 +512,15 @@ def comic(path: Path, count: int, *, bad: tuple[int, ...] = (), size: int = 7) -
             archive.writestr(f"{number}.png", content[:50] if number in bad else content)
 
 
+def stand_still(pid: int) -> None:
+    """Stops a process, and waits until each of its threads stands, where Linux tells: one that is
+    still to see the signal may take a message of megabytes before."""
+    os.kill(pid, signal.SIGSTOP)
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        while thread.read_text().rpartition(")")[2].split()[0] != "T":
+            pass
+
+
 class Makers:
     """Who made pages, as the driver sees it: the threads that their calls are reported by."""
 
@@ -694,7 +703,7 @@ def test_closing_does_not_wait_for_a_page_to_be_sent(
         def send(self, command: Any) -> None:
             if isinstance(command, MakePage) and not stuck:
                 stuck.append(self)
-                os.kill(self._process.pid, signal.SIGSTOP)
+                stand_still(self._process.pid)
                 sending.set()
             super().send(command)
 

@@ -108,7 +108,7 @@ def test_large_pictures_are_calls_of_their_own_and_are_not_copied() -> None:
     seen: list[tuple[NDArray[Any], NDArray[Any]]] = []
 
     class Looking(Doubling):
-        def __call__(self, pixels: Any, out_dtype: Any, *, out: Any, **rest: Any) -> Any:
+        def __call__(self, pixels: Any, out_dtype: Any, *, out: Any = None, **rest: Any) -> Any:
             seen.append((pixels, out))
             return super().__call__(pixels, out_dtype, out=out, **rest)
 

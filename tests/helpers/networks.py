@@ -33,7 +33,7 @@ class Doubling:
         pixels: NDArray[Any],
         out_dtype: Any,
         *,
-        out: NDArray[Any],
+        out: NDArray[Any] | None = None,
         tile: int | None = None,
         tta: int = 1,
         on_progress: Callable[[float], None] = ignore,
@@ -46,7 +46,11 @@ class Doubling:
         try:
             self.meanwhile()
             on_progress(1.0)
-            out[...] = pixels.repeat(2, axis=-3).repeat(2, axis=-2)
+            larger = pixels.repeat(2, axis=-3).repeat(2, axis=-2)
+            if out is None:
+                out = larger
+            else:
+                out[...] = larger
             for number, picture in enumerate(pixels if pixels.ndim == 4 else [pixels]):
                 if self.is_again(picture):
                     on_recomputed(number)

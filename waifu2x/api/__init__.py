@@ -3,6 +3,6 @@
 All of it is in the package `waifu2x` as well, which loads it when it is first used.
 """
 
-from waifu2x.api.upscaler import Upscaler, upscale
+from waifu2x.api.upscaler import Upscaler
 
-__all__ = ["Upscaler", "upscale"]
+__all__ = ["Upscaler"]

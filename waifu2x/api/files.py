@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Protocol, TypeVar, Unpack, cast, get_args
 
-from waifu2x.api.upscaler import OnProgress, Upscaler, UpscalerOptions, progress_of
+from waifu2x.api.options import FileOptions, FilePath, progress_of
 from waifu2x.backends import Progress
 from waifu2x.errors import ExistsError, OutputError
 from waifu2x.flows import upscaling
@@ -30,22 +27,6 @@ if TYPE_CHECKING:
 _PAGES_IN_FLIGHT = 4
 """Pages of an archive that are worked on at a time: as many as a GPU needs to be kept busy."""
 _Value = TypeVar("_Value")
-FilePath = str | os.PathLike[str]
-
-
-class FileOptions(TypedDict, total=False):
-    """The keyword arguments of `upscale_file` that are about the files."""
-
-    format: str | None
-    quality: int | Literal["like"] | None
-    compression: Compression
-    depth: Literal["auto", 8, 16]
-    background: tuple[int, int, int]
-    strip: bool
-    copy_times: bool
-    overwrite: bool
-    max_pixels: int
-    on_progress: OnProgress | None
 
 
 @dataclass(frozen=True)
@@ -67,98 +48,23 @@ class UpscaledFile:
     is missing, and on why `auto` left out better backends. Empty if there is nothing to say."""
     copied: bool
     """Whether the file is a copy, since the picture was to stay as it is."""
+    recomputed: int
+    """How many pictures were computed again in fp32, since their values were too large for 16
+    bits."""
 
 
-def upscale_file(
-    source: FilePath,
-    target: FilePath,
-    scale: float | Fraction | None = None,
-    noise: int | Literal["auto"] | None = "auto",
-    *,
-    format: str | None = None,
-    quality: int | Literal["like"] | None = None,
-    compression: Compression = "default",
-    depth: Literal["auto", 8, 16] = "auto",
-    background: tuple[int, int, int] = (255, 255, 255),
-    strip: bool = False,
-    copy_times: bool = False,
-    overwrite: bool = False,
-    max_pixels: int = MAX_PIXELS,
-    on_progress: OnProgress | None = None,
-    **options: Unpack[UpscalerOptions],
-) -> UpscaledFile:
-    """One file of pictures enlarged and denoised into another, as `waifu2x upscale` does it.
+class OpenUpscaler(Protocol):
+    """What an Upscaler has for files."""
 
-    The result keeps what its format can hold: transparency, bits per sample, colour profile, EXIF,
-    XMP and other metadata, all frames of an animation with their timing, all pages of a TIFF. Of a
-    CBZ or ZIP another one is made, with its pages in their formats and all other files. The result
-    appears under its name when it is complete; where the work fails, nothing is changed. For many
-    files, the method `Upscaler.upscale_file` keeps the networks compiled.
-
-    Args:
-        source: The file to read, in any format that `waifu2x info` knows.
-        target: The file to make. Its extension says the format. Folders on the way to it are made.
-        scale: Output pixels per input pixel in each direction, above 0 and up to 32; without it and
-            any other size, 2.
-        noise: "auto" removes noise from a JPEG by its quality, where that makes it better; else the
-            level of noise to remove, from 0 (weak) to 3 (strong), or None for none.
-        format: The format of the target by its usual extension, such as "png", where the name of
-            the target has none; or that of the pages of an archive.
-        quality: 1 to 100 for JPEG (default 95), AVIF and HEIC (90), WebP, JPEG XL and JPEG 2000
-            (default: lossless); "like" is for a JPEG coded as finely as the source, if that is one.
-        compression: How much time may make the file smaller: "fast", "default" or "best", for PNG,
-            TIFF, WebP and JPEG XL.
-        depth: Bits per sample, 8 or 16; "auto": as many as the source has, where the format holds
-            them.
-        background: Red, green and blue, 0 to 255 each, under transparent pixels where the format
-            has no transparency.
-        strip: Whether to drop metadata; the colour profile stays.
-        copy_times: Whether the target gets the dates of the source.
-        overwrite: Whether to replace a target that exists. The source is never replaced.
-        max_pixels: The most pixels that the source may hold, all its frames together.
-        on_progress: Called with each further part of the work; the parts add up to 1 if the source
-            tells how many pictures it holds. It may be called by other threads, one at a time. To
-            stop the work, raise an exception in it, which comes out of this call.
-        options: Further keyword arguments of an Upscaler.
-
-    Returns:
-        The size of the result, how long it took, the noise level, and what there is to say.
-
-    Raises:
-        ImageError: The source is not there, is damaged or too large, or is no picture.
-        ExistsError: The target exists, and `overwrite` is false.
-        OutputError: The target cannot be written, or its format cannot hold the result.
-        ModelError: The model is not there, is damaged, or lacks what is asked for.
-        BackendError: The device cannot be used, fails, or its memory is too small.
-        MemoryError: The machine's memory is too small for the result.
-        ValueError: An argument makes no sense, or the format does not have it.
-
-    Examples:
-        >>> made = waifu2x.upscale_file("photo.jpg", "large.webp", scale=2, quality=90)
-        >>> made.path.name, made.width, made.height
-        ('large.webp', 32, 18)
-    """
-    how: FileOptions = {
-        "format": format,
-        "quality": quality,
-        "compression": compression,
-        "depth": depth,
-        "background": background,
-        "strip": strip,
-        "copy_times": copy_times,
-        "overwrite": overwrite,
-        "max_pixels": max_pixels,
-        "on_progress": on_progress,
-    }
-    with ExitStack() as stack:
-        # Opened when the source is there and can be read.
-        return upscaled(
-            source, target, lambda: stack.enter_context(Upscaler(scale, noise, **options)), **how
-        )
+    enlarger: Enlarger
+    notices: tuple[str, ...]
 
 
 def upscaled(
-    source: FilePath, target: FilePath, opened: Callable[[], Upscaler], **how: Unpack[FileOptions]
+    source: FilePath,
+    target: FilePath,
+    opened: Callable[[], OpenUpscaler],
+    **how: Unpack[FileOptions],
 ) -> UpscaledFile:
     """What `upscale_file` makes with the upscaler that `opened` gives when it is needed."""
     job = Job(_path(source), _path(target))
@@ -188,6 +94,7 @@ def upscaled(
         noise=noise,
         notices=tuple(work.notices),
         copied=made.copied,
+        recomputed=made.recomputed,
     )
 
 
@@ -210,14 +117,14 @@ class _Work:
     """A file made of another, and what there is to say of it."""
 
     def __init__(
-        self, job: Job, output: Output, opened: Callable[[], Upscaler], max_pixels: int
+        self, job: Job, output: Output, opened: Callable[[], OpenUpscaler], max_pixels: int
     ) -> None:
         self._job = job
         self._output = output
         self._opened = opened
         self._max_pixels = max_pixels
         self._lock = threading.Lock()
-        self._upscaler: Upscaler | None = None
+        self._upscaler: OpenUpscaler | None = None
         self.notices: list[str] = []
 
     def enlarger(self) -> Enlarger:

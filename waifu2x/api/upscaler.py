@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -15,7 +15,6 @@ from typing import (
     Any,
     Literal,
     NoReturn,
-    TypedDict,
     TypeGuard,
     TypeVar,
     Unpack,
@@ -25,7 +24,8 @@ from typing import (
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends import Precision, Progress, ignore, scaled
+from waifu2x.api.options import FileOptions, FilePath, OnProgress, progress_of
+from waifu2x.backends import Precision, Progress, scaled
 from waifu2x.backends.engine import Engine
 from waifu2x.errors import BackendError
 from waifu2x.flows.noise_choice import choose
@@ -42,32 +42,9 @@ from waifu2x.system.arguments import integer
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from waifu2x.api.files import FileOptions, FilePath, UpscaledFile
-
-OnProgress = Callable[[float], object]
-"""Called with each further part of the work that is done, a number from 0 to 1. The parts of a call
-add up to 1. What it returns is ignored; what it raises ends the work, and comes out of the call."""
+    from waifu2x.api.files import UpscaledFile
 
 _Pixel = TypeVar("_Pixel", np.uint8, np.uint16, np.float32)
-
-
-class UpscalerOptions(TypedDict, total=False):
-    """The keyword arguments of an Upscaler, which `upscale` and `upscale_file` take as well."""
-
-    width: int | None
-    height: int | None
-    fit: Fit
-    longer_side: int | None
-    shorter_side: int | None
-    min_size: tuple[int, int] | None
-    only_smaller_than: int | None
-    tta: int
-    model: str | os.PathLike[str]
-    engine: Engine | None
-    backend: str | None
-    device: int | Sequence[int] | Literal["all"] | None
-    precision: Precision | None
-    tile: int | None
 
 
 class Upscaler:
@@ -341,87 +318,10 @@ class Upscaler:
         )
 
 
-@overload
-def upscale(
-    image: Image,
-    scale: float | Fraction | None = None,
-    noise: int | Literal["auto"] | None = None,
-    *,
-    on_progress: OnProgress | None = None,
-    **options: Unpack[UpscalerOptions],
-) -> Image: ...
-@overload
-def upscale(
-    image: NDArray[_Pixel],
-    scale: float | Fraction | None = None,
-    noise: int | Literal["auto"] | None = None,
-    *,
-    on_progress: OnProgress | None = None,
-    **options: Unpack[UpscalerOptions],
-) -> NDArray[_Pixel]: ...
-@overload
-def upscale(
-    image: ArrayLike,
-    scale: float | Fraction | None = None,
-    noise: int | Literal["auto"] | None = None,
-    *,
-    on_progress: OnProgress | None = None,
-    **options: Unpack[UpscalerOptions],
-) -> NDArray[np.uint8 | np.uint16 | np.float32]: ...
-def upscale(
-    image: Image | ArrayLike,
-    scale: float | Fraction | None = None,
-    noise: int | Literal["auto"] | None = None,
-    *,
-    on_progress: OnProgress | None = None,
-    **options: Unpack[UpscalerOptions],
-) -> Image | NDArray[Any]:
-    """One picture enlarged and denoised. For more than one, an Upscaler keeps its networks.
-
-    Args:
-        image: A PIL image, a NumPy array, or an array of another library, as an Upscaler takes it
-            when it is called.
-        scale: Output pixels per input pixel in each direction, above 0 and up to 32; without it and
-            any other size, 2.
-        noise: The level of noise to remove, from 0 (weak) to 3 (strong); None for no denoising;
-            "auto" for a PIL image that was opened from a JPEG, by its quality.
-        on_progress: Called with each further part of the work; the parts add up to 1. Raise an
-            exception in it to stop the work.
-        options: Further keyword arguments of an Upscaler.
-
-    Returns:
-        The result in the kind of the image, a PIL image for one, otherwise a NumPy array with the
-        dimensions, planes and dtype of the image.
-
-    Raises:
-        Waifu2xError: ImageError, ModelError or BackendError, as an Upscaler and its calls do.
-        ValueError: An argument makes no sense.
-
-    Examples:
-        >>> waifu2x.upscale(image, scale=2, noise=1).shape
-        (18, 32, 3)
-        >>> waifu2x.upscale(image, width=40).shape
-        (23, 40, 3)
-    """
-    with Upscaler(scale, noise, **options) as upscaler:
-        return upscaler(image, on_progress=on_progress)
-
-
 def _is_pil(image: object) -> TypeGuard[Image]:
     # Who has a PIL image has imported PIL.Image; others need not wait for it.
     pil = sys.modules.get("PIL.Image")
     return pil is not None and isinstance(image, pil.Image)
-
-
-def progress_of(on_progress: OnProgress | None) -> Progress:
-    """What tells a caller of progress, if that wants to know."""
-    if on_progress is None:
-        return ignore
-
-    def told(part: float) -> None:
-        on_progress(part)
-
-    return told
 
 
 def _passes(factors: Sequence[int], scale: Fraction) -> str:

@@ -54,6 +54,8 @@ results = files(*(f".{each}" for each in (*WRITABLE, *ARCHIVES)))
 """What can be written."""
 films = files(*(f".{each}" for each in names.READABLE))
 """What `video` reads."""
+pictures_and_films = files(*(f".{each}" for each in (*READABLE, *ARCHIVES, *names.READABLE)))
+"""What `info` reads."""
 films_made = files(*(f".{each}" for each in names.WRITABLE))
 """What it makes."""
 

@@ -104,6 +104,15 @@ _OPTIONS = [
         "--keep-parts", group=IN_AND_OUT, is_flag=True, help="Do not remove OUT.parts at the end."
     ),
     option(
+        "-f",
+        "--format",
+        "form",
+        group=FILE,
+        type=Choice(["mkv", "webm", "y4m"]),
+        metavar="EXT",
+        help="What standard output gets: mkv (the default), webm, or y4m, raw frames.",
+    ),
+    option(
         "-c",
         "--codec",
         group=FILE,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waifu2x.cli.progress_line import clock
+from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film.describe import is_hdr
 from waifu2x.formats.film.description import HLG, MATRICES, Film
 from waifu2x.formats.film.reader import Ending
@@ -32,7 +33,7 @@ def film_line(film: Film) -> str:
     parts.append(f"{pictures.codec} {pictures.width}x{pictures.height}, {_samples(film)}, {rate}")
     count = frame_count(film)
     if count is not None:
-        parts.append(f"{'' if pictures.frames else 'about '}{count} frames")
+        parts.append(f"{'' if pictures.frames else 'about '}{_frames(count)}")
     if film.seconds is not None:
         parts.append(clock(film.seconds))
     if pictures.interlaced:
@@ -62,7 +63,7 @@ def colours_line(film: Film) -> str:
         parts.append(f"chroma {colours.siting}")
     if is_hdr(colours):
         parts.append("HLG" if colours.transfer == HLG else "PQ")
-    assumed = f"; the film does not say: {', '.join(colours.assumed)}" if colours.assumed else ""
+    assumed = f" (not said, assumed: {'; '.join(colours.assumed)})" if colours.assumed else ""
     return f"{', '.join(parts)}{assumed}"
 
 
@@ -79,7 +80,9 @@ def result_line(prepared: PreparedFilm) -> str:
     shape = prepared.shape
     options = dict(shape.encoding.options)
     told = [
-        f"{name} {options[name]}" for name in ("crf", "cq", "preset", "tune") if name in options
+        f"{name} {options[name]}"
+        for name in ("crf", "cq", "preset", "cpu-used", "profile", "tune")
+        if name in options
     ]
     how = f" ({', '.join(told)})" if told else ""
     return (
@@ -106,14 +109,13 @@ def warnings(film: Film, prepared: PreparedFilm) -> Iterator[str]:
 def damage(film: Film, made: MadeFilm) -> list[str]:
     """What of a film could not be read, each a clause."""
     ending, found = made.ending, []
+    of = "" if film.seconds is None else f" of {film.seconds:.2f} s"
+    what = f"{_frames(made.frames)}, {float(ending.seconds):.2f} s{of}"
     if ending.is_short:
-        of = "" if film.seconds is None else f" of {film.seconds:.2f} s"
-        found.append(
-            f"the input ends early ({made.frames} frames, {float(ending.seconds):.2f} s{of})"
-        )
+        found.append(f"the input ends early ({what})")
     if ending.damaged:
         places = "1 place is" if ending.damaged == 1 else f"{ending.damaged} places are"
-        found.append(f"{places} damaged")
+        found.append(f"{places} damaged" + ("" if ending.is_short else f" ({what} could be read)"))
     found += [
         f"no pictures from {_seconds(gap.start)} to {_seconds(gap.start + gap.length)} s"
         for gap in ending.gaps
@@ -125,21 +127,30 @@ def moved(ending: Ending) -> str:
     """What became of times that go back or repeat; empty if none do."""
     if not ending.moved:
         return ""
-    frames = "1 frame has" if ending.moved == 1 else f"{ending.moved} frames have"
-    return f"{frames} the time of another, and came a tick later"
+    have = "has" if ending.moved == 1 else "have"
+    return f"{_frames(ending.moved)} {have} the time of another, and came a tick later"
 
 
 def done_line(target: Path, prepared: PreparedFilm, made: MadeFilm, seconds: float) -> str:
     """How a film was made."""
     shape = prepared.shape
     held = made.frames - made.resumed - made.computed
-    parts = [f"{made.frames} frames"]
+    parts = [_frames(made.frames)]
     if made.resumed:
         parts[0] += f" ({made.resumed} were there)"
     if held > 0:
         parts.append(f"{made.computed} computed, {held} held")
     parts += [f"{shape.width}x{shape.height}", f"{seconds:.1f} s"]
-    return f"{target}: {', '.join(parts)}"
+    return f"{place(target)}: {', '.join(parts)}"
+
+
+def place(path: Path) -> str:
+    """Where a film goes, for people."""
+    return "standard output" if path == STANDARD else str(path)
+
+
+def _frames(count: int) -> str:
+    return "1 frame" if count == 1 else f"{count} frames"
 
 
 def _seconds(value: Fraction) -> str:

@@ -17,8 +17,9 @@ from waifu2x.cli.command import Command
 from waifu2x.cli.options import format_option
 from waifu2x.cli.report import show, tell
 from waifu2x.cli.settings import config_option
-from waifu2x.errors import ImageError, printable
+from waifu2x.errors import ImageError, UnavailableError, printable
 from waifu2x.flows.jobs import ARCHIVES
+from waifu2x.formats.film.names import is_film
 from waifu2x.networks import catalogue, model_set
 
 if TYPE_CHECKING:
@@ -35,18 +36,20 @@ _SCALE = 2
     nargs=-1,
     required=True,
     type=click.Path(path_type=Path),
-    shell_complete=completions.pictures,
+    shell_complete=completions.pictures_and_films,
 )
 @format_option("png", "Format of the result in question.")
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON for each file.")
 def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
-    """Say what was found in each FILE, and what a result in a format would keep of it.
+    """Say what was found in each FILE, and what a result in a format would keep of it; of a film,
+    how long it would take here.
 
     \b
     waifu2x info photo.jpg
     waifu2x info -f webp *.png
     waifu2x info --json photo.jpg
+    waifu2x info film.mkv
     """
     from waifu2x.formats.description import describe  # with NumPy, as late as can be
 
@@ -55,9 +58,15 @@ def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
         try:
             if path.suffix[1:].lower() in ARCHIVES:
                 document, text = _of_archive(path)
+            elif is_film(path):
+                from waifu2x.cli.film_info import of_film
+
+                document, lines = of_film(path)
+                text = "\n    ".join(map(printable, lines))
             else:
                 document, text = _of_picture(describe(path, extension), extension)
-        except ImageError as error:
+                text = printable(text)
+        except (ImageError, UnavailableError) as error:
             failed = True
             if as_json:
                 show(json.dumps({"file": str(path), "error": str(error)}))
@@ -66,19 +75,21 @@ def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
         if as_json:
             show(json.dumps({"file": str(path), **document}))
         else:
-            _show_text(printable(f"{path}: {text}"))
+            _show_text(f"{printable(str(path))}: {text}")
     if failed:
         sys.exit(1)
 
 
 def _show_text(text: str) -> None:
-    """A line; on a terminal that is too narrow for it, it goes on indented."""
-    if _is_terminal():
-        width = max(40, shutil.get_terminal_size().columns)
-        text = textwrap.fill(
-            text, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
-        )
-    show(text)
+    """Lines; on a terminal that is too narrow for one, it goes on indented."""
+    for line in text.splitlines():
+        if _is_terminal():
+            width = max(40, shutil.get_terminal_size().columns)
+            line = textwrap.fill(
+                line, width, subsequent_indent="    ", break_long_words=False,
+                break_on_hyphens=False,
+            )  # fmt: skip
+        show(line)
 
 
 def _is_terminal() -> bool:

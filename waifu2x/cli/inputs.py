@@ -25,6 +25,7 @@ from waifu2x.flows.jobs import (
 )
 from waifu2x.flows.naming import BESIDE, ELSEWHERE, Naming
 from waifu2x.formats import table
+from waifu2x.formats.film.names import is_film
 from waifu2x.system import stores
 from waifu2x.system.nearest import nearest
 
@@ -92,6 +93,13 @@ def check_names(words: Words) -> None:
         raise click.UsageError("- is standard input, which is a terminal: send a picture with <.")
     if words.output == _STANDARD and sys.stdout is not None and sys.stdout.isatty():
         raise click.UsageError("- is standard output, which is a terminal: send it on with > or |.")
+
+
+def check_no_films(words: Words) -> None:
+    """Raises UsageError for an input that is a film, by its name."""
+    for name in words.inputs:
+        if is_film(Path(name)) and Path(name).is_file():
+            raise click.UsageError(f"{name}: is a film: use `waifu2x video {name} OUT`.")
 
 
 def check_input(name: str, output: str | None) -> None:

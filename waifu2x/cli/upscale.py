@@ -29,6 +29,7 @@ from waifu2x.cli.inputs import (
     Words,
     check_job,
     check_names,
+    check_no_films,
     extension_of,
     jobs_of,
     words_of,
@@ -91,6 +92,7 @@ def upscale(
     """
     named = words_of(words, inputs, output)
     check_names(named)
+    check_no_films(named)
     how = {name: options.pop(name) for name in OUTPUT_NAMES}
     several = len(named.inputs) > 1
     naming = partial(naming_of, extension=extension, max_pixels=max_pixels, several=several)

@@ -24,7 +24,7 @@ from waifu2x.system import cache, machine
 _FORMATS = ("pillow", "tifffile", "imagecodecs", "isal", "pillow-heif", "pillow-jxl-plugin")
 _LIBRARIES = (
     "numpy", "numba", "llvmlite", *_FORMATS, "click", "rich", "platformdirs", "pyopencl", "pycuda",
-    "nvidia-cuda-nvrtc-cu12", "dask", "distributed", "fsspec", "universal-pathlib",
+    "nvidia-cuda-nvrtc-cu12", "av", "dask", "distributed", "fsspec", "universal-pathlib",
 )  # fmt: skip
 _FEATURES = (
     "avx2", "fma", "avx512f", "avx512bw", "avx512_vnni", "avx_vnni", "amx_bf16", "amx_int8",

@@ -31,7 +31,7 @@ from waifu2x.cli.options import (
 from waifu2x.cli.settings import config_option
 from waifu2x.cli.volume import volume_options
 from waifu2x.errors import ExistsError, Waifu2xError
-from waifu2x.flows.jobs import Existing, Job, may_write
+from waifu2x.flows.jobs import STANDARD, Existing, Job, may_write
 from waifu2x.networks import catalogue
 
 if TYPE_CHECKING:
@@ -108,16 +108,24 @@ def video(
     waifu2x video film.mkv large.mkv                          twice as large
     waifu2x video -m realesrgan/animevideo -c av1 in.mkv out.mkv
     waifu2x video --preview 1:30 film.mkv look.png            a frame, before hours of work
+    waifu2x video film.mkv - | mpv -                          "-" is stdin or stdout
+    waifu2x video film.mkv frames/%06d.png                    pictures, or pictures as IN
 
     Sound, subtitles, fonts and chapters are copied. A run that was interrupted goes on.
     """
     wanted = _wanted(source, target, options)
     check = _check_preview if preview is not None else _check_target
-    check(source, target, "overwrite" if overwrite else "fail")
+    check(wanted.job, "overwrite" if overwrite else "fail")
     if preview is not None:
         with heard_at_once():
             _preview(wanted, preview, overwrite)
         return
+    if as_json and target == STANDARD:
+        raise click.UsageError("--json and the film cannot share stdout.")
+    if (restart or keep_parts) and _is_live(wanted.job):
+        raise click.UsageError(
+            "--restart and --keep-parts: a film of a pipe or frames has no parts."
+        )
     interrupted = _Interrupted(target)
     with (
         _failure_as_json(source, target, as_json),
@@ -173,31 +181,41 @@ def _wanted(source: Path, target: Path, options: dict[str, Any]) -> _Wanted:
         cut=Cut(start, end),
         deinterlacing="ivtc" if ivtc else None if how == "auto" else how,
         duplicates=own("duplicates"),
+        form=own("form"),
     )
     for name in ("fit", "longer_side", "shorter_side", "min_size", "only_smaller_than"):
         options[name] = None
     return _Wanted(job, arguments_of(**options))
 
 
-def _check_target(source: Path, target: Path, existing: Existing) -> None:
+def _check_target(job: FilmJob, existing: Existing) -> None:
     """Raises an error for a film that cannot be made, as far as that can be known at once."""
     from waifu2x.formats.film import targets
+    from waifu2x.formats.film.frame_files import frame_pattern
 
+    source, target = job.source, job.target
     _check_names(source, target)
-    targets.container_of(target)
-    _check_free(source, target, existing)
+    targets.container_of(target, job.form)
+    if target != STANDARD and frame_pattern(target) is None:
+        _check_free(source, target, existing)
 
 
-def _check_preview(source: Path, target: Path, existing: Existing) -> None:
+def _check_preview(job: FilmJob, existing: Existing) -> None:
+    source, target = job.source, job.target
     _check_names(source, target)
+    if STANDARD in (source, target):
+        raise click.UsageError("--preview needs a file to seek in, and one to write.")
     if target.suffix.lower() != ".png":
         raise click.UsageError(f"{target}: --preview makes a picture: end it in .png.")
     _check_free(source, target, existing)
 
 
 def _check_names(source: Path, target: Path) -> None:
+    from waifu2x.formats.film.frame_files import frame_pattern
+
     check_names(Words((str(source),), str(target)))
-    check_input(str(source), str(target))
+    if frame_pattern(source) is None:
+        check_input(str(source), str(target))
 
 
 def _check_free(source: Path, target: Path, existing: Existing) -> None:
@@ -218,7 +236,7 @@ class _Open(NamedTuple):
 
 
 @contextmanager
-def _opened(wanted: _Wanted) -> Iterator[_Open]:
+def _opened(wanted: _Wanted, *, is_preview: bool = False) -> Iterator[_Open]:
     """What a command line asks for, ready to be done; what there is to say is told."""
     from waifu2x.cli import film_words
     from waifu2x.flows.film import automatic
@@ -259,10 +277,11 @@ def _opened(wanted: _Wanted) -> Iterator[_Open]:
             )
             arguments |= {"scale": None, "height": even[0], "width": even[1], "fit": "exact"}
         prepared = prepare(reader, job, *even)
-        for line in _lines(job, film, prepared):
-            report.say(line)
-        for warning in film_words.warnings(film, prepared):
-            report.tell(f"{job.source}: {warning}")
+        if not is_preview:
+            for line in _lines(job, film, prepared):
+                report.say(line)
+            for warning in film_words.warnings(film, prepared):
+                report.tell(f"{job.source}: {warning}")
         device = arguments.pop("device")
         enlarge = held.enter_context(FilmEnlarging(arguments, device).opened(film, prepared.shape))
         enlargers.append(enlarge)
@@ -283,18 +302,29 @@ def _lines(job: FilmJob, film: Any, prepared: PreparedFilm) -> Iterator[str]:
     """What was found and what will be made of it, before the work."""
     from waifu2x.cli import film_words
 
-    yield f"{job.source}: {film_words.film_line(film)}"
+    name = "standard input" if job.source == STANDARD else job.source
+    yield f"{name}: {film_words.film_line(film)}"
     yield f"colours: {film_words.colours_line(film)}"
     taken = film_words.streams_line(film, frozenset(one.index for one in prepared.plan.taken))
-    yield f"copied: {taken or 'nothing: there is nothing but pictures'}"
-    yield f"{job.target}: {film_words.result_line(prepared)}"
+    yield f"copied: {taken or 'nothing'}"
+    yield f"{film_words.place(job.target)}: {film_words.result_line(prepared)}"
+    if _is_live(job):
+        yield "there are no parts of it: a run that is interrupted begins anew"
+
+
+def _is_live(job: FilmJob) -> bool:
+    from waifu2x.flows.film.live import is_live
+
+    return is_live(job)
 
 
 def _make(wanted: _Wanted, overwrite: bool, restart: bool, keep_parts: bool, as_json: bool) -> bool:
     """Makes the film; False if something of the source could not be read."""
     from waifu2x.cli import film_words
     from waifu2x.cli.film_progress import FilmProgress, told
-    from waifu2x.flows.film.making import make_film
+    from waifu2x.flows.film.live import make_live
+    from waifu2x.flows.film.making import make_film_by
+    from waifu2x.flows.film.runs import FrameDevice, MadeHere
     from waifu2x.flows.film.stacks import stack_size
 
     start = time.monotonic()
@@ -304,25 +334,33 @@ def _make(wanted: _Wanted, overwrite: bool, restart: bool, keep_parts: bool, as_
         backend = enlarge.backend
         is_gpu = backend.name in ("cuda", "opencl")
         with told(progress, as_json=as_json) as add:
-            made = make_film(
-                reader,
-                job,
-                prepared,
+            device = FrameDevice(
                 enlarge,
                 in_flight=backend.calls_at_once + 1,
                 stack=stack_size(pictures.height, pictures.width) if is_gpu else 1,
                 pin=backend.pin,
-                restart=restart,
-                keep_parts=keep_parts,
-                replace=overwrite,
-                on_frames=add,
-                on_notice=report.tell,
             )
+            if _is_live(job):
+                made = make_live(reader, job, prepared, device, replace=overwrite, on_frames=add)
+            else:
+                made = make_film_by(
+                    MadeHere(reader, device, add),
+                    reader,
+                    job,
+                    prepared,
+                    restart=restart,
+                    keep_parts=keep_parts,
+                    replace=overwrite,
+                    on_resumed=progress.resume,
+                    on_notice=report.tell,
+                )
         times = reader.stages.times()
     seconds = time.monotonic() - start
     found = film_words.damage(film, made)
     for clause in found:
         report.error(f"{job.source}: {clause}")
+    for notice in made.notices:
+        report.tell(f"{job.target}: {notice}")
     if line := film_words.moved(made.ending):
         report.tell(f"{job.source}: {line}")
     report.detail(
@@ -356,13 +394,15 @@ def _make(wanted: _Wanted, overwrite: bool, restart: bool, keep_parts: bool, as_
 
 def _preview(wanted: _Wanted, start: Fraction, overwrite: bool) -> None:
     from waifu2x.flows.film.preview import preview
+    from waifu2x.formats.film.codecs import Wish
     from waifu2x.formats.write import write_picture
     from waifu2x.imaging.picture import Picture
 
     target = wanted.job.target
-    # Encoders are not asked: whatever the film will be.
-    job = replace(wanted.job, target=target.with_suffix(".mkv"), drop_unsupported=True)
-    with _opened(wanted._replace(job=job)) as (reader, _, prepared, enlarge):
+    # Whatever the film will be coded by: this takes all pictures.
+    job = replace(wanted.job, target=target.with_suffix(".mkv"), wish=Wish("ffv1"))
+    job = replace(job, drop_unsupported=True)
+    with _opened(wanted._replace(job=job), is_preview=True) as (reader, _, prepared, enlarge):
         how = prepared.selection.deinterlacing
         name = str(wanted.arguments["model"])
         sheet = preview(reader, enlarge, start, how, name)

@@ -31,7 +31,7 @@ def missing(there: Mapping[int, PartRecord], first: int, part_ticks: int) -> Mis
     wrong = _wrong(there, part_ticks)
     runs = []
     at: int | None = first
-    before = ""
+    before: str | None = None
     for number in sorted(there.keys() - wrong):
         told = there[number]
         begins = at == first and not told.before

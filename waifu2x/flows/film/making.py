@@ -20,7 +20,15 @@ from waifu2x.flows.film.film_reader import FilmReader
 from waifu2x.flows.film.manifest import PartRecord
 from waifu2x.flows.film.parts import first_part
 from waifu2x.flows.film.request import FilmJob, PreparedFilm, settings
-from waifu2x.flows.film.runs import Enlarge, FilmWork, FrameDevice, MadeHere, OnFrames, RunMaker
+from waifu2x.flows.film.runs import (
+    Enlarge,
+    FilmWork,
+    FrameDevice,
+    MadeHere,
+    OnFrames,
+    RunMaker,
+    expected_parts,
+)
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.packets import MAX_GAPS, Gap
 from waifu2x.formats.film.reader import Ending
@@ -48,6 +56,8 @@ class MadeFilm:
     ending: Ending
     lost: tuple[str, ...] = ()
     """What is missing in sounds that were copied from a damaged film, each a clause."""
+    notices: tuple[str, ...] = ()
+    """What could not be kept, each a clause."""
 
 
 def parts_folder(target: Path) -> Path:
@@ -67,15 +77,18 @@ def make_film(
     restart: bool = False,
     keep_parts: bool = False,
     replace: bool = False,
+    on_resumed: Callable[[int], None] = lambda frames: None,
     on_frames: OnFrames = lambda frames, computed: None,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> MadeFilm:
     """Makes a film in this process, or what is missing of it after a run that was killed.
 
     The parts that are complete stay, whatever happens, until the film is. `in_flight` stacks of
-    frames are under way at a time; `pin` is the device's, `Backend.pin`. `on_frames` is told of
-    frames whose results are there, `on_notice` what people should know; `reader.stages` tells which
-    stage holds the others. Raises ImageError, OutputError, BackendError.
+    frames are under way at a time; `pin` is the device's, `Backend.pin`. `on_resumed` is
+    told how many frames are there already, `on_frames` of those whose results are there now,
+    `on_notice` what people should know; `reader.stages` tells which stage holds the others.
+
+    Raises ImageError, OutputError, BackendError.
     """
     device = FrameDevice(enlarge, in_flight, stack, pin)
     return make_film_by(
@@ -86,6 +99,7 @@ def make_film(
         restart=restart,
         keep_parts=keep_parts,
         replace=replace,
+        on_resumed=on_resumed,
         on_notice=on_notice,
     )
 
@@ -99,12 +113,14 @@ def make_film_by(
     restart: bool = False,
     keep_parts: bool = False,
     replace: bool = False,
+    on_resumed: Callable[[int], None] = lambda frames: None,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> MadeFilm:
     """Makes a film as `make_film` does, its parts by whoever `maker` stands for."""
     with _begun(job, prepared, on_notice, restart=restart) as begun:
         there = begun.there()
         before = frozenset(there)
+        on_resumed(sum(len(told.encoded.pts) for told in there.values()))
         for attempt in range(_ROUNDS):
             found = chain.missing(there, begun.first(reader), begun.work.part_ticks)
             begun.forget(found.wrong)
@@ -147,7 +163,7 @@ def make_shard(
     """
     with _begun(job, prepared, on_notice, shard=shard) as begun:
         first, ticks = begun.first(reader), begun.work.part_ticks
-        expected = max(0, expected_parts(reader, begun.work) - first)
+        expected = max(0, expected_parts(reader.film, begun.work) - first)
         begin = first + expected * (shard.number - 1) // shard.parts
         until: int | None = first + expected * shard.number // shard.parts
         if shard.number == shard.parts:
@@ -195,14 +211,6 @@ def join_film(
     return make_film_by(
         refuse, reader, job, prepared, keep_parts=keep_parts, replace=replace, on_notice=on_notice
     )
-
-
-def expected_parts(reader: FilmReader, work: FilmWork) -> int:
-    """The number of the part after the last, by what the film says of itself; 0 if nothing."""
-    seconds = reader.film.seconds or 0.0
-    if work.selection.end is not None:
-        seconds = min(seconds, float(work.selection.end))
-    return -int(-seconds // float(work.part_ticks * work.shape.tick))
 
 
 @dataclass(frozen=True)

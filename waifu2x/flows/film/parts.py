@@ -120,6 +120,7 @@ class FrameSource:
         """What the reader had counted when the part began."""
         self.has_ended = False
         """Whether the end of the film was found."""
+        self._steps = self._made()
         pictures = reader.film.pictures
         nbytes = sum(
             rows * columns
@@ -131,6 +132,13 @@ class FrameSource:
 
     def __iter__(self) -> Generator[Step]:
         """The steps. Raises ImageError."""
+        return self._steps
+
+    def close(self) -> None:
+        """Ends the decoding. The reader is another's."""
+        self._steps.close()
+
+    def _made(self) -> Generator[Step]:
         bits = self._reader.film.pictures.pixels.bits
         reference: DecodedFrame | None = None
         part: int | None = None
@@ -163,9 +171,6 @@ class FrameSource:
                     reference.release()
                 if following is not None:
                     following.release()
-
-    def close(self) -> None:
-        """Nothing is open but the reader, which is another's."""
 
     def _begun(self, first: DecodedFrame) -> PartBegin:
         if self._before:  # what is damaged before it is another part's

@@ -15,7 +15,8 @@ from waifu2x.flows.film.frame_memory import FrameMemory
 from waifu2x.flows.film.held import Duplicates
 from waifu2x.flows.film.parts import EnlargedFrame, FrameSource, PartRun, PartSink, Planes, Step
 from waifu2x.flows.film.stacks import StackedSink, StackedSource
-from waifu2x.flows.flow import flow
+from waifu2x.flows.film.stages import Stages
+from waifu2x.flows.flow import Work, flow
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.encode import Shape
 from waifu2x.formats.film.reader import Selection
@@ -79,6 +80,31 @@ class RunMaker(Protocol):
         ...
 
 
+def work_of(
+    device: FrameDevice, memory: FrameMemory, stages: Stages, on_frames: OnFrames
+) -> Work[Sequence[Step], Sequence[EnlargedFrame]]:
+    """The work of a flow of stacks of frames."""
+
+    def enlarged(steps: Sequence[Step], on_progress: Progress) -> Sequence[EnlargedFrame]:
+        made = [None if step.is_held else memory.planes() for step in steps]
+        frames = [step.frame.planes for step in steps if not step.is_held]
+        if frames:
+            with stages.at_work("network"):
+                device.enlarge(frames, [planes for planes in made if planes is not None])
+        on_frames(len(steps), len(frames))
+        return [EnlargedFrame(step, planes) for step, planes in zip(steps, made, strict=True)]
+
+    return enlarged
+
+
+def expected_parts(film: Film, work: FilmWork) -> int:
+    """The number of the part after the last, by what the film says of itself; 0 if nothing."""
+    seconds = film.seconds or 0.0
+    if work.selection.end is not None:
+        seconds = min(seconds, float(work.selection.end))
+    return -int(-seconds // float(work.part_ticks * work.shape.tick))
+
+
 def make_run(
     reader: FilmReader,
     work: FilmWork,
@@ -92,16 +118,6 @@ def make_run(
     """
     shape, stages = work.shape, reader.stages
     memory = FrameMemory(shape.encoding.pixels, shape.height, shape.width, device.pin)
-
-    def enlarged(steps: Sequence[Step], on_progress: Progress) -> Sequence[EnlargedFrame]:
-        made = [None if step.is_held else memory.planes() for step in steps]
-        frames = [step.frame.planes for step in steps if not step.is_held]
-        if frames:
-            with stages.at_work("network"):
-                device.enlarge(frames, [planes for planes in made if planes is not None])
-        on_frames(len(steps), len(frames))
-        return [EnlargedFrame(step, planes) for step, planes in zip(steps, made, strict=True)]
-
     with closing(memory):
         frames = FrameSource(
             reader,
@@ -114,7 +130,7 @@ def make_run(
         sink = PartSink(work.folder, shape, stages)
         flow(
             StackedSource(frames, device.stack),
-            enlarged,
+            work_of(device, memory, stages, on_frames),
             StackedSink(sink),
             in_flight=device.in_flight,
         )

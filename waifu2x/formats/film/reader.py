@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from waifu2x.errors import ImageError
+from waifu2x.formats.film import frame_files
 from waifu2x.formats.film.deinterlacing import Deinterlacing, deinterlaced
 from waifu2x.formats.film.describe import decoder_of, describe, main_stream
 from waifu2x.formats.film.description import Film
@@ -19,6 +22,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from av.container import InputContainer
+    from av.packet import Packet
     from av.video.frame import VideoFrame
 
 _UNTIL_FIRST = 2000
@@ -87,15 +91,29 @@ class Reader:
         name: str,
         on_packet: Callable[[], None] = lambda: None,
         complaints: int = 0,
+        *,
+        keeps_others: bool = False,
+        times: Sequence[int] | None = None,
     ) -> None:
         """Decodes the first frame. `on_packet` is called for each packet; `complaints` there were
-        when the film was opened, which reads some of it. Raises ImageError."""
+        when the film was opened, which reads some of it.
+
+        With `keeps_others`, packets of all other streams are read with those of the pictures and
+        kept in `others` for whoever calls `frames`. `times` are those of frames that have none of
+        their own, in ticks of `frame_files`. Raises ImageError.
+        """
         self._on_packet = on_packet
         self._container = container
         self._name = name
         self._stream = main_stream(container, name)
         self._context = self._new_context()
-        self._packets = Packets(container, [self._stream])
+        kinds = ("video", "audio", "subtitle") if keeps_others else ()
+        read = [one for one in container.streams if one is self._stream or one.type in kinds]
+        self._packets = Packets(container, read)
+        self._feed = iter(self._packets)
+        self.others: deque[Packet[Any]] = deque()
+        """Packets of other streams, in the order of the file."""
+        self._times = times
         self._complaints = complaints
         self._damaged = 0
         self._following: int | None = None
@@ -109,7 +127,8 @@ class Reader:
         self._first: VideoFrame | None = first
         self._delay: int | None = first.dts if container.format.name == "avi" else None
         """AVI has no times of showing, only an order of coding: what its frames are late by."""
-        self.film: Film = describe(container, self._stream, first, seekable, name)
+        film = describe(container, self._stream, first, seekable, name)
+        self.film: Film = film if times is None else _timed_by_file(film, times)
         self.ending = Ending()
 
     def frames(self, selection: Selection) -> Iterator[Decoded]:
@@ -133,8 +152,10 @@ class Reader:
         length = _ticks(1 / pictures.rate, tick) or 1
         held: Decoded | None = None
         end = None
-        frames = deinterlaced(
-            self._from_here(), self._stream, pictures.rate, selection.deinterlacing
+        frames = (
+            deinterlaced(self._from_here(), self._stream, pictures.rate, selection.deinterlacing)
+            if self._times is None
+            else ((frame, tick) for frame in self._from_here())
         )
         for frame, pts, duration in _timed(frames, origin, tick, length):
             if last is not None and pts <= last:
@@ -173,6 +194,22 @@ class Reader:
         if begun is not None and pts - begun > length and len(self._gaps) < MAX_GAPS:
             self._gaps.append(Gap(begun * tick, (pts - begun) * tick))
 
+    @property
+    def complaints(self) -> int:
+        """How often something was wrong in the container so far."""
+        return self._complaints + self._packets.damaged
+
+    def read_on(self, until: Fraction) -> None:
+        """Goes on to read packets of other streams up to a time in seconds of the film."""
+        until += self.film.shift / Fraction(1_000_000)
+        for packet in self._feed:
+            self._on_packet()
+            if packet.stream_index != self._stream.index:
+                self.others.append(packet)
+            base = packet.time_base
+            if packet.dts is not None and base is not None and packet.dts * base > until:
+                return
+
     def _tell(
         self, count: int, moved: int, end: Fraction | None, *, whole: bool, is_all: bool
     ) -> None:
@@ -209,7 +246,11 @@ class Reader:
         first = [] if self._first is None else [self._first]
         self._first = None
         pictures = self.film.pictures
-        for frame in chain(first, self._waiting):
+        for number, frame in enumerate(chain(first, self._waiting)):
+            if self._times is not None:
+                if number == len(self._times):
+                    return  # a file that holds two pictures
+                frame.pts, frame.duration = self._times[number], 0
             if self._delay is not None:
                 frame.pts = None if frame.dts is None else frame.dts - self._delay
             if (frame.width, frame.height) != (pictures.width, pictures.height):
@@ -236,6 +277,8 @@ class Reader:
             self._waiting.close()
             self._context = self._new_context()
             self._first = None
+            self.others.clear()
+            self._feed = iter(self._packets)
             self._waiting = self._decode()
 
     def _new_context(self) -> Any:
@@ -256,9 +299,12 @@ class Reader:
     def _decode(self) -> Any:
         av = library()
         fruitless = 0
-        for packet in chain(self._packets, [None]):
+        for packet in chain(self._feed, [None]):
             if packet is not None:
                 self._on_packet()
+                if packet.stream_index != self._stream.index:
+                    self.others.append(packet)
+                    continue
             try:
                 frames = self._context.decode(packet)  # None flushes it
             except av.error.EOFError:
@@ -270,6 +316,17 @@ class Reader:
             if fruitless > _UNTIL_FIRST:
                 raise ImageError(f"{self._name}: {fruitless} packets in a row give no picture")
             yield from frames
+
+
+def _timed_by_file(film: Film, times: Sequence[int]) -> Film:
+    """A film whose frames have times from a file of their own."""
+    told = replace(
+        film.pictures,
+        time_base=frame_files.TICK,
+        rate=frame_files.rate_of(times),
+        frames=len(times),
+    )
+    return replace(film, pictures=told)
 
 
 def tick_of(film: Film, deinterlacing: Deinterlacing) -> Fraction:

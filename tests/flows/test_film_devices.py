@@ -1,0 +1,170 @@
+"""Several devices on one film, each with a process of its own: what they make, what is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("av")
+films = pytest.importorskip("tests.helpers.films")
+
+from tests.flows.test_film_streams import enlarge, pictures_of  # noqa: E402
+from tests.helpers.film_devices import Squares  # noqa: E402
+from waifu2x.errors import BackendError, ImageError  # noqa: E402
+from waifu2x.flows.film import request  # noqa: E402
+from waifu2x.flows.film.device_maker import DeviceMaker  # noqa: E402
+from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
+from waifu2x.flows.film.making import MadeFilm, make_film_by, parts_folder  # noqa: E402
+from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
+from waifu2x.formats.film.codecs import Wish  # noqa: E402
+
+FFV1 = Wish("ffv1")
+
+
+@pytest.fixture(autouse=True)
+def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request, "PART_SECONDS", 0.4)
+
+
+class Run:
+    """A film made by two devices that are one."""
+
+    def __init__(self, *devices: Squares) -> None:
+        self.devices = [(f"device {number}", one) for number, one in enumerate(devices)]
+        self.news: list[str] = []
+        self.opened: list[str] = []
+        self.frames = self.computed = 0
+
+    def make(self, job: FilmJob, **options: Any) -> MadeFilm:
+        def count(frames: int, computed: int) -> None:
+            self.frames += frames
+            self.computed += computed
+
+        with FilmReader(job.source) as reader:
+            pictures = reader.film.pictures
+            prepared = prepare(reader, job, pictures.height * 2, pictures.width * 2)
+            with DeviceMaker(
+                reader,
+                prepared.shape,
+                self.devices,
+                on_frames=count,
+                on_device=self.opened.append,
+                on_news=self.news.append,
+            ) as maker:
+                return make_film_by(maker, reader, job, prepared, **options)
+
+
+def _film(folder: Path, name: str = "film.mkv", **options: Any) -> tuple[FilmJob, bytes]:
+    """A film to make, and what one device makes of it."""
+    source = folder / name
+    films.film(source, **{"times": range(0, 120 * 40, 40), "sounds": [("aac", 0.1)], **options})
+    whole = FilmJob(source, folder / "whole.mkv", FFV1)
+    enlarge(whole)
+    return FilmJob(source, folder / "out.mkv", FFV1), whole.target.read_bytes()
+
+
+def test_two_devices_make_what_one_does(tmp_path: Path) -> None:
+    """Of a film of open groups of pictures and of times that are not evenly spaced."""
+    times = [index * 41 + index * index % 7 + (900 if index > 50 else 0) for index in range(120)]
+    options = {"g": "30", "bf": "3", "x264-params": "open-gop=1"}
+    job, whole = _film(tmp_path, times=times, options=options)
+    run = Run(Squares(), Squares())
+    made = run.make(job)
+    assert job.target.read_bytes() == whole
+    assert (made.frames, made.computed, run.frames, run.computed) == (120, 120, 120, 120)
+    assert run.opened == ["device 0: squares", "device 1: squares"]
+    assert run.news == []
+    assert not parts_folder(job.target).exists()
+
+
+def test_a_process_that_is_killed_loses_at_most_a_part(tmp_path: Path) -> None:
+    job, whole = _film(tmp_path)
+    run = Run(Squares("dies", 14, tmp_path / "died"), Squares())
+    made = run.make(job)
+    assert job.target.read_bytes() == whole
+    assert made.frames == 120
+    assert run.frames == run.computed == 120
+    assert run.news == ["device 0: its process was killed (SIGKILL): goes on in another process"]
+
+
+@pytest.mark.matrix
+def test_a_device_that_stops_working_gets_no_more(tmp_path: Path) -> None:
+    job, whole = _film(tmp_path)
+    run = Run(Squares("broken", 3, tmp_path / "broken"), Squares())
+    run.make(job)
+    assert job.target.read_bytes() == whole
+    assert run.news == [
+        "device 0: the device fell off the bus: use another backend: goes on in another process",
+        "device 0: the device fell off the bus: use another backend: gets no more parts",
+    ]
+
+
+@pytest.mark.matrix
+def test_where_all_stop_working_parts_stay(tmp_path: Path) -> None:
+    job, whole = _film(tmp_path)
+    run = Run(Squares("broken", 25, tmp_path / "0"), Squares("broken", 3, tmp_path / "1"))
+    with pytest.raises(BackendError, match="the parts that are complete stay"):
+        run.make(job)
+    assert list(parts_folder(job.target).glob("part-*.json"))
+    made = Run(Squares(), Squares()).make(job)
+    assert made.resumed >= 10
+    assert job.target.read_bytes() == whole
+
+
+@pytest.mark.matrix
+def test_a_part_that_ends_its_processes_is_named(tmp_path: Path) -> None:
+    source = tmp_path / "film.mkv"
+    films.film(source, codec="ffv1", times=range(0, 30 * 40, 40))
+    job = FilmJob(source, tmp_path / "out.mkv", FFV1)
+    _, planes, _ = pictures_of(source)
+    deadly = Squares("deadly", int(planes[15][0].sum()))
+    with pytest.raises(ImageError, match=r"lost on what comes after 0\.4 s: its process ended"):
+        Run(deadly, deadly, deadly).make(job)
+    assert (parts_folder(job.target) / "part-000000.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (Squares("other"), "device 1 computes by other, device 0 by squares"),
+        pytest.param(
+            Squares("never"),
+            r"device 1: its process ended \(exit code 1\)",
+            marks=pytest.mark.matrix,
+        ),
+    ],
+    ids=("other", "never"),
+)
+def test_devices_that_do_not_go_together(tmp_path: Path, second: Squares, message: str) -> None:
+    source = tmp_path / "film.mkv"
+    films.film(source)
+    job = FilmJob(source, tmp_path / "out.mkv", FFV1)
+    with pytest.raises(BackendError, match=message):
+        Run(Squares(), second).make(job)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("refresh.mkv", {"options": {"g": "500", "x264-params": "intra-refresh=1"}}),
+        ("stream.ts", {"times": range(90000 * 40, 90000 * 40 + 120 * 3600, 3600)}),
+        ("avi.avi", {"times": range(120), "options": {"bf": "3"}, "sounds": []}),
+        ("late.mkv", {"times": range(3000, 3000 + 120 * 40, 40)}),
+        ("vp9.webm", {"codec": "libvpx-vp9", "options": {"g": "50"}, "sounds": []}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_devices_find_their_parts_in_every_kind(
+    tmp_path: Path, name: str, options: dict[str, Any]
+) -> None:
+    """Also where decoding cannot begin in the middle, or times begin anywhere."""
+    ticks = {"stream.ts": films.TICK, "avi.avi": films.Fraction(1, 25)}
+    if name in ticks:
+        options = {**options, "tick": ticks[name]}
+    job, whole = _film(tmp_path, name, **options)
+    run = Run(Squares(), Squares())
+    run.make(job)
+    assert job.target.read_bytes() == whole

@@ -1,0 +1,55 @@
+"""Devices, some of them odd, that enlarge the frames of films into squares."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.flows.test_film_streams import twice
+from waifu2x.errors import DeviceError
+from waifu2x.flows.film.parts import Planes
+from waifu2x.flows.film.runs import FrameDevice
+from waifu2x.system.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Enlarges each sample into a square of four, and, of a kind:
+
+    - `dies` at its `at`-th frame, once: the file `mark` remembers;
+    - `broken`: its device stops working with that frame, for good;
+    - `deadly`: ends at each frame whose samples of luma add up to that number;
+    - `other`: it is one of another backend;
+    - `never`: ends before it is there.
+    """
+
+    kind: str = ""
+    at: int = 0
+    mark: Path = Path()
+
+    @contextmanager
+    def opened(self, film: Any, shape: Any) -> Iterator[FrameDevice]:
+        """The device."""
+        if self.kind == "never":
+            os._exit(1)
+        count = 0
+
+        def enlarge(frames: Sequence[Planes], results: Sequence[Planes]) -> None:
+            nonlocal count
+            count += 1
+            if self.kind == "dies" and count == self.at and not self.mark.exists():
+                self.mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self.kind == "broken" and (count == self.at or self.mark.exists()):
+                self.mark.touch()
+                raise DeviceError("the device fell off the bus")
+            if self.kind == "deadly" and frames[0][0].sum() == self.at:
+                os._exit(1)
+            twice(frames, results)
+
+        name = "other" if self.kind == "other" else "squares"
+        yield FrameDevice(enlarge, name=name, described="squares")

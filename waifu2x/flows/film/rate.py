@@ -1,0 +1,61 @@
+"""How fast a film can be enlarged here, by a short measurement of the network alone."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from waifu2x.flows.film.enlarging import FilmEnlarging
+from waifu2x.formats.film.description import Film
+from waifu2x.formats.film.encode import Shape
+
+_PIXELS = 480 * 270
+"""Pixels of the frame that a processor is measured with: its time grows as they do. A GPU is given
+a whole frame."""
+
+
+class MeasuredRate(NamedTuple):
+    """How fast a network was."""
+
+    frames: float
+    """Frames of the film a second."""
+    device: str
+    height: int
+    width: int
+    """Pixels of what was measured."""
+
+
+def measured(enlarging: FilmEnlarging, film: Film, shape: Shape) -> MeasuredRate:
+    """Runs the network twice on a frame of noise, or a part of one, and times the second run.
+
+    Raises BackendError, ModelError.
+    """
+    pictures = film.pictures
+    with enlarging.opened(film, shape) as enlarge:
+        backend = enlarge.backend
+        height, width = pictures.height, pictures.width
+        share = 1.0
+        if backend.name not in ("cuda", "opencl") and height * width > _PIXELS:
+            factor = (_PIXELS / (height * width)) ** 0.5
+            height, width = (max(16, int(side * factor) // 2 * 2) for side in (height, width))
+            share = height * width / (pictures.height * pictures.width)
+        rows, columns = shape.height // pictures.height, shape.width // pictures.width
+        made = replace(shape, height=height * rows, width=width * columns)
+        frame = [
+            np.random.default_rng(0)
+            .integers(0, 1 << pictures.pixels.bits, size)
+            .astype(pictures.pixels.dtype)
+            for size in pictures.pixels.shapes(height, width)
+        ]
+        pixels = made.encoding.pixels
+        out = [np.empty(size, pixels.dtype) for size in pixels.shapes(made.height, made.width)]
+        seconds = 0.0
+        for _ in range(2):
+            begun = time.monotonic()
+            enlarge([frame], [out])
+            seconds = time.monotonic() - begun
+        name = f"{backend.name}: {backend.device.name}"
+    return MeasuredRate(share / max(seconds, 1e-9), name, height, width)
