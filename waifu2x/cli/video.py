@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,9 +16,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from waifu2x.cli import completions, report
-from waifu2x.cli.arguments import arguments_of, check_folder, describe, tell_reduction
+from waifu2x.cli.arguments import arguments_of, check_folder
 from waifu2x.cli.command import IN_AND_OUT, MESSAGES, SIZE, Choice, Command, Pixels, option
-from waifu2x.cli.film_options import film_options
+from waifu2x.cli.film_options import depth_of, film_options, form_of
+from waifu2x.cli.film_work import (
+    WantedFilm,
+    film_maker,
+    is_live_job,
+    opened_enlarger,
+    prepared_film,
+)
 from waifu2x.cli.inputs import Words, check_input, check_names
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import (
@@ -35,16 +42,8 @@ from waifu2x.flows.jobs import STANDARD, Existing, Job, may_write
 from waifu2x.networks import catalogue
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from waifu2x.backends import Pin
-    from waifu2x.flows.film.enlarging import FrameEnlarger
-    from waifu2x.flows.film.film_reader import FilmReader
-    from waifu2x.flows.film.request import FilmJob, PreparedFilm
-
-_SIZES = ("scale", "width", "height")
-_DECIDING = ("model", "noise", "tta", "precision")
-"""Arguments that decide the pixels, by name."""
+    from waifu2x.flows.batch.shard import Shard
+    from waifu2x.flows.film.request import FilmJob
 
 
 @click.command(cls=Command, short_help="Enlarge and denoise a film.")
@@ -98,6 +97,9 @@ def video(
     overwrite: bool,
     restart: bool,
     keep_parts: bool,
+    shard: Shard | None,
+    join: bool,
+    address: str | None,
     preview: Fraction | None,
     as_json: bool,
     **options: Any,
@@ -114,6 +116,8 @@ def video(
     Sound, subtitles, fonts and chapters are copied. A run that was interrupted goes on.
     """
     wanted = _wanted(source, target, options)
+    way = _Way(overwrite, restart, keep_parts, shard, join, address)
+    way.check()
     check = _check_preview if preview is not None else _check_target
     check(wanted.job, "overwrite" if overwrite else "fail")
     if preview is not None:
@@ -122,7 +126,7 @@ def video(
         return
     if as_json and target == STANDARD:
         raise click.UsageError("--json and the film cannot share stdout.")
-    if (restart or keep_parts) and _is_live(wanted.job):
+    if (restart or keep_parts) and is_live_job(wanted.job):
         raise click.UsageError(
             "--restart and --keep-parts: a film of a pipe or frames has no parts."
         )
@@ -132,20 +136,40 @@ def video(
         interrupted.told(),
         heard_at_once(interrupted.tell),
     ):
-        is_whole = _make(wanted, overwrite, restart, keep_parts, as_json)
+        is_whole = _make(wanted, way, as_json)
     if not is_whole:
         sys.exit(1)
 
 
-class _Wanted(NamedTuple):
-    """What a command line asks for."""
+class _Way(NamedTuple):
+    """How a film is made, and by whom."""
 
-    job: FilmJob
-    arguments: dict[str, Any]
-    """Those of an Upscaler, whose noise may still be `auto`."""
+    overwrite: bool
+    restart: bool
+    keep_parts: bool
+    shard: Shard | None
+    join: bool
+    address: str | None
+    """Of a cluster."""
+
+    def check(self) -> None:
+        """Usage errors for what makes no sense."""
+        if self.join and (self.shard or self.restart or self.address):
+            raise click.UsageError("--join makes nothing: leave out --shard, --restart, --cluster.")
+        if self.shard and self.restart:
+            raise click.UsageError(
+                "--shard keeps what others make: remove OUT.parts to begin anew."
+            )
+
+    def check_live(self) -> None:
+        """A usage error where there are no parts that others could make."""
+        if self.join or self.shard or self.address:
+            raise click.UsageError(
+                "--shard, --join and --cluster make parts, of a file and into a file."
+            )
 
 
-def _wanted(source: Path, target: Path, options: dict[str, Any]) -> _Wanted:
+def _wanted(source: Path, target: Path, options: dict[str, Any]) -> WantedFilm:
     """What the options ask for; a usage error for what contradicts itself."""
     # With NumPy: late, so that a help need not wait for it.
     from waifu2x.flows.film.request import FilmJob
@@ -161,7 +185,7 @@ def _wanted(source: Path, target: Path, options: dict[str, Any]) -> _Wanted:
         own("crf"),
         own("preset"),
         own("tune"),
-        None if depth == "auto" else int(depth),
+        depth_of(depth),
         None if chroma == "auto" else chroma,
         own("codec_options"),
     )
@@ -181,11 +205,11 @@ def _wanted(source: Path, target: Path, options: dict[str, Any]) -> _Wanted:
         cut=Cut(start, end),
         deinterlacing="ivtc" if ivtc else None if how == "auto" else how,
         duplicates=own("duplicates"),
-        form=own("form"),
+        form=form_of(own("form")),
     )
     for name in ("fit", "longer_side", "shorter_side", "min_size", "only_smaller_than"):
         options[name] = None
-    return _Wanted(job, arguments_of(**options))
+    return WantedFilm(job, arguments_of(**options))
 
 
 def _check_target(job: FilmJob, existing: Existing) -> None:
@@ -226,134 +250,60 @@ def _check_free(source: Path, target: Path, existing: Existing) -> None:
         raise ExistsError(error.path, "use --overwrite, or another name") from error
 
 
-class _Open(NamedTuple):
-    """A film that is open, all decisions about it, and what enlarges its frames."""
-
-    reader: FilmReader
-    job: FilmJob
-    prepared: PreparedFilm
-    enlarge: FrameEnlarger
-
-
-@contextmanager
-def _opened(wanted: _Wanted, *, is_preview: bool = False) -> Iterator[_Open]:
-    """What a command line asks for, ready to be done; what there is to say is told."""
-    from waifu2x.cli import film_words
-    from waifu2x.flows.film import automatic
-    from waifu2x.flows.film.enlarging import FilmEnlarging
-    from waifu2x.flows.film.film_reader import FilmReader
-    from waifu2x.flows.film.request import prepare
-    from waifu2x.imaging import sizes
-    from waifu2x.networks import model_set
-
-    job, arguments = wanted.job, dict(wanted.arguments)
-    models = model_set.find(arguments["model"])  # before a film is read
-    enlargers: list[FrameEnlarger] = []
-
-    def pin(array: NDArray[Any]) -> Pin:
-        return enlargers[0].backend.pin(array)
-
-    with ExitStack() as held:
-        reader = held.enter_context(FilmReader(job.source, pin))
-        film = reader.film
-        size = film.pictures.height, film.pictures.width
-        try:
-            request = sizes.request(**{name: arguments[name] for name in _SIZES})
-            plan = request.plan(*size, lambda scale: 1)
-        except Waifu2xError as error:
-            raise type(error)(f"{job.source}: {error}") from error
-        if arguments["noise"] == "auto":
-            arguments["noise"] = automatic.noise_level(film.pictures, models)
-        if arguments["noise"] is None and (plan.height, plan.width) == size:
-            raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
-        if job.wish.codec == "auto":
-            codec = automatic.hardware_codec(film.pictures, job, plan.height, plan.width)
-            job = replace(job, wish=replace(job.wish, codec=codec))
-        even = automatic.even_size(film, job, plan.height, plan.width)
-        if even != (plan.height, plan.width):
-            report.tell(
-                f"{job.target}: {even[1]}x{even[0]} instead of {plan.width}x{plan.height}:"
-                " the encoder takes even sides alone"
-            )
-            arguments |= {"scale": None, "height": even[0], "width": even[1], "fit": "exact"}
-        prepared = prepare(reader, job, *even)
-        if not is_preview:
-            for line in _lines(job, film, prepared):
-                report.say(line)
-            for warning in film_words.warnings(film, prepared):
-                report.tell(f"{job.source}: {warning}")
-        device = arguments.pop("device")
-        enlarge = held.enter_context(FilmEnlarging(arguments, device).opened(film, prepared.shape))
-        enlargers.append(enlarge)
-        noise = arguments["noise"]
-        unused = models.substitute(1, noise) if even > size else None  # it is for other sizes
-        for notice in enlarge.upscaler.notices:
-            if notice != unused:
-                report.tell(notice)
-        tell_reduction(**arguments)
-        levels = "no denoising" if noise is None else f"noise level {noise}"
-        report.say(f"{models.name}, {levels}; {describe(enlarge.upscaler)}")
-        deciding = [(name, str(arguments[name])) for name in _DECIDING]
-        deciding += [("backend", enlarge.backend.name), ("weights", models.digest())]
-        yield _Open(reader, replace(job, settings=tuple(deciding)), prepared, enlarge)
-
-
-def _lines(job: FilmJob, film: Any, prepared: PreparedFilm) -> Iterator[str]:
-    """What was found and what will be made of it, before the work."""
-    from waifu2x.cli import film_words
-
-    name = "standard input" if job.source == STANDARD else job.source
-    yield f"{name}: {film_words.film_line(film)}"
-    yield f"colours: {film_words.colours_line(film)}"
-    taken = film_words.streams_line(film, frozenset(one.index for one in prepared.plan.taken))
-    yield f"copied: {taken or 'nothing'}"
-    yield f"{film_words.place(job.target)}: {film_words.result_line(prepared)}"
-    if _is_live(job):
-        yield "there are no parts of it: a run that is interrupted begins anew"
-
-
-def _is_live(job: FilmJob) -> bool:
-    from waifu2x.flows.film.live import is_live
-
-    return is_live(job)
-
-
-def _make(wanted: _Wanted, overwrite: bool, restart: bool, keep_parts: bool, as_json: bool) -> bool:
+def _make(wanted: WantedFilm, way: _Way, as_json: bool) -> bool:
     """Makes the film; False if something of the source could not be read."""
     from waifu2x.cli import film_words
     from waifu2x.cli.film_progress import FilmProgress, told
     from waifu2x.flows.film.live import make_live
-    from waifu2x.flows.film.making import make_film_by
-    from waifu2x.flows.film.runs import FrameDevice, MadeHere
-    from waifu2x.flows.film.stacks import stack_size
+    from waifu2x.flows.film.making import join_film, make_film_by, make_shard, parts_folder
+    from waifu2x.flows.film.upscaler_device import device_of
 
     start = time.monotonic()
-    with _opened(wanted) as (reader, job, prepared, enlarge):
-        film, pictures = reader.film, reader.film.pictures
-        progress = FilmProgress(job.source.name, film_words.frame_count(film), reader.stages.times)
-        backend = enlarge.backend
-        is_gpu = backend.name in ("cuda", "opencl")
-        with told(progress, as_json=as_json) as add:
-            device = FrameDevice(
-                enlarge,
-                in_flight=backend.calls_at_once + 1,
-                stack=stack_size(pictures.height, pictures.width) if is_gpu else 1,
-                pin=backend.pin,
-            )
-            if _is_live(job):
-                made = make_live(reader, job, prepared, device, replace=overwrite, on_frames=add)
-            else:
+    with prepared_film(wanted) as ready:
+        reader, prepared, film = ready.reader, ready.prepared, ready.reader.film
+        target = ready.job.target
+        progress = FilmProgress(
+            ready.job.source.name, film_words.frame_count(film), reader.stages.times
+        )
+        ends: dict[str, Any] = {
+            "keep_parts": way.keep_parts,
+            "replace": way.overwrite,
+            "on_notice": report.tell,
+        }
+        if is_live_job(ready.job):
+            way.check_live()
+            with told(progress, as_json=as_json) as add, opened_enlarger(ready) as enlarge:
+                device = device_of(enlarge, film)
+                made = make_live(
+                    reader, ready.job, prepared, device, replace=way.overwrite, on_frames=add
+                )
+        elif way.join:
+            made = join_film(reader, ready.job_of(""), prepared, **ends)
+        else:
+            with (
+                told(progress, as_json=as_json) as add,
+                film_maker(ready, way.address, add) as maker,
+            ):
+                job = ready.job_of(maker.backend)
+                if way.shard is not None:
+                    parts = make_shard(
+                        maker.make, reader, job, prepared, way.shard, on_notice=report.tell
+                    )
+                    report.say(
+                        f"{parts_folder(target)}: {parts} parts of shard {way.shard.number} of"
+                        f" {way.shard.parts} are there; --join makes {target} of all"
+                    )
+                    return True
                 made = make_film_by(
-                    MadeHere(reader, device, add),
+                    maker.make,
                     reader,
                     job,
                     prepared,
-                    restart=restart,
-                    keep_parts=keep_parts,
-                    replace=overwrite,
+                    restart=way.restart,
                     on_resumed=progress.resume,
-                    on_notice=report.tell,
+                    **ends,
                 )
+        job = ready.job
         times = reader.stages.times()
     seconds = time.monotonic() - start
     found = film_words.damage(film, made)
@@ -392,7 +342,7 @@ def _make(wanted: _Wanted, overwrite: bool, restart: bool, keep_parts: bool, as_
     return not found
 
 
-def _preview(wanted: _Wanted, start: Fraction, overwrite: bool) -> None:
+def _preview(wanted: WantedFilm, start: Fraction, overwrite: bool) -> None:
     from waifu2x.flows.film.preview import preview
     from waifu2x.formats.film.codecs import Wish
     from waifu2x.formats.write import write_picture
@@ -402,10 +352,11 @@ def _preview(wanted: _Wanted, start: Fraction, overwrite: bool) -> None:
     # Whatever the film will be coded by: this takes all pictures.
     job = replace(wanted.job, target=target.with_suffix(".mkv"), wish=Wish("ffv1"))
     job = replace(job, drop_unsupported=True)
-    with _opened(wanted._replace(job=job), is_preview=True) as (reader, _, prepared, enlarge):
-        how = prepared.selection.deinterlacing
+    wanted = wanted._replace(job=job)
+    with prepared_film(wanted, is_preview=True) as ready, opened_enlarger(ready) as enlarge:
+        how = ready.prepared.selection.deinterlacing
         name = str(wanted.arguments["model"])
-        sheet = preview(reader, enlarge, start, how, name)
+        sheet = preview(ready.reader, enlarge, start, how, name)
     write_picture(Picture(sheet), target, "png", replace=overwrite)
     report.say(f"{target}: {sheet.shape[1]}x{sheet.shape[0]}")
 

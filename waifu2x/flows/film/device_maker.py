@@ -109,8 +109,8 @@ class DeviceMaker:
             for device in self._devices:
                 if device.backend != first.backend:
                     raise BackendError(
-                        f"{device.name} computes by {device.backend}, {first.name} by "
-                        f"{first.backend}: choose one by --backend and --precision"
+                        f"{device.name} is one of backend {device.backend}, {first.name} of "
+                        f"{first.backend}: choose one by --backend"
                     )
         except BaseException:
             self.close()
@@ -126,8 +126,8 @@ class DeviceMaker:
         self.close()
 
     @property
-    def name(self) -> str:
-        """Backend and precision of its devices: parts that others make would differ."""
+    def backend(self) -> str:
+        """The name of the backend of its devices: parts that others make would differ."""
         return self._devices[0].backend
 
     def __call__(self, runs: Sequence[PartRun], work: FilmWork) -> None:
@@ -279,7 +279,7 @@ class DeviceMaker:
         """Waits until its device is there, which is described."""
         news = self._received(device)
         assert isinstance(news, DeviceOpened)
-        device.backend = news.name
+        device.backend = news.backend
         return news.described
 
     def _received(self, device: _Device) -> Any:

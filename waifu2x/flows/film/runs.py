@@ -41,8 +41,8 @@ class FrameDevice:
     """Frames of a stack."""
     pin: Callable[[NDArray[Any]], Pin] = lambda array: Pin()
     """The device's, `Backend.pin`."""
-    name: str = ""
-    """Its backend and precision: parts that others make would differ."""
+    backend: str = ""
+    """The backend's name: parts that others make would differ."""
     described: str = ""
     """The device, for people."""
 

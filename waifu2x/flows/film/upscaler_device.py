@@ -26,7 +26,7 @@ def device_of(enlarge: FrameEnlarger, film: Film) -> FrameDevice:
         backend.calls_at_once + 1,
         stack_size(pictures.height, pictures.width) if is_gpu else 1,
         backend.pin,
-        f"{backend.name} {engine.precision}",
+        backend.name,
         f"{backend.name}: {backend.device.name}, {backend.device.detail}",
     )
 
