@@ -91,9 +91,17 @@ def _other(stream: Stream) -> OtherStream:
         stream.type,
         codec,
         stream.type == "video" and bool(disposition & _ATTACHED_PICTURE),
-        tuple(sorted(stream.metadata.items())),
+        _tags(stream),
         disposition,
     )
+
+
+def _tags(stream: Stream) -> tuple[tuple[str, str], ...]:
+    """A stream's tags; FFmpeg's demuxer of mp4 calls the title of a track its name."""
+    tags = dict(stream.metadata)
+    if "name" in tags:
+        tags.setdefault("title", tags.pop("name"))
+    return tuple(sorted(tags.items()))
 
 
 def _pictures(stream: VideoStream, first: VideoFrame, name: str) -> Pictures:
@@ -124,7 +132,7 @@ def _pictures(stream: VideoStream, first: VideoFrame, name: str) -> Pictures:
         hdr,
         lost,
         first.interlaced_frame or 2 <= int(context.field_order) <= 5,
-        tuple(sorted(stream.metadata.items())),
+        _tags(stream),
         int(stream.disposition),
     )
 
