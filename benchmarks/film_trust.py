@@ -61,7 +61,7 @@ class Told:
                 str(self.pictures["index"]), "-show_frames", str(path),
             )
         )["frames"]  # fmt: skip
-        self.times = [one["best_effort_timestamp"] * tick for one in frames]
+        self.times: list[Fraction] = [one["best_effort_timestamp"] * tick for one in frames]
         found = json.loads(run("mediainfo", "--Output=JSON", str(path)))["media"]["track"]
         self.tracks = [one for one in found if one["@type"] != "General"]
         """As mediainfo has them."""
@@ -120,16 +120,17 @@ class Told:
         command = ("ffmpeg", "-v", "quiet", "-i", str(self.path), "-map", f"0:{stream['index']}")
         found = run(*command, "-f", "srt", "-").decode()
         entries = [entry.split("\n", 2) for entry in found.strip().split("\n\n") if entry]
-        begin = round(self.times[0] * 1000)
+        begin = int(round(self.times[0] * 1000))
 
         def milliseconds(time: str) -> int:
             hours, minutes, seconds = time.replace(",", "").split(":")
             return int(hours) * 3_600_000 + int(minutes) * 60_000 + int(seconds) - begin
 
-        return [
-            (*map(milliseconds, e[1].split(" --> ")), html.unescape(re.sub(r"<.*?>", "", e[2])))
-            for e in entries
-        ]
+        made = []
+        for _, times, text in entries:
+            start, end = map(milliseconds, times.split(" --> "))
+            made.append((start, end, html.unescape(re.sub(r"<.*?>", "", text))))
+        return made
 
     def font(self, stream: dict[str, Any]) -> bytes:
         """An attachment's content, by ffmpeg."""

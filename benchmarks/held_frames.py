@@ -74,7 +74,8 @@ def drawing(number: int, movement: str, paint: NDArray[np.float32]) -> NDArray[n
     small = picture.resize((WIDTH, HEIGHT), Image.Resampling.BOX)
     faded = number * far if what == "fade" else 0
     levels = np.asarray(small, np.float32) + paint[..., None] - faded
-    return np.clip(levels + 0.5, 0, 255).astype(np.uint8)
+    made: NDArray[np.uint8] = np.clip(levels + 0.5, 0, 255).astype(np.uint8)
+    return made
 
 
 def paint(seed: int) -> NDArray[np.float32]:
