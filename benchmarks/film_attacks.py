@@ -29,6 +29,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tests.helpers import films
+from tests.helpers.containers import EBML, block, box, double, element, matroska, number, track
 from waifu2x.errors import Waifu2xError
 from waifu2x.flows.film.film_reader import FilmReader
 from waifu2x.flows.film.making import make_film
@@ -43,30 +44,6 @@ IN_ALL = 200
 Attack = Callable[[Path], None]
 
 
-def element(number: int, content: bytes) -> bytes:
-    """An element of EBML."""
-    head = number.to_bytes(-(-number.bit_length() // 8))
-    return head + (len(content) | 1 << 56).to_bytes(8) + content
-
-
-def number(identity: int, value: int) -> bytes:
-    """One that holds a whole number."""
-    return element(identity, value.to_bytes(max(1, -(-value.bit_length() // 8))))
-
-
-def double(identity: int, value: float) -> bytes:
-    """One that holds a real number."""
-    return element(identity, struct.pack(">d", value))
-
-
-def box(kind: bytes, content: bytes) -> bytes:
-    """A box of MP4."""
-    return (len(content) + 8).to_bytes(4) + kind + content
-
-
-EBML = element(0x1A45DFA3, element(0x4282, b"matroska") + number(0x4287, 4) + number(0x4285, 2))
-
-
 def png(width: int, height: int) -> bytes:
     """A black picture, as small as it gets."""
 
@@ -78,34 +55,6 @@ def png(width: int, height: int) -> bytes:
     rows = b"".join(packer.compress(row) for _ in range(height)) + packer.flush()
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-
-
-def track(
-    kind: int, codec: bytes, extra: bytes = b"", which: int = 1, size: tuple[int, int] = (16, 16)
-) -> bytes:
-    """A track of Matroska."""
-    video = element(0xE0, number(0xB0, size[0]) + number(0xBA, size[1])) if kind == 1 else b""
-    told = number(0xD7, which) + number(0x73C5, which) + number(0x83, kind) + element(0x86, codec)
-    return element(0xAE, told + video + extra)
-
-
-def block(which: int, time: int, data: bytes) -> bytes:
-    """A packet of Matroska."""
-    return element(0xA3, (0x80 | which).to_bytes() + struct.pack(">hB", time, 0x80) + data)
-
-
-def matroska(
-    tracks: bytes,
-    clusters: Sequence[tuple[int, bytes]],
-    info: bytes = b"",
-    more: bytes = b"",
-    scale: int = 1_000_000,
-) -> bytes:
-    """A film; `clusters` are times and blocks."""
-    parts = element(0x1549A966, number(0x2AD7B1, scale) + info) + element(0x1654AE6B, tracks)
-    parts += more
-    parts += b"".join(element(0x1F43B675, number(0xE7, t) + data) for t, data in clusters)
-    return EBML + element(0x18538067, parts)
 
 
 def still(**options: Any) -> bytes:

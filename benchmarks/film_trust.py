@@ -120,7 +120,7 @@ class Told:
         command = ("ffmpeg", "-v", "quiet", "-i", str(self.path), "-map", f"0:{stream['index']}")
         found = run(*command, "-f", "srt", "-").decode()
         entries = [entry.split("\n", 2) for entry in found.strip().split("\n\n") if entry]
-        begin = int(round(self.times[0] * 1000))
+        begin = round(self.times[0] * 1000)
 
         def milliseconds(time: str) -> int:
             hours, minutes, seconds = time.replace(",", "").split(":")
