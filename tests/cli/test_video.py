@@ -114,7 +114,7 @@ def test_frames_are_those_of_upscale(
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("pixels", ["gray", "gbrp", "yuva420p"])
+@pytest.mark.parametrize("pixels", ["gray", "bgr0", "yuva420p"])
 def test_frames_that_are_grey_or_rgb_or_transparent(run: Run, pixels: str) -> None:
     """By any path, colours are those of `upscale`, and grey stays grey."""
     short("in.mkv", pixels)
@@ -122,13 +122,12 @@ def test_frames_that_are_grey_or_rgb_or_transparent(run: Run, pixels: str) -> No
     assert (result.exit_code, result.output) == (0, "")
     _, sources, _ = pictures_of(Path("in.mkv"))
     _, made, _ = pictures_of(Path("out.mkv"))
-    layout = "444" if pixels == "gbrp" else "420"
+    layout = "444" if pixels == "bgr0" else "420"
     meaning = Meaning(8, layout, "bt601", False, "left")
     with Upscaler(model="./tiny", backend="numpy", scale=2) as upscaler:
-        for frame, planes in zip(made, sources, strict=True):
-            if pixels == "gbrp":
-                green, blue, red = (plane / np.float32(255) for plane in planes)
-                image = np.dstack([red, green, blue])
+        for number, (frame, planes) in enumerate(zip(made, sources, strict=True)):
+            if pixels == "bgr0":
+                image = films.drawing(number, *SIZE) / np.float32(255)
             elif pixels == "gray":
                 image = ((planes[0].astype(np.float32) - 16) / 219).clip(0, 1)
             else:
@@ -212,7 +211,9 @@ def test_a_preview_shows_one_frame(run: Run) -> None:
 
 
 MISTAKES = [
-    ("in.mkv out.avi", 1, "out.avi: a film is written as .mkv, .mp4, .mov or .webm: choose one"),
+    ("in.mkv out.avi", 1,
+     "out.avi: a film is written as .mkv, .mp4, .mov, .webm or .y4m, or as frames such as"
+     " frames/%06d.png: choose one"),
     ("in.mkv there.mkv", 1, "there.mkv: exists already: use --overwrite, or another name"),
     ("in.mkv in.mkv", 1, "in.mkv: is an input itself: choose another output"),
     ("in.mkv nowhere/out.mkv", 1, "nowhere: no such folder: make it first"),

@@ -151,7 +151,7 @@ class Reader:
         count = moved = 0
         length = _ticks(1 / pictures.rate, tick) or 1
         held: Decoded | None = None
-        end = None
+        end = 0
         frames = (
             deinterlaced(self._from_here(), self._stream, pictures.rate, selection.deinterlacing)
             if self._times is None
@@ -177,16 +177,16 @@ class Reader:
                 yield now._replace(is_wanted=False)
                 break
             count += 1
-            end = (pts + (duration or length)) * tick
+            end = pts + (duration or length)
             yield now
         else:
             if held is not None:
                 yield held._replace(is_wanted=False)
             is_all = selection.first is None and not start
             whole = selection.deinterlacing != "ivtc"
-            self._tell(count, moved, end, whole=whole, is_all=whole and is_all)
+            self._tell(count, moved, end * tick, whole=whole, is_all=whole and is_all)
             return
-        self._tell(count, moved, end, whole=False, is_all=False)
+        self._tell(count, moved, end * tick, whole=False, is_all=False)
 
     def _watch(self, pts: int, duration: int, length: int, tick: Fraction) -> None:
         """Notes a stretch without frames before this one, which is longer than one."""
@@ -210,11 +210,8 @@ class Reader:
             if packet.dts is not None and base is not None and packet.dts * base > until:
                 return
 
-    def _tell(
-        self, count: int, moved: int, end: Fraction | None, *, whole: bool, is_all: bool
-    ) -> None:
+    def _tell(self, count: int, moved: int, end: Fraction, *, whole: bool, is_all: bool) -> None:
         film = self.film
-        end = end if end is not None else Fraction(0)
         claimed = film.seconds or 0
         # The end of the longest stream counts for a container, so a bit less is no damage.
         is_short = whole and self._damaged_end(float(end), claimed)
@@ -340,9 +337,19 @@ def _timed(
 ) -> Iterator[tuple[VideoFrame, int, int]]:
     """Frames with their times and durations in ticks. Each comes with the seconds of its own."""
     following = 0
+    first = _ticks(origin, tick)
+    is_plain = first * tick == origin
     for frame, own in frames:
-        pts = following if frame.pts is None else round((frame.pts * own - origin) / tick)
-        duration = round((frame.duration or 0) * own / tick)
+        duration = frame.duration or 0
+        is_same = own == tick  # fractions take long
+        if not is_same:
+            duration = round(duration * own / tick)
+        if frame.pts is None:
+            pts = following
+        elif is_plain and is_same:
+            pts = frame.pts - first
+        else:
+            pts = round((frame.pts * own - origin) / tick)
         following = pts + (duration or length)
         yield frame, pts, duration
 
