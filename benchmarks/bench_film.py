@@ -52,6 +52,7 @@ from waifu2x.formats.film.codecs import Wish
 from waifu2x.formats.film.encode import PartEncoder, Shape
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.reader import Selection
+from waifu2x.imaging.streams import Header
 
 GROUP = 48
 """Frames that are drawn and coded; the film repeats them."""
@@ -240,6 +241,7 @@ def encoding_alone(source: Path, shape: Shape, device: FrameDevice, seconds: flo
     if shape.encoding.codec == "y4m":
         with emptied_pipe():
             sink = RawSink(live._STANDARD_OUTPUT, "pipe", shape, Stages())
+            sink.open(Header(()))
             while time.perf_counter() < start + seconds:
                 sink.write(next(frames))
                 count += 1
