@@ -31,9 +31,10 @@ from tests.flows.test_film_streams import pictures_of  # noqa: E402
 from tests.helpers import obvious_planes  # noqa: E402
 from tests.helpers.obvious_planes import Meaning  # noqa: E402
 from waifu2x import Upscaler  # noqa: E402
-from waifu2x.backends import Precision  # noqa: E402
+from waifu2x.backends import Precision, open_backend  # noqa: E402
 from waifu2x.cli import cli  # noqa: E402
 from waifu2x.cli.film_progress import FilmProgress  # noqa: E402
+from waifu2x.errors import UnavailableError  # noqa: E402
 from waifu2x.flows.film import automatic  # noqa: E402
 from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
 from waifu2x.flows.film.stages import StageTimes  # noqa: E402
@@ -82,18 +83,25 @@ QUICK = {("numpy", "420", "network"), ("cpu", "420", "network"), ("opencl", "422
 
 def cases() -> list[Any]:
     found = []
-    for case in product(("numpy", "cpu", "opencl"), FORMATS, SIZES):
+    for case in product(("numpy", "cpu", "opencl", "cuda"), FORMATS, SIZES):
         marks = () if case in QUICK else pytest.mark.matrix
         found.append(pytest.param(*case, id="-".join(case), marks=marks))
     return found
 
 
+def need(backend: str) -> None:
+    """Skips a test where a backend is missing, unless it is required."""
+    try:
+        open_backend(backend).close()
+    except UnavailableError as error:
+        if backend in os.environ.get("WAIFU2X_REQUIRE", "").split(","):
+            raise
+        pytest.skip(str(error))
+
+
 @pytest.mark.parametrize(("backend", "form", "size"), cases())
-def test_frames_are_those_of_upscale(
-    run: Run, backend: str, form: str, size: str, request: pytest.FixtureRequest
-) -> None:
-    if backend == "opencl":
-        request.getfixturevalue("opencl_device")
+def test_frames_are_those_of_upscale(run: Run, backend: str, form: str, size: str) -> None:
+    need(backend)
     pixels, colours, meaning = FORMATS[form]
     words, arguments = SIZES[size]
     short("in.mkv", pixels, colours=colours)
@@ -114,7 +122,7 @@ def test_frames_are_those_of_upscale(
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("pixels", ["gray", "gbrp", "yuva420p"])
+@pytest.mark.parametrize("pixels", ["gray", "bgr0", "yuva420p"])
 def test_frames_that_are_grey_or_rgb_or_transparent(run: Run, pixels: str) -> None:
     """By any path, colours are those of `upscale`, and grey stays grey."""
     short("in.mkv", pixels)
@@ -122,13 +130,12 @@ def test_frames_that_are_grey_or_rgb_or_transparent(run: Run, pixels: str) -> No
     assert (result.exit_code, result.output) == (0, "")
     _, sources, _ = pictures_of(Path("in.mkv"))
     _, made, _ = pictures_of(Path("out.mkv"))
-    layout = "444" if pixels == "gbrp" else "420"
+    layout = "444" if pixels == "bgr0" else "420"
     meaning = Meaning(8, layout, "bt601", False, "left")
     with Upscaler(model="./tiny", backend="numpy", scale=2) as upscaler:
-        for frame, planes in zip(made, sources, strict=True):
-            if pixels == "gbrp":
-                green, blue, red = (plane / np.float32(255) for plane in planes)
-                image = np.dstack([red, green, blue])
+        for number, (frame, planes) in enumerate(zip(made, sources, strict=True)):
+            if pixels == "bgr0":
+                image = films.drawing(number, *SIZE) / np.float32(255)
             elif pixels == "gray":
                 image = ((planes[0].astype(np.float32) - 16) / 219).clip(0, 1)
             else:
@@ -212,7 +219,9 @@ def test_a_preview_shows_one_frame(run: Run) -> None:
 
 
 MISTAKES = [
-    ("in.mkv out.avi", 1, "out.avi: a film is written as .mkv, .mp4, .mov or .webm: choose one"),
+    ("in.mkv out.avi", 1,
+     "out.avi: a film is written as .mkv, .mp4, .mov, .webm or .y4m, or as frames such as"
+     " frames/%06d.png: choose one"),
     ("in.mkv there.mkv", 1, "there.mkv: exists already: use --overwrite, or another name"),
     ("in.mkv in.mkv", 1, "in.mkv: is an input itself: choose another output"),
     ("in.mkv nowhere/out.mkv", 1, "nowhere: no such folder: make it first"),

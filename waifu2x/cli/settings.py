@@ -53,6 +53,11 @@ ONE_RUN = {
     "models": "it is of one run",
     "reduce": "it is of one run",
     "tune": "it is of one run",
+    "preview": "it is of one run",
+    "start": "it is of one run",
+    "end": "it is of one run",
+    "restart": "it throws away what is done",
+    "codec-option": "it is of one encoder",
     "config": "it names the file itself",
     "help": "it is of one run",
 }

@@ -18,7 +18,7 @@ import click
 from waifu2x.cli import completions, report
 from waifu2x.cli.arguments import arguments_of, check_folder
 from waifu2x.cli.command import IN_AND_OUT, MESSAGES, SIZE, Choice, Command, Pixels, option
-from waifu2x.cli.film_options import film_options
+from waifu2x.cli.film_options import depth_of, film_options, form_of
 from waifu2x.cli.film_work import (
     WantedFilm,
     film_maker,
@@ -185,7 +185,7 @@ def _wanted(source: Path, target: Path, options: dict[str, Any]) -> WantedFilm:
         own("crf"),
         own("preset"),
         own("tune"),
-        None if depth == "auto" else int(depth),
+        depth_of(depth),
         None if chroma == "auto" else chroma,
         own("codec_options"),
     )
@@ -205,7 +205,7 @@ def _wanted(source: Path, target: Path, options: dict[str, Any]) -> WantedFilm:
         cut=Cut(start, end),
         deinterlacing="ivtc" if ivtc else None if how == "auto" else how,
         duplicates=own("duplicates"),
-        form=own("form"),
+        form=form_of(own("form")),
     )
     for name in ("fit", "longer_side", "shorter_side", "min_size", "only_smaller_than"):
         options[name] = None

@@ -24,7 +24,8 @@ def device_of(enlarge: FrameEnlarger, film: Film) -> FrameDevice:
     is_gpu = backend.name in ("cuda", "opencl")
     return FrameDevice(
         enlarge,
-        backend.calls_at_once + 1,
+        # One result is being encoded, and one more call fills what the others leave of a device.
+        backend.calls_at_once + 2,
         stack_size(pictures.height, pictures.width) if is_gpu else 1,
         backend.pin,
         backend.name,
