@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from waifu2x.errors import ImageError, Waifu2xError
 from waifu2x.flows.batch.shared_memory import SharedPool
 from waifu2x.flows.film.descriptors import receive_descriptor
+from waifu2x.flows.film.inbox import inbox
 from waifu2x.flows.film.messages import (
     AddPicture,
     AskFrames,
@@ -85,6 +86,7 @@ class _OpenFilm:
 
     def __init__(self, connection: Connection, path: Path, held: ExitStack) -> None:
         self._connection = connection
+        self._has_message = inbox(connection)
         self._path = path
         self._held = held
         self._said = time.monotonic()
@@ -218,8 +220,8 @@ class _OpenFilm:
         for decoded in self._reader.frames(request.selection):
             busy = time.monotonic() - self._resumed
             self._pass_others()
-            while len(self._lent) >= request.ahead or self._connection.poll():
-                while not self._connection.poll(_OFTEN):
+            while len(self._lent) >= request.ahead or self._has_message(0):
+                while not self._has_message(_OFTEN):
                     self._alive()
                 answer: Request = self._connection.recv()
                 if isinstance(answer, StopFrames):

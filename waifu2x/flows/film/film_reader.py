@@ -17,6 +17,7 @@ from waifu2x.flows.batch.shared_memory import AttachedPool
 from waifu2x.flows.batch.worker import how_ended, prepare, start_context
 from waifu2x.flows.film.descriptors import send_descriptor
 from waifu2x.flows.film.film_process import read_film
+from waifu2x.flows.film.inbox import inbox
 from waifu2x.flows.film.messages import (
     AddPicture,
     AskFrames,
@@ -98,6 +99,7 @@ class FilmReader:
         self._name = "standard input" if path == STANDARD else str(path)
         context = start_context()
         self._connection, theirs = context.Pipe()
+        self._has_message = inbox(self._connection)
         self._attached = AttachedPool(self._connection, pin)
         self._process = context.Process(
             target=read_film, args=(theirs, path), name="waifu2x-film", daemon=True
@@ -242,7 +244,7 @@ class FilmReader:
     def _receive(self) -> Reply:
         while True:
             try:
-                if not self._connection.poll(SILENCE):
+                if not self._has_message(SILENCE):
                     self._process.kill()
                     raise ImageError(
                         f"{self._name}: its decoder has not answered for {SILENCE:g} seconds: "

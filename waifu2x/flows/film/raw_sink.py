@@ -79,11 +79,15 @@ class RawSink:
                 self._last = result.planes
                 self.computed += 1
             with self._stages.at_work("encoding"):
-                self._write([y4m.FRAME, *(plane.data.cast("B") for plane in self._last)])
+                self.write(self._last)
             self._place(frame)
             self.frames += 1
         finally:
             frame.release()
+
+    def write(self, planes: Planes) -> None:
+        """Writes the planes of a frame. Raises OutputError, BrokenPipeError."""
+        self._write([y4m.FRAME, *(plane.data.cast("B") for plane in planes)])
 
     def close(self) -> None:
         """Nothing more has to be written."""

@@ -13,7 +13,8 @@ from waifu2x.backends import Pin, Progress
 from waifu2x.flows.film.film_reader import FilmReader
 from waifu2x.flows.film.frame_memory import FrameMemory
 from waifu2x.flows.film.held import Duplicates
-from waifu2x.flows.film.parts import EnlargedFrame, FrameSource, PartRun, PartSink, Planes, Step
+from waifu2x.flows.film.part_sink import PartSink
+from waifu2x.flows.film.parts import EnlargedFrame, FrameSource, PartRun, Planes, Step
 from waifu2x.flows.film.stacks import StackedSink, StackedSource
 from waifu2x.flows.film.stages import Stages
 from waifu2x.flows.flow import Work, flow
