@@ -27,6 +27,7 @@ from waifu2x.formats.film.description import (
 )
 from waifu2x.formats.film.opening import MAX_RATE, MAX_SIDE
 from waifu2x.formats.film.pixels import FULL_RANGE, pixel_format
+from waifu2x.formats.film.stream_header import header_of
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -67,8 +68,8 @@ def describe(
     seekable: bool,
     name: str,
 ) -> Film:
-    """A film, whose first frame has been decoded, and whose chroma sits where its container says,
-    if it does. Raises ImageError for what is out of bounds."""
+    """A film, whose first frame has been decoded. `siting` is what only its own bytes tell of its
+    chroma, if they do. Raises ImageError for what is out of bounds."""
     others = tuple(_other(one) for one in container.streams if one.index != stream.index)
     restarted = container.format.name in _RESTARTED
     return Film(
@@ -97,9 +98,17 @@ def _other(stream: Stream) -> OtherStream:
         stream.type,
         codec,
         stream.type == "video" and bool(disposition & _ATTACHED_PICTURE),
-        tuple(sorted(stream.metadata.items())),
+        _tags(stream),
         disposition,
     )
+
+
+def _tags(stream: Stream) -> tuple[tuple[str, str], ...]:
+    """A stream's tags; FFmpeg's demuxer of mp4 calls the title of a track its name."""
+    tags = dict(stream.metadata)
+    if "name" in tags:
+        tags.setdefault("title", tags.pop("name"))
+    return tuple(sorted(tags.items()))
 
 
 def _pictures(
@@ -114,6 +123,14 @@ def _pictures(
     context = stream.codec_context
     # PyAV's stubs name another class than its frames have.
     hdr, lost, matrix = _side_data(cast("SideDataContainer", first.side_data))
+    header = header_of(stream)
+    if header.dolby_vision is not None:
+        if header.dolby_vision.is_needed:
+            raise ImageError(
+                f"{name}: its colours are of Dolby Vision, profile {header.dolby_vision.profile}, "
+                "and mean nothing without it: it is not supported"
+            )
+        lost = tuple(dict.fromkeys(("Dolby Vision", *lost)))
     aspect = stream.sample_aspect_ratio
     return Pictures(
         stream.index,
@@ -128,11 +145,11 @@ def _pictures(
         aspect if aspect is not None and aspect > 0 else None,
         first.rotation,
         matrix,
-        _colours(stream, first, pixels, siting, name),
+        _colours(stream, first, pixels, siting or header.siting, name),
         hdr,
         lost,
         first.interlaced_frame or 2 <= int(context.field_order) <= 5,
-        tuple(sorted(stream.metadata.items())),
+        _tags(stream),
         int(stream.disposition),
     )
 
@@ -148,7 +165,7 @@ def _colours(
     stream: VideoStream,
     first: VideoFrame,
     pixels: PixelFormat,
-    siting: ChromaSiting | None,
+    told_siting: ChromaSiting | None,
     name: str,
 ) -> FilmColours:
     context = stream.codec_context
@@ -172,20 +189,23 @@ def _colours(
         assumed.append(f"{MATRICES[matrix]}, by its height")
     if matrix not in MATRICES:
         raise ImageError(f"{name}: its colours are in matrix {matrix} of H.273, not supported")
-    is_sited = pixels.planes >= 3 and (pixels.columns, pixels.rows) != (1, 1)
-    if is_sited and siting is None:
-        siting = "left"
-        if context.name == "mjpeg":
-            siting = "center"
-        elif matrix == BT2020 and pixels.rows == 2:
-            siting = "topleft"
-        assumed.append(f"chroma {siting}")
+    siting = None
+    if pixels.planes >= 3 and (pixels.columns, pixels.rows) != (1, 1):
+        siting = told_siting
+        if siting is None:
+            is_420 = pixels.rows == 2
+            siting = "left"
+            if context.name == "mjpeg":
+                siting = "center"
+            elif matrix == BT2020 and is_420:
+                siting = "topleft"
+            assumed.append(f"chroma {siting}")
     return FilmColours(
         matrix,
         span,
         told(first.color_primaries, context.color_primaries),
         told(first.color_trc, context.color_trc),
-        (siting if is_sited else None) or "left",
+        siting or "left",
         tuple(assumed),
     )
 
