@@ -190,8 +190,8 @@ def opened_stream(container: Any, name: str, shape: Shape) -> Any:
         context.open()
     except (av.FFmpegError, ValueError, OSError) as error:
         raise OutputError(
-            f"{encoding.codec} cannot be opened for {shape.width}x{shape.height} with these options "
-            f"({', '.join(f'{key}={value}' for key, value in encoding.options)}): {in_short(error)}"
+            f"{encoding.codec} cannot be opened for {shape.width}x{shape.height} with these "
+            f"options ({', '.join(f'{key}={value}' for key, value in encoding.options)}): {in_short(error)}"
         ) from error
     unknown = sorted(context.options)
     if unknown:
