@@ -133,8 +133,7 @@ def test_shards_make_what_one_run_does(job: FilmJob) -> None:
 
 def test_another_version_is_named(job: FilmJob, monkeypatch: pytest.MonkeyPatch) -> None:
     shard(job, 1, 2)
-    monkeypatch.setattr(request, "versions", lambda: {**versions, "PyAV": "17.0.0"})
-    versions = {"PyAV": "17.0.0"}
+    monkeypatch.setattr(request, "versions", lambda: {"PyAV": "17.0.0"})
     with pytest.raises(OutputError, match=r"version of PyAV was '.*' and is '17\.0\.0'"):
         enlarge(job)
     monkeypatch.setattr(request, "__version__", "0.0.1")
