@@ -13,7 +13,7 @@ COPY models models
 COPY man man
 # Wheels only, so no compiler: [cuda] brings NVRTC, the rest of CUDA is in the driver.
 RUN python3 -m venv /opt/waifu2x \
-    && /opt/waifu2x/bin/pip install --no-cache-dir --prefer-binary '.[cuda,formats]'
+    && /opt/waifu2x/bin/pip install --no-cache-dir --prefer-binary '.[cuda,formats,video]'
 
 FROM ${PYTHON}
 LABEL org.opencontainers.image.title="waifu2x-kernels" \
@@ -21,10 +21,10 @@ LABEL org.opencontainers.image.title="waifu2x-kernels" \
       org.opencontainers.image.source="https://github.com/OWNER/waifu2x-kernels" \
       org.opencontainers.image.licenses="MIT"
 COPY --from=build /opt/waifu2x /opt/waifu2x
-# The driver's libraries are put in when the container starts; these say which.
+# The driver's libraries are put in when the container starts; these say which (video: NVENC).
 ENV PATH=/opt/waifu2x/bin:$PATH \
     NVIDIA_VISIBLE_DEVICES=all \
-    NVIDIA_DRIVER_CAPABILITIES=compute,utility \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility,video \
     WAIFU2X_CACHE_DIR=/cache/waifu2x
 # As /tmp is, so that whoever --user names can keep compiled kernels in a folder of their own.
 RUN useradd --uid 1000 waifu2x && install -d -m 1777 /cache && install -d -o waifu2x /pictures

@@ -42,11 +42,11 @@ _SIZE = (1920, 1080)
 
 def results() -> dict[str, Pixels]:
     """A photo and a drawing at 1920x1080, as the program makes them."""
-    from benchmarks import quality
+    from benchmarks import quality, sprites
 
     made = {}
     for name, parts in (("photo", quality.photos()), ("drawing", quality.drawings())):
-        sheet = Image.new("RGB", (_SIZE[0] // 2, _SIZE[1] // 2), quality.SKY)
+        sheet = Image.new("RGB", (_SIZE[0] // 2, _SIZE[1] // 2), sprites.SKY)
         x = y = lower = 0
         for part in parts:
             if x >= sheet.width:

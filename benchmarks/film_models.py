@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 import waifu2x
-from benchmarks.quality import Method, Pixels, drawings, halved, lanczos, photos, score
+from benchmarks.quality import Method, drawings, halved, lanczos, photos, score
+from benchmarks.sprites import Pixels
 from waifu2x.backends import planar
 from waifu2x.errors import ModelError
 from waifu2x.imaging.planar import PlanarPicture, PlaneFormat

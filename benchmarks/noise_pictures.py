@@ -12,144 +12,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from benchmarks.quality import EXAMPLES, package
+from benchmarks.quality import EXAMPLES
+from benchmarks.sprites import Pixels, package, scene
 
-Pixels = NDArray[np.uint8]
 Kind = Literal["drawing", "photo"]
 
 SIDE = 288
-_CAST = "animated_characters"
-_SCENES: dict[str, tuple[tuple[int, int, int], Sequence[str]]] = {
-    "adventurers": (
-        (168, 214, 240),
-        (
-            f"{_CAST}/female_adventurer/femaleAdventurer_idle",
-            f"{_CAST}/robot/robot_idle",
-            "tiles/boxCrate",
-            "tiles/grassLeft",
-            "tiles/grassMid",
-            "tiles/grassRight",
-            "items/flagGreen1",
-            "enemies/bee",
-            "tiles/cactus",
-        ),
-    ),
-    "cards": (
-        (38, 96, 62),
-        (
-            "cards/cardSpadesQ",
-            "cards/cardHeartsK",
-            "cards/cardBack_blue2",
-            "cards/cardClubs7",
-            "cards/cardDiamondsA",
-            "cards/cardBack_red4",
-            "cards/cardHearts9",
-            "cards/cardSpadesJ",
-            "cards/cardClubsK",
-        ),
-    ),
-    "space": (
-        (18, 20, 44),
-        (
-            "space_shooter/playerShip1_blue",
-            "space_shooter/meteorGrey_big1",
-            "space_shooter/playerShip2_orange",
-            "space_shooter/meteorGrey_big3",
-            "space_shooter/playerShip1_green",
-            "tiles/planetMid",
-            "space_shooter/playerShip3_orange",
-            "space_shooter/meteorGrey_big4",
-            "tiles/planetLeft",
-        ),
-    ),
-    "aliens": (
-        (250, 226, 190),
-        (
-            "alien/alienBlue_front",
-            "enemies/fishPink",
-            "enemies/slimeBlock",
-            "tiles/sandLeft",
-            "tiles/sandMid",
-            "tiles/sandRight",
-            "items/gemBlue",
-            "items/coinGold",
-            "tiles/mushroomRed",
-        ),
-    ),
-    "people": (
-        (200, 208, 232),
-        (
-            f"{_CAST}/female_person/femalePerson_jump",
-            f"{_CAST}/male_adventurer/maleAdventurer_walk1",
-            f"{_CAST}/zombie/zombie_walk0",
-            "tiles/brickBrown",
-            "tiles/dirtCliff_left",
-            "tiles/snow",
-            "tiles/signRight",
-            "items/gemRed",
-            "items/star",
-        ),
-    ),
-    "tanks": (
-        (131, 168, 84),
-        (
-            "topdown_tanks/tankBody_huge_outline",
-            "topdown_tanks/tileGrass_roadCrossing",
-            "topdown_tanks/tank_red",
-            "topdown_tanks/tileGrass_roadCornerLL",
-            "topdown_tanks/tankBody_bigRed",
-            "topdown_tanks/tileGrass_roadEast",
-            "topdown_tanks/tank_sand",
-            "topdown_tanks/tileGrass_transitionE",
-            "topdown_tanks/tankBody_blue",
-        ),
-    ),
-    "hand": (
-        (90, 24, 28),
-        (
-            "cards/cardJoker",
-            "cards/cardDiamondsQ",
-            "cards/cardBack_green3",
-            "cards/cardSpades10",
-            "cards/cardHeartsJ",
-            "cards/cardClubsQ",
-            "cards/cardDiamonds8",
-            "cards/cardBack_blue5",
-            "cards/cardHeartsA",
-        ),
-    ),
-    "pond": (
-        (120, 196, 214),
-        (
-            "enemies/frog",
-            "enemies/ladybug",
-            "enemies/fishGreen",
-            "tiles/waterTop_high",
-            "tiles/lavaTop_high",
-            "tiles/stoneMid",
-            "items/keyYellow",
-            "tiles/bush",
-            "enemies/mouse",
-        ),
-    ),
-    "walkers": (
-        (236, 236, 240),
-        (
-            f"{_CAST}/male_person/malePerson_walk3",
-            "enemies/wormPink",
-            f"{_CAST}/female_person/femalePerson_walk2",
-            "tiles/doorClosed_mid",
-            "tiles/lockRed",
-            "tiles/torch1",
-            "tiles/plantPurple",
-            "tiles/switchGreen",
-            "items/coinSilver",
-        ),
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -197,16 +67,7 @@ def testing() -> list[Truth]:
 
 def _scene(name: str) -> Truth:
     """Nine sprites, three in a row."""
-    sky, sprites = _SCENES[name]
-    folder = package("arcade") / "resources" / "assets" / "images"
-    scene, step = Image.new("RGB", (SIDE, SIDE), sky), SIDE // 3
-    for index, each in enumerate(sprites):
-        sprite = Image.open(folder / f"{each}.png").convert("RGBA")
-        x, y = index % 3 * step, index // 3 * step
-        # As they are, without a resize that would make them smooth: what is beyond is cut off.
-        place = (x + (step - sprite.width) // 2, y + (step - sprite.height) // 2)
-        scene.paste(sprite, place, sprite)
-    return Truth(name, "drawing", np.asarray(scene))
+    return Truth(name, "drawing", scene(name, 3, SIDE // 3))
 
 
 def _page(name: str, font: str, words: Sequence[str], gap: int) -> Truth:

@@ -14,7 +14,6 @@ with. Photos: those of scikit-image's wheel that are in the public domain or CC0
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import io
 import statistics
 import sys
@@ -29,49 +28,16 @@ from PIL import Image, ImageDraw, ImageFont
 from skimage.metrics import structural_similarity
 
 import waifu2x
+from benchmarks.sprites import Pixels, package, scene
 from waifu2x.errors import ModelError
 from waifu2x.networks.catalogue import ENTRIES
 
-Pixels = NDArray[np.uint8]
 Method = Callable[[Pixels], Pixels]
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 JPEG_QUALITY = {0: 90, 1: 75, 2: 50, 3: 30}
 """For each noise level, amid the range that it was trained for."""
 PHOTOS = ("astronaut", "chelsea", "coffee")
-CAST = "animated_characters"
-SCENES = (
-    (
-        f"{CAST}/female_adventurer/femaleAdventurer_idle",
-        f"{CAST}/male_person/malePerson_walk3",
-        f"{CAST}/robot/robot_idle",
-        f"{CAST}/zombie/zombie_walk0",
-        "enemies/bee",
-        "items/flagGreen1",
-        "tiles/grassLeft",
-        "tiles/grassMid",
-        "tiles/grassRight",
-        "tiles/boxCrate",
-        "tiles/bush",
-        "tiles/cactus",
-    ),
-    (
-        f"{CAST}/female_person/femalePerson_jump",
-        f"{CAST}/male_adventurer/maleAdventurer_walk1",
-        "alien/alienBlue_front",
-        "enemies/frog",
-        "enemies/ladybug",
-        "items/keyYellow",
-        "tiles/brickBrown",
-        "tiles/dirtCliff_left",
-        "tiles/snow",
-        "tiles/signRight",
-        "items/gemRed",
-        "items/star",
-    ),
-)
-"""Sprites of 128x128 at most, six in a row."""
-SKY = (168, 214, 240)
 
 
 def main() -> None:
@@ -154,15 +120,8 @@ def methods(
 def drawings() -> Iterator[Pixels]:
     """Flat fills and lines."""
     yield even(np.asarray(Image.open(EXAMPLES / "drawn.png").convert("RGB")))
-    folder = package("arcade") / "resources" / "assets" / "images"
-    for names in SCENES:
-        scene = Image.new("RGB", (6 * 128, 2 * 128), SKY)
-        for index, name in enumerate(names):
-            sprite = Image.open(folder / f"{name}.png").convert("RGBA")
-            x, y = index % 6 * 128, index // 6 * 128
-            place = (x + (128 - sprite.width) // 2, y + 128 - sprite.height)
-            scene.paste(sprite, place, sprite)
-        yield np.asarray(scene)
+    for name in ("meadow", "street"):
+        yield scene(name, 6, 128, stand=True)
 
 
 def photos() -> Iterator[Pixels]:
@@ -170,17 +129,6 @@ def photos() -> Iterator[Pixels]:
     for name in PHOTOS:
         path = package("skimage") / "data" / f"{name}.png"
         yield even(np.asarray(Image.open(path).convert("RGB")))
-
-
-def package(name: str) -> Path:
-    """A package's folder, without running it."""
-    spec = importlib.util.find_spec(name)
-    if spec is None or not spec.submodule_search_locations:
-        # arcade's own requirements exclude the Pillow that this project needs; only its pictures
-        # are read.
-        wanted = "--no-deps arcade==3.3.3" if name == "arcade" else '-e ".[bench]"'
-        raise SystemExit(f"{name} is missing: pip install {wanted}")
-    return Path(spec.submodule_search_locations[0])
 
 
 def even(pixels: Pixels) -> Pixels:

@@ -6,46 +6,22 @@ and photos of scikit-image's wheel. They were chosen before any of them was meas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from benchmarks.noise_pictures import SIDE, Pixels, Truth, photo
-from benchmarks.quality import package
+from benchmarks.noise_pictures import SIDE, Truth, photo
+from benchmarks.sprites import Pixels, package, scene, sprite
 
 _FINE = 4
 """How many times larger drawings are made and then reduced, so that edges are smooth."""
-_HARBOUR = (
-    "enemies/slimePurple",
-    "enemies/wormGreen",
-    "alien/alienBlue_climb1",
-    "tiles/bridgeA",
-    "tiles/bomb",
-    "tiles/boxCrate_double",
-    "items/flagRed1",
-    "items/coinBronze",
-    "tiles/plantPurple",
-)
-_CONVOY = (
-    "topdown_tanks/tileSand_roadCrossing",
-    "topdown_tanks/tank_dark",
-    "topdown_tanks/treeGreen_large",
-    "topdown_tanks/tank_green",
-    "topdown_tanks/tileSand_roadCornerLL",
-    "topdown_tanks/tankBody_darkLarge_outline",
-    "topdown_tanks/treeBrown_large",
-    "topdown_tanks/tracksLarge",
-    "topdown_tanks/tileSand_roadEast",
-)
 
 
 def unseen() -> list[Truth]:
     """The pictures of this group."""
     made = {
-        "harbour": _scene((214, 232, 226), _HARBOUR),
-        "convoy": _scene((196, 176, 128), _CONVOY),
+        "harbour": scene("harbour", 3, SIDE // 3),
+        "convoy": scene("convoy", 3, SIDE // 3),
         "gradients": _gradients(),
         "tones": _tones(),
         "scan": _scan(),
@@ -62,11 +38,6 @@ def unseen() -> list[Truth]:
     ]
 
 
-def _sprite(name: str) -> Image.Image:
-    path = package("arcade") / "resources" / "assets" / "images" / f"{name}.png"
-    return Image.open(path).convert("RGBA")
-
-
 def _font(name: str, size: int) -> ImageFont.FreeTypeFont:
     folder = package("arcade") / "resources" / "system" / "fonts" / "ttf" / "Liberation"
     return ImageFont.truetype(folder / f"Liberation_{name}_Regular.ttf", size)
@@ -74,16 +45,6 @@ def _font(name: str, size: int) -> ImageFont.FreeTypeFont:
 
 def _reduced(image: Image.Image) -> Pixels:
     return np.asarray(image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BOX))
-
-
-def _scene(ground: tuple[int, int, int], sprites: Sequence[str]) -> Pixels:
-    scene, step = Image.new("RGB", (SIDE, SIDE), ground), SIDE // 3
-    for index, name in enumerate(sprites):
-        sprite = _sprite(name)
-        x, y = index % 3 * step, index // 3 * step
-        place = (x + (step - sprite.width) // 2, y + (step - sprite.height) // 2)
-        scene.paste(sprite, place, sprite)
-    return np.asarray(scene)
 
 
 def _gradients() -> Pixels:
@@ -191,7 +152,7 @@ def _screen() -> Pixels:
     pen.line((24, 26, 24, 205), (210, 210, 216))
     pen.rectangle((8, 212, 279, 279), fill=(255, 255, 255), outline=(180, 184, 196))
     for index in range(4):
-        icon = _sprite(f"items/key{('Blue', 'Green', 'Red', 'Yellow')[index]}")
+        icon = sprite(f"items/key{('Blue', 'Green', 'Red', 'Yellow')[index]}")
         icon = icon.resize((48, 48), Image.Resampling.BOX)
         image.paste(icon, (20 + 64 * index, 222), icon)
     return np.asarray(image)
@@ -200,9 +161,9 @@ def _screen() -> Pixels:
 def _blocks() -> Pixels:
     """Sprites of a coarse game: each of their pixels is a block of 4x4."""
     side = SIDE // 4
-    scene = Image.new("RGB", (side, side), (92, 148, 252))
+    blocks = Image.new("RGB", (side, side), (92, 148, 252))
     names = ("alien/alienBlue_walk1", "enemies/fly", "enemies/slimeGreen", "tiles/rock")
     for index, name in enumerate(names):
-        sprite = _sprite(name).resize((32, 32), Image.Resampling.NEAREST)
-        scene.paste(sprite, (index % 2 * 36 + 2, index // 2 * 36 + 2), sprite)
-    return np.asarray(scene.resize((SIDE, SIDE), Image.Resampling.NEAREST))
+        drawn = sprite(name).resize((32, 32), Image.Resampling.NEAREST)
+        blocks.paste(drawn, (index % 2 * 36 + 2, index // 2 * 36 + 2), drawn)
+    return np.asarray(blocks.resize((SIDE, SIDE), Image.Resampling.NEAREST))

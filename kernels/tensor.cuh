@@ -18,8 +18,10 @@
 //   residual: (made + residual) * (sigmoid(made) - 1/2)), SCALED_RESIDUAL (0 or 1: planes of the residual are
 //   scaled, and rounded to 16 bits)
 //   IN_PIXEL, BORDER (see `inside`): of pixels that are read; PIXEL: of those that are written; RESIDUAL_PIXEL
-//   with RESIDUAL_ENLARGE: of the picture's that are added, `top` and `left` in what is enlarged
+//   with RESIDUAL_ENLARGE: of the picture's that are added, `top` and `left` in what is enlarged, and
+//   RESIDUAL_BLEND: what of them comes from the next pixel in each direction (float; RESIDUAL_ENLARGE 2)
 //   BOUNDED (0 or 1): of convolutions, see `is_infinite`
+//   MARGIN (0 or 1): of convolutions in tiles, see `clear_margin`
 //   STORED_GROUPS and what stands behind it: of a convolution in tiles
 //   STACK = 1: pictures of one size are computed side by side, as if they were one. Each has a cell in
 //   every map, as large as its part of that map, and what would mix two cells is not stored.
@@ -127,6 +129,7 @@ struct Conv {
     const float* factors;   // SCALED: of the planes of a pixel that is read; of each picture
     const float* added_factors;  // SCALED_RESIDUAL: of one that is added
     int factors_each;       // from picture to picture
+    Range margin;           // MARGIN: see `clear_margin`
 };
 
 // A result: of which cell, and where in it.
@@ -230,6 +233,38 @@ __device__ __forceinline__ size_t target_at(const OutputCoordinate& at, int plan
 #endif
     return vector_at<OUT_GROUP>(to, row, column, PART + plane);
 }
+
+#if defined(MARGIN) && MARGIN
+static_assert(!STACK, "around each picture of a stack are others");
+
+// Zeros around the results, in all that is in `margin`, counted from the first result: by all threads of all
+// blocks that make the same COUNT planes, from `plane` on. So no tile begins or ends beyond the picture.
+template <int COUNT>
+__device__ __forceinline__ void clear_margin(const Conv& p, int plane, int block, int blocks) {
+    const Range& all = p.margin;
+    const int columns = all.right - all.left, rows = p.extent.rows, across = p.extent.columns;
+    const int lines = all.bottom - all.top - rows, sides = columns - across;
+    const int count = (lines * columns + sides * rows) * (COUNT / 8);
+    for (int i = block * THREADS + threadIdx.x; i < count; i += blocks * THREADS) {
+        const int pixel = i / (COUNT / 8), beside = pixel - lines * columns;
+        OutputCoordinate at = {};
+        if (beside < 0) {
+            at.row = all.top + pixel / columns;
+            if (at.row >= 0) at.row += rows;
+            at.column = all.left + pixel % columns;
+        } else {
+            at.row = beside / sides;
+            at.column = all.left + beside % sides;
+            if (at.column >= 0) at.column += across;
+        }
+        uint8_t* const target = static_cast<uint8_t*>(p.out) + target_at(at, plane + i % (COUNT / 8) * 8, p.to);
+#pragma unroll
+        for (int term = 0; term < TERMS; term++)
+            *reinterpret_cast<uint4*>(target + term * (static_cast<size_t>(OUT_STORED / OUT_GROUP) * p.to.group * 16)) =
+                make_uint4(0, 0, 0, 0);
+    }
+}
+#endif
 
 #if RESIDUAL
 // Where what is added to 8 planes of a result is stored: as the result is before depth-to-space.
@@ -412,7 +447,10 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
 // low input times high weights, high times low, high times high, since the unit cuts each sum off at 24
 // bits: small products come first.
 #define TAPS (TAP_COLUMNS ? SIDE : SIDE * SIDE)
-static_assert(TILE_RESULTS == (TAP_COLUMNS ? TILE_COLUMNS - (SIDE - 1) : TILE_COLUMNS), "results of a tile");
+#ifndef OVERLAP
+#define OVERLAP (TAP_COLUMNS ? SIDE - 1 : 0)
+#endif
+static_assert(TILE_RESULTS == TILE_COLUMNS - OVERLAP, "results of a tile");
 #define TILE_READS (TAP_COLUMNS ? TILE_COLUMNS : TILE_COLUMNS + SIDE - 1)
 #define GROUPS (IN_PLANES / GROUP)
 #define PIXEL_BYTES (GROUP * 2)
@@ -566,14 +604,35 @@ struct Added {
 __device__ __forceinline__ Added added_to(const MadePixel& made, const Conv& p) {
     Added added = {};
 #if defined(RESIDUAL_PIXEL)
-    const int row = inside(floor_divide(made.row + p.added.top, RESIDUAL_ENLARGE), p.added.rows);
-    const int column = inside(floor_divide(made.column + p.added.left, RESIDUAL_ENLARGE), p.added.columns);
+    const int made_row = made.row + p.added.top, made_column = made.column + p.added.left;
+    int row = floor_divide(made_row, RESIDUAL_ENLARGE), column = floor_divide(made_column, RESIDUAL_ENLARGE);
+#if !defined(RESIDUAL_BLEND)
+    row = inside(row, p.added.rows);
+    column = inside(column, p.added.columns);
+#endif
     if (!made.is_stored || row < 0 || column < 0) return added;
-    const size_t pixel = (static_cast<size_t>(made.picture) * p.added.rows + row) * p.added.columns + column;
+    const Pixel<RESIDUAL_PIXEL>::type* const pictures = static_cast<const Pixel<RESIDUAL_PIXEL>::type*>(p.residual);
+    const size_t line = (static_cast<size_t>(made.picture) * p.added.rows + row) * p.added.columns;
+    const Pixel<RESIDUAL_PIXEL>::type* const pixel = pictures + (line + column) * PLANES;
+#if defined(RESIDUAL_BLEND)
+    // The pixels beside it on the result's side; those at the edges go on.
+    const int next_row = min(max(row + made_row % 2 * 2 - 1, 0), p.added.rows - 1) - row;
+    const int along = (min(max(column + made_column % 2 * 2 - 1, 0), p.added.columns - 1) - column) * PLANES;
+    const long long down = static_cast<long long>(next_row) * p.added.columns * PLANES;
 #pragma unroll
-    for (int plane = 0; plane < PLANES; plane++)
-        added.planes[plane] =
-            level<RESIDUAL_PIXEL>(__ldg(static_cast<const Pixel<RESIDUAL_PIXEL>::type*>(p.residual) + pixel * PLANES + plane));
+    for (int plane = 0; plane < PLANES; plane++) {
+        const float near = level<RESIDUAL_PIXEL>(__ldg(pixel + plane));
+        const float beside = level<RESIDUAL_PIXEL>(__ldg(pixel + along + plane));
+        const float below = level<RESIDUAL_PIXEL>(__ldg(pixel + down + plane));
+        const float across = level<RESIDUAL_PIXEL>(__ldg(pixel + down + along + plane));
+        const float row_near = fmaf(beside - near, RESIDUAL_BLEND, near);
+        const float row_below = fmaf(across - below, RESIDUAL_BLEND, below);
+        added.planes[plane] = fmaf(row_below - row_near, RESIDUAL_BLEND, row_near);
+    }
+#else
+#pragma unroll
+    for (int plane = 0; plane < PLANES; plane++) added.planes[plane] = level<RESIDUAL_PIXEL>(__ldg(pixel + plane));
+#endif
 #elif RESIDUAL
     if (!made.is_stored) return added;
     const size_t line = static_cast<size_t>(made.picture) * p.added.rows + made.row + p.added.top;
@@ -585,23 +644,18 @@ __device__ __forceinline__ Added added_to(const MadePixel& made, const Conv& p) 
     return added;
 }
 
-// Stores a pixel: partial is [row][input column][part * SUMS + sum], padded by one to spare the banks. With
-// TAP_COLUMNS a sum has a part for each tap of a row, which stands at the column that it reads.
-__device__ __forceinline__ void store_pixel(const float* partial, const MadePixel& made, const Added& added,
-                                            const float* biases, const float* slopes, const Conv& p) {
+// Stores a pixel of the sums of its planes.
+__device__ __forceinline__ void store_complete(const float (&sums)[PLANES], const MadePixel& made, const Added& added,
+                                               const float* biases, const float* slopes, const Conv& p) {
     if (!made.is_stored) return;
     const size_t line = static_cast<size_t>(made.picture) * p.to.rows + made.row + p.to.top;
     const size_t pixel = line * p.to.pitch + made.column + p.to.left;
-    const float* const terms = partial + made.terms;
     bool infinite = false;
 #pragma unroll
     for (int plane = 0; plane < PLANES; plane++) {
-        float value = terms[plane];
-#pragma unroll
-        for (int part = 1; part < SUM_PARTS; part++) value += terms[plane + part * (WIDTH + 1 + SUMS)];
         const int sum = made.sum + plane;
-        bool own_infinite = is_infinite(value);
-        value = activate(value + biases[sum], PLANE_SLOPES ? slopes[sum] : p.slope);
+        bool own_infinite = is_infinite(sums[plane]);
+        float value = activate(sums[plane] + biases[sum], PLANE_SLOPES ? slopes[sum] : p.slope);
 #if RESIDUAL
         value = with_residual(value, added.planes[plane], p.factor);
 #endif
@@ -616,5 +670,21 @@ __device__ __forceinline__ void store_pixel(const float* partial, const MadePixe
         static_cast<pixel_t*>(p.out)[pixel * PLANES + plane] = to_pixel(value);
     }
     if (infinite) p.flags[made.picture] = 1;
+}
+
+// The same, of partial sums [row][input column][part * SUMS + sum], padded by one to spare the banks. With
+// TAP_COLUMNS a sum has a part for each tap of a row, which stands at the column that it reads.
+__device__ __forceinline__ void store_pixel(const float* partial, const MadePixel& made, const Added& added,
+                                            const float* biases, const float* slopes, const Conv& p) {
+    if (!made.is_stored) return;
+    const float* const terms = partial + made.terms;
+    float sums[PLANES];
+#pragma unroll
+    for (int plane = 0; plane < PLANES; plane++) {
+        sums[plane] = terms[plane];
+#pragma unroll
+        for (int part = 1; part < SUM_PARTS; part++) sums[plane] += terms[plane + part * (WIDTH + 1 + SUMS)];
+    }
+    store_complete(sums, made, added, biases, slopes, p);
 }
 #endif

@@ -23,7 +23,7 @@
 // Macros
 //   IN_PLANES, GROUP, USED (planes of a group before its padding, which is not multiplied), STORED_GROUPS, FIRST_GROUP, SIDE = 3, WIDTH = 32, DEPTH (tiles of output planes),
 //   TERMS = 1, RING (groups of a row in shared memory), WARPGROUPS, REGISTERS (of a thread that
-//   multiplies), SPARE_REGISTERS (of one that copies), SPARSE_TAPS, LAST = 0;
+//   multiplies), SPARE_REGISTERS (of one that copies), SPARSE_TAPS, MARGIN, LAST = 0;
 //   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS = 1 (see tensor.cuh);
 //   OUT_GROUP, OUT_STORED, EACH, PART, D2S, S2D, ZERO, PLANE_SLOPES, ACTIVATE, RESIDUAL, RESIDUAL_GROUP,
 //   RESIDUAL_STORED, RESIDUAL_PART, STACK: of the store, see tensor.cuh
@@ -68,6 +68,9 @@ tensor_rolling(const __grid_constant__ Conv p) {
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     const int deep = blockIdx.x % DEPTH;
+#if MARGIN
+    clear_margin<WIDTH>(p, deep * WIDTH, blockIdx.x / DEPTH, gridDim.x / DEPTH);
+#endif
     for (int i = threadIdx.x; i < WIDTH; i += THREADS) {
         biases[i] = p.epilogue[deep * WIDTH + i];
         if (PLANE_SLOPES) slopes[i] = p.epilogue[(DEPTH + deep) * WIDTH + i];

@@ -1,4 +1,4 @@
-// A convolution of 3x3, 2x2 or one tap and its epilogue, on the matrix units of sm_90a: maps to maps, or to
+// A convolution of 3x3, 2x2 or one tap (5x5 to a picture) and its epilogue, on the matrix units of sm_90a: maps to maps, or to
 // a picture.
 //
 //     out(y, x, o) = epilogue(bias(o) + sum over ky, kx, i of weight(o, i, ky, kx) * in(y + ky, x + kx, i))
@@ -31,7 +31,8 @@
 //   FIRST_GROUP, SIDE (taps in each direction), WIDTH, DEPTH (tiles of
 //   output planes), TERMS, WARPGROUPS, ROWS (of all of them), A_STAGES and B_STAGES (buffers of pixels
 //   and of weights), BLOCKS (on one multiprocessor at a time), REGISTERS (of a thread that multiplies),
-//   LAST (0 or 1), with it PLANES and PIXEL, TAP_COLUMNS (0 or 1), SPARSE_TAPS; SCALED (0 or 1: planes of the
+//   LAST (0 or 1), with it PLANES, PIXEL and PARTIAL_ROWS (rows of a warpgroup whose sums are in shared memory
+//   at once), TAP_COLUMNS (0 or 1), SPARSE_TAPS, MARGIN; SCALED (0 or 1: planes of the
 //   source are scaled, and rounded to 16 bits) with IN_EACH (those of a single pixel);
 //   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS_BEYOND, COLUMNS_BEYOND (see
 //   tensor.cuh);
@@ -55,7 +56,7 @@ static_assert(ROWS - 1 <= ROWS_BEYOND && TILE_COLUMNS - 1 <= COLUMNS_BEYOND, "me
 // All weights fit: they are copied once and stay.
 #define RESIDENT (B_STAGES == STEPS)
 #define BARRIERS (2 * A_STAGES + 2 * B_STAGES + 2)
-#define PARTIAL_FLOATS (LAST ? ROWS * TILE_COLUMNS * (WIDTH + 1) : 0)
+#define PARTIAL_FLOATS (LAST ? WARPGROUPS * PARTIAL_ROWS * TILE_COLUMNS * (WIDTH + 1) : 0)
 static_assert(SHARED == A_STAGES * A_BYTES + B_STAGES * B_BYTES + PIXEL_BYTES + WIDTH * 8 + BARRIERS * 8 +
               PARTIAL_FLOATS * 4, "tensor_shape.py reckons with other shared memory");
 // Threads for which one says that they have read pixels: a product is of a warpgroup, and done for all of it.
@@ -153,18 +154,20 @@ __device__ __forceinline__ void multiply_scaled(float (&sums)[ROWS_EACH][WIDTH /
 #endif
 
 #if LAST
-// Pixels of a tile that a thread stores.
-#define PIXELS_EACH ((ROWS_EACH * ROW_PIXELS + 127) / 128)
+// Parts of a warpgroup's rows, and the pixels of each that a thread stores.
+#define PARTS (ROWS_EACH / PARTIAL_ROWS)
+#define PIXELS_EACH ((PARTIAL_ROWS * ROW_PIXELS + 127) / 128)
+static_assert(PARTS * PARTIAL_ROWS == ROWS_EACH, "whole parts");
 // What is added to few of them is loaded before their sums are made: it takes long.
-#define EARLY (RESIDUAL && PIXELS_EACH <= 4)
+#define EARLY (RESIDUAL && PARTS * PIXELS_EACH <= 4)
 // A constant, since nvcc does not expand macros in pragmas.
 constexpr int UNROLLED = EARLY ? PIXELS_EACH : 2;
 
-// Pixel i of a thread, of a warpgroup's rows from (y, x) on.
+// Pixel i of a thread, of a part's rows from (y, x) on.
 __device__ __forceinline__ MadePixel own_pixel(int i, int y, int x, const Conv& p) {
     const int number = i * 128 + threadIdx.x % 128;
     MadePixel made = made_pixel(number, y, x, p);
-    made.is_stored = made.is_stored && number < ROWS_EACH * ROW_PIXELS;
+    made.is_stored = made.is_stored && number < PARTIAL_ROWS * ROW_PIXELS;
     return made;
 }
 #endif
@@ -197,6 +200,9 @@ tensor_wgmma(const __grid_constant__ Conv p) {
     // One tile of output planes to a block, so that its weights and biases can stay.
     const int deep = blockIdx.x % DEPTH, first = blockIdx.x / DEPTH;
     const int stride = gridDim.x / DEPTH, tiles = p.extent.tiles;
+#if MARGIN
+    clear_margin<WIDTH>(p, deep * WIDTH, blockIdx.x / DEPTH, gridDim.x / DEPTH);
+#endif
     for (int i = threadIdx.x; i < WIDTH; i += THREADS) {
         biases[i] = p.epilogue[deep * WIDTH + i];
         if (PLANE_SLOPES) slopes[i] = p.epilogue[(DEPTH + deep) * WIDTH + i];
@@ -256,11 +262,12 @@ tensor_wgmma(const __grid_constant__ Conv p) {
             const int shift = tile_at(number, p).column & 7;
             [[maybe_unused]] int busy = -1;  // the stage of weights that the last matrix product may still read
 #if LAST && EARLY
-            Added added[PIXELS_EACH];
+            Added added[PARTS * PIXELS_EACH];
             const Tile place = tile_at(number, p);
 #pragma unroll
-            for (int i = 0; i < PIXELS_EACH; i++)
-                added[i] = added_to(own_pixel(i, place.y + group * ROWS_EACH, place.x, p), p);
+            for (int i = 0; i < PARTS * PIXELS_EACH; i++)
+                added[i] = added_to(own_pixel(i % PIXELS_EACH,
+                    place.y + group * ROWS_EACH + i / PIXELS_EACH * PARTIAL_ROWS, place.x, p), p);
 #endif
 #if ADDED_EARLY
             AddedVectors<WIDTH> added[ROWS_EACH];
@@ -331,27 +338,30 @@ tensor_wgmma(const __grid_constant__ Conv p) {
             const int y = tile.y + group * ROWS_EACH, x = tile.x;
             const int q = lane % 4, column = warp % 4 * 16 + lane / 4;
 #if LAST
-            // [row of the tile][input column][part * SUMS + sum]
+            // [row of the part][input column][part * SUMS + sum]
             float* const partial = reinterpret_cast<float*>(barriers + BARRIERS) +
-                group * ROWS_EACH * TILE_COLUMNS * (WIDTH + 1);
-            asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+                group * PARTIAL_ROWS * TILE_COLUMNS * (WIDTH + 1);
 #pragma unroll
-            for (int row = 0; row < ROWS_EACH; row++)
+            for (int first_row = 0; first_row < ROWS_EACH; first_row += PARTIAL_ROWS) {
+                asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
 #pragma unroll
-                for (int j = 0; j < WIDTH / 8; j++)
+                for (int row = 0; row < PARTIAL_ROWS; row++)
 #pragma unroll
-                    for (int i = 0; i < 4; i++)
-                        partial[(row * TILE_COLUMNS + column + i / 2 * 8) * (WIDTH + 1) + j * 8 + q * 2 + i % 2] =
-                            sums[row][j * 4 + i];
-            asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+                    for (int j = 0; j < WIDTH / 8; j++)
+#pragma unroll
+                        for (int i = 0; i < 4; i++)
+                            partial[(row * TILE_COLUMNS + column + i / 2 * 8) * (WIDTH + 1) + j * 8 + q * 2 + i % 2] =
+                                sums[first_row + row][j * 4 + i];
+                asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
 #pragma unroll UNROLLED
-            for (int i = 0; i < PIXELS_EACH; i++) {
-                const MadePixel made = own_pixel(i, y, x, p);
+                for (int i = 0; i < PIXELS_EACH; i++) {
+                    const MadePixel made = own_pixel(i, y + first_row, x, p);
 #if EARLY
-                store_pixel(partial, made, added[i], biases, slopes, p);
+                    store_pixel(partial, made, added[first_row / PARTIAL_ROWS * PIXELS_EACH + i], biases, slopes, p);
 #else
-                store_pixel(partial, made, added_to(made, p), biases, slopes, p);
+                    store_pixel(partial, made, added_to(made, p), biases, slopes, p);
 #endif
+                }
             }
 #else
             bool infinite = false;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the image of the Dockerfile without a daemon and without a hub, and enlarges a picture with it.
+# Builds the image of the Dockerfile without a daemon and without a hub, and enlarges a picture and a film with it.
 #
 #   release/try_image.sh          as root, with buildah and debootstrap; about four minutes
 #
@@ -44,5 +44,12 @@ inside sh -c 'test "$(id -u)" = 1000 && ! command -v gcc && ! command -v nvcc'
 inside waifu2x --version
 inside waifu2x upscale -m vgg_7 in.png out.png
 inside waifu2x info out.png
+
+echo "a film"
+# Two black frames of 32x24 pixels and their chroma.
+inside sh -c '{ echo "YUV4MPEG2 W32 H24 F25:1 Ip A1:1 C420jpeg"
+    for frame in 1 2; do echo FRAME && head -c 1152 /dev/zero; done; } > in.y4m'
+inside waifu2x video -m vgg_7 in.y4m out.mkv
+inside waifu2x info out.mkv
 inside sh -c 'ls /cache/waifu2x && ls /opt/waifu2x/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib'
 du -sh "$(buildah mount "$container")" | cut -f1

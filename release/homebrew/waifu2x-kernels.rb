@@ -14,7 +14,7 @@ class Waifu2xKernels < Formula
   def install
     virtualenv_create(libexec, "python3.13", without_pip: false)
     system libexec/"bin/python", "-m", "pip", "install", "--only-binary=:all:", "--no-binary=waifu2x-kernels",
-           buildpath
+           "#{buildpath}[formats,video]"
     bin.install_symlink libexec/"bin/waifu2x"
     man1.install_symlink Dir[libexec/"share/man/man1/*.1"]
     generate_completions_from_executable(bin/"waifu2x", "completion", shells: [:bash, :zsh, :fish])

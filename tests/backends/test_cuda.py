@@ -170,9 +170,9 @@ def record(
     runtime: Any, model: Model, units: Units, terms: int, size: tuple[int, int], pictures: int = 1
 ) -> None:
     """Whatever an executor does for pictures of a size."""
-    executor = TensorExecutor(
-        runtime, fused(lower(model), scales=scales(units, terms)), units, terms, usual
-    )
+    takes = scales(units, terms)
+    program = fused(lower(model), scales=takes, resizes=takes)
+    executor = TensorExecutor(runtime, program, units, terms, usual)
     found = schedule.find(executor, size, pictures, schedule.MapMemory(1 << 37, 1 << 37, 1 << 37))
     dtype, (height, width) = np.dtype(np.uint8), (size[0] * model.scale, size[1] * model.scale)
     before = DevicePixels(runtime.allocate(1), dtype, (pictures, *size, model.in_planes))
@@ -214,6 +214,9 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
                 record(runtime, model, units, 2, (64, 64), pictures)
     if fully:
         record(runtime, shipped("vgg_7/art"), available_units(capability)[0], 1, (64, 64), 5)
+        for pictures in (1, 2):
+            for model in (resized(), paired()):
+                record(runtime, model, available_units(capability)[0], 1, (64, 64), pictures)
     return list(runtime.wanted.values())
 
 
@@ -473,7 +476,7 @@ def test_arguments_are_structs_of_c() -> None:
     assert struct.pack(codes, *values) == struct.pack("7i", 1, 1, 2, 3, 4, 5, 6)
     with pytest.raises(TypeError, match="type <class 'str'>"):
         structs(Named("x"))
-    assert len(TensorConvArguments._fields) == 18
+    assert len(TensorConvArguments._fields) == 19
 
 
 def test_programs_that_matrix_units_run() -> None:
@@ -511,6 +514,15 @@ def resized() -> Model:
     """Half as large as it was made."""
     model = compact(4)
     return fit_padding("resized", 3, (*model.nodes, Interpolate(len(model.nodes), 1, 2)), "zero")
+
+
+def paired() -> Model:
+    """Two convolutions at the end that are one kernel, zeros around the map between them."""
+    nodes = tuple(
+        replace(conv(number, *planes), padding=1)
+        for number, planes in enumerate(((3, 64), (64, 64), (64, 3)))
+    )
+    return fit_padding("paired", 3, nodes, "zero")
 
 
 def odd() -> Model:
@@ -556,7 +568,8 @@ def test_networks_of_other_makers_run_on_matrix_units(name: str, pictures: int) 
     assert tensor_runs.runs(program, layouts(program, 1))
     runtime: Any = Recorded((9, 0))
     record(runtime, model, "wgmma", 2, (36, 40), pictures)
-    steps = fused(program, scales=scales("wgmma", 2)).steps
+    takes = scales("wgmma", 2)
+    steps = fused(program, scales=takes, resizes=takes).steps
     # Sums are cleared before all else; a mean and the layer behind it are one launch.
     assert runtime.launched == len(steps) + (name == "activated")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import zipfile
 from pathlib import Path
@@ -39,6 +40,10 @@ def prepare(folder: Path) -> None:
     drawing.save(pictures / "drawing.png")
     photo.save(pictures / "photo.jpg", quality=75)
     drawing.save(pictures / "more" / "another.webp", lossless=True)
+    if importlib.util.find_spec("av"):
+        from tests.helpers import films
+
+        films.film(folder / "film.mkv", size=(48, 64), sounds=[("aac", 0.0)], fonts=True)
     with zipfile.ZipFile(folder / "book.cbz", "w") as book:
         book.write(pictures / "drawing.png", "01.png")
         book.write(pictures / "photo.jpg", "02.jpg")

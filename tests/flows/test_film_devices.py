@@ -128,7 +128,7 @@ def test_a_part_that_ends_its_processes_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        (Squares("other"), "device 1 computes by other, device 0 by squares"),
+        (Squares("other"), "device 1 is one of backend other, device 0 of squares"),
         pytest.param(
             Squares("never"),
             r"device 1: its process ended \(exit code 1\)",

@@ -52,4 +52,4 @@ class Squares:
             twice(frames, results)
 
         name = "other" if self.kind == "other" else "squares"
-        yield FrameDevice(enlarge, name=name, described="squares")
+        yield FrameDevice(enlarge, backend=name, described="squares")

@@ -17,9 +17,9 @@ from waifu2x.lowering.verify import verify
 from waifu2x.networks.model import Model
 
 
-def assert_same(program: Program, model: Model) -> None:
+def assert_same(program: Program, model: Model, size: tuple[int, int] = (19, 23)) -> None:
     verify(program)
-    pixels = np.random.default_rng(3).random((19, 23, model.in_planes), np.float32)
+    pixels = np.random.default_rng(3).random((*size, model.in_planes), np.float32)
     found = NumpyNetwork([program])(pixels, np.float32)
     assert obvious.psnr(found, obvious.run([model], pixels)) > 120
 
@@ -97,3 +97,20 @@ def test_what_a_mean_scales_is_scaled_where_it_is_read() -> None:
     assert not any(isinstance(step, Scale) for step in program.steps)
     assert_same(program, model)
     assert any(isinstance(step, Scale) for step in fused(lower(model), scales=False).steps)
+
+
+@pytest.mark.parametrize("size", [(19, 23), (1, 1), (2, 3)])
+@pytest.mark.parametrize("adds", [True, False])
+def test_a_resize_is_one_with_the_convolution_before(size: tuple[int, int], *, adds: bool) -> None:
+    builder = RandomGraph(3, 13)
+    value = builder.random_convolution(0, 8, 3, 1, 1, "leaky")
+    value = builder.random_convolution(value, 48, 3, 1, 1, "linear")
+    large = builder.pixel_shuffle(value, 4)
+    if adds:
+        large = builder.add(large, builder.enlarge(0, 4))
+    builder.interpolate(large, 1, 2)
+    model = builder.model("zero")
+    program = fused(lower(model))
+    assert [type(step) for step in program.steps] == [Conv, Conv]
+    assert_same(program, model, size)
+    assert len(fused(lower(model), resizes=False).steps) == 3

@@ -169,6 +169,8 @@ def test_the_conda_recipe_asks_for_what_the_wheel_asks_for() -> None:
     listed = dict(line.split(" ", 1) for line in recipe["requirements"]["run"])
     assert listed.pop("python") == ">=${{ python_min }}"
     assert {name: ",".join(sorted(bounds.split(","))) for name, bounds in listed.items()} == wanted
+    (constraint,) = recipe["requirements"]["run_constraints"]
+    assert [constraint.replace(" ", "")] == PYPROJECT["optional-dependencies"]["video"]
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     host = {line.replace(" ", "") for line in recipe["requirements"]["host"]}
     assert set(build) <= host

@@ -42,6 +42,7 @@ from waifu2x.lowering.steps import (
     MapStep,
     PlanewiseStep,
     Program,
+    Resized,
     Scale,
     SpaceToDepth,
     View,
@@ -312,7 +313,7 @@ class _Execution:
             sums = made
             if residual:
                 scaled_by = step.residual_factors if isinstance(step, Conv) else None
-                added = self._read(residual, place, maps)
+                added = self._added(step, residual, place, maps)
                 sums = made + (added if scaled_by is None else added * self._vectors[scaled_by])
             made = sums * (sigmoid(made) - 0.5) if is_gated(step) else sums
             self._network.on_made(self._store(step, made, place, maps))
@@ -356,7 +357,47 @@ class _Execution:
         made = step.activation(sums) * step.factor
         r = step.depth_to_space
         cells = made.reshape(box.height, box.width, r, r, -1).transpose(0, 2, 1, 3, 4)
-        return cells.reshape(box.height * r, box.width * r, -1)
+        pixels = cells.reshape(box.height * r, box.width * r, -1)
+        if step.resized:
+            self._edges(step, step.resized, box, planes, pixels)
+        return pixels
+
+    def _edges(
+        self, step: Conv, resized: Resized, box: Box, planes: Planes, pixels: Planes
+    ) -> None:
+        """Overwrites the pixels, of those made in a box, that have other weights than the rest."""
+        rows, columns = (
+            [_kind(first + i, size) for i in range(length)]
+            for first, length, size in zip(
+                (2 * box.top, 2 * box.left),
+                pixels.shape,
+                self._sizes[step.target.value],
+                strict=False,
+            )
+        )
+        for y, x in np.ndindex(*pixels.shape[:2]):
+            kinds = rows[y], columns[x]
+            if {0, 3} & {*kinds}:
+                near = planes[y // 2 : y // 2 + step.taps, x // 2 : x // 2 + step.taps]
+                weight = resized.weight[kinds].astype(np.float64)
+                pixels[y, x] = np.einsum("yxi,oiyx->o", near, weight) + resized.bias[kinds]
+
+    def _added(self, step: MapStep, residual: View, box: Box, maps: Mapping[int, _Map]) -> Planes:
+        """The pixels that a step adds in a box."""
+        if not isinstance(step, Conv) or not step.resized:
+            return self._read(residual, box, maps)
+        source, blend = maps[residual.value], step.resized.blend
+        made = source.planes
+        for axis, (first, length) in enumerate(((box.top, box.height), (box.left, box.width))):
+            places = np.arange(first, first + length)
+            near = places // 2
+            most, start = self._picture.shape[axis] - 1, source.box[axis]
+            both = [
+                made.take(found.clip(0, most) - start, axis, mode="clip")
+                for found in (near, near + places % 2 * 2 - 1)
+            ]
+            made = both[0] * (1 - blend) + both[1] * blend
+        return made
 
     def _planewise(self, step: PlanewiseStep, box: Box, maps: Mapping[int, _Map]) -> Planes:
         """Results in a box, (rows, columns, planes), before the residual."""
@@ -439,6 +480,11 @@ class _Execution:
     def _bytes(self, value: int) -> float:
         rows, columns = self._sizes[value]
         return 8.0 * rows * columns * self._program.values[value].planes
+
+
+def _kind(place: int, length: int) -> int:
+    """The kind of row or column: see Resized."""
+    return 0 if place == 0 else 3 if place == length - 1 else 1 + place % 2
 
 
 class _Map:

@@ -13,12 +13,12 @@ import click
 from waifu2x.cli import completions, report
 from waifu2x.cli.arguments import OUTPUT_NAMES, check_format, naming_of, output_of
 from waifu2x.cli.command import COMPUTING, IN_AND_OUT, MESSAGES, Command, option
+from waifu2x.cli.machines import cluster_option, shard_option
 from waifu2x.cli.many import Files, make
 from waifu2x.cli.options import format_option, upscale_options
 from waifu2x.cli.origins import is_of_settings
 from waifu2x.cli.values import Location
-from waifu2x.cli.workers import LOCAL
-from waifu2x.flows.batch.shard import Shard, shard_of
+from waifu2x.flows.batch.shard import Shard
 from waifu2x.flows.jobs import InFlight, Output
 from waifu2x.flows.naming import ELSEWHERE
 from waifu2x.system import stores
@@ -26,9 +26,6 @@ from waifu2x.system import stores
 # What imports NumPy is imported where it is used: completions and helps need not wait for it.
 if TYPE_CHECKING:
     from waifu2x.flows.batch.plan import Plan
-
-_SCHEDULER = re.compile(r"(tcp|tls|ucx|wss?)://\S+:\d+", re.ASCII)
-"""An address of Dask's."""
 
 
 def _jobs(context: Any, parameter: Any, value: str) -> InFlight | None:
@@ -38,19 +35,6 @@ def _jobs(context: Any, parameter: Any, value: str) -> InFlight | None:
         raise click.BadParameter(f"{value!r}: expected auto, or three whole numbers like 1:1:2.")
     load, process, save = map(int, value.split(":"))
     return InFlight(load + process + save, process)
-
-
-def _address(context: Any, parameter: Any, value: str | None) -> str | None:
-    if value in (None, LOCAL) or _SCHEDULER.fullmatch(value or ""):
-        return value
-    raise click.BadParameter(f"{value!r}: expected {LOCAL}, or like tcp://host:8786.")
-
-
-def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
-    try:
-        return None if value is None else shard_of(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r}: expected a part like 3/16.") from error
 
 
 @click.command(cls=Command, short_help="Enlarge and denoise the pictures of a folder.")
@@ -75,13 +59,7 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
     default="auto",
     help="So many pictures under way, PROC of them in the network; or auto.",
 )
-@option(
-    "--shard",
-    group=IN_AND_OUT,
-    callback=_shard,
-    metavar="N/PARTS",
-    help="Only this part of the pictures, for several machines.",
-)
+@shard_option("pictures")
 @option(
     "--retry-failed",
     "retried",
@@ -112,14 +90,7 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
     shell_complete=completions.files(".html"),
     help="A page for browsers: every picture before and after, and failures.",
 )
-@option(
-    "--cluster",
-    "address",
-    group=IN_AND_OUT,
-    callback=_address,
-    metavar="tcp://HOST:PORT",
-    help="Use the workers of this Dask cluster; local: two processes here.",
-)
+@cluster_option
 def batch(
     folder: Path,
     target: Path,

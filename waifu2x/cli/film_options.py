@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
-from waifu2x.cli.command import FILE, IN_AND_OUT, Choice, option
+from waifu2x.cli.command import FILE, IN_AND_OUT, Choice, listed, option
+from waifu2x.cli.machines import cluster_option, shard_option
+from waifu2x.cli.origins import is_of_settings
+from waifu2x.formats import table
+from waifu2x.formats.table import Depth
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -20,6 +24,8 @@ CODECS = (
     "auto",
 )
 """What --codec takes."""
+_DEPTHS = ("auto", "8", "10")
+_FORMS = ("mkv", "webm", "y4m")
 _TIME = re.compile(r"(?:(?:(\d{1,3}):)?(\d{1,4}):)?(\d{1,6}(?:\.\d{1,9})?)", re.ASCII)
 
 
@@ -103,6 +109,23 @@ _OPTIONS = [
     option(
         "--keep-parts", group=IN_AND_OUT, is_flag=True, help="Do not remove OUT.parts at the end."
     ),
+    shard_option("film"),
+    option(
+        "--join",
+        group=IN_AND_OUT,
+        is_flag=True,
+        help="Only join what --shard has made on several machines.",
+    ),
+    cluster_option,
+    option(
+        "-f",
+        "--format",
+        "form",
+        group=FILE,
+        type=Choice([*_FORMS, *table.WRITABLE], _FORMS),
+        metavar="EXT",
+        help="What standard output gets: mkv (the default), webm, or y4m, raw frames.",
+    ),
     option(
         "-c",
         "--codec",
@@ -137,7 +160,7 @@ _OPTIONS = [
     option(
         "--depth",
         group=FILE,
-        type=_auto_or("8", "10"),
+        type=Choice([*_DEPTHS, *get_args(Depth)], _DEPTHS),
         default="auto",
         metavar="BITS",
         help="Bits a sample: 8, 10, or auto (the default): as IN has.",
@@ -168,6 +191,34 @@ _OPTIONS = [
         help="Compute held frames once: off, exact (the default), tolerant.",
     ),
 ]
+
+
+def depth_of(value: str) -> int | None:
+    """The bits of a sample that --depth asks for; None for as many as the film has.
+
+    Raises UsageError.
+    """
+    if _is_of_pictures("depth", value, _DEPTHS):
+        return None
+    return None if value == "auto" else int(value)
+
+
+def form_of(value: str | None) -> str | None:
+    """What --format asks for; None if nothing. Raises UsageError."""
+    return None if value is None or _is_of_pictures("form", value, _FORMS) else value
+
+
+def _is_of_pictures(name: str, value: str, known: tuple[str, ...]) -> bool:
+    """Whether an option's value is a setting that was made for pictures, which gives way.
+
+    Raises UsageError for such a value on the command line.
+    """
+    if value in known:
+        return False
+    if not is_of_settings(name):
+        option = {"form": "format"}.get(name, name)
+        raise click.UsageError(f"--{option}: expected {listed(known)}, not {value!r}.")
+    return True
 
 
 def film_options(command: _Command) -> _Command:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waifu2x.cli.progress_line import clock
+from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film.describe import is_hdr
 from waifu2x.formats.film.description import HLG, MATRICES, Film
 from waifu2x.formats.film.reader import Ending
@@ -140,7 +141,12 @@ def done_line(target: Path, prepared: PreparedFilm, made: MadeFilm, seconds: flo
     if held > 0:
         parts.append(f"{made.computed} computed, {held} held")
     parts += [f"{shape.width}x{shape.height}", f"{seconds:.1f} s"]
-    return f"{target}: {', '.join(parts)}"
+    return f"{place(target)}: {', '.join(parts)}"
+
+
+def place(path: Path) -> str:
+    """Where a film goes, for people."""
+    return "standard output" if path == STANDARD else str(path)
 
 
 def _frames(count: int) -> str:

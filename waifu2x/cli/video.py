@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,9 +16,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from waifu2x.cli import completions, report
-from waifu2x.cli.arguments import arguments_of, check_folder, describe, tell_reduction
+from waifu2x.cli.arguments import arguments_of, check_folder
 from waifu2x.cli.command import IN_AND_OUT, MESSAGES, SIZE, Choice, Command, Pixels, option
-from waifu2x.cli.film_options import film_options
+from waifu2x.cli.film_options import depth_of, film_options, form_of
+from waifu2x.cli.film_work import (
+    WantedFilm,
+    film_maker,
+    is_live_job,
+    opened_enlarger,
+    prepared_film,
+)
 from waifu2x.cli.inputs import Words, check_input, check_names
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import (
@@ -31,20 +38,12 @@ from waifu2x.cli.options import (
 from waifu2x.cli.settings import config_option
 from waifu2x.cli.volume import volume_options
 from waifu2x.errors import ExistsError, Waifu2xError
-from waifu2x.flows.jobs import Existing, Job, may_write
+from waifu2x.flows.jobs import STANDARD, Existing, Job, may_write
 from waifu2x.networks import catalogue
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from waifu2x.backends import Pin
-    from waifu2x.flows.film.enlarging import FrameEnlarger
-    from waifu2x.flows.film.film_reader import FilmReader
-    from waifu2x.flows.film.request import FilmJob, PreparedFilm
-
-_SIZES = ("scale", "width", "height")
-_DECIDING = ("model", "noise", "tta", "precision")
-"""Arguments that decide the pixels, by name."""
+    from waifu2x.flows.batch.shard import Shard
+    from waifu2x.flows.film.request import FilmJob
 
 
 @click.command(cls=Command, short_help="Enlarge and denoise a film.")
@@ -98,6 +97,9 @@ def video(
     overwrite: bool,
     restart: bool,
     keep_parts: bool,
+    shard: Shard | None,
+    join: bool,
+    address: str | None,
     preview: Fraction | None,
     as_json: bool,
     **options: Any,
@@ -108,36 +110,66 @@ def video(
     waifu2x video film.mkv large.mkv                          twice as large
     waifu2x video -m realesrgan/animevideo -c av1 in.mkv out.mkv
     waifu2x video --preview 1:30 film.mkv look.png            a frame, before hours of work
+    waifu2x video film.mkv - | mpv -                          "-" is stdin or stdout
+    waifu2x video film.mkv frames/%06d.png                    pictures, or pictures as IN
 
     Sound, subtitles, fonts and chapters are copied. A run that was interrupted goes on.
     """
     wanted = _wanted(source, target, options)
+    way = _Way(overwrite, restart, keep_parts, shard, join, address)
+    way.check()
     check = _check_preview if preview is not None else _check_target
-    check(source, target, "overwrite" if overwrite else "fail")
+    check(wanted.job, "overwrite" if overwrite else "fail")
     if preview is not None:
         with heard_at_once():
             _preview(wanted, preview, overwrite)
         return
+    if as_json and target == STANDARD:
+        raise click.UsageError("--json and the film cannot share stdout.")
+    if (restart or keep_parts) and is_live_job(wanted.job):
+        raise click.UsageError(
+            "--restart and --keep-parts: a film of a pipe or frames has no parts."
+        )
     interrupted = _Interrupted(target)
     with (
         _failure_as_json(source, target, as_json),
         interrupted.told(),
         heard_at_once(interrupted.tell),
     ):
-        is_whole = _make(wanted, overwrite, restart, keep_parts, as_json)
+        is_whole = _make(wanted, way, as_json)
     if not is_whole:
         sys.exit(1)
 
 
-class _Wanted(NamedTuple):
-    """What a command line asks for."""
+class _Way(NamedTuple):
+    """How a film is made, and by whom."""
 
-    job: FilmJob
-    arguments: dict[str, Any]
-    """Those of an Upscaler, whose noise may still be `auto`."""
+    overwrite: bool
+    restart: bool
+    keep_parts: bool
+    shard: Shard | None
+    join: bool
+    address: str | None
+    """Of a cluster."""
+
+    def check(self) -> None:
+        """Usage errors for what makes no sense."""
+        if self.join and (self.shard or self.restart or self.address):
+            raise click.UsageError("--join makes nothing: leave out --shard, --restart, --cluster.")
+        if self.shard and self.restart:
+            raise click.UsageError(
+                "--shard keeps what others make: remove OUT.parts to begin anew."
+            )
+
+    def check_live(self) -> None:
+        """A usage error where there are no parts that others could make."""
+        if self.join or self.shard or self.address:
+            raise click.UsageError(
+                "--shard, --join and --cluster make parts, of a file and into a file."
+            )
 
 
-def _wanted(source: Path, target: Path, options: dict[str, Any]) -> _Wanted:
+def _wanted(source: Path, target: Path, options: dict[str, Any]) -> WantedFilm:
     """What the options ask for; a usage error for what contradicts itself."""
     # With NumPy: late, so that a help need not wait for it.
     from waifu2x.flows.film.request import FilmJob
@@ -153,7 +185,7 @@ def _wanted(source: Path, target: Path, options: dict[str, Any]) -> _Wanted:
         own("crf"),
         own("preset"),
         own("tune"),
-        None if depth == "auto" else int(depth),
+        depth_of(depth),
         None if chroma == "auto" else chroma,
         own("codec_options"),
     )
@@ -173,31 +205,41 @@ def _wanted(source: Path, target: Path, options: dict[str, Any]) -> _Wanted:
         cut=Cut(start, end),
         deinterlacing="ivtc" if ivtc else None if how == "auto" else how,
         duplicates=own("duplicates"),
+        form=form_of(own("form")),
     )
     for name in ("fit", "longer_side", "shorter_side", "min_size", "only_smaller_than"):
         options[name] = None
-    return _Wanted(job, arguments_of(**options))
+    return WantedFilm(job, arguments_of(**options))
 
 
-def _check_target(source: Path, target: Path, existing: Existing) -> None:
+def _check_target(job: FilmJob, existing: Existing) -> None:
     """Raises an error for a film that cannot be made, as far as that can be known at once."""
     from waifu2x.formats.film import targets
+    from waifu2x.formats.film.frame_files import frame_pattern
 
+    source, target = job.source, job.target
     _check_names(source, target)
-    targets.container_of(target)
-    _check_free(source, target, existing)
+    targets.container_of(target, job.form)
+    if target != STANDARD and frame_pattern(target) is None:
+        _check_free(source, target, existing)
 
 
-def _check_preview(source: Path, target: Path, existing: Existing) -> None:
+def _check_preview(job: FilmJob, existing: Existing) -> None:
+    source, target = job.source, job.target
     _check_names(source, target)
+    if STANDARD in (source, target):
+        raise click.UsageError("--preview needs a file to seek in, and one to write.")
     if target.suffix.lower() != ".png":
         raise click.UsageError(f"{target}: --preview makes a picture: end it in .png.")
     _check_free(source, target, existing)
 
 
 def _check_names(source: Path, target: Path) -> None:
+    from waifu2x.formats.film.frame_files import frame_pattern
+
     check_names(Words((str(source),), str(target)))
-    check_input(str(source), str(target))
+    if frame_pattern(source) is None:
+        check_input(str(source), str(target))
 
 
 def _check_free(source: Path, target: Path, existing: Existing) -> None:
@@ -208,122 +250,67 @@ def _check_free(source: Path, target: Path, existing: Existing) -> None:
         raise ExistsError(error.path, "use --overwrite, or another name") from error
 
 
-class _Open(NamedTuple):
-    """A film that is open, all decisions about it, and what enlarges its frames."""
-
-    reader: FilmReader
-    job: FilmJob
-    prepared: PreparedFilm
-    enlarge: FrameEnlarger
-
-
-@contextmanager
-def _opened(wanted: _Wanted) -> Iterator[_Open]:
-    """What a command line asks for, ready to be done; what there is to say is told."""
-    from waifu2x.cli import film_words
-    from waifu2x.flows.film import automatic
-    from waifu2x.flows.film.enlarging import FilmEnlarging
-    from waifu2x.flows.film.film_reader import FilmReader
-    from waifu2x.flows.film.request import prepare
-    from waifu2x.imaging import sizes
-    from waifu2x.networks import model_set
-
-    job, arguments = wanted.job, dict(wanted.arguments)
-    models = model_set.find(arguments["model"])  # before a film is read
-    enlargers: list[FrameEnlarger] = []
-
-    def pin(array: NDArray[Any]) -> Pin:
-        return enlargers[0].backend.pin(array)
-
-    with ExitStack() as held:
-        reader = held.enter_context(FilmReader(job.source, pin))
-        film = reader.film
-        size = film.pictures.height, film.pictures.width
-        try:
-            request = sizes.request(**{name: arguments[name] for name in _SIZES})
-            plan = request.plan(*size, lambda scale: 1)
-        except Waifu2xError as error:
-            raise type(error)(f"{job.source}: {error}") from error
-        if arguments["noise"] == "auto":
-            arguments["noise"] = automatic.noise_level(film.pictures, models)
-        if arguments["noise"] is None and (plan.height, plan.width) == size:
-            raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
-        if job.wish.codec == "auto":
-            codec = automatic.hardware_codec(film.pictures, job, plan.height, plan.width)
-            job = replace(job, wish=replace(job.wish, codec=codec))
-        even = automatic.even_size(film, job, plan.height, plan.width)
-        if even != (plan.height, plan.width):
-            report.tell(
-                f"{job.target}: {even[1]}x{even[0]} instead of {plan.width}x{plan.height}:"
-                " the encoder takes even sides alone"
-            )
-            arguments |= {"scale": None, "height": even[0], "width": even[1], "fit": "exact"}
-        prepared = prepare(reader, job, *even)
-        for line in _lines(job, film, prepared):
-            report.say(line)
-        for warning in film_words.warnings(film, prepared):
-            report.tell(f"{job.source}: {warning}")
-        device = arguments.pop("device")
-        enlarge = held.enter_context(FilmEnlarging(arguments, device).opened(film, prepared.shape))
-        enlargers.append(enlarge)
-        noise = arguments["noise"]
-        unused = models.substitute(1, noise) if even > size else None  # it is for other sizes
-        for notice in enlarge.upscaler.notices:
-            if notice != unused:
-                report.tell(notice)
-        tell_reduction(**arguments)
-        levels = "no denoising" if noise is None else f"noise level {noise}"
-        report.say(f"{models.name}, {levels}; {describe(enlarge.upscaler)}")
-        deciding = [(name, str(arguments[name])) for name in _DECIDING]
-        deciding += [("backend", enlarge.backend.name), ("weights", models.digest())]
-        yield _Open(reader, replace(job, settings=tuple(deciding)), prepared, enlarge)
-
-
-def _lines(job: FilmJob, film: Any, prepared: PreparedFilm) -> Iterator[str]:
-    """What was found and what will be made of it, before the work."""
-    from waifu2x.cli import film_words
-
-    yield f"{job.source}: {film_words.film_line(film)}"
-    yield f"colours: {film_words.colours_line(film)}"
-    taken = film_words.streams_line(film, frozenset(one.index for one in prepared.plan.taken))
-    yield f"copied: {taken or 'nothing'}"
-    yield f"{job.target}: {film_words.result_line(prepared)}"
-
-
-def _make(wanted: _Wanted, overwrite: bool, restart: bool, keep_parts: bool, as_json: bool) -> bool:
+def _make(wanted: WantedFilm, way: _Way, as_json: bool) -> bool:
     """Makes the film; False if something of the source could not be read."""
     from waifu2x.cli import film_words
     from waifu2x.cli.film_progress import FilmProgress, told
-    from waifu2x.flows.film.making import make_film
-    from waifu2x.flows.film.stacks import stack_size
+    from waifu2x.flows.film.live import make_live
+    from waifu2x.flows.film.making import join_film, make_film_by, make_shard, parts_folder
+    from waifu2x.flows.film.upscaler_device import device_of
 
     start = time.monotonic()
-    with _opened(wanted) as (reader, job, prepared, enlarge):
-        film, pictures = reader.film, reader.film.pictures
-        progress = FilmProgress(job.source.name, film_words.frame_count(film), reader.stages.times)
-        backend = enlarge.backend
-        is_gpu = backend.name in ("cuda", "opencl")
-        with told(progress, as_json=as_json) as add:
-            made = make_film(
-                reader,
-                job,
-                prepared,
-                enlarge,
-                in_flight=backend.calls_at_once + 1,
-                stack=stack_size(pictures.height, pictures.width) if is_gpu else 1,
-                pin=backend.pin,
-                restart=restart,
-                keep_parts=keep_parts,
-                replace=overwrite,
-                on_resumed=progress.resume,
-                on_frames=add,
-                on_notice=report.tell,
-            )
+    with prepared_film(wanted) as ready:
+        reader, prepared, film = ready.reader, ready.prepared, ready.reader.film
+        target = ready.job.target
+        progress = FilmProgress(
+            ready.job.source.name, film_words.frame_count(film), reader.stages.times
+        )
+        ends: dict[str, Any] = {
+            "keep_parts": way.keep_parts,
+            "replace": way.overwrite,
+            "on_notice": report.tell,
+        }
+        if is_live_job(ready.job):
+            way.check_live()
+            with told(progress, as_json=as_json) as add, opened_enlarger(ready) as enlarge:
+                device = device_of(enlarge, film)
+                made = make_live(
+                    reader, ready.job, prepared, device, replace=way.overwrite, on_frames=add
+                )
+        elif way.join:
+            made = join_film(reader, ready.job_of(""), prepared, **ends)
+        else:
+            with (
+                told(progress, as_json=as_json) as add,
+                film_maker(ready, way.address, add) as maker,
+            ):
+                job = ready.job_of(maker.backend)
+                if way.shard is not None:
+                    parts = make_shard(
+                        maker.make, reader, job, prepared, way.shard, on_notice=report.tell
+                    )
+                    report.say(
+                        f"{parts_folder(target)}: {parts} parts of shard {way.shard.number} of"
+                        f" {way.shard.parts} are there; --join makes {target} of all"
+                    )
+                    return True
+                made = make_film_by(
+                    maker.make,
+                    reader,
+                    job,
+                    prepared,
+                    restart=way.restart,
+                    on_resumed=progress.resume,
+                    **ends,
+                )
+        job = ready.job
         times = reader.stages.times()
     seconds = time.monotonic() - start
     found = film_words.damage(film, made)
     for clause in found:
         report.error(f"{job.source}: {clause}")
+    for notice in made.notices:
+        report.tell(f"{job.target}: {notice}")
     if line := film_words.moved(made.ending):
         report.tell(f"{job.source}: {line}")
     report.detail(
@@ -355,18 +342,21 @@ def _make(wanted: _Wanted, overwrite: bool, restart: bool, keep_parts: bool, as_
     return not found
 
 
-def _preview(wanted: _Wanted, start: Fraction, overwrite: bool) -> None:
+def _preview(wanted: WantedFilm, start: Fraction, overwrite: bool) -> None:
     from waifu2x.flows.film.preview import preview
+    from waifu2x.formats.film.codecs import Wish
     from waifu2x.formats.write import write_picture
     from waifu2x.imaging.picture import Picture
 
     target = wanted.job.target
-    # Encoders are not asked: whatever the film will be.
-    job = replace(wanted.job, target=target.with_suffix(".mkv"), drop_unsupported=True)
-    with _opened(wanted._replace(job=job)) as (reader, _, prepared, enlarge):
-        how = prepared.selection.deinterlacing
+    # Whatever the film will be coded by: this takes all pictures.
+    job = replace(wanted.job, target=target.with_suffix(".mkv"), wish=Wish("ffv1"))
+    job = replace(job, drop_unsupported=True)
+    wanted = wanted._replace(job=job)
+    with prepared_film(wanted, is_preview=True) as ready, opened_enlarger(ready) as enlarge:
+        how = ready.prepared.selection.deinterlacing
         name = str(wanted.arguments["model"])
-        sheet = preview(reader, enlarge, start, how, name)
+        sheet = preview(ready.reader, enlarge, start, how, name)
     write_picture(Picture(sheet), target, "png", replace=overwrite)
     report.say(f"{target}: {sheet.shape[1]}x{sheet.shape[0]}")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from waifu2x.backends import device_numbers
 from waifu2x.cli import report
 from waifu2x.cli.arguments import describe, opened
+from waifu2x.cli.machines import LOCAL
 from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, Output
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from waifu2x.flows.batch.plan import JobList
     from waifu2x.flows.outcome import Outcome
 
-LOCAL = "local"
-"""Stands for the address of a cluster: processes of this machine."""
 _MANY = 50
 """Pictures for which processes may well be wanted, as are those of an archive: starting them takes
 as long as a device does."""

@@ -6,6 +6,7 @@
   are read.
 - The picture as a further input that a shuffled convolution passes on (see `identities`) is what
   this adds: its planes are not multiplied.
+- A resize by one half behind a shuffled convolution is one with it: see `resizing`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.lowering.geometry import read_by
+from waifu2x.lowering.resizing import with_resizes
 from waifu2x.lowering.steps import (
     Conv,
     Copy,
@@ -38,12 +40,15 @@ PLANES = 32
 """Planes that are scaled where they are read come in multiples of it: none is padding."""
 
 
-def fused(program: Program, *, scales: bool = True) -> Program:
+def fused(program: Program, *, scales: bool = True, resizes: bool = True) -> Program:
     """The same program in fewer steps; the very program if there is nothing to do.
 
-    `scales` says whether convolutions may scale what they read.
+    `scales` says whether convolutions may scale what they read, `resizes` whether the last one may
+    resize what it makes.
     """
     program = _with_pictures(_with_gates(program))
+    if resizes:
+        program = with_resizes(program)
     return _with_factors(program) if scales else program
 
 

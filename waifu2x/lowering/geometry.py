@@ -82,6 +82,10 @@ def work(
             residual = residual_of(step)
             if residual:
                 wanted = viewed(residual, scaled(part, block))
+                if isinstance(step, Conv) and step.resized:
+                    wanted = Box(
+                        wanted.top - 1, wanted.left - 1, wanted.height + 2, wanted.width + 2
+                    )
                 found[residual.value] = hull(wanted, found.get(residual.value))
     values = dict(written)
     for value, box in (*roots.items(), *read.items()):

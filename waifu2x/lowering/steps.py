@@ -75,20 +75,37 @@ class Target:
 
 
 @dataclass(frozen=True, eq=False)
+class Resized:
+    """What a convolution makes that resizes by one half on the way: see `resizing`.
+
+    Kinds of rows, and of columns, of the target: the first one, other even ones, other odd ones,
+    the last one.
+    """
+
+    weight: NDArray[np.float32]
+    """(4, 4, planes, in, taps, taps), by the kinds of row and column."""
+    bias: NDArray[np.float32]
+    """(4, 4, planes)."""
+    blend: float
+    """What of the picture that is added comes from the pixel next to the nearest one, in each
+    direction."""
+
+
+@dataclass(frozen=True, eq=False)
 class Conv:
     """activation(weight * source + bias) * factor + residual; gated: see `gated`.
 
-    A valid cross-correlation of one or nine taps, stored by depth-to-space: the result at (y, x),
-    planes [dy][dx][plane], are the pixels (y * block + dy, x * block + dx) of the target, where
-    block is `depth_to_space`.
+    A valid cross-correlation of one or nine taps, 25 if `resized`, stored by depth-to-space: the
+    result at (y, x), planes [dy][dx][plane], are the pixels (y * block + dy, x * block + dx) of the
+    target, where block is `depth_to_space`.
     """
 
     node: int
     """The model's value that it computes: for names and times."""
     source: View
     weight: NDArray[np.float32]
-    """(out, in, taps, taps), taps 1 or 3. `in` goes as the source is stored, without padding, `out`
-    as the sums: [dy][dx][plane]."""
+    """(out, in, taps, taps), taps 1, 3, or 5 if `resized`. `in` goes as the source is stored,
+    without padding, `out` as the sums: [dy][dx][plane]."""
     bias: NDArray[np.float32]
     """(out,)."""
     activation: Activation
@@ -111,6 +128,10 @@ class Conv:
     before it would. Only `fusing` makes such steps, of one tap."""
     residual_factors: int | None = None
     """The same for the residual."""
+    resized: Resized | None = None
+    """The weights at the edges of the result, and how the picture is added, where `depth_to_space`
+    is 2 and all pixels are those of a map twice as large, resized. Only `resizing` makes such
+    steps."""
 
     @property
     def taps(self) -> int:

@@ -202,7 +202,8 @@ class _Verifier:
     def _conv(self, step: Conv) -> None:
         weight, block, source = step.weight, step.depth_to_space, self._values[step.source.value]
         square = weight.ndim == 4 and weight.shape[2] == weight.shape[3]
-        self._must(square and step.taps in (1, 3), "weight", f"shape {weight.shape}")
+        known = step.taps in ((5,) if step.resized else (1, 3))
+        self._must(square and known, "weight", f"shape {weight.shape}")
         planes = self._planes_read(step.source) * source.space_to_depth**2
         fits = step.in_planes == planes
         self._must(fits, "weight", f"reads {step.in_planes} planes of {planes}")
@@ -226,6 +227,12 @@ class _Verifier:
                 planes, size = self._planes_read(view), self._program.vectors[vector]
                 self._must(planes == size, field, f"{size} for {planes} planes")
         self._must(step.factors is None or step.taps == 1, "factors", "with several taps")
+        if step.resized:
+            made = (4, 4, step.out_planes // 4, *weight.shape[1:])
+            self._must(step.resized.weight.shape == made, "resized", f"not {made}")
+            self._must(step.resized.bias.shape == made[:3], "resized", f"not {made[:3]}")
+            last = block == 2 and step.target.value == self._program.result
+            self._must(last, "resized", "other than the result, by blocks of 2")
         gates = step.residual is not None and step.factor == 1
         self._must(gates or not step.gated, "gated", "without a residual, or with a factor")
         if step.residual:

@@ -20,7 +20,7 @@ from waifu2x.system.resources import shipped_models
 DEFAULT = "cunet/art"
 """The best in every task of benchmarks/quality.py, and where most programs of the field start."""
 FILM_DEFAULT = "upconv_7/art"
-"""For films, which have many frames that were coded with loss: within 0.3 dB of the best there, in
+"""For films, which have many frames that were coded with loss: within 0.4 dB of the best there, in
 half its time, and it flickers less (benchmarks/film_models.py)."""
 USUAL_STYLE = "art"
 """The style that a family's name alone means, if the family has it."""

@@ -15,12 +15,14 @@ from waifu2x.backends.cuda.arguments import address_of
 from waifu2x.backends.cuda.flags import CudaFlags
 from waifu2x.backends.cuda.tensor_avg_pool import TensorAvgPoolStep
 from waifu2x.backends.cuda.tensor_conv import TensorConvStep
+from waifu2x.backends.cuda.tensor_edges import TensorEdgesStep
 from waifu2x.backends.cuda.tensor_gather import GatherStep
 from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
+from waifu2x.backends.cuda.tensor_pair import TensorPairStep, has_pair
 from waifu2x.backends.cuda.tensor_peak import matrix_peak
 from waifu2x.backends.cuda.tensor_planewise import TensorPlanewiseStep, has_whole_vectors
 from waifu2x.backends.cuda.tensor_runs import runs
-from waifu2x.backends.cuda.tensor_step import LARGEST, RangeCheck, Task, beyond
+from waifu2x.backends.cuda.tensor_step import LARGEST, RangeCheck, Task, TensorStep, beyond
 from waifu2x.backends.cuda.tensor_vectors import Vectors
 from waifu2x.backends.cuda.units import Units, is_sm75
 from waifu2x.backends.gpu.backend import Decide, Maker, OnTrial
@@ -86,7 +88,8 @@ def _wide(runtime: CudaRuntime) -> Maker:
 
 def _maker(runtime: CudaRuntime, units: Units, terms: int, trusted: float) -> Maker:
     def make(program: Program, choose: Choose) -> Executor:
-        for found in (fused(program, scales=scales(units, terms)), program):
+        takes = scales(units, terms)
+        for found in (fused(program, scales=takes, resizes=takes), program):
             if runs(found, layouts(found, terms)):
                 return TensorExecutor(runtime, found, units, terms, choose, trusted)
         return Fp32Executor(runtime, program, choose)
@@ -95,7 +98,8 @@ def _maker(runtime: CudaRuntime, units: Units, terms: int, trusted: float) -> Ma
 
 
 def scales(units: Units, terms: int) -> bool:
-    """Whether convolutions scale what they read: 16-bit values on their way to the matrix unit."""
+    """Whether convolutions scale what they read, 16-bit values on their way to the matrix unit, and
+    resize what they make."""
     return units == "wgmma" and terms == 1
 
 
@@ -154,6 +158,14 @@ class TensorExecutor:
                     self._steps[number] = make(
                         runtime, program, number, found, terms, self._vectors.vector_places
                     )
+        self._pair: TensorPairStep | None = None
+        self._edges: TensorEdgesStep | None = None
+        last = self._steps.get(len(program.steps) - 1)
+        if isinstance(last, TensorConvStep):
+            if last.resizes:
+                self._edges = TensorEdgesStep(runtime, program, found, last)
+            elif scales(units, terms) and trusted == LARGEST and has_pair(program, found):
+                self._pair = TensorPairStep(runtime, program, found, last)
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
         return self._layouts[value].bytes(box, batch_grid(pictures))
@@ -164,6 +176,12 @@ class TensorExecutor:
         check = RangeCheck(address_of(one.batch.flags), self._beyond)
         task = Task(one.batch, one.work.steps, one.places, batch_grid(pictures), at, check)
         made = [(number, partial(self._steps[number].launch, task)) for number in one.work.steps]
+        if self._pair is not None and self._pair.number in one.work.steps:
+            # The last step is one with the step before.
+            made = [each for each in made if each[0] < self._pair.number]
+            made.append((self._pair.number, partial(self._pair.launch, task)))
+        if self._edges is not None and self._edges.number in one.work.steps:
+            made.append((self._edges.number, partial(self._edges.launch, task)))
         for number, box in one.sums.items():
             if box.height and box.width:
                 made.append((number, partial(self._averages[number].launch, task, box)))
@@ -186,8 +204,13 @@ class TensorExecutor:
         """The step that a kernel belongs to; sums and vectors count as the first mean."""
         if self._vectors.owns(kernel):
             return min(self._averages)
-        own = (*self._steps.items(), *self._averages.items())
-        return next(number for number, step in own if kernel in step.kernels.values())
+        return next(step.number for step in self._all if kernel in step.kernels.values())
+
+    @property
+    def _all(self) -> list[TensorStep]:
+        """All that has kernels and data."""
+        own: list[TensorStep] = [*self._steps.values(), *self._averages.values()]
+        return own + [step for step in (self._pair, self._edges) if step is not None]
 
     def peak(self) -> float:
         """Multiply-adds a second at best: two terms take three matrix products."""
@@ -197,6 +220,6 @@ class TensorExecutor:
         return 1.0
 
     def close(self) -> None:
-        for step in (*self._steps.values(), *self._averages.values()):
+        for step in self._all:
             step.close()
         self._vectors.close()

@@ -89,6 +89,12 @@ def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
         many = (
             ((8, 1, 112, 4, 2), (4, 1, 112, 4, 2)) if job.tap_columns and job.inputs <= 64 else ()
         )
+        if job.side > 3:
+            # Of larger tiles the sums of all rows would not fit.
+            return [
+                WgmmaShape(rows, 1, 232, all_of_them, 2, a_stages, partial_rows=1)
+                for rows, a_stages in ((4, 2), (4, 1), (2, 2))
+            ]
         return [
             WgmmaShape(rows, blocks, registers, stages, warpgroups, a_stages)
             for rows, blocks, registers, warpgroups, a_stages in (

@@ -57,6 +57,7 @@ from waifu2x.networks.model import Size
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
 
+NOTHING = Box(0, 0, 0, 0)
 _FIRST_ROWS = 4
 _WARP = 32
 _SPARSE_SIDE = 2
@@ -64,7 +65,7 @@ _SPARSE_SIDE = 2
 _PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0, 0: 1.0}
 """What a pixel of 1 is worth, by the macro PIXEL: integers come as fractions of a power of two."""
 
-_PASSING = (LEAKY, SILU, MISH, GELU)
+PASSING = (LEAKY, SILU, MISH, GELU)
 """Activations of which infinite sums, and those that are no numbers, come as such."""
 
 
@@ -89,6 +90,7 @@ class TensorConvArguments(NamedTuple):
     factors: Address = Address(0)
     residual_factors: Address = Address(0)
     factors_each: int = 0
+    margin: Range = Range()
 
 
 class TensorConvStep(TensorStep):
@@ -113,6 +115,7 @@ class TensorConvStep(TensorStep):
         assert isinstance(step, Conv)
         self._step = step
         self._layouts = layouts
+        self._units = units
         self._terms = terms
         self._choose = choose
         self._vector_places = vector_places
@@ -127,7 +130,7 @@ class TensorConvStep(TensorStep):
             inputs = sum(parts) * self._source.space_to_depth**2
             outputs = step.out_planes if last else self._outputs
             group = self._source.group
-            padding = group - 1 - int((self._input_places % group).max())
+            padding = group - 1 - int((self.input_places % group).max())
             scales = step.residual_factors is not None
             folds = self._map_target is not None and self._map_target.space_to_depth > 1
             self._job = TensorJob(
@@ -140,7 +143,7 @@ class TensorConvStep(TensorStep):
                 padding=padding,
                 scales=scales,
                 folds=folds,
-                hides=step.activation.function not in _PASSING,
+                hides=step.activation.function not in PASSING,
             )
             if not last and has_sparse_taps(step):
                 self._job = replace(
@@ -155,6 +158,11 @@ class TensorConvStep(TensorStep):
     def launch(self, task: Task) -> Launch:
         """The launch for what a task computes of it."""
         return self._first(task) if self._is_first else self._conv(task)
+
+    @property
+    def resizes(self) -> bool:
+        """Whether pixels at the edges of the result are for another kernel."""
+        return self._step.resized is not None
 
     @property
     def _map_target(self) -> MapLayout | None:
@@ -187,7 +195,7 @@ class TensorConvStep(TensorStep):
 
     def _first(self, task: Task) -> Launch:
         step, pixels = self._step, self._pixels_read(task)
-        box = self._computed(task)
+        box = self.computed(task)
         bits, geometry = pixels
         rows, columns = box.height, box.width
         across, down, pictures = task.grid
@@ -209,7 +217,7 @@ class TensorConvStep(TensorStep):
             "TERMS": self._terms,
             "SM75": int(is_sm75(self.runtime.capability)),
             "LAST": int(self._map_target is None),
-            **self._store_macros(task, box),
+            **self.store_macros(task, box),
         }
 
         def arguments() -> Arguments:
@@ -223,8 +231,8 @@ class TensorConvStep(TensorStep):
                 address,
                 self.uploaded(bits, weights),
                 self._epilogue(self._outputs),
-                self._target_address(task),
-                *self._stores(task, box, cell, extent),
+                self.target_address(task),
+                *self.stores(task, box, cell, extent),
             )
             return structs(conv, geometry)
 
@@ -233,7 +241,7 @@ class TensorConvStep(TensorStep):
 
     def _pixels_read(self, task: Task) -> tuple[int, SourceArguments]:
         """The macro PIXEL, and where a first one reads."""
-        view, box = self._step.source, self._computed(task)
+        view, box = self._step.source, self.computed(task)
         top, left = box.top + view.offset, box.left + view.offset
         if view.value == 0:
             source = task.batch.source
@@ -250,7 +258,8 @@ class TensorConvStep(TensorStep):
         assert job is not None
         assert isinstance(source, MapLayout)
         held = task.places[step.source.value].box
-        box = self._computed(task)
+        whole = self.computed(task)
+        box = self._without_margin(task, whole)
         top = box.top + step.source.offset - held.top // source.space_to_depth
         left = box.left + step.source.offset - held.left // source.space_to_depth
         read = source.arguments(held, task.grid, top, left)
@@ -274,7 +283,8 @@ class TensorConvStep(TensorStep):
             "FIRST_GROUP": source.start(step.source.first) // source.group,
             "SCALED": int(step.factors is not None),
             "IN_EACH": source.parts[step.source.first],
-            **self._store_macros(task, box),
+            "MARGIN": int(box is not whole),
+            **self.store_macros(task, box),
         }
 
         def arguments() -> Arguments:
@@ -288,8 +298,8 @@ class TensorConvStep(TensorStep):
                         lambda: pack(self._weight, width, job.group, job.terms),
                     ),
                     self._epilogue(planes),
-                    self._target_address(task),
-                    *self._stores(task, box, read, extent),
+                    self.target_address(task),
+                    *self.stores(task, box, read, extent, whole),
                 )
             )
 
@@ -322,10 +332,10 @@ class TensorConvStep(TensorStep):
         outputs = job.outputs if job.tap_columns or not job.last else job.width
         taps = sparse_taps(step) if job.sparse_taps > 1 else step.weight
         weight = placed(taps, 0, self._output_places, outputs)
-        return placed(weight, 1, self._input_places, job.inputs)
+        return placed(weight, 1, self.input_places, job.inputs)
 
     @cached_property
-    def _input_places(self) -> NDArray[np.intp]:
+    def input_places(self) -> NDArray[np.intp]:
         """Where the planes that it reads stand among the stored ones."""
         view, source = self._step.source, self._source
         assert isinstance(source, MapLayout)
@@ -341,7 +351,7 @@ class TensorConvStep(TensorStep):
             lambda: pack_epilogue(step.bias, step.activation, self._output_places, planes),
         )
 
-    def _computed(self, task: Task) -> Box:
+    def computed(self, task: Task) -> Box:
         """The results that are computed: those of the target's part that is in memory."""
         box, d2s = task.boxes[self.number], self._step.depth_to_space
         if self._map_target is None:
@@ -352,11 +362,28 @@ class TensorConvStep(TensorStep):
         right = smaller(box.right, held.right // d2s)
         return Box(top, left, bottom - top, right - left)
 
+    def _without_margin(self, task: Task, box: Box) -> Box:
+        """The results of a box that are not zeros around the picture; the very box if all are, or
+        if the kernel makes zeros of what it computes there."""
+        value, d2s = self._step.target.value, self._step.depth_to_space
+        clears = (
+            self._map_target is not None
+            and self._units == "wgmma"
+            and task.grid.pictures == 1
+            and self.reaches_out(value, self._made(box), task)
+        )
+        if not clears:
+            return box
+        rows, columns = task.batch.sizes[value]
+        top, left = larger(box.top, 0), larger(box.left, 0)
+        bottom, right = smaller(box.bottom, -(-rows // d2s)), smaller(box.right, -(-columns // d2s))
+        return Box(top, left, bottom - top, right - left)
+
     def _made(self, box: Box) -> Box:
         """The target's pixels."""
         return Box(*(number * self._step.depth_to_space for number in box))
 
-    def _store_macros(self, task: Task, box: Box) -> dict[str, str | int]:
+    def store_macros(self, task: Task, box: Box) -> dict[str, str | int]:
         """The macros of a kernel's epilogue and store."""
         step, target = self._step, self._map_target
         result: dict[str, str | int] = {
@@ -382,9 +409,7 @@ class TensorConvStep(TensorStep):
             result["PART"] = target.start(step.target.part)
             result["S2D"] = target.space_to_depth
         if step.residual and step.residual.value == 0:
-            result["RESIDUAL_PIXEL"] = 8 * task.batch.source.dtype.itemsize
-            result["RESIDUAL_ENLARGE"] = step.residual.enlarge
-            result["BORDER"] = BORDERS[self.program.model.border]
+            result |= self.picture_macros(task)
         elif target and step.residual:
             added = self._layouts[step.residual.value]
             assert isinstance(added, MapLayout)
@@ -393,13 +418,31 @@ class TensorConvStep(TensorStep):
             result["RESIDUAL_PART"] = added.start(step.residual.first)
         return result
 
-    def _target_address(self, task: Task) -> Address:
+    def picture_macros(self, task: Task) -> dict[str, str | int]:
+        """The macros of a kernel that adds the picture, if it does."""
+        step, result = self._step, dict[str, str | int]()
+        if step.residual is None:
+            return result
+        result["RESIDUAL_PIXEL"] = 8 * task.batch.source.dtype.itemsize
+        result["RESIDUAL_ENLARGE"] = step.residual.enlarge
+        result["BORDER"] = BORDERS[self.program.model.border]
+        if step.resized:
+            result["RESIDUAL_BLEND"] = f"{step.resized.blend!r}f"
+        return result
+
+    def target_address(self, task: Task) -> Address:
+        """Where what it makes begins."""
         if self._step.target.value == self.program.result:
             return address_of(task.batch.target.buffer)
         return task.address(self._step.target.value)
 
-    def _stores(
-        self, task: Task, box: Box, read: MapArguments, extent: LayerExtent
+    def stores(
+        self,
+        task: Task,
+        box: Box,
+        read: MapArguments,
+        extent: LayerExtent,
+        whole: Box = NOTHING,
     ) -> tuple[Any, ...]:
         """TensorConvArguments from `residual` on."""
         step, grid, d2s = self._step, task.grid, self._step.depth_to_space
@@ -447,9 +490,15 @@ class TensorConvStep(TensorStep):
                 )
         slope = np.float32(step.activation.slopes[0])
         factor, check = np.float32(step.factor), task.check
+        margin = Range(
+            whole.top - box.top,
+            whole.left - box.left,
+            whole.bottom - box.top,
+            whole.right - box.left,
+        )
         places = read, write, added, extent, valid, stored
         factors = self._factors(task, step.factors), self._factors(task, step.residual_factors)
-        scaled = *factors, task.vectors.vectors_each
+        scaled = *factors, task.vectors.vectors_each, margin
         return residual, check.flags, *places, factor, slope, check.beyond, *scaled
 
     def _factors(self, task: Task, vector: int | None) -> Address:

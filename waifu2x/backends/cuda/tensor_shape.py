@@ -98,6 +98,9 @@ class WgmmaShape:
     a_stages: int = 2
     most_width: int = 128
     """Output planes of a tile, at most."""
+    partial_rows: int = 0
+    """Rows of a warpgroup whose sums are in shared memory at once, where pixels are made of them; 0
+    is all."""
 
     stem = "tensor_wgmma"
     columns = COLUMNS
@@ -123,7 +126,8 @@ class WgmmaShape:
         pixels = (self.a_stages * (self.rows + job.side - 1) * _PITCH + 1) * pixel
         weights = self.b_stages * self.width(job) * pixel
         barriers = (2 * self.a_stages + 2 * self.b_stages + 2) * _BARRIER_BYTES
-        partial = self.rows * COLUMNS * (job.width + 1) if job.last else 0
+        rows = self.warpgroups * self._partial_rows
+        partial = rows * COLUMNS * (job.width + 1) if job.last else 0
         epilogue = self.width(job) * _EPILOGUE_BYTES
         return pixels + weights + barriers + epilogue + partial * _FLOAT_BYTES
 
@@ -131,7 +135,12 @@ class WgmmaShape:
         """Those of this shape."""
         own = {name.upper(): value for name, value in asdict(self).items()}
         del own["MOST_WIDTH"]
+        own["PARTIAL_ROWS"] = self._partial_rows
         return {**own, "USED": job.group - job.padding}
+
+    @property
+    def _partial_rows(self) -> int:
+        return self.partial_rows or self.rows // self.warpgroups
 
 
 @dataclass(frozen=True)

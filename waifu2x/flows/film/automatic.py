@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waifu2x.flows.film.request import FilmJob
@@ -33,7 +32,7 @@ def noise_level(pictures: Pictures, models: ModelSet) -> int | None:
 
 def hardware_codec(pictures: Pictures, job: FilmJob, height: int, width: int) -> str | None:
     """The first encoder of this machine's hardware that can make the film; None if none can."""
-    container = targets.container_of(job.target)
+    container = targets.container_of(job.target, job.form)
     depth = job.wish.depth or (8 if pictures.pixels.bits == 8 else 10)
     coded = ["hevc", "av1"]
     if depth == 8 and max(height, width) <= _H264_MOST:
@@ -51,7 +50,9 @@ def even_size(film: Film, job: FilmJob, height: int, width: int) -> tuple[int, i
 
     Raises OutputError for a codec that does not go with the film or its target.
     """
-    container = targets.container_of(Path(job.target))
+    container = targets.container_of(job.target, job.form)
+    if container in targets.RAW:
+        return height, width
     encoding = choose(job.wish, film.pictures.pixels, container, film.pictures.hdr)
     if not ENCODERS[encoding.codec].even:
         return height, width

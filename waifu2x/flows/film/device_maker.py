@@ -101,16 +101,13 @@ class DeviceMaker:
             for device in self._devices:
                 self._start(device)
             for device in self._devices:
-                try:
-                    self._on_device(f"{device.name}: {self._opened(device)}")
-                except _LostError as error:
-                    raise BackendError(f"{device.name}: {error}") from error
+                self._on_device(f"{device.name}: {self._opened_at_last(device)}")
             first = self._devices[0]
             for device in self._devices:
                 if device.backend != first.backend:
                     raise BackendError(
-                        f"{device.name} computes by {device.backend}, {first.name} by "
-                        f"{first.backend}: choose one by --backend and --precision"
+                        f"{device.name} is one of backend {device.backend}, {first.name} of "
+                        f"{first.backend}: choose one by --backend"
                     )
         except BaseException:
             self.close()
@@ -126,8 +123,8 @@ class DeviceMaker:
         self.close()
 
     @property
-    def name(self) -> str:
-        """Backend and precision of its devices: parts that others make would differ."""
+    def backend(self) -> str:
+        """The name of the backend of its devices: parts that others make would differ."""
         return self._devices[0].backend
 
     def __call__(self, runs: Sequence[PartRun], work: FilmWork) -> None:
@@ -279,8 +276,20 @@ class DeviceMaker:
         """Waits until its device is there, which is described."""
         news = self._received(device)
         assert isinstance(news, DeviceOpened)
-        device.backend = news.name
+        device.backend = news.backend
         return news.described
+
+    def _opened_at_last(self, device: _Device) -> str:
+        """As `_opened`, by another process where one is lost. Raises BackendError."""
+        try:
+            return self._opened(device)
+        except _LostError:
+            self._end(device)
+            self._start(device)
+        try:
+            return self._opened(device)
+        except _LostError as error:
+            raise BackendError(f"{device.name}: {error}") from error
 
     def _received(self, device: _Device) -> Any:
         """What the process tells. Raises _LostError where it is gone, or its device does not work

@@ -41,7 +41,7 @@ class MakeRun(NamedTuple):
 class DeviceOpened(NamedTuple):
     """Its device is there."""
 
-    name: str
+    backend: str
     described: str
 
 
@@ -79,7 +79,7 @@ def work(
     process = _Process(connection)
     try:
         with enlarging.opened(film, shape) as device, FilmReader(source, device.pin) as reader:
-            process.tell(DeviceOpened(device.name, device.described))
+            process.tell(DeviceOpened(device.backend, device.described))
             while True:
                 order = process.next()
                 told = _Told(process, reader)

@@ -15,12 +15,17 @@ from waifu2x.backends import Pin
 from waifu2x.errors import ImageError
 from waifu2x.flows.batch.shared_memory import AttachedPool
 from waifu2x.flows.batch.worker import how_ended, prepare, start_context
+from waifu2x.flows.film.descriptors import send_descriptor
 from waifu2x.flows.film.film_process import read_film
+from waifu2x.flows.film.inbox import inbox
 from waifu2x.flows.film.messages import (
+    AddPicture,
     AskFrames,
     AskJoin,
     AskTrial,
+    BeginLive,
     FilmDescribed,
+    FinishLive,
     FramesEnded,
     ReadingFailed,
     ReleaseFrame,
@@ -32,12 +37,15 @@ from waifu2x.flows.film.messages import (
     StopFrames,
 )
 from waifu2x.flows.film.stages import Stages
+from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film.description import Film, PixelFormat
 from waifu2x.formats.film.encode import Encoded, Shape
+from waifu2x.formats.film.live_encode import CodedPicture
 from waifu2x.formats.film.muxing import Cut
 from waifu2x.formats.film.reader import Ending, Selection
 from waifu2x.formats.film.targets import StreamPlan
 
+_STANDARD_INPUT = 0
 SILENCE = 120.0
 """Seconds after which a process that says nothing counts as lost: it reads packets all the time."""
 
@@ -82,13 +90,16 @@ class FilmReader:
     def __init__(
         self, path: Path, pin: Callable[[NDArray[Any]], Pin] = lambda array: Pin()
     ) -> None:
-        """Raises ImageError for what is no film; UnavailableError where PyAV is missing. `pin` is
-        the device's, `Backend.pin`."""
+        """`path` may name numbered frames, or be STANDARD for standard input; `pin` is the
+        device's, `Backend.pin`. Raises ImageError for what is no film, UnavailableError where PyAV
+        is missing."""
         self.lock = threading.Lock()
         self._sending = threading.Lock()
         self.path = path
+        self._name = "standard input" if path == STANDARD else str(path)
         context = start_context()
         self._connection, theirs = context.Pipe()
+        self._has_message = inbox(self._connection)
         self._attached = AttachedPool(self._connection, pin)
         self._process = context.Process(
             target=read_film, args=(theirs, path), name="waifu2x-film", daemon=True
@@ -101,6 +112,8 @@ class FilmReader:
         self._process.start()
         theirs.close()
         try:
+            if path == STANDARD:
+                send_descriptor(self._connection, _STANDARD_INPUT, self._process.pid)
             described = self._receive()
         except BaseException:
             self.close()
@@ -165,6 +178,37 @@ class FilmReader:
         assert isinstance(reply, RequestDone)
         return reply.lost
 
+    def begin_live(
+        self,
+        target: Path | int,
+        shape: Shape,
+        plan: StreamPlan,
+        extradata: bytes | None,
+        cut: Cut,
+    ) -> None:
+        """Begins to write the film into an existing file, or into a descriptor, beside its
+        decoding: call `frames` then, and `add_picture` for each picture as it is encoded.
+
+        Raises OutputError, BrokenPipeError, ImageError, and so do the others then.
+        """
+        path = target if isinstance(target, Path) else None
+        self.send(BeginLive(path, shape, plan, extradata, cut))
+        if not isinstance(target, Path):
+            send_descriptor(self._connection, target, self._process.pid)
+        reply = self._receive()
+        assert isinstance(reply, RequestDone)
+
+    def add_picture(self, coded: CodedPicture) -> None:
+        """Writes a picture into the film that was begun. What is wrong, `frames` raises."""
+        self.send(AddPicture(coded))
+
+    def finish_live(self) -> tuple[str, ...]:
+        """Completes the film; what is missing in the streams that are copied, each a clause."""
+        self.send(FinishLive())
+        reply = self._receive()
+        assert isinstance(reply, RequestDone)
+        return reply.lost
+
     def send(self, request: Request) -> None:
         """Tells the process something. A process that is gone hears nothing: that shows later."""
         with suppress(OSError), self._sending:
@@ -180,7 +224,7 @@ class FilmReader:
     def _stop(self, shapes: Sequence[tuple[int, int]], pixels: PixelFormat) -> None:
         """Ends the decoding; what is on its way goes back."""
         self.send(StopFrames())
-        with suppress(ImageError, OSError):  # it may be closed
+        with suppress(ImageError, OSError):  # the process may be gone
             while isinstance(reply := self._receive(), SharedFrame):
                 self._frame(reply, shapes, pixels).release()
 
@@ -200,17 +244,17 @@ class FilmReader:
     def _receive(self) -> Reply:
         while True:
             try:
-                if not self._connection.poll(SILENCE):
+                if not self._has_message(SILENCE):
                     self._process.kill()
                     raise ImageError(
-                        f"{self.path}: its decoder has not answered for {SILENCE:g} seconds: "
+                        f"{self._name}: its decoder has not answered for {SILENCE:g} seconds: "
                         "the film is damaged"
                     )
                 reply: Reply = self._connection.recv()
             except (EOFError, ConnectionError) as error:
                 self._process.join()
                 raise ImageError(
-                    f"{self.path}: the process that reads it "
+                    f"{self._name}: the process that reads it "
                     f"{how_ended(self._process.exitcode)}: the film is damaged"
                 ) from error
             if isinstance(reply, ReadingFailed):

@@ -56,6 +56,8 @@ class MadeFilm:
     ending: Ending
     lost: tuple[str, ...] = ()
     """What is missing in sounds that were copied from a damaged film, each a clause."""
+    notices: tuple[str, ...] = ()
+    """What could not be kept, each a clause."""
 
 
 def parts_folder(target: Path) -> Path:
@@ -111,11 +113,15 @@ def make_film_by(
     restart: bool = False,
     keep_parts: bool = False,
     replace: bool = False,
+    by_whom: bool = True,
     on_resumed: Callable[[int], None] = lambda frames: None,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> MadeFilm:
-    """Makes a film as `make_film` does, its parts by whoever `maker` stands for."""
-    with _begun(job, prepared, on_notice, restart=restart) as begun:
+    """Makes a film as `make_film` does, its parts by whoever `maker` stands for.
+
+    Unless `by_whom`, parts that are there need not have been made by the networks of this job.
+    """
+    with _begun(job, prepared, on_notice, restart=restart, by_whom=by_whom) as begun:
         there = begun.there()
         before = frozenset(there)
         on_resumed(sum(len(told.encoded.pts) for told in there.values()))
@@ -207,7 +213,14 @@ def join_film(
         )
 
     return make_film_by(
-        refuse, reader, job, prepared, keep_parts=keep_parts, replace=replace, on_notice=on_notice
+        refuse,
+        reader,
+        job,
+        prepared,
+        keep_parts=keep_parts,
+        replace=replace,
+        by_whom=False,
+        on_notice=on_notice,
     )
 
 
@@ -256,7 +269,11 @@ class _BegunFilm:
         ]
         try:
             with writing(job.target, replace=replace) as file:
-                return reader.join(Path(file.name), self.work.shape, prepared.plan, parts, job.cut)
+                own = Path(file.name)
+                try:
+                    return reader.join(own, self.work.shape, prepared.plan, parts, job.cut)
+                except OutputError as error:
+                    raise OutputError(f"{job.target}: {error}") from error
         except OSError as error:
             raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
 
@@ -268,6 +285,7 @@ def _begun(
     on_notice: Callable[[str], None],
     *,
     restart: bool = False,
+    by_whom: bool = True,
     shard: Shard | None = None,
 ) -> Iterator[_BegunFilm]:
     """Takes the folder of parts for this process alone, or for it and other shards."""
@@ -276,6 +294,8 @@ def _begun(
         source = manifest.source_identity(job.source)
     except OSError as error:
         raise ImageError(f"{job.source}: cannot read: {reason(error)}") from error
+    if not by_whom and not manifest.has_begun(folder):
+        raise OutputError(f"{folder}: there are no parts to join: make them with --shard")
     with ExitStack() as held:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -292,8 +312,10 @@ def _begun(
         if not has_locks:
             on_notice(f"{folder}: {NO_LOCKS}")
         wanted = settings(job, prepared, source)
-        own_settings = () if job.threads else ("threads",)
-        found = manifest.begin(folder, wanted, own=own_settings, restart=restart)
+        theirs = set() if job.threads else {"threads"}
+        if not by_whom:
+            theirs |= {key for key, _ in job.settings}
+        found = manifest.begin(folder, wanted, own=theirs, restart=restart)
         if shard is None:
             # What a run that was killed has left.
             clear_folder(folder)

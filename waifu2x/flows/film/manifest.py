@@ -111,6 +111,11 @@ def begin(
     return found
 
 
+def has_begun(folder: Path) -> bool:
+    """Whether a folder is one of parts."""
+    return (folder / _MANIFEST).is_file()
+
+
 def part_path(folder: Path, number: int) -> Path:
     """The file of a part."""
     return folder / f"part-{number:06d}.mkv"

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from waifu2x.flows.batch.shared_memory import SharedArray
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.encode import Encoded, Shape
+from waifu2x.formats.film.live_encode import CodedPicture
 from waifu2x.formats.film.muxing import Cut
 from waifu2x.formats.film.reader import Ending, Selection
 from waifu2x.formats.film.targets import StreamPlan
@@ -38,6 +39,27 @@ class AskJoin(NamedTuple):
     cut: Cut
 
 
+class BeginLive(NamedTuple):
+    """Begin to write the film beside its decoding: pictures come as they are encoded."""
+
+    target: Path | None
+    """None: a descriptor follows."""
+    shape: Shape
+    plan: StreamPlan
+    extradata: bytes | None
+    cut: Cut
+
+
+class AddPicture(NamedTuple):
+    """Write this one into the film that was begun."""
+
+    coded: CodedPicture
+
+
+class FinishLive(NamedTuple):
+    """There are no more pictures."""
+
+
 class ReleaseFrame(NamedTuple):
     """The memory of a frame may be used again."""
 
@@ -48,7 +70,9 @@ class StopFrames(NamedTuple):
     """No more frames are wanted."""
 
 
-Request = AskFrames | AskTrial | AskJoin | ReleaseFrame | StopFrames
+Request = (
+    AskFrames | AskTrial | AskJoin | BeginLive | AddPicture | FinishLive | ReleaseFrame | StopFrames
+)
 
 
 class FilmDescribed(NamedTuple):

@@ -8,24 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from waifu2x.errors import OutputError
-from waifu2x.flows.film import manifest
 from waifu2x.flows.film.film_reader import DecodedFrame, FilmReader
 from waifu2x.flows.film.held import Duplicates, is_held
-from waifu2x.flows.film.manifest import PartRecord
-from waifu2x.flows.film.stages import Stages
 from waifu2x.formats.film.description import Film
-from waifu2x.formats.film.encode import PartEncoder, Shape
 from waifu2x.formats.film.reader import Selection, tick_of
 from waifu2x.imaging.streams import Extent, Header
-from waifu2x.system.files import abandon, reason, writing
 from waifu2x.system.lazy_dataclass import dataclass
 
 Planes = Sequence[NDArray[Any]]
@@ -235,86 +228,3 @@ def hash_of(frame: DecodedFrame) -> str:
     for plane in frame.planes:
         hashed.update(plane.data)
     return hashed.hexdigest()
-
-
-class PartSink:
-    """Writes results into parts: a sink of a flow."""
-
-    def __init__(self, folder: Path, shape: Shape, stages: Stages) -> None:
-        """`stages` are told of the time that encoding takes."""
-        self._stages = stages
-        self._folder = folder
-        self._shape = shape
-        self._held: ExitStack | None = None
-        """The part that is being written."""
-        self._encoder: PartEncoder | None = None
-        self._begin: PartBegin | None = None
-        self._computed = 0
-        self._last: Planes | None = None
-
-    def open(self, header: Header) -> None:
-        """Nothing yet: a part begins with its first frame."""
-
-    def add(self, result: EnlargedFrame) -> None:
-        """Encodes a frame. Raises OutputError."""
-        try:
-            with self._stages.at_work("encoding"):
-                self._add(result.step, result.planes)
-        except OSError as error:
-            raise OutputError(f"{self._folder}: cannot write: {reason(error)}") from error
-        finally:
-            result.step.frame.release()
-
-    def _add(self, step: Step, planes: Planes | None) -> None:
-        if step.begin is not None:
-            self._begin_part(step.part, step.begin)
-        if planes is not None:
-            self._last = planes
-            self._computed += 1
-        assert self._encoder is not None
-        assert self._last is not None
-        self._encoder.add(self._last, step.frame.pts, step.frame.duration)
-        if step.end is not None:
-            self._complete(step.part, step.end)
-
-    def close(self) -> None:
-        """Nothing is left: the last frame of a part completes it."""
-
-    def abort(self) -> None:
-        """Leaves the parts that are complete."""
-        if self._encoder is not None:
-            self._encoder.abort()
-            self._encoder = None
-        if self._held is not None:
-            abandon(self._held)
-            self._held = None
-
-    def _begin_part(self, number: int, begin: PartBegin) -> None:
-        self._held = ExitStack()
-        file = self._held.enter_context(writing(manifest.part_path(self._folder, number)))
-        self._encoder = PartEncoder(file, self._shape)
-        self._begin, self._computed = begin, 0
-
-    def _complete(self, number: int, end: PartEnd) -> None:
-        assert self._encoder is not None
-        assert self._held is not None
-        assert self._begin is not None
-        encoded = self._encoder.close()
-        self._encoder = None
-        self._held.close()
-        self._held = None
-        path = manifest.part_path(self._folder, number)
-        told = PartRecord(
-            encoded,
-            path.stat().st_size,
-            manifest.fingerprint(path),
-            self._begin.before,
-            end.last,
-            end.following,
-            self._computed,
-            end.damaged,
-            end.moved,
-            end.is_short,
-            self._begin.is_sought,
-        )
-        manifest.record(self._folder, number, told)

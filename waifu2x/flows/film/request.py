@@ -14,6 +14,7 @@ from waifu2x.flows.film.held import Duplicates
 from waifu2x.formats.film import targets
 from waifu2x.formats.film.codecs import (
     ENCODERS,
+    Encoding,
     Wish,
     choose,
     encoder_threads,
@@ -26,6 +27,7 @@ from waifu2x.formats.film.description import BT709, SMPTE170M, FilmColours, Pict
 from waifu2x.formats.film.encode import Shape, check
 from waifu2x.formats.film.library import versions
 from waifu2x.formats.film.muxing import Cut
+from waifu2x.formats.film.raw import raw_encoding
 from waifu2x.formats.film.reader import Selection, tick_of
 from waifu2x.formats.film.targets import StreamPlan
 from waifu2x.system.lazy_dataclass import dataclass
@@ -51,6 +53,8 @@ class FilmJob:
     duplicates: Duplicates = "exact"
     threads: int = 0
     """Threads of the encoder; 0 for as many as suit the machine that begins the film."""
+    form: str | None = None
+    """The extension of what standard output gets: mkv, webm or y4m; None: mkv."""
     settings: tuple[tuple[str, str], ...] = ()
     """What else decides the pixels: network, noise level, backend."""
 
@@ -73,17 +77,16 @@ class PreparedFilm:
 
 def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> PreparedFilm:
     """Decides about a film whose pictures become that large. Raises OutputError, ImageError."""
-    film, container = reader.film, targets.container_of(job.target)
+    film, container = reader.film, targets.container_of(job.target, job.form)
     pictures = film.pictures
-    encoding = choose(job.wish, pictures.pixels, container, pictures.hdr)
-    encoding = fitted(encoding, height, width)
-    if "_" in encoding.codec and not is_available(encoding.codec):
-        raise OutputError(
-            f"{encoding.codec}: there is no such encoder on this machine: use --codec auto or "
-            f"{choose(replace(job.wish, codec=None), pictures.pixels, container, None).codec}"
-        )
+    is_raw = container in targets.RAW
+    encoding = _encoding(job.wish, pictures, container, (height, width))
     pixels = encoding.pixels
-    if ENCODERS[encoding.codec].even and (height % pixels.rows or width % pixels.columns):
+    if (
+        not is_raw
+        and ENCODERS[encoding.codec].even
+        and (height % pixels.rows or width % pixels.columns)
+    ):
         raise OutputError(
             f"{job.target}: {encoding.codec} needs even sides, not {width}x{height}: give --width "
             "and --height, or use --chroma 444"
@@ -102,17 +105,30 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
         _coded_colours(pictures, pixels, height),
         job.threads or encoder_threads(encoding.codec, height, core_count()),
     )
-    check(shape)
     plan = targets.plan(film, container, sound=job.sound, subtitles=job.subtitles)
-    plan = targets.check(
-        reader.tried(shape, plan), film, str(job.target), drop=job.drop_unsupported
-    )
+    if not is_raw:
+        check(shape)
+        plan = targets.check(
+            reader.tried(shape, plan), film, str(job.target), drop=job.drop_unsupported
+        )
     return PreparedFilm(
         shape,
         plan,
         Selection(job.cut.start, job.cut.end, deinterlacing=how),
         max(1, round(PART_SECONDS / shape.tick)),
     )
+
+
+def _encoding(wish: Wish, pictures: Pictures, container: str, size: tuple[int, int]) -> Encoding:
+    if container in targets.RAW:
+        return raw_encoding(wish, pictures.pixels, container)
+    encoding = fitted(choose(wish, pictures.pixels, container, pictures.hdr), *size)
+    if "_" in encoding.codec and not is_available(encoding.codec):
+        raise OutputError(
+            f"{encoding.codec}: there is no such encoder on this machine: use --codec auto or "
+            f"{choose(replace(wish, codec=None), pictures.pixels, container, None).codec}"
+        )
+    return encoding
 
 
 def _coded_colours(pictures: Pictures, pixels: PixelFormat, height: int) -> FilmColours:

@@ -13,9 +13,11 @@ from waifu2x.backends import Pin, Progress
 from waifu2x.flows.film.film_reader import FilmReader
 from waifu2x.flows.film.frame_memory import FrameMemory
 from waifu2x.flows.film.held import Duplicates
-from waifu2x.flows.film.parts import EnlargedFrame, FrameSource, PartRun, PartSink, Planes, Step
+from waifu2x.flows.film.part_sink import PartSink
+from waifu2x.flows.film.parts import EnlargedFrame, FrameSource, PartRun, Planes, Step
 from waifu2x.flows.film.stacks import StackedSink, StackedSource
-from waifu2x.flows.flow import flow
+from waifu2x.flows.film.stages import Stages
+from waifu2x.flows.flow import Work, flow
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.encode import Shape
 from waifu2x.formats.film.reader import Selection
@@ -40,8 +42,8 @@ class FrameDevice:
     """Frames of a stack."""
     pin: Callable[[NDArray[Any]], Pin] = lambda array: Pin()
     """The device's, `Backend.pin`."""
-    name: str = ""
-    """Its backend and precision: parts that others make would differ."""
+    backend: str = ""
+    """The backend's name: parts that others make would differ."""
     described: str = ""
     """The device, for people."""
 
@@ -79,6 +81,23 @@ class RunMaker(Protocol):
         ...
 
 
+def work_of(
+    device: FrameDevice, memory: FrameMemory, stages: Stages, on_frames: OnFrames
+) -> Work[Sequence[Step], Sequence[EnlargedFrame]]:
+    """The work of a flow of stacks of frames."""
+
+    def enlarged(steps: Sequence[Step], on_progress: Progress) -> Sequence[EnlargedFrame]:
+        made = [None if step.is_held else memory.planes() for step in steps]
+        frames = [step.frame.planes for step in steps if not step.is_held]
+        if frames:
+            with stages.at_work("network"):
+                device.enlarge(frames, [planes for planes in made if planes is not None])
+        on_frames(len(steps), len(frames))
+        return [EnlargedFrame(step, planes) for step, planes in zip(steps, made, strict=True)]
+
+    return enlarged
+
+
 def expected_parts(film: Film, work: FilmWork) -> int:
     """The number of the part after the last, by what the film says of itself; 0 if nothing."""
     seconds = film.seconds or 0.0
@@ -100,16 +119,6 @@ def make_run(
     """
     shape, stages = work.shape, reader.stages
     memory = FrameMemory(shape.encoding.pixels, shape.height, shape.width, device.pin)
-
-    def enlarged(steps: Sequence[Step], on_progress: Progress) -> Sequence[EnlargedFrame]:
-        made = [None if step.is_held else memory.planes() for step in steps]
-        frames = [step.frame.planes for step in steps if not step.is_held]
-        if frames:
-            with stages.at_work("network"):
-                device.enlarge(frames, [planes for planes in made if planes is not None])
-        on_frames(len(steps), len(frames))
-        return [EnlargedFrame(step, planes) for step, planes in zip(steps, made, strict=True)]
-
     with closing(memory):
         frames = FrameSource(
             reader,
@@ -122,7 +131,7 @@ def make_run(
         sink = PartSink(work.folder, shape, stages)
         flow(
             StackedSource(frames, device.stack),
-            enlarged,
+            work_of(device, memory, stages, on_frames),
             StackedSink(sink),
             in_flight=device.in_flight,
         )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from typing import IO, Any, NamedTuple
 
@@ -73,10 +73,7 @@ class PartEncoder:
 
     def add(self, planes: Sequence[NDArray[Any]], pts: int, duration: int) -> None:
         """Encodes a picture. Raises OutputError."""
-        shape = self._shape
-        frame = frame_of(planes, shape.encoding.pixels)
-        frame.pts, frame.time_base, frame.duration = pts, shape.tick, duration
-        _mark(frame, shape.colours)
+        frame = frame_with(planes, self._shape, pts, duration)
         self._pts.append(pts)
         self._durations.append(duration)
         self._encode(frame)
@@ -104,8 +101,7 @@ class PartEncoder:
             self._container.close()
 
     def _encode(self, frame: Any) -> None:
-        av = library()
-        try:
+        with encoding(self._shape):
             for packet in self._stream.encode(frame):
                 own = packet.pts * packet.time_base / self._shape.tick
                 rank = self._rank(round(own))
@@ -115,10 +111,6 @@ class PartEncoder:
                 packet.dts = (len(self._coded) - 1) * _STEP
                 packet.duration = _STEP
                 self._container.mux(packet)
-        except av.FFmpegError as error:
-            raise OutputError(
-                f"{self._shape.encoding.codec} cannot encode a picture: {in_short(error)}"
-            ) from error
 
     def _rank(self, pts: int) -> int:
         """The place of a picture in the part."""
@@ -126,6 +118,25 @@ class PartEncoder:
             if self._pts[rank] == pts:
                 return rank
         raise OutputError(f"{self._shape.encoding.codec} moves pictures: use another --codec")
+
+
+def frame_with(planes: Sequence[NDArray[Any]], shape: Shape, pts: int, duration: int) -> Any:
+    """A frame for an encoder, with its times in ticks."""
+    frame = frame_of(planes, shape.encoding.pixels)
+    frame.pts, frame.time_base, frame.duration = pts, shape.tick, duration
+    _mark(frame, shape.colours)
+    return frame
+
+
+@contextmanager
+def encoding(shape: Shape) -> Iterator[None]:
+    """A block in which an encoder works: raises OutputError for whatever FFmpeg raises."""
+    try:
+        yield
+    except library().FFmpegError as error:
+        raise OutputError(
+            f"{shape.encoding.codec} cannot encode a picture: {in_short(error)}"
+        ) from error
 
 
 def check(shape: Shape) -> None:

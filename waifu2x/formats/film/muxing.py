@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -12,12 +13,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.formats.film.codecs import ENCODERS
+from waifu2x.formats.film.codecs import ENCODERS, has_own_hdr
 from waifu2x.formats.film.description import Film, OtherStream
 from waifu2x.formats.film.encode import Encoded, Shape, opened_stream
 from waifu2x.formats.film.library import library
-from waifu2x.formats.film.matroska import placeholder, set_aspect
-from waifu2x.formats.film.opening import in_short
+from waifu2x.formats.film.matroska import PictureFields, placeholder, set_fields
+from waifu2x.formats.film.opening import MAX_SECONDS, in_short
 from waifu2x.formats.film.packets import MAX_GAPS, Gap, Packets
 from waifu2x.formats.film.subtitles import to_mov_text, to_subrip
 from waifu2x.formats.film.targets import CONTAINERS, KeptStream, StreamPlan
@@ -26,6 +27,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     from av.container import InputContainer
     from av.packet import Packet
+    from av.stream import Stream
 
 _LIES = ("DURATION", "BPS", "NUMBER_OF_", "_STATISTICS_", "ENCODER")
 """Beginnings of tags that tell of the stream as it was."""
@@ -44,36 +46,48 @@ class Cut:
     end: Fraction | None = None
 
 
-def tried(source: InputContainer, film: Film, shape: Shape, plan: StreamPlan) -> StreamPlan:
+def tried(
+    source: InputContainer,
+    film: Film,
+    shape: Shape,
+    plan: StreamPlan,
+    cover_of: Callable[[Stream], bytes],
+) -> StreamPlan:
     """A plan as FFmpeg's muxer agrees with it: what it cannot take is among what is refused.
 
-    Raises OutputError where it cannot take even the pictures.
+    `cover_of` reads a cover. Raises OutputError where it cannot take even the pictures.
     """
     plain = replace(plan, taken=())
-    trouble = _trouble(source, film, shape, plain)
+    trouble = _trouble(source, film, shape, plain, cover_of)
     if trouble:
         raise OutputError(
             f".{plan.container} cannot hold pictures of {shape.encoding.codec}: {trouble}"
         )
     titles = {stream.index: stream.title for stream in film.others}
-    if not _trouble(source, film, shape, plan):
+    if not _trouble(source, film, shape, plan, cover_of):
         return plan
     taken: list[KeptStream] = []
     refused = list(plan.refused)
     for one in plan.taken:
-        if _trouble(source, film, shape, replace(plan, taken=(*taken, one))):
+        if _trouble(source, film, shape, replace(plan, taken=(*taken, one)), cover_of):
             refused.append((one.index, titles[one.index]))
         else:
             taken.append(one)
     return replace(plan, taken=tuple(taken), refused=tuple(sorted(refused)))
 
 
-def _trouble(source: InputContainer, film: Film, shape: Shape, plan: StreamPlan) -> str:
+def _trouble(
+    source: InputContainer,
+    film: Film,
+    shape: Shape,
+    plan: StreamPlan,
+    cover_of: Callable[[Stream], bytes],
+) -> str:
     """What is wrong with a plan; empty if nothing is."""
     av = library()
-    out = _open(io.BytesIO(), plan, faststart=False)
+    out = open_target(io.BytesIO(), plan, faststart=False)
     try:
-        _streams(out, source, film, shape, plan, None, Cut())
+        begin_streams(out, source, film, shape, plan, None, Cut(), cover_of)
         out.start_encoding()
     except (av.FFmpegError, ValueError) as error:
         return in_short(error)
@@ -101,35 +115,53 @@ def join(
     """
     av = library()
     extradata = _extradata(parts)
-    out = _open(f"file:{target}", plan, faststart=True)
+    out = open_target(f"file:{target}", plan, faststart=True)
     try:
         with out:
-            video, others = _streams(out, source, film, shape, plan, extradata, cut)
+            video, others = begin_streams(
+                out, source, film, shape, plan, extradata, cut, cover_from_file
+            )
             out.start_encoding()
-            copied = _CopiedStreams(source, film, others, cut)
+            packets = Packets(source, [source.streams[index] for index in others])
+            copied = CopiedStreams(film, others, cut)
             pictures = _pictures(parts, video, shape, cut)
-            for _, _, packet in heapq.merge(copied, pictures, key=lambda one: one[:2]):
+            for _, _, packet in heapq.merge(
+                copied.all_of(packets), pictures, key=lambda one: one[:2]
+            ):
                 on_packet()
                 out.mux(packet)
     except av.FFmpegError as error:
         raise OutputError(f"cannot write the film: {in_short(error)}") from error
-    aspect = _needs_aspect(shape, plan)
-    if aspect is not None:
+    if needed_fields(film, shape, plan) is not None:
         with target.open("r+b") as file:
-            set_aspect(file, aspect, (shape.height, shape.width), _title(film))
-    return copied.lost(complaints)
+            write_fields(file, film, shape, plan)
+    return copied.lost(packets.damaged + complaints)
 
 
-def _needs_aspect(shape: Shape, plan: StreamPlan) -> Fraction | None:
-    """The shape of pixels, if Matroska is to be told of it."""
-    return shape.aspect if plan.container in ("mkv", "webm") else None
+def write_fields(file: IO[bytes], film: Film, shape: Shape, plan: StreamPlan) -> None:
+    """Writes what Matroska is to be told of the pictures into its header. Raises OutputError."""
+    fields = needed_fields(film, shape, plan)
+    if fields is not None:
+        set_fields(file, fields, (shape.height, shape.width), _title(film))
+
+
+def needed_fields(film: Film, shape: Shape, plan: StreamPlan) -> PictureFields | None:
+    """What Matroska is to be told of the pictures, if anything."""
+    hdr = None if has_own_hdr(shape.encoding.codec) else film.pictures.hdr
+    is_needed = shape.aspect is not None or hdr is not None
+    if plan.container not in ("mkv", "webm") or not is_needed:
+        return None
+    return PictureFields(shape.aspect, hdr)
 
 
 def _title(film: Film) -> str:
     return next((value for key, value in film.pictures.tags if key == "title"), "")
 
 
-def _open(target: IO[bytes] | str, plan: StreamPlan, *, faststart: bool) -> Any:
+def open_target(
+    target: IO[bytes] | io.RawIOBase | str, plan: StreamPlan, *, faststart: bool
+) -> Any:
+    """A container of FFmpeg's to write."""
     options = {"fflags": "+bitexact"}  # no numbers at random: a film made twice is the same
     if faststart and plan.container in ("mp4", "mov"):
         options["movflags"] = "+faststart"
@@ -153,7 +185,7 @@ def _extradata(parts: Sequence[tuple[Path, Encoded]]) -> bytes | None:
     return found.pop() if found else None
 
 
-def _streams(
+def begin_streams(
     out: Any,
     source: InputContainer,
     film: Film,
@@ -161,6 +193,7 @@ def _streams(
     plan: StreamPlan,
     extradata: bytes | None,
     cut: Cut,
+    cover_of: Callable[[Stream], bytes],
 ) -> tuple[Any, dict[int, tuple[Any, KeptStream]]]:
     """Adds all streams, tags and chapters: the pictures, and the others by their numbers."""
     pictures = film.pictures
@@ -174,7 +207,7 @@ def _streams(
         video.set_display_matrix(pictures.matrix)
     video.disposition = pictures.disposition
     video.metadata.update(_kept(pictures.tags))
-    if _needs_aspect(shape, plan) is not None:
+    if needed_fields(film, shape, plan) is not None:
         video.metadata["title"] = placeholder(_title(film))
     if shape.encoding.pixels.planes == 4 and shape.encoding.codec == "vp9":
         video.metadata["alpha_mode"] = "1"
@@ -182,7 +215,7 @@ def _streams(
     others: dict[int, tuple[Any, KeptStream]] = {}
     for taken in plan.taken:
         stream = source.streams[taken.index]
-        added = _added(out, stream, taken, described[taken.index])
+        added = _added(out, stream, taken, described[taken.index], cover_of)
         if added is not None:
             others[taken.index] = (added, taken)
     out.metadata.update(_kept(film.tags))
@@ -193,10 +226,16 @@ def _streams(
     return video, others
 
 
-def _added(out: Any, stream: Any, taken: KeptStream, told: OtherStream) -> Any:
+def _added(
+    out: Any,
+    stream: Any,
+    taken: KeptStream,
+    told: OtherStream,
+    cover_of: Callable[[Stream], bytes],
+) -> Any:
     """The stream of the target; None for an attachment, which is written with the header."""
     if taken.handling == "attachment":
-        data = b"".join(_attached_picture(stream))
+        data = cover_of(stream)
         tags = dict(told.tags)
         is_png = told.codec == "png"
         out.add_attachment(
@@ -218,12 +257,12 @@ def _added(out: Any, stream: Any, taken: KeptStream, told: OtherStream) -> Any:
     return added
 
 
-def _attached_picture(stream: Any) -> Iterator[bytes]:
-    for packet in stream.container.demux(stream):
-        if packet.size:
-            yield bytes(packet)
-            break
+def cover_from_file(stream: Any) -> bytes:
+    """The picture of a cover, of a film that can be sought in and stands at its beginning."""
+    packets = stream.container.demux(stream)
+    data = next((bytes(packet) for packet in packets if packet.size), b"")
     stream.container.seek(0)
+    return data
 
 
 def _kept(tags: Sequence[tuple[str, str]], *, keep_own: bool = False) -> dict[str, str]:
@@ -263,54 +302,84 @@ def _chapters(source: InputContainer, film: Film, cut: Cut, lead: Fraction) -> l
 
 _UNHEARD = Fraction(1, 100)
 """Seconds of silence that are within the rounding of times."""
-_Timed = tuple[float, int, Any]
+Timed = tuple[float, int, Any]
 """A packet of the target, after its time in seconds and the order of those of one time."""
 
 
-class _CopiedStreams:
-    """The packets of all streams that are copied, in the order of the source."""
+class CopiedStreams:
+    """What becomes of the packets of streams that are copied."""
 
-    def __init__(
-        self,
-        source: InputContainer,
-        film: Film,
-        others: dict[int, tuple[Any, KeptStream]],
-        cut: Cut,
-    ) -> None:
+    def __init__(self, film: Film, others: dict[int, tuple[Any, KeptStream]], cut: Cut) -> None:
         self._film = film
         self._others = others
         self._shift = Fraction(film.shift, 1_000_000) + cut.start
         self._cut = cut
-        self._packets = Packets(source, [source.streams[index] for index in others])
         self._due: dict[int, Fraction] = {}
         """Seconds at which the next packet of each sound is due."""
         self._gaps: list[tuple[int, Gap]] = []
+        self._least: dict[int, int] = {}
+        """The earliest tick at which the next packet of each stream may be decoded."""
+        self._wrong: Counter[int] = Counter()
+        """Packets of each stream whose times go back, or are no times."""
+        self._now = float("-inf")
+        """Seconds of the latest packet so far."""
 
-    def __iter__(self) -> Iterator[_Timed]:
+    def all_of(self, packets: Iterable[Packet[Any]]) -> Iterator[Timed]:
+        """The packets of the target for packets of the source, in their order."""
         if not self._others:
             return
+        for packet in packets:
+            made = self.packet(packet)
+            if made is not None:
+                yield self._now, 1, made
+
+    def packet(self, packet: Packet[Any]) -> Packet[Any] | None:
+        """The packet of the target for one of the source; None for what is left out."""
+        if packet.stream_index not in self._others:
+            return None
+        stream, taken = self._others[packet.stream_index]
         cut, shift = self._cut, self._shift
-        now = float("-inf")
-        for packet in self._packets:
-            stream, taken = self._others[packet.stream_index]
-            base = packet.time_base
-            assert base is not None  # as every packet of a demuxer has one
-            pts = packet.pts if packet.pts is not None else packet.dts
-            if pts is not None:  # else it is a cover
-                if cut.start and pts * base < shift:
-                    continue
-                if cut.end is not None and pts * base >= cut.end + shift - cut.start:
-                    continue
-                ticks = round(shift / base)
-                packet.pts = None if packet.pts is None else packet.pts - ticks
-                packet.dts = None if packet.dts is None else packet.dts - ticks
-                decoded = packet.dts if packet.dts is not None else pts - ticks
-                now = max(now, float(decoded * base))
-                self._watch(packet, (pts - ticks) * base)
-            converted = packet if taken.handling == "copy" else _converted(packet, taken)
-            if converted is not None:
-                converted.stream = stream
-                yield now, 1, converted
+        base = packet.time_base
+        assert base is not None  # as every packet of a demuxer has one
+        pts = packet.pts if packet.pts is not None else packet.dts
+        if pts is not None:  # else it is a cover
+            ticks = round(shift / base)
+            if cut.start and pts < ticks:
+                shown = pts + (packet.duration or 0) - ticks
+                if packet.stream.type != "subtitle" or shown <= 0:
+                    return None
+                # It is on the screen when the stretch begins.
+                packet.pts = packet.dts = pts = ticks
+                packet.duration = shown
+            if cut.end is not None and pts * base >= cut.end + shift - cut.start:
+                return None
+            packet.pts = None if packet.pts is None else packet.pts - ticks
+            packet.dts = None if packet.dts is None else packet.dts - ticks
+            decoded = self._in_order(packet, pts - ticks)
+            if decoded is None:
+                return None
+            self._now = max(self._now, float(decoded * base))
+            self._watch(packet, (pts - ticks) * base)
+        made: Packet[Any] | None = packet if taken.handling == "copy" else _converted(packet, taken)
+        if made is not None:
+            made.stream = stream
+        return made
+
+    def _in_order(self, packet: Packet[Any], pts: int) -> int | None:
+        """When a packet is decoded, in ticks, not before the one before it: containers take no
+        other. None for a time that no film has."""
+        assert packet.time_base is not None
+        if abs(pts * packet.time_base) > MAX_SECONDS:
+            self._wrong[packet.stream_index] += 1
+            return None
+        decoded = packet.dts if packet.dts is not None else pts
+        least = self._least.get(packet.stream_index, decoded)
+        if decoded < least:
+            self._wrong[packet.stream_index] += 1
+            packet.dts = packet.pts = decoded = least
+        is_strict = packet.stream.type not in ("subtitle", "data")
+        self._least[packet.stream_index] = decoded + is_strict
+        return decoded
 
     def _watch(self, packet: Packet[Any], start: Fraction) -> None:
         """Notes a stretch without sound before this packet that is longer than the packet."""
@@ -323,24 +392,29 @@ class _CopiedStreams:
         self._due[packet.stream_index] = start + length
 
     def lost(self, complaints: int) -> tuple[str, ...]:
-        """What is missing in sounds, if the film is damaged: else it is meant so."""
-        if not self._packets.damaged + complaints:
-            return ()
+        """What is wrong with times, and what is missing in sounds if there were complaints: else
+        it is meant so."""
         titles = {stream.index: stream.title for stream in self._film.others}
-        return tuple(
+        wrong = [
+            f"{titles[index]} has {count} packet{'s' * (count > 1)} out of time"
+            for index, count in self._wrong.items()
+        ]
+        gaps = [
             f"{titles[index]} has nothing from {float(gap.start):.2f} to "
             f"{float(gap.start + gap.length):.2f} s"
             for index, gap in self._gaps
-        )
+            if complaints
+        ]
+        return (*wrong, *gaps)
 
 
-def _converted(packet: Any, taken: KeptStream) -> Any:
+def _converted(packet: Packet[Any], taken: KeptStream) -> Packet[Any] | None:
     text = bytes(packet)
     codec = packet.stream.codec_context.name
     made = to_subrip(text) if taken.handling == "subrip" else to_mov_text(text, codec)
     if not made:
         return None
-    new = library().Packet(made)
+    new: Packet[Any] = library().Packet(made)
     new.pts = new.dts = packet.pts
     new.duration, new.time_base = packet.duration, packet.time_base
     return new
@@ -348,7 +422,7 @@ def _converted(packet: Any, taken: KeptStream) -> Any:
 
 def _pictures(
     parts: Sequence[tuple[Path, Encoded]], video: Any, shape: Shape, cut: Cut
-) -> Iterator[_Timed]:
+) -> Iterator[Timed]:
     """The packets of all parts, with their own times: a decoder's times are those of the film's
     pictures in their order, as much earlier as any picture is coded later than it is shown."""
     av = library()

@@ -74,18 +74,20 @@ _SIGNATURES = (
 
 @contextmanager
 def opened(
-    file: IO[bytes], name: str, on_complaints: Callable[[int], None] = lambda count: None
+    file: IO[bytes],
+    name: str,
+    on_complaints: Callable[[int], None] = lambda count: None,
+    *,
+    are_frames: bool = False,
 ) -> Iterator[InputContainer]:
     """A film, open for reading, within the bounds above.
 
-    `file` may be a pipe if it is buffered. `name` stands for it in messages. `on_complaints` is
-    told how often something was wrong in what has been read so far. Raises ImageError.
+    `file` may be a pipe whose first bytes its `peek` gives. `name` stands for it in messages.
+    `on_complaints` is told how often something was wrong in what has been read so far.
+    `are_frames` says that it is PNG files, one after the other. Raises ImageError.
     """
     av = library()
-    head = _head(file)
-    kind = format_of(head)
-    if kind is None:
-        raise ImageError(f"{name}: is not a film that can be read (mkv, mp4, mov, webm, ts, ...)")
+    kind = "png_pipe" if are_frames else _kind(file, name)
     try:
         with complaints(kind) as heard:
             container = av.open(
@@ -115,6 +117,31 @@ def in_short(error: BaseException) -> str:
     """What FFmpeg says is wrong, without its number and function."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(str(text).split()).lower()
+
+
+def _kind(file: IO[bytes], name: str) -> str:
+    """FFmpeg's name of a film's container. Raises ImageError."""
+    head = _head(file)
+    kind = format_of(head)
+    if kind is None:
+        raise ImageError(f"{name}: is not a film that can be read (mkv, mp4, mov, webm, ts, ...)")
+    if kind == "mov" and not file.seekable() and _has_late_index(head):
+        raise ImageError(
+            f"{name}: is an mp4 or mov whose index is at its end, which a pipe cannot be read for: "
+            "give the file by its name"
+        )
+    return kind
+
+
+def _has_late_index(head: bytes) -> bool:
+    """Whether the samples of an mp4 or mov come before what tells where each of them is."""
+    at = 0
+    while at + 8 <= len(head):
+        size, box = int.from_bytes(head[at : at + 4]), head[at + 4 : at + 8]
+        if box in (b"mdat", b"moov"):
+            return box == b"mdat"
+        at += max(size, 8)
+    return False
 
 
 def _head(file: IO[bytes]) -> bytes:

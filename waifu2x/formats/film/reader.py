@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from waifu2x.errors import ImageError
+from waifu2x.formats.film import frame_files
 from waifu2x.formats.film.deinterlacing import Deinterlacing, deinterlaced
 from waifu2x.formats.film.describe import decoder_of, describe, main_stream
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.library import library
+from waifu2x.formats.film.opening import MAX_SECONDS
 from waifu2x.formats.film.packets import MAX_GAPS, Gap, Packets
 from waifu2x.formats.film.pixels import pixel_format
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from av.container import InputContainer
+    from av.packet import Packet
     from av.video.frame import VideoFrame
 
 _UNTIL_FIRST = 2000
@@ -68,7 +73,7 @@ class Ending(NamedTuple):
     damaged: int = 0
     """Packets that could not be decoded, and places at which the container is damaged."""
     moved: int = 0
-    """Frames whose time was not after that of the frame before, and was moved."""
+    """Frames whose time was not after that of the frame before, or no film's, and was moved."""
     seconds: Fraction = Fraction(0)
     """Where the last frame ends."""
     is_short: bool = False
@@ -87,15 +92,29 @@ class Reader:
         name: str,
         on_packet: Callable[[], None] = lambda: None,
         complaints: int = 0,
+        *,
+        keeps_others: bool = False,
+        times: Sequence[int] | None = None,
     ) -> None:
         """Decodes the first frame. `on_packet` is called for each packet; `complaints` there were
-        when the film was opened, which reads some of it. Raises ImageError."""
+        when the film was opened, which reads some of it.
+
+        With `keeps_others`, packets of all other streams are read with those of the pictures and
+        kept in `others` for whoever calls `frames`. `times` are those of frames that have none of
+        their own, in ticks of `frame_files`. Raises ImageError.
+        """
         self._on_packet = on_packet
         self._container = container
         self._name = name
         self._stream = main_stream(container, name)
         self._context = self._new_context()
-        self._packets = Packets(container, [self._stream])
+        kinds = ("video", "audio", "subtitle") if keeps_others else ()
+        read = [one for one in container.streams if one is self._stream or one.type in kinds]
+        self._packets = Packets(container, read)
+        self._feed = iter(self._packets)
+        self.others: deque[Packet[Any]] = deque()
+        """Packets of other streams, in the order of the file."""
+        self._times = times
         self._complaints = complaints
         self._damaged = 0
         self._following: int | None = None
@@ -109,7 +128,8 @@ class Reader:
         self._first: VideoFrame | None = first
         self._delay: int | None = first.dts if container.format.name == "avi" else None
         """AVI has no times of showing, only an order of coding: what its frames are late by."""
-        self.film: Film = describe(container, self._stream, first, seekable, name)
+        film = describe(container, self._stream, first, seekable, name)
+        self.film: Film = film if times is None else _timed_by_file(film, times)
         self.ending = Ending()
 
     def frames(self, selection: Selection) -> Iterator[Decoded]:
@@ -132,13 +152,16 @@ class Reader:
         count = moved = 0
         length = _ticks(1 / pictures.rate, tick) or 1
         held: Decoded | None = None
-        end = None
-        frames = deinterlaced(
-            self._from_here(), self._stream, pictures.rate, selection.deinterlacing
+        end = 0
+        frames = (
+            deinterlaced(self._from_here(), self._stream, pictures.rate, selection.deinterlacing)
+            if self._times is None
+            else ((frame, tick) for frame in self._from_here())
         )
-        for frame, pts, duration in _timed(frames, origin, tick, length):
+        for frame, pts, duration, is_told in _timed(frames, origin, tick, length):
+            moved += not is_told
             if last is not None and pts <= last:
-                pts, moved = last + 1, moved + 1
+                pts, moved = last + 1, moved + is_told
             last = pts
             self._watch(pts, duration or length, length, tick)
             if selection.end is not None and pts * tick >= selection.end:
@@ -156,16 +179,16 @@ class Reader:
                 yield now._replace(is_wanted=False)
                 break
             count += 1
-            end = (pts + (duration or length)) * tick
+            end = pts + (duration or length)
             yield now
         else:
             if held is not None:
                 yield held._replace(is_wanted=False)
             is_all = selection.first is None and not start
             whole = selection.deinterlacing != "ivtc"
-            self._tell(count, moved, end, whole=whole, is_all=whole and is_all)
+            self._tell(count, moved, end * tick, whole=whole, is_all=whole and is_all)
             return
-        self._tell(count, moved, end, whole=False, is_all=False)
+        self._tell(count, moved, end * tick, whole=False, is_all=False)
 
     def _watch(self, pts: int, duration: int, length: int, tick: Fraction) -> None:
         """Notes a stretch without frames before this one, which is longer than one."""
@@ -173,11 +196,24 @@ class Reader:
         if begun is not None and pts - begun > length and len(self._gaps) < MAX_GAPS:
             self._gaps.append(Gap(begun * tick, (pts - begun) * tick))
 
-    def _tell(
-        self, count: int, moved: int, end: Fraction | None, *, whole: bool, is_all: bool
-    ) -> None:
+    @property
+    def complaints(self) -> int:
+        """How often something was wrong in the container so far."""
+        return self._complaints + self._packets.damaged
+
+    def read_on(self, until: Fraction) -> None:
+        """Goes on to read packets of other streams up to a time in seconds of the film."""
+        until += self.film.shift / Fraction(1_000_000)
+        for packet in self._feed:
+            self._on_packet()
+            if packet.stream_index != self._stream.index:
+                self.others.append(packet)
+            base = packet.time_base
+            if packet.dts is not None and base is not None and packet.dts * base > until:
+                return
+
+    def _tell(self, count: int, moved: int, end: Fraction, *, whole: bool, is_all: bool) -> None:
         film = self.film
-        end = end if end is not None else Fraction(0)
         claimed = film.seconds or 0
         # The end of the longest stream counts for a container, so a bit less is no damage.
         is_short = whole and self._damaged_end(float(end), claimed)
@@ -188,7 +224,7 @@ class Reader:
         if is_all and film.container == "avi" and pictures.codec != "mpeg4":
             # Its frames have no times that could be missing, only a number. That of MPEG-4 counts
             # some twice.
-            damaged = max(damaged, (pictures.frames or 0) - count)
+            damaged = max(damaged, count < (pictures.frames or 0))
         gaps = tuple(self._gaps) if damaged else ()
         self.ending = Ending(count, damaged, moved, end, is_short, gaps)
 
@@ -209,7 +245,11 @@ class Reader:
         first = [] if self._first is None else [self._first]
         self._first = None
         pictures = self.film.pictures
-        for frame in chain(first, self._waiting):
+        for number, frame in enumerate(chain(first, self._waiting)):
+            if self._times is not None:
+                if number == len(self._times):
+                    return  # a file that holds two pictures
+                frame.pts, frame.duration = self._times[number], 0
             if self._delay is not None:
                 frame.pts = None if frame.dts is None else frame.dts - self._delay
             if (frame.width, frame.height) != (pictures.width, pictures.height):
@@ -236,6 +276,8 @@ class Reader:
             self._waiting.close()
             self._context = self._new_context()
             self._first = None
+            self.others.clear()
+            self._feed = iter(self._packets)
             self._waiting = self._decode()
 
     def _new_context(self) -> Any:
@@ -256,9 +298,12 @@ class Reader:
     def _decode(self) -> Any:
         av = library()
         fruitless = 0
-        for packet in chain(self._packets, [None]):
+        for packet in chain(self._feed, [None]):
             if packet is not None:
                 self._on_packet()
+                if packet.stream_index != self._stream.index:
+                    self.others.append(packet)
+                    continue
             try:
                 frames = self._context.decode(packet)  # None flushes it
             except av.error.EOFError:
@@ -272,6 +317,17 @@ class Reader:
             yield from frames
 
 
+def _timed_by_file(film: Film, times: Sequence[int]) -> Film:
+    """A film whose frames have times from a file of their own."""
+    told = replace(
+        film.pictures,
+        time_base=frame_files.TICK,
+        rate=frame_files.rate_of(times),
+        frames=len(times),
+    )
+    return replace(film, pictures=told)
+
+
 def tick_of(film: Film, deinterlacing: Deinterlacing) -> Fraction:
     """Seconds of a tick of decoded frames."""
     tick = film.pictures.time_base
@@ -280,14 +336,29 @@ def tick_of(film: Film, deinterlacing: Deinterlacing) -> Fraction:
 
 def _timed(
     frames: Iterator[tuple[VideoFrame, Fraction]], origin: Fraction, tick: Fraction, length: int
-) -> Iterator[tuple[VideoFrame, int, int]]:
-    """Frames with their times and durations in ticks. Each comes with the seconds of its own."""
+) -> Iterator[tuple[VideoFrame, int, int, bool]]:
+    """Frames with their times and durations in ticks, and whether their times can be true. Each
+    comes with the seconds of its own."""
     following = 0
+    first = _ticks(origin, tick)
+    is_plain = first * tick == origin
+    most = MAX_SECONDS // tick
     for frame, own in frames:
-        pts = following if frame.pts is None else round((frame.pts * own - origin) / tick)
-        duration = round((frame.duration or 0) * own / tick)
+        duration = frame.duration or 0
+        is_same = own == tick  # fractions take long
+        if not is_same:
+            duration = round(duration * own / tick)
+        if frame.pts is None:
+            pts = following
+        elif is_plain and is_same:
+            pts = frame.pts - first
+        else:
+            pts = round((frame.pts * own - origin) / tick)
+        is_told = abs(pts) <= most
+        pts = pts if is_told else following
+        duration = duration if 0 <= duration <= most else 0
         following = pts + (duration or length)
-        yield frame, pts, duration
+        yield frame, pts, duration, is_told
 
 
 def _ticks(seconds: Fraction, tick: Fraction) -> int:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from waifu2x.errors import OutputError
 from waifu2x.formats.film.description import Film, OtherStream
+from waifu2x.formats.film.frame_files import frame_pattern
 from waifu2x.system.lazy_dataclass import dataclass
 
 CONTAINERS = {"mkv": "matroska", "mp4": "mp4", "mov": "mov", "webm": "webm"}
@@ -38,11 +39,29 @@ class StreamPlan:
     """What is not kept as it is, each a clause."""
 
 
-def container_of(path: Path) -> str:
-    """The extension of a target. Raises OutputError if it is that of no container here."""
-    extension = path.suffix[1:].lower()
-    if extension not in CONTAINERS:
-        raise OutputError(f"{path}: a film is written as .mkv, .mp4, .mov or .webm: choose one")
+RAW = ("y4m", "png")
+"""What is written without an encoder, and holds nothing but pictures."""
+_PIPED = ("mkv", "webm", "y4m")
+"""What can be written into a pipe, where nothing can be changed any more."""
+
+
+def container_of(path: Path, form: str | None = None) -> str:
+    """The extension of a target: that of its name, or `form`, which standard output needs.
+
+    Raises OutputError if it is that of nothing that is written here.
+    """
+    if path == Path("-"):
+        if form not in (None, *_PIPED):
+            raise OutputError(f"standard output: .{form} has to be sought in: use -f mkv or y4m")
+        return form or "mkv"
+    extension = "png" if frame_pattern(path) is not None else path.suffix[1:].lower()
+    if extension not in (*CONTAINERS, *RAW) or (extension == "png" and frame_pattern(path) is None):
+        raise OutputError(
+            f"{path}: a film is written as .mkv, .mp4, .mov, .webm or .y4m, or as frames such as "
+            "frames/%06d.png: choose one"
+        )
+    if form not in (None, extension):
+        raise OutputError(f"{path}: is a .{extension} by its name, and -f says {form}: choose one")
     return extension
 
 
@@ -51,6 +70,10 @@ def plan(film: Film, container: str, *, sound: bool = True, subtitles: bool = Tr
     taken: list[KeptStream] = []
     refused: list[tuple[int, str]] = []
     notices: list[str] = []
+    if container in RAW:
+        others = any(stream.kind in ("audio", "subtitle") for stream in film.others)
+        notices = [f"{container} holds pictures only: sound and subtitles are left out"] * others
+        return StreamPlan(container, (), (), tuple(notices))
     for stream in film.others:
         if (stream.kind == "audio" and not sound) or (stream.kind == "subtitle" and not subtitles):
             continue

@@ -1,0 +1,139 @@
+"""Results as raw frames, one after the other, into a pipe or a file."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from waifu2x.errors import OutputError
+from waifu2x.flows.film.film_reader import DecodedFrame
+from waifu2x.flows.film.parts import EnlargedFrame, Planes
+from waifu2x.flows.film.stages import Stages
+from waifu2x.formats.film import y4m
+from waifu2x.formats.film.encode import Shape
+from waifu2x.imaging.streams import Header
+from waifu2x.system.files import reason
+
+_PIPE_BYTES = 1 << 20
+"""The most that Linux lets a pipe hold without privileges: with its usual 64 KiB, writer and reader
+wait for each other twelve times in a frame of 960x540."""
+
+
+class RawSink:
+    """Writes results as YUV4MPEG2: a sink of a flow."""
+
+    def __init__(
+        self, descriptor: int, name: str, shape: Shape, stages: Stages, *, interlaced: bool = False
+    ) -> None:
+        """`descriptor` is open for writing, and stays so; `name` stands for it in messages.
+        `interlaced` says that frames hold two fields."""
+        self._interlaced = interlaced
+        self._descriptor = descriptor
+        self._name = name
+        self._shape = shape
+        self._stages = stages
+        self._last: Planes = ()
+        self._first: int | None = None
+        """The time of the first frame."""
+        self.frames = self.computed = 0
+        """Frames written in all, and those that the network made."""
+        self.lost: tuple[str, ...] = ()
+        """Nothing of a damaged film is copied."""
+        self.uneven = 0
+        """Frames that are not where an even rate puts them: y4m has no times."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What could not be kept, each a clause."""
+        if not self.uneven:
+            return ()
+        return (f"y4m has no times: {self.uneven} frames are not shown when they were",)
+
+    def open(self, header: Header) -> None:
+        """Writes the film's description. Raises OutputError, BrokenPipeError."""
+        shape = self._shape
+        _widen(self._descriptor)
+        self._write(
+            [
+                y4m.header(
+                    shape.encoding.pixels,
+                    shape.height,
+                    shape.width,
+                    shape.rate,
+                    shape.aspect,
+                    shape.colours,
+                    interlaced=self._interlaced,
+                )
+            ]
+        )
+
+    def add(self, result: EnlargedFrame) -> None:
+        """Writes a frame. Raises OutputError, or BrokenPipeError where nobody reads it."""
+        frame = result.step.frame
+        try:
+            if result.planes is not None:
+                self._last = result.planes
+                self.computed += 1
+            with self._stages.at_work("encoding"):
+                self.write(self._last)
+            self._place(frame)
+            self.frames += 1
+        finally:
+            frame.release()
+
+    def write(self, planes: Planes) -> None:
+        """Writes the planes of a frame. Raises OutputError, BrokenPipeError."""
+        self._write([y4m.FRAME, *(plane.data.cast("B") for plane in planes)])
+
+    def close(self) -> None:
+        """Nothing more has to be written."""
+
+    def abort(self) -> None:
+        """What is written cannot be taken back."""
+
+    def _place(self, frame: DecodedFrame) -> None:
+        if self._first is None:
+            self._first = frame.pts
+        meant = self.frames / self._shape.rate
+        # Half a frame: less is what containers round times to.
+        if abs((frame.pts - self._first) * self._shape.tick - meant) * self._shape.rate * 2 > 1:
+            self.uneven += 1
+
+    def _write(self, parts: Sequence[bytes | memoryview]) -> None:
+        waiting = [memoryview(part) for part in parts]
+        try:
+            while waiting:
+                try:
+                    written = _written(self._descriptor, waiting)
+                except BlockingIOError:  # whoever made the pipe wants no one to wait in it
+                    select.select([], [self._descriptor], [])
+                    continue
+                while waiting and written >= waiting[0].nbytes:
+                    written -= waiting.pop(0).nbytes
+                if written:
+                    waiting[0] = waiting[0][written:]
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(f"{self._name}: cannot write: {reason(error)}") from error
+
+
+def _written(descriptor: int, parts: Sequence[memoryview]) -> int:
+    """Writes some of the bytes; how many."""
+    if sys.platform == "win32":
+        return os.write(descriptor, parts[0])
+    return os.writev(descriptor, parts)
+
+
+def _widen(descriptor: int) -> None:
+    """Lets a pipe hold more, where that can be."""
+    if sys.platform != "linux" or not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        return
+    import fcntl
+
+    with suppress(OSError):
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)

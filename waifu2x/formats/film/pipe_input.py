@@ -1,0 +1,68 @@
+"""Standard input as a film, as FFmpeg reads it."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import stat
+import sys
+from collections.abc import Callable
+from typing import BinaryIO
+
+from waifu2x.formats.film.opening import SNIFFED
+
+_OFTEN = 1.0
+"""Seconds after which somebody is told that nothing has come yet."""
+
+
+def piped(descriptor: int, on_waiting: Callable[[], None]) -> BinaryIO | PipeInput:
+    """What is read from a descriptor: a file that was redirected can be sought in, a pipe cannot.
+
+    `on_waiting` is called while nothing comes. Closing it closes the descriptor. Raises OSError.
+    """
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    return PipeInput(descriptor, on_waiting)
+
+
+class PipeInput(io.BufferedIOBase):
+    """A pipe whose first bytes can be looked at before they are read."""
+
+    def __init__(self, descriptor: int, on_waiting: Callable[[], None]) -> None:
+        self._descriptor = descriptor
+        self._on_waiting = on_waiting
+        self._head = b""
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def peek(self, size: int = SNIFFED) -> bytes:
+        """The first bytes: fewer than `size` only where the pipe ends. Raises OSError."""
+        while len(self._head) < size:
+            more = self._take(size - len(self._head))
+            if not more:
+                break
+            self._head += more
+        return self._head
+
+    def read(self, size: int | None = -1) -> bytes:
+        """At most `size` bytes, or some; none at the end. Raises OSError."""
+        wanted = size if size is not None and size >= 0 else io.DEFAULT_BUFFER_SIZE
+        if self._head:
+            data, self._head = self._head[:wanted], self._head[wanted:]
+            return data
+        return self._take(wanted)
+
+    def close(self) -> None:
+        """Closes the descriptor."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        super().close()
+
+    def _take(self, size: int) -> bytes:
+        while sys.platform != "win32" and not select.select([self._descriptor], [], [], _OFTEN)[0]:
+            self._on_waiting()
+        return os.read(self._descriptor, size)

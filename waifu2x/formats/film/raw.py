@@ -1,0 +1,53 @@
+"""Films that no encoder makes: frames as y4m, and as PNG."""
+
+from __future__ import annotations
+
+from waifu2x.errors import OutputError
+from waifu2x.formats.film.codecs import Encoding, Wish
+from waifu2x.formats.film.description import PixelFormat
+
+_NAMES = {(2, 2): "420", (2, 1): "422", (1, 1): "444"}
+"""Of chroma, by columns and rows of luma for one sample of it."""
+
+
+def raw_encoding(wish: Wish, source: PixelFormat, container: str) -> Encoding:
+    """How frames of a format are written as they are: `container` is y4m or png.
+
+    Raises OutputError for what there is only with an encoder.
+    """
+    wanted = {
+        "--codec": wish.codec,
+        "--crf": wish.crf,
+        "--preset": wish.preset,
+        "--tune": wish.tune,
+        "--codec-option": wish.options or None,
+    }
+    given = [name for name, value in wanted.items() if value is not None]
+    if given:
+        raise OutputError(f"{container} has no encoder: leave {' and '.join(given)} out")
+    pixels = _png_pixels(wish, source) if container == "png" else _y4m_pixels(wish, source)
+    return Encoding(container, pixels, ())
+
+
+def _y4m_pixels(wish: Wish, source: PixelFormat) -> PixelFormat:
+    if source.planes == 4:
+        raise OutputError("y4m has no transparency: use .mkv with --codec ffv1")
+    bits = wish.depth or (8 if source.bits == 8 else 10)
+    if source.planes == 1 and wish.chroma is None:
+        return PixelFormat("gray" if bits == 8 else "gray10le", bits, 1, 1, 1)
+    columns, rows = source.columns, source.rows
+    if wish.chroma is not None:
+        columns, rows = 1 if wish.chroma == "444" else 2, 2 if wish.chroma == "420" else 1
+    name = _NAMES[columns, rows]
+    return PixelFormat(f"yuv{name}p{'' if bits == 8 else '10le'}", bits, columns, rows, 3)
+
+
+def _png_pixels(wish: Wish, source: PixelFormat) -> PixelFormat:
+    if wish.chroma is not None:
+        raise OutputError("PNG is RGB: leave --chroma out")
+    bits = 8 if (wish.depth or source.bits) == 8 else 16
+    if source.planes == 1:
+        return PixelFormat("gray" if bits == 8 else "gray16le", bits, 1, 1, 1)
+    planes = 4 if source.planes == 4 else 3
+    name = f"gbr{'a' * (planes == 4)}p{'' if bits == 8 else '16le'}"
+    return PixelFormat(name, bits, 1, 1, planes, is_rgb=True)
