@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.helpers.obvious_planes import Meaning, codes, from_rgb, to_rgb
-from waifu2x.backends import Backend, Network, open_backend
+from waifu2x.backends import Backend, Network, open_backend, planar
 from waifu2x.backends.gpu.transfer import device_pixels
 from waifu2x.imaging.planar import PlanarPicture, PlaneFormat
 from waifu2x.networks import model_set
@@ -119,11 +119,8 @@ CONTENTS = {"drawn": drawn, "noise": noise, "plain": plain}
 
 def as_planes(kind: PlaneFormat, pixels: NDArray[np.uint8]) -> PlanarPicture:
     """The planes of RGB."""
-    meant = Meaning(kind.bits, kind.subsampling, kind.matrix, kind.is_full_range, kind.siting)
     made = kind.empty(*pixels.shape[:2])
-    values = codes(from_rgb(pixels / 255, meant), kind.bits)
-    for plane, code in zip(made.planes, values, strict=True):
-        plane[:] = code
+    planar.from_rgb(pixels / np.float32(255), made)
     return made
 
 
