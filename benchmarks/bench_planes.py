@@ -96,10 +96,12 @@ def drawn(height: int, width: int) -> NDArray[np.uint8]:
     for plane in range(3):
         made[..., plane] = 128 + 60 * np.sin(x / (90 + 20 * plane)) * np.cos(y / (70 + 15 * plane))
     for _ in range(40):
-        top, left, radius = rng.random(3) * (height, width, height / 8)
-        away = np.hypot(y - top, x - left)
-        made[away < radius] = rng.integers(0, 256, 3)
-        made[np.abs(away - radius) < 1.5] = 16
+        top, left, radius = (rng.random(3) * (height, width, height / 8)).astype(int)
+        rows, columns = (slice(max(0, at - radius - 2), at + radius + 2) for at in (top, left))
+        part = made[rows, columns]
+        away = np.hypot(y[rows, columns] - top, x[rows, columns] - left)
+        part[away < radius] = rng.integers(0, 256, 3)
+        part[np.abs(away - radius) < 1.5] = 16
     made += rng.normal(0, 1.5, made.shape)
     return made.clip(0, 255).astype(np.uint8)
 
@@ -120,7 +122,7 @@ CONTENTS = {"drawn": drawn, "noise": noise, "plain": plain}
 def as_planes(kind: PlaneFormat, pixels: NDArray[np.uint8]) -> PlanarPicture:
     """The planes of RGB."""
     made = kind.empty(*pixels.shape[:2])
-    planar.from_rgb(pixels / np.float32(255), made)
+    planar.from_rgb(np.divide(pixels, 255, dtype=np.float32), made)
     return made
 
 
