@@ -40,6 +40,15 @@ _RESTARTED = ("mpegts", "mpeg")
 """Formats whose times begin anywhere: an hour means nothing there."""
 HD_LINES = 720
 """The lines from which a film that says nothing is BT.709."""
+_OTHER_MATRICES = {
+    8: "YCgCo",
+    10: "BT.2020 of constant luminance",
+    12: "of derived constant luminance",
+    13: "of derived constant luminance",
+    14: "ICtCp",
+    15: "IPT",
+}
+"""Those of H.273 that are no plain product, and their names."""
 _ATTACHED_PICTURE = 0x400
 """FFmpeg's disposition of a cover."""
 
@@ -188,7 +197,8 @@ def _colours(
         matrix = BT709 if first.height >= HD_LINES else SMPTE170M
         assumed.append(f"{MATRICES[matrix]}, by its height")
     if matrix not in MATRICES:
-        raise ImageError(f"{name}: its colours are in matrix {matrix} of H.273, not supported")
+        told_as = _OTHER_MATRICES.get(matrix, f"matrix {matrix} of H.273")
+        raise ImageError(f"{name}: its colours are {told_as}, which is not supported")
     siting = None
     if pixels.planes >= 3 and (pixels.columns, pixels.rows) != (1, 1):
         siting = told_siting

@@ -71,7 +71,8 @@ class Ending(NamedTuple):
 
     frames: int = 0
     damaged: int = 0
-    """Packets that could not be decoded, and places at which the container is damaged."""
+    """Packets and frames that could not be decoded as they were meant, and places at which the
+    container is damaged."""
     moved: int = 0
     """Frames whose time was not after that of the frame before, or no film's, and was moved."""
     seconds: Fraction = Fraction(0)
@@ -170,6 +171,9 @@ class Reader:
                 break
             if pts < start:
                 continue
+            if selection.first is None or pts >= selection.first:
+                # Before that, frames may lack what they were made of.
+                self._damaged += int(frame.is_corrupt)
             now = Decoded(frame, pts, duration, True, self._damaged + self._packets.damaged, moved)
             if selection.first is not None and pts < selection.first:
                 held = now
@@ -226,7 +230,7 @@ class Reader:
         if is_all and film.container == "avi" and pictures.codec != "mpeg4":
             # Its frames have no times that could be missing, only a number. That of MPEG-4 counts
             # some twice.
-            damaged = max(damaged, count < (pictures.frames or 0))
+            damaged = max(damaged, int(count < (pictures.frames or 0)))
         gaps = tuple(self._gaps) if damaged else ()
         self.ending = Ending(count, damaged, moved, end, is_short, gaps)
 
