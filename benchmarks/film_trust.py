@@ -67,7 +67,7 @@ class Told:
         """As mediainfo has them."""
         shown = next(one for one in self.tracks if one["@type"] == "Video")
         self.hdr = [shown.get(f"MasteringDisplay_{key}") for key in ("Luminance", "ColorPrimaries")]
-        self.hdr += [shown.get("MaxCLL"), shown.get("MaxFALL")]
+        self.hdr += [shown.get(key, "").partition(" ")[0] for key in ("MaxCLL", "MaxFALL")]
         self.means = self._means(decoder)
 
     def _means(self, decoder: Sequence[str]) -> NDArray[np.float64]:

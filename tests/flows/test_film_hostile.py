@@ -221,7 +221,7 @@ def test_many_streams_are_refused(tmp_path: Path) -> None:
         (Wish("x264", options=(("nonsense", "1"),)), "x264 has no option nonsense"),
         (Wish("x264", tune="nonsense"), "x264 has no tune 'nonsense': use animation"),
         (Wish("x265", preset="nonsense"), "x265 has no preset 'nonsense': use ultrafast"),
-        (Wish("av1", preset="nonsense"), "av1 cannot be opened with these options"),
+        (Wish("av1", preset="nonsense"), "av1 cannot be opened for 192x128 with these options"),
         *(
             (Wish(codec, options=((f"{key}-params", "nonsense=1"),)), "not understand nonsense")
             for codec, key in (("x264", "x264"), ("x265", "x265"), ("av1", "svtav1"))
