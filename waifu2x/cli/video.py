@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -18,6 +14,7 @@ import click
 from waifu2x.cli import completions, report
 from waifu2x.cli.arguments import arguments_of, check_folder
 from waifu2x.cli.command import IN_AND_OUT, MESSAGES, SIZE, Choice, Command, Pixels, option
+from waifu2x.cli.film_end import Interrupted, failure_as_json, tell_end
 from waifu2x.cli.film_options import depth_of, film_options, form_of
 from waifu2x.cli.film_work import (
     WantedFilm,
@@ -37,7 +34,7 @@ from waifu2x.cli.options import (
 )
 from waifu2x.cli.settings import config_option
 from waifu2x.cli.volume import volume_options
-from waifu2x.errors import ExistsError, Waifu2xError
+from waifu2x.errors import ExistsError
 from waifu2x.flows.jobs import STANDARD, Existing, Job, may_write
 from waifu2x.networks import catalogue
 
@@ -130,9 +127,9 @@ def video(
         raise click.UsageError(
             "--restart and --keep-parts: a film of a pipe or frames has no parts."
         )
-    interrupted = _Interrupted(target)
+    interrupted = Interrupted(target)
     with (
-        _failure_as_json(source, target, as_json),
+        failure_as_json(source, target, as_json),
         interrupted.told(),
         heard_at_once(interrupted.tell),
     ):
@@ -306,40 +303,7 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
         job = ready.job
         times = reader.stages.times()
     seconds = time.monotonic() - start
-    found = film_words.damage(film, made)
-    for clause in found:
-        report.error(f"{job.source}: {clause}")
-    for notice in made.notices:
-        report.tell(f"{job.target}: {notice}")
-    if line := film_words.moved(made.ending):
-        report.tell(f"{job.source}: {line}")
-    report.detail(
-        f"at work: decoding {times.decoding:.2f} s, network {times.network:.2f} s, encoding"
-        f" {times.encoding:.2f} s"
-    )
-    report.say(film_words.done_line(job.target, prepared, made, seconds))
-    if as_json:
-        document = {
-            "status": "damaged" if found else "done",
-            "input": str(job.source),
-            "output": str(job.target),
-            "width": prepared.shape.width,
-            "height": prepared.shape.height,
-            "codec": prepared.shape.encoding.codec,
-            "frames": made.frames,
-            "resumed": made.resumed,
-            "computed": made.computed,
-            "held": made.frames - made.resumed - made.computed,
-            "moved": made.ending.moved,
-            "damage": found,
-            "seconds": round(seconds, 3),
-            "stages": {
-                name: round(getattr(times, name), 3) for name in ("decoding", "network", "encoding")
-            },
-            "slowest": times.slowest,
-        }
-        report.show(json.dumps(document))
-    return not found
+    return tell_end(job, prepared, film, made, times, seconds, as_json=as_json)
 
 
 def _preview(wanted: WantedFilm, start: Fraction, overwrite: bool) -> None:
@@ -359,45 +323,3 @@ def _preview(wanted: WantedFilm, start: Fraction, overwrite: bool) -> None:
         sheet = preview(ready.reader, enlarge, start, how, name)
     write_picture(Picture(sheet), target, "png", replace=overwrite)
     report.say(f"{target}: {sheet.shape[1]}x{sheet.shape[0]}")
-
-
-@contextmanager
-def _failure_as_json(source: Path, target: Path, as_json: bool) -> Iterator[None]:
-    """Shows what ends the work within, where JSON is wanted."""
-    try:
-        yield
-    except (Waifu2xError, MemoryError, OSError) as error:
-        if as_json:
-            message = report.message_of(error)
-            document = {"status": "failed", "input": str(source), "output": str(target)}
-            report.show(json.dumps({**document, "error": message}))
-        raise
-
-
-class _Interrupted:
-    """What is said when a signal ends the work, once."""
-
-    def __init__(self, target: Path) -> None:
-        self._target = target
-        self._is_told = False
-
-    @contextmanager
-    def told(self) -> Iterator[None]:
-        """Tells it where the work within is interrupted."""
-        try:
-            yield
-        except (KeyboardInterrupt, SystemExit):
-            self.tell()
-            raise
-
-    def tell(self) -> None:
-        """Says what is kept, and how to go on."""
-        from waifu2x.flows.film.making import parts_folder
-
-        folder = parts_folder(self._target)
-        if self._is_told or not folder.is_dir():
-            return
-        self._is_told = True
-        words = [word for word in sys.argv[1:] if word != "--restart"]
-        again = shlex.join(["waifu2x", *words])
-        report.error(f"{folder} keeps what is done; to go on: {again}")
