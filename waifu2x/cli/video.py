@@ -116,8 +116,8 @@ def video(
     Sound, subtitles, fonts and chapters are copied. A run that was interrupted goes on.
     """
     wanted = _wanted(source, target, options)
-    way = _Way(overwrite, restart, keep_parts, shard, join, address)
-    way.check()
+    run = _RunOptions(overwrite, restart, keep_parts, shard, join, address)
+    run.check()
     check = _check_preview if preview is not None else _check_target
     check(wanted.job, "overwrite" if overwrite else "fail")
     if preview is not None:
@@ -136,12 +136,12 @@ def video(
         interrupted.told(),
         heard_at_once(interrupted.tell),
     ):
-        is_whole = _make(wanted, way, as_json)
+        is_whole = _make(wanted, run, as_json)
     if not is_whole:
         sys.exit(1)
 
 
-class _Way(NamedTuple):
+class _RunOptions(NamedTuple):
     """How a film is made, and by whom."""
 
     overwrite: bool
@@ -150,7 +150,7 @@ class _Way(NamedTuple):
     shard: Shard | None
     join: bool
     address: str | None
-    """Of a cluster."""
+    """The address of a cluster; None for none."""
 
     def check(self) -> None:
         """Usage errors for what makes no sense."""
@@ -250,7 +250,7 @@ def _check_free(source: Path, target: Path, existing: Existing) -> None:
         raise ExistsError(error.path, "use --overwrite, or another name") from error
 
 
-def _make(wanted: WantedFilm, way: _Way, as_json: bool) -> bool:
+def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
     """Makes the film; False if something of the source could not be read."""
     from waifu2x.cli import film_words
     from waifu2x.cli.film_progress import FilmProgress, told
@@ -266,32 +266,32 @@ def _make(wanted: WantedFilm, way: _Way, as_json: bool) -> bool:
             ready.job.source.name, film_words.frame_count(film), reader.stages.times
         )
         ends: dict[str, Any] = {
-            "keep_parts": way.keep_parts,
-            "replace": way.overwrite,
+            "keep_parts": run.keep_parts,
+            "replace": run.overwrite,
             "on_notice": report.tell,
         }
         if is_live_job(ready.job):
-            way.check_live()
+            run.check_live()
             with told(progress, as_json=as_json) as add, opened_enlarger(ready) as enlarge:
                 device = device_of(enlarge, film)
                 made = make_live(
-                    reader, ready.job, prepared, device, replace=way.overwrite, on_frames=add
+                    reader, ready.job, prepared, device, replace=run.overwrite, on_frames=add
                 )
-        elif way.join:
+        elif run.join:
             made = join_film(reader, ready.job_of(""), prepared, **ends)
         else:
             with (
                 told(progress, as_json=as_json) as add,
-                film_maker(ready, way.address, add) as maker,
+                film_maker(ready, run.address, add) as maker,
             ):
                 job = ready.job_of(maker.backend)
-                if way.shard is not None:
+                if run.shard is not None:
                     parts = make_shard(
-                        maker.make, reader, job, prepared, way.shard, on_notice=report.tell
+                        maker.make, reader, job, prepared, run.shard, on_notice=report.tell
                     )
                     report.say(
-                        f"{parts_folder(target)}: {parts} parts of shard {way.shard.number} of"
-                        f" {way.shard.parts} are there; --join makes {target} of all"
+                        f"{parts_folder(target)}: {parts} parts of shard {run.shard.number} of"
+                        f" {run.shard.parts} are there; --join makes {target} of all"
                     )
                     return True
                 made = make_film_by(
@@ -299,7 +299,7 @@ def _make(wanted: WantedFilm, way: _Way, as_json: bool) -> bool:
                     reader,
                     job,
                     prepared,
-                    restart=way.restart,
+                    restart=run.restart,
                     on_resumed=progress.resume,
                     **ends,
                 )
