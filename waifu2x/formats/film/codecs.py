@@ -207,6 +207,13 @@ def encoder_threads(codec: str, height: int, cores: int) -> int:
 _X264_MOST = 128
 _X265_FRAMES = ((32, 6), (16, 5), (8, 3), (4, 2), (0, 1))
 """Cores, and how many pictures x265 codes at a time on as many."""
+
+
+def has_own_hdr(codec: str) -> bool:
+    """Whether HDR10's static metadata can be given to an encoder, which puts it into its stream."""
+    return codec in _PARAMETERS
+
+
 _PARAMETERS = {"x264": "x264-params", "x265": "x265-params", "av1": "svtav1-params"}
 
 

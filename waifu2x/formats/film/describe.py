@@ -16,6 +16,7 @@ from waifu2x.formats.film.description import (
     RGB,
     SMPTE170M,
     UNSPECIFIED,
+    ChromaSiting,
     Film,
     FilmColours,
     Hdr,
@@ -26,7 +27,7 @@ from waifu2x.formats.film.description import (
 )
 from waifu2x.formats.film.opening import MAX_RATE, MAX_SIDE
 from waifu2x.formats.film.pixels import FULL_RANGE, pixel_format
-from waifu2x.formats.film.siting import siting_of
+from waifu2x.formats.film.stream_header import header_of
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -91,9 +92,17 @@ def _other(stream: Stream) -> OtherStream:
         stream.type,
         codec,
         stream.type == "video" and bool(disposition & _ATTACHED_PICTURE),
-        tuple(sorted(stream.metadata.items())),
+        _tags(stream),
         disposition,
     )
+
+
+def _tags(stream: Stream) -> tuple[tuple[str, str], ...]:
+    """A stream's tags; FFmpeg's demuxer of mp4 calls the title of a track its name."""
+    tags = dict(stream.metadata)
+    if "name" in tags:
+        tags.setdefault("title", tags.pop("name"))
+    return tuple(sorted(tags.items()))
 
 
 def _pictures(stream: VideoStream, first: VideoFrame, name: str) -> Pictures:
@@ -106,6 +115,14 @@ def _pictures(stream: VideoStream, first: VideoFrame, name: str) -> Pictures:
     context = stream.codec_context
     # PyAV's stubs name another class than its frames have.
     hdr, lost, matrix = _side_data(cast("SideDataContainer", first.side_data))
+    header = header_of(stream)
+    if header.dolby_vision is not None:
+        if header.dolby_vision.is_needed:
+            raise ImageError(
+                f"{name}: its colours are of Dolby Vision, profile {header.dolby_vision.profile}, "
+                "and mean nothing without it: it is not supported"
+            )
+        lost = tuple(dict.fromkeys(("Dolby Vision", *lost)))
     aspect = stream.sample_aspect_ratio
     return Pictures(
         stream.index,
@@ -120,11 +137,11 @@ def _pictures(stream: VideoStream, first: VideoFrame, name: str) -> Pictures:
         aspect if aspect is not None and aspect > 0 else None,
         first.rotation,
         matrix,
-        _colours(stream, first, pixels, name),
+        _colours(stream, first, pixels, header.siting, name),
         hdr,
         lost,
         first.interlaced_frame or 2 <= int(context.field_order) <= 5,
-        tuple(sorted(stream.metadata.items())),
+        _tags(stream),
         int(stream.disposition),
     )
 
@@ -136,7 +153,13 @@ def _rate(stream: VideoStream) -> Fraction:
     return Fraction(25)
 
 
-def _colours(stream: VideoStream, first: VideoFrame, pixels: PixelFormat, name: str) -> FilmColours:
+def _colours(
+    stream: VideoStream,
+    first: VideoFrame,
+    pixels: PixelFormat,
+    told_siting: ChromaSiting | None,
+    name: str,
+) -> FilmColours:
     context = stream.codec_context
     assumed = []
 
@@ -160,7 +183,7 @@ def _colours(stream: VideoStream, first: VideoFrame, pixels: PixelFormat, name: 
         raise ImageError(f"{name}: its colours are in matrix {matrix} of H.273, not supported")
     siting = None
     if pixels.planes >= 3 and (pixels.columns, pixels.rows) != (1, 1):
-        siting = siting_of(stream)
+        siting = told_siting
         if siting is None:
             is_420 = pixels.rows == 2
             siting = "left"

@@ -18,9 +18,8 @@ from waifu2x.formats.film.muxing import (
     CopiedStreams,
     Cut,
     begin_streams,
-    needs_aspect,
     open_target,
-    write_aspect,
+    write_fields,
 )
 from waifu2x.formats.film.opening import in_short
 from waifu2x.formats.film.targets import KeptStream, StreamPlan
@@ -66,7 +65,7 @@ class LiveMuxer:
             self._out.start_encoding()
             if held is not None:
                 with held.released() as header:
-                    self._write_aspect(header)
+                    write_fields(header, film, shape, plan)
         self._copied = CopiedStreams(film, others, cut)
 
     def copy(self, packet: Packet[Any]) -> None:
@@ -92,17 +91,13 @@ class LiveMuxer:
             self._out.close()
             if isinstance(self._target, Path):
                 with self._target.open("r+b") as file:
-                    self._write_aspect(file)
+                    write_fields(file, self._film, self._shape, self._plan)
         return self._copied.lost(complaints)
 
     def abort(self) -> None:
         """Lets go of it."""
         with suppress(Exception):
             self._out.close()
-
-    def _write_aspect(self, file: IO[bytes]) -> None:
-        if needs_aspect(self._shape, self._plan) is not None:
-            write_aspect(file, self._film, self._shape)
 
     @contextmanager
     def _sentences(self) -> Iterator[None]:

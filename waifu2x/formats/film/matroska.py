@@ -1,25 +1,30 @@
-"""Writes into a Matroska file what shape its pixels have.
+"""Writes into a Matroska file what shape its pixels have, and the static metadata of HDR10.
 
-FFmpeg's muxer takes that from a field of the stream that PyAV cannot set: only codecs that carry it
-themselves would keep it. So the track is written with a longer name, whose bytes are used for it.
+FFmpeg's muxer takes them from fields of the stream that PyAV cannot set: only codecs that carry
+them themselves would keep them. So the track is written with a longer name, whose bytes are used.
 """
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import IO, NamedTuple
 
 from waifu2x.errors import OutputError
+from waifu2x.formats.film.description import Hdr
 
 _SEGMENT, _TRACKS, _TRACK, _VIDEO, _NAME = 0x18538067, 0x1654AE6B, 0xAE, 0xE0, 0x536E
 _CRC, _VOID = 0xBF, 0xEC
 _WIDTH, _HEIGHT, _UNIT = 0x54B0, 0x54BA, 0x54B2
+_COLOUR, _MASTERING, _MOST_LIGHT, _MEAN_LIGHT = 0x55B0, 0x55D0, 0x55BC, 0x55BD
+_RED_X, _MOST, _LEAST = 0x55D1, 0x55D9, 0x55DA
+"""The first of eight coordinates, and luminances."""
 _RATIO = 3
 """The unit of a width and height of which only the ratio counts."""
-_PLACE = "." * 48
-"""More than the shape takes."""
+_PLACE = "." * 200
+"""More than all of it takes."""
 _HEADER = 16 << 20
 """The most bytes up to the end of the tracks: fonts come after."""
 _UNKNOWN_SIZE = -1
@@ -39,8 +44,16 @@ def placeholder(title: str) -> str:
     return title + _PLACE
 
 
-def set_aspect(file: IO[bytes], aspect: Fraction, size: tuple[int, int], title: str) -> None:
-    """Says how wide pixels are, in the track that was named by `placeholder(title)`.
+class PictureFields(NamedTuple):
+    """What is to be written of pictures; None leaves it as it is."""
+
+    aspect: Fraction | None
+    """Width of a pixel over its height."""
+    hdr: Hdr | None
+
+
+def set_fields(file: IO[bytes], fields: PictureFields, size: tuple[int, int], title: str) -> None:
+    """Writes into the track that was named by `placeholder(title)`.
 
     `size` is height and width. Raises OutputError where there is no such track.
     """
@@ -55,7 +68,7 @@ def set_aspect(file: IO[bytes], aspect: Fraction, size: tuple[int, int], title: 
         content = data[one.start : one.end]
         if one.number == _TRACK and _named(content) == placeholder(title).encode():
             is_found = True
-            made += data[one.header : one.start] + _with_shape(content, aspect, size, title)
+            made += data[one.header : one.start] + _with_fields(content, fields, size, title)
         elif one.number != _CRC:
             made += data[one.header : one.end]
     if tracks.end - tracks.start - len(made) == 6:
@@ -86,26 +99,59 @@ def _named(track: bytes) -> bytes:
     return b"" if name is None else track[name.start : name.end]
 
 
-def _with_shape(track: bytes, aspect: Fraction, size: tuple[int, int], title: str) -> bytes:
-    """A track of the same length, with the shape of its pixels and its own name."""
+def _with_fields(track: bytes, fields: PictureFields, size: tuple[int, int], title: str) -> bytes:
+    """A track of the same length, with what is known of its pictures and its own name."""
     parts = []
     for one in elements(track, 0, len(track)):
         content = track[one.start : one.end]
         if one.number == _VIDEO:
-            kept = b"".join(
-                content[inner.header : inner.end]
-                for inner in elements(content, 0, len(content))
-                if inner.number not in (_WIDTH, _HEIGHT, _UNIT)
-            )
-            parts.append(_element(_VIDEO, kept + _shape(aspect, size)))
+            parts.append(_element(_VIDEO, _video(content, fields, size)))
         elif one.number != _NAME:
             parts.append(track[one.header : one.end])
         elif title:
             parts.append(_element(_NAME, title.encode()))
     made = b"".join(parts)
-    spare = len(track) - len(made) - 2
-    # Fewer than 128 bytes, whose size is one byte.
-    return made + bytes([_VOID, 0x80 | spare]) + bytes(spare) if 0 <= spare < 127 else made
+    spare = len(track) - len(made)
+    return made + _void(spare) if spare >= 2 else made
+
+
+def _video(content: bytes, fields: PictureFields, size: tuple[int, int]) -> bytes:
+    if fields.aspect is not None:
+        content = _without(content, _WIDTH, _HEIGHT, _UNIT) + _shape(fields.aspect, size)
+    if fields.hdr is not None:
+        colour = _find(content, 0, len(content), _COLOUR)
+        told = b"" if colour is None else content[colour.start : colour.end]
+        told = _without(told, _MASTERING, _MOST_LIGHT, _MEAN_LIGHT) + _light(fields.hdr)
+        content = _without(content, _COLOUR) + _element(_COLOUR, told)
+    return content
+
+
+def _without(content: bytes, *numbers: int) -> bytes:
+    return b"".join(
+        content[one.header : one.end]
+        for one in elements(content, 0, len(content))
+        if one.number not in numbers
+    )
+
+
+def _light(hdr: Hdr) -> bytes:
+    made = b""
+    if hdr.light is not None:
+        made += _integer(_MOST_LIGHT, hdr.light[0]) + _integer(_MEAN_LIGHT, hdr.light[1])
+    numbers = dict(enumerate(hdr.primaries, _RED_X))
+    if hdr.luminance:
+        numbers |= {_LEAST: hdr.luminance[0], _MOST: hdr.luminance[1]}
+    if numbers:
+        reals = (_element(key, struct.pack(">d", value)) for key, value in numbers.items())
+        made += _element(_MASTERING, b"".join(reals))
+    return made
+
+
+def _void(length: int) -> bytes:
+    """So many bytes that mean nothing, at least two."""
+    if length < 128:
+        return bytes([_VOID, 0x80 | (length - 2)]) + bytes(length - 2)
+    return bytes([_VOID]) + (0x10000000 | (length - 5)).to_bytes(4) + bytes(length - 5)
 
 
 def _shape(aspect: Fraction, size: tuple[int, int]) -> bytes:

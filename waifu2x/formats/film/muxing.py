@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import io
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -12,12 +13,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.formats.film.codecs import ENCODERS
+from waifu2x.formats.film.codecs import ENCODERS, has_own_hdr
 from waifu2x.formats.film.description import Film, OtherStream
 from waifu2x.formats.film.encode import Encoded, Shape, opened_stream
 from waifu2x.formats.film.library import library
-from waifu2x.formats.film.matroska import placeholder, set_aspect
-from waifu2x.formats.film.opening import in_short
+from waifu2x.formats.film.matroska import PictureFields, placeholder, set_fields
+from waifu2x.formats.film.opening import MAX_SECONDS, in_short
 from waifu2x.formats.film.packets import MAX_GAPS, Gap, Packets
 from waifu2x.formats.film.subtitles import to_mov_text, to_subrip
 from waifu2x.formats.film.targets import CONTAINERS, KeptStream, StreamPlan
@@ -131,21 +132,26 @@ def join(
                 out.mux(packet)
     except av.FFmpegError as error:
         raise OutputError(f"cannot write the film: {in_short(error)}") from error
-    if needs_aspect(shape, plan) is not None:
+    if needed_fields(film, shape, plan) is not None:
         with target.open("r+b") as file:
-            write_aspect(file, film, shape)
+            write_fields(file, film, shape, plan)
     return copied.lost(packets.damaged + complaints)
 
 
-def write_aspect(file: IO[bytes], film: Film, shape: Shape) -> None:
-    """Writes the shape of pixels into the header of a Matroska. Raises OutputError."""
-    assert shape.aspect is not None
-    set_aspect(file, shape.aspect, (shape.height, shape.width), _title(film))
+def write_fields(file: IO[bytes], film: Film, shape: Shape, plan: StreamPlan) -> None:
+    """Writes what Matroska is to be told of the pictures into its header. Raises OutputError."""
+    fields = needed_fields(film, shape, plan)
+    if fields is not None:
+        set_fields(file, fields, (shape.height, shape.width), _title(film))
 
 
-def needs_aspect(shape: Shape, plan: StreamPlan) -> Fraction | None:
-    """The shape of pixels, if Matroska is to be told of it."""
-    return shape.aspect if plan.container in ("mkv", "webm") else None
+def needed_fields(film: Film, shape: Shape, plan: StreamPlan) -> PictureFields | None:
+    """What Matroska is to be told of the pictures, if anything."""
+    hdr = None if has_own_hdr(shape.encoding.codec) else film.pictures.hdr
+    is_needed = shape.aspect is not None or hdr is not None
+    if plan.container not in ("mkv", "webm") or not is_needed:
+        return None
+    return PictureFields(shape.aspect, hdr)
 
 
 def _title(film: Film) -> str:
@@ -201,7 +207,7 @@ def begin_streams(
         video.set_display_matrix(pictures.matrix)
     video.disposition = pictures.disposition
     video.metadata.update(_kept(pictures.tags))
-    if needs_aspect(shape, plan) is not None:
+    if needed_fields(film, shape, plan) is not None:
         video.metadata["title"] = placeholder(_title(film))
     if shape.encoding.pixels.planes == 4 and shape.encoding.codec == "vp9":
         video.metadata["alpha_mode"] = "1"
@@ -311,6 +317,10 @@ class CopiedStreams:
         self._due: dict[int, Fraction] = {}
         """Seconds at which the next packet of each sound is due."""
         self._gaps: list[tuple[int, Gap]] = []
+        self._least: dict[int, int] = {}
+        """The earliest tick at which the next packet of each stream may be decoded."""
+        self._wrong: Counter[int] = Counter()
+        """Packets of each stream whose times go back, or are no times."""
         self._now = float("-inf")
         """Seconds of the latest packet so far."""
 
@@ -333,20 +343,43 @@ class CopiedStreams:
         assert base is not None  # as every packet of a demuxer has one
         pts = packet.pts if packet.pts is not None else packet.dts
         if pts is not None:  # else it is a cover
-            if cut.start and pts * base < shift:
-                return None
+            ticks = round(shift / base)
+            if cut.start and pts < ticks:
+                shown = pts + (packet.duration or 0) - ticks
+                if packet.stream.type != "subtitle" or shown <= 0:
+                    return None
+                # It is on the screen when the stretch begins.
+                packet.pts = packet.dts = pts = ticks
+                packet.duration = shown
             if cut.end is not None and pts * base >= cut.end + shift - cut.start:
                 return None
-            ticks = round(shift / base)
             packet.pts = None if packet.pts is None else packet.pts - ticks
             packet.dts = None if packet.dts is None else packet.dts - ticks
-            decoded = packet.dts if packet.dts is not None else pts - ticks
+            decoded = self._in_order(packet, pts - ticks)
+            if decoded is None:
+                return None
             self._now = max(self._now, float(decoded * base))
             self._watch(packet, (pts - ticks) * base)
         made: Packet[Any] | None = packet if taken.handling == "copy" else _converted(packet, taken)
         if made is not None:
             made.stream = stream
         return made
+
+    def _in_order(self, packet: Packet[Any], pts: int) -> int | None:
+        """When a packet is decoded, in ticks, not before the one before it: containers take no
+        other. None for a time that no film has."""
+        assert packet.time_base is not None
+        if abs(pts * packet.time_base) > MAX_SECONDS:
+            self._wrong[packet.stream_index] += 1
+            return None
+        decoded = packet.dts if packet.dts is not None else pts
+        least = self._least.get(packet.stream_index, decoded)
+        if decoded < least:
+            self._wrong[packet.stream_index] += 1
+            packet.dts = packet.pts = decoded = least
+        is_strict = packet.stream.type not in ("subtitle", "data")
+        self._least[packet.stream_index] = decoded + is_strict
+        return decoded
 
     def _watch(self, packet: Packet[Any], start: Fraction) -> None:
         """Notes a stretch without sound before this packet that is longer than the packet."""
@@ -359,15 +392,20 @@ class CopiedStreams:
         self._due[packet.stream_index] = start + length
 
     def lost(self, complaints: int) -> tuple[str, ...]:
-        """What is missing in sounds, if there were complaints: else it is meant so."""
-        if not complaints:
-            return ()
+        """What is wrong with times, and what is missing in sounds if there were complaints: else
+        it is meant so."""
         titles = {stream.index: stream.title for stream in self._film.others}
-        return tuple(
+        wrong = [
+            f"{titles[index]} has {count} packet{'s' * (count > 1)} out of time"
+            for index, count in self._wrong.items()
+        ]
+        gaps = [
             f"{titles[index]} has nothing from {float(gap.start):.2f} to "
             f"{float(gap.start + gap.length):.2f} s"
             for index, gap in self._gaps
-        )
+            if complaints
+        ]
+        return (*wrong, *gaps)
 
 
 def _converted(packet: Packet[Any], taken: KeptStream) -> Packet[Any] | None:

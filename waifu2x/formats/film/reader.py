@@ -16,6 +16,7 @@ from waifu2x.formats.film.deinterlacing import Deinterlacing, deinterlaced
 from waifu2x.formats.film.describe import decoder_of, describe, main_stream
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.library import library
+from waifu2x.formats.film.opening import MAX_SECONDS
 from waifu2x.formats.film.packets import MAX_GAPS, Gap, Packets
 from waifu2x.formats.film.pixels import pixel_format
 from waifu2x.system.lazy_dataclass import dataclass
@@ -72,7 +73,7 @@ class Ending(NamedTuple):
     damaged: int = 0
     """Packets that could not be decoded, and places at which the container is damaged."""
     moved: int = 0
-    """Frames whose time was not after that of the frame before, and was moved."""
+    """Frames whose time was not after that of the frame before, or no film's, and was moved."""
     seconds: Fraction = Fraction(0)
     """Where the last frame ends."""
     is_short: bool = False
@@ -157,9 +158,10 @@ class Reader:
             if self._times is None
             else ((frame, tick) for frame in self._from_here())
         )
-        for frame, pts, duration in _timed(frames, origin, tick, length):
+        for frame, pts, duration, is_told in _timed(frames, origin, tick, length):
+            moved += not is_told
             if last is not None and pts <= last:
-                pts, moved = last + 1, moved + 1
+                pts, moved = last + 1, moved + is_told
             last = pts
             self._watch(pts, duration or length, length, tick)
             if selection.end is not None and pts * tick >= selection.end:
@@ -222,7 +224,7 @@ class Reader:
         if is_all and film.container == "avi" and pictures.codec != "mpeg4":
             # Its frames have no times that could be missing, only a number. That of MPEG-4 counts
             # some twice.
-            damaged = max(damaged, (pictures.frames or 0) - count)
+            damaged = max(damaged, count < (pictures.frames or 0))
         gaps = tuple(self._gaps) if damaged else ()
         self.ending = Ending(count, damaged, moved, end, is_short, gaps)
 
@@ -334,11 +336,13 @@ def tick_of(film: Film, deinterlacing: Deinterlacing) -> Fraction:
 
 def _timed(
     frames: Iterator[tuple[VideoFrame, Fraction]], origin: Fraction, tick: Fraction, length: int
-) -> Iterator[tuple[VideoFrame, int, int]]:
-    """Frames with their times and durations in ticks. Each comes with the seconds of its own."""
+) -> Iterator[tuple[VideoFrame, int, int, bool]]:
+    """Frames with their times and durations in ticks, and whether their times can be true. Each
+    comes with the seconds of its own."""
     following = 0
     first = _ticks(origin, tick)
     is_plain = first * tick == origin
+    most = MAX_SECONDS // tick
     for frame, own in frames:
         duration = frame.duration or 0
         is_same = own == tick  # fractions take long
@@ -350,8 +354,11 @@ def _timed(
             pts = frame.pts - first
         else:
             pts = round((frame.pts * own - origin) / tick)
+        is_told = abs(pts) <= most
+        pts = pts if is_told else following
+        duration = duration if 0 <= duration <= most else 0
         following = pts + (duration or length)
-        yield frame, pts, duration
+        yield frame, pts, duration, is_told
 
 
 def _ticks(seconds: Fraction, tick: Fraction) -> int:
