@@ -31,9 +31,10 @@ from tests.flows.test_film_streams import pictures_of  # noqa: E402
 from tests.helpers import obvious_planes  # noqa: E402
 from tests.helpers.obvious_planes import Meaning  # noqa: E402
 from waifu2x import Upscaler  # noqa: E402
-from waifu2x.backends import Precision  # noqa: E402
+from waifu2x.backends import Precision, open_backend  # noqa: E402
 from waifu2x.cli import cli  # noqa: E402
 from waifu2x.cli.film_progress import FilmProgress  # noqa: E402
+from waifu2x.errors import UnavailableError  # noqa: E402
 from waifu2x.flows.film import automatic  # noqa: E402
 from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
 from waifu2x.flows.film.stages import StageTimes  # noqa: E402
@@ -82,18 +83,25 @@ QUICK = {("numpy", "420", "network"), ("cpu", "420", "network"), ("opencl", "422
 
 def cases() -> list[Any]:
     found = []
-    for case in product(("numpy", "cpu", "opencl"), FORMATS, SIZES):
+    for case in product(("numpy", "cpu", "opencl", "cuda"), FORMATS, SIZES):
         marks = () if case in QUICK else pytest.mark.matrix
         found.append(pytest.param(*case, id="-".join(case), marks=marks))
     return found
 
 
+def need(backend: str) -> None:
+    """Skips a test where a backend is missing, unless it is required."""
+    try:
+        open_backend(backend).close()
+    except UnavailableError as error:
+        if backend in os.environ.get("WAIFU2X_REQUIRE", "").split(","):
+            raise
+        pytest.skip(str(error))
+
+
 @pytest.mark.parametrize(("backend", "form", "size"), cases())
-def test_frames_are_those_of_upscale(
-    run: Run, backend: str, form: str, size: str, request: pytest.FixtureRequest
-) -> None:
-    if backend == "opencl":
-        request.getfixturevalue("opencl_device")
+def test_frames_are_those_of_upscale(run: Run, backend: str, form: str, size: str) -> None:
+    need(backend)
     pixels, colours, meaning = FORMATS[form]
     words, arguments = SIZES[size]
     short("in.mkv", pixels, colours=colours)

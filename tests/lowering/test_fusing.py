@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 
 from tests.helpers import obvious
-from tests.helpers.graphs import RandomGraph, random_graphs
+from tests.helpers.graphs import RandomGraph, random_graphs, residual_in_residual
 from waifu2x.backends.reference import NumpyNetwork
 from waifu2x.lowering.fusing import fused
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import cut
-from waifu2x.lowering.steps import Conv, GatedAdd, Program, Scale, View
+from waifu2x.lowering.steps import Conv, Copy, GatedAdd, Program, Scale, View
 from waifu2x.lowering.verify import verify
 from waifu2x.networks.model import Model
 
@@ -114,3 +114,13 @@ def test_a_resize_is_one_with_the_convolution_before(size: tuple[int, int], *, a
     assert [type(step) for step in program.steps] == [Conv, Conv]
     assert_same(program, model, size)
     assert len(fused(lower(model), resizes=False).steps) == 3
+
+
+def test_of_two_sums_behind_a_convolution_weights_make_one() -> None:
+    model = residual_in_residual(2)
+    plain = lower(model)
+    program = fused(plain)
+    assert sum(isinstance(step, Copy) for step in plain.steps) == 2
+    assert not any(isinstance(step, Copy) for step in program.steps)
+    assert_same(program, model)
+    assert fused(plain, sums=False) is plain

@@ -12,6 +12,7 @@ import click
 from waifu2x.backends import device_numbers
 from waifu2x.cli import report
 from waifu2x.cli.arguments import describe, tell_reduction
+from waifu2x.cli.machines import LOCAL
 from waifu2x.errors import Waifu2xError
 from waifu2x.flows.jobs import STANDARD
 
@@ -144,6 +145,26 @@ def film_maker(ready: ReadyFilm, address: str | None, on_frames: OnFrames) -> It
     from waifu2x.flows.film.upscaler_device import UpscalerEnlarging, device_of
 
     arguments = ready.arguments
+    if address is not None:
+        from waifu2x.flows.batch import cluster
+        from waifu2x.flows.film.cluster_maker import ClusterMaker
+
+        name, model_files = cluster.packed(arguments["model"])
+        enlarging = UpscalerEnlarging({**arguments, "model": name}, model_files)
+        with (
+            cluster.connected(None if address == LOCAL else address) as client,
+            ClusterMaker(
+                client,
+                ready.reader,
+                ready.prepared.shape,
+                enlarging,
+                on_frames=on_frames,
+                on_device=report.say,
+                on_news=report.tell,
+            ) as made_by_many,
+        ):
+            yield FilmMaker(made_by_many, made_by_many.backend)
+        return
     device = arguments["device"]
     numbers = device_numbers(arguments["backend"]) if device == "all" else device
     if len(numbers) == 1 or not worker.may_start_processes():

@@ -7,6 +7,7 @@
 - The picture as a further input that a shuffled convolution passes on (see `identities`) is what
   this adds: its planes are not multiplied.
 - A resize by one half behind a shuffled convolution is one with it: see `resizing`.
+- Of two sums behind a convolution, the first one, of planes that it also reads, is by its weights.
 """
 
 from __future__ import annotations
@@ -38,15 +39,22 @@ from waifu2x.lowering.steps import (
 
 PLANES = 32
 """Planes that are scaled where they are read come in multiples of it: none is padding."""
+_MOST_OF_SUM = 0.25
+"""What a sum by weights is multiplied by, at most: weights of 16 bits then add less than a rounding
+of the result."""
 
 
-def fused(program: Program, *, scales: bool = True, resizes: bool = True) -> Program:
+def fused(
+    program: Program, *, scales: bool = True, resizes: bool = True, sums: bool = True
+) -> Program:
     """The same program in fewer steps; the very program if there is nothing to do.
 
     `scales` says whether convolutions may scale what they read, `resizes` whether the last one may
-    resize what it makes.
+    resize what it makes, `sums` whether weights may add what is read.
     """
     program = _with_pictures(_with_gates(program))
+    if sums:
+        program = _with_sums(program)
     if resizes:
         program = with_resizes(program)
     return _with_factors(program) if scales else program
@@ -61,6 +69,62 @@ def _with_gates(program: Program) -> Program:
             if maker is not None and made is not None:
                 steps[maker], steps[number] = made, None
     return _without(program, program.values, steps)
+
+
+def _with_sums(program: Program) -> Program:
+    steps: list[Step | None] = list(program.steps)
+    for number, step in enumerate(program.steps):
+        if isinstance(step, Copy):
+            maker = _only_maker(program, number)
+            made = None if maker is None else _summed(program, maker, step)
+            if maker is not None and made is not None:
+                steps[maker], steps[number] = made, None
+    return _without(program, program.values, steps)
+
+
+def _summed(program: Program, maker: int, copy: Copy) -> Conv | None:
+    """The convolution with the sum behind it, if its own can be by weights: in the middle tap, of
+    the planes that it adds."""
+    conv, added = program.steps[maker], copy.residual
+    assert isinstance(conv, Conv)
+    own, source = conv.residual, conv.source
+    if own is None or added is None:
+        return None
+    target = program.values[copy.target.value]
+    middle = conv.taps // 2
+    first = own.first - source.first
+    fits = (
+        own == View(source.value, source.offset + middle, first=own.first)
+        and 0 <= first < source.parts
+        and conv.activation.is_linear
+        and conv.depth_to_space == 1
+        and conv.factor != 0
+        and not conv.gated
+        and conv.factors is None
+        and conv.residual_factors is None
+        and abs(copy.factor) <= _MOST_OF_SUM
+        and added.value != 0
+        and program.values[added.value].space_to_depth == 1
+        and program.values[source.value].space_to_depth == 1
+        and target.space_to_depth == 1
+        and copy.target.plane == 0
+        and target.parts[copy.target.part] == conv.out_planes
+        and copy.target.value != program.result
+        and all(n < maker for n, _ in _writers(program, added))
+    )
+    if not fits:
+        return None
+    before = sum(program.values[source.value].parts[source.first : own.first])
+    planes = np.arange(conv.out_planes)
+    weight = conv.weight.copy()
+    weight[planes, before + planes, middle, middle] += np.float32(1 / conv.factor)
+    return replace(
+        conv,
+        weight=weight,
+        target=copy.target,
+        residual=added,
+        factor=conv.factor * copy.factor,
+    )
 
 
 def _with_pictures(program: Program) -> Program:

@@ -89,7 +89,7 @@ def _wide(runtime: CudaRuntime) -> Maker:
 def _maker(runtime: CudaRuntime, units: Units, terms: int, trusted: float) -> Maker:
     def make(program: Program, choose: Choose) -> Executor:
         takes = scales(units, terms)
-        for found in (fused(program, scales=takes, resizes=takes), program):
+        for found in (fused(program, scales=takes, resizes=takes, sums=terms == 1), program):
             if runs(found, layouts(found, terms)):
                 return TensorExecutor(runtime, found, units, terms, choose, trusted)
         return Fp32Executor(runtime, program, choose)

@@ -228,6 +228,22 @@ class Session:
         wanted.answer((wanted.job, text))
 
 
+@contextmanager
+def unpacked(
+    arguments: Mapping[str, Any], model_files: ModelFiles | None
+) -> Iterator[dict[str, Any]]:
+    """Arguments of an Upscaler whose model is here, for as long as the context lasts."""
+    if model_files is None:
+        yield dict(arguments)
+        return
+    with tempfile.TemporaryDirectory(prefix="waifu2x-") as name:
+        folder = Path(name)
+        for path, content in model_files.items():
+            (folder / path).parent.mkdir(exist_ok=True)
+            (folder / path).write_bytes(content)
+        yield {**arguments, "model": str(folder / arguments["model"])}
+
+
 def _exists(path: Path) -> bool:
     if not stores.is_url(path):
         return path.exists()
@@ -277,13 +293,7 @@ class SessionHolder:
                 self._freed.notify_all()
 
     def _open(self, settings: SessionSettings, model_files: ModelFiles | None) -> Session:
-        arguments = dict(settings.arguments)
-        if model_files is not None:
-            folder = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="waifu2x-")))
-            for name, content in model_files.items():
-                (folder / name).parent.mkdir(exist_ok=True)
-                (folder / name).write_bytes(content)
-            arguments["model"] = str(folder / arguments["model"])
+        arguments = self._held.enter_context(unpacked(settings.arguments, model_files))
         upscaler = self._held.enter_context(Upscaler(**arguments))
         session = Session(upscaler, settings)
         self._held.callback(session.close)

@@ -101,10 +101,7 @@ class DeviceMaker:
             for device in self._devices:
                 self._start(device)
             for device in self._devices:
-                try:
-                    self._on_device(f"{device.name}: {self._opened(device)}")
-                except _LostError as error:
-                    raise BackendError(f"{device.name}: {error}") from error
+                self._on_device(f"{device.name}: {self._opened_at_last(device)}")
             first = self._devices[0]
             for device in self._devices:
                 if device.backend != first.backend:
@@ -281,6 +278,18 @@ class DeviceMaker:
         assert isinstance(news, DeviceOpened)
         device.backend = news.backend
         return news.described
+
+    def _opened_at_last(self, device: _Device) -> str:
+        """As `_opened`, by another process where one is lost. Raises BackendError."""
+        try:
+            return self._opened(device)
+        except _LostError:
+            self._end(device)
+            self._start(device)
+        try:
+            return self._opened(device)
+        except _LostError as error:
+            raise BackendError(f"{device.name}: {error}") from error
 
     def _received(self, device: _Device) -> Any:
         """What the process tells. Raises _LostError where it is gone, or its device does not work

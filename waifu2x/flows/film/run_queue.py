@@ -19,13 +19,16 @@ _BEYOND = 2
 class RunQueue:
     """Runs that are to be made. Threads share it."""
 
-    def __init__(self, runs: Sequence[PartRun], expected: int, makers: int) -> None:
+    def __init__(
+        self, runs: Sequence[PartRun], expected: int, makers: int, most: int | None = None
+    ) -> None:
         """`expected` is the number of the part after the last, as far as is known; `makers` is how
-        many there are."""
+        many there are; no run has more than `most` parts, unless it cannot be divided."""
         self._changed = threading.Condition()
         self._waiting = deque(runs)
         self._expected = expected
         self._makers = makers
+        self._most = most
         self._under_way = 0
         self._has_ended = False
         self._is_stopped = False
@@ -37,14 +40,22 @@ class RunQueue:
         """
         with self._changed:
             while not self._is_stopped:
-                run = self._cut()
-                if run is not None:
-                    self._under_way += 1
+                run = self._taken()
+                if run is not None or not self._under_way:
                     return run
-                if not self._under_way:
-                    break
                 self._changed.wait()
             return None
+
+    def take_now(self) -> PartRun | None:
+        """A run to make, if there is one now."""
+        with self._changed:
+            return self._taken()
+
+    def _taken(self) -> PartRun | None:
+        run = self._cut()
+        if run is not None:
+            self._under_way += 1
+        return run
 
     def done(self, *, has_ended: bool) -> None:
         """A run was made; whether the end of the film was found with it."""
@@ -78,6 +89,7 @@ class RunQueue:
             length = max(1, -(-left // (_SHARES * self._makers)))
             if run.until is None and run.first >= self._expected:
                 length = _BEYOND
+            length = min(length, self._most or length)
             end = run.first + length
             if run.until is not None and end >= run.until:
                 return run

@@ -8,6 +8,7 @@ from typing import Any
 
 from waifu2x.api import Upscaler
 from waifu2x.backends.engine import Engine
+from waifu2x.flows.batch.session import ModelFiles, unpacked
 from waifu2x.flows.film.enlarging import FrameEnlarger
 from waifu2x.flows.film.runs import FrameDevice
 from waifu2x.flows.film.stacks import stack_size
@@ -38,6 +39,8 @@ class UpscalerEnlarging:
 
     arguments: Mapping[str, Any]
     """Those of an Upscaler."""
+    model_files: ModelFiles | None = None
+    """The files of a model that did not come with waifu2x: `model` is a path in their folder."""
 
     @contextmanager
     def opened(self, film: Film, shape: Shape) -> Iterator[FrameDevice]:
@@ -46,6 +49,7 @@ class UpscalerEnlarging:
         arguments = dict(self.arguments)
         choice = [arguments.pop(name) for name in ("backend", "device", "precision")]
         with (
+            unpacked(arguments, self.model_files) as arguments,
             Engine(*choice, fallback=False) as engine,
             Upscaler(engine=engine, **arguments) as upscaler,
         ):

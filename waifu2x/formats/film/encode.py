@@ -189,9 +189,10 @@ def opened_stream(container: Any, name: str, shape: Shape) -> Any:
     try:
         context.open()
     except (av.FFmpegError, ValueError, OSError) as error:
+        told = ", ".join(f"{key}={value}" for key, value in encoding.options)
         raise OutputError(
-            f"{encoding.codec} cannot be opened with these options "
-            f"({', '.join(f'{key}={value}' for key, value in encoding.options)}): {in_short(error)}"
+            f"{encoding.codec} cannot be opened for {shape.width}x{shape.height} with these "
+            f"options ({told}): {in_short(error)}"
         ) from error
     unknown = sorted(context.options)
     if unknown:

@@ -1,0 +1,246 @@
+"""Kills a film at random moments, and looks at what is lost: tiny frames, and no network.
+
+    python -m benchmarks.film_kills [--kills 30] [--frames 600] [--seed 1]
+
+A film of small frames is made in parts of one second, by one device and by two, by encoders that
+repeat themselves and by x264 as it comes. The program, or one of its processes, is killed at random
+moments and started again until enough kills are done. Of each kill, the frames that had been
+enlarged and are in no part are counted; of each film that becomes complete, the bytes are compared
+with those of an unbroken run, or, of x264 as it comes, frames, times and size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.film_devices import device_process
+from waifu2x.flows.film import manifest, request
+from waifu2x.flows.film.device_maker import DeviceMaker
+from waifu2x.flows.film.film_reader import FilmReader
+from waifu2x.flows.film.making import make_film_by, parts_folder
+from waifu2x.flows.film.parts import Planes
+from waifu2x.flows.film.request import FilmJob, prepare
+from waifu2x.flows.film.runs import FrameDevice, MadeHere, RunMaker
+from waifu2x.formats.film.codecs import Wish
+from waifu2x.system.lazy_dataclass import dataclass
+
+RATE = 24
+IN_FLIGHT = 2
+WISHES = {
+    "ffv1": Wish("ffv1"),
+    "x264 mbtree=0": Wish("x264", options=(("x264-params", "mbtree=0"),)),
+    "x264": Wish("x264"),
+}
+SAME_SIZE = 0.03
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Enlarges each sample into a square of four, and notes each frame in a file."""
+
+    log: Path
+
+    @contextmanager
+    def opened(self, film: Any, shape: Any) -> Iterator[FrameDevice]:
+        """The device."""
+        log = os.open(self.log, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
+        def enlarge(frames: Sequence[Planes], results: Sequence[Planes]) -> None:
+            for planes, result in zip(frames, results, strict=True):
+                for plane, made in zip(planes, result, strict=True):
+                    made[:] = plane.repeat(2, 0).repeat(2, 1)
+                os.write(log, b".")
+
+        try:
+            yield FrameDevice(enlarge, IN_FLIGHT, backend="squares", described="squares")
+        finally:
+            os.close(log)
+
+
+def make(source: Path, target: Path, codec: str, devices: int, log: Path) -> None:
+    """Makes the film, or goes on with it: what is killed."""
+    request.PART_SECONDS = 1
+    job = FilmJob(source, target, WISHES[codec])
+    squares = Squares(log)
+    with FilmReader(source) as reader:
+        pictures = reader.film.pictures
+        prepared = prepare(reader, job, pictures.height * 2, pictures.width * 2)
+        held: contextlib.AbstractContextManager[RunMaker]
+        with contextlib.ExitStack() as stack:
+            if devices == 1:
+                device = stack.enter_context(squares.opened(reader.film, prepared.shape))
+                held = contextlib.nullcontext(MadeHere(reader, device))
+            else:
+                named = [(f"device {number}", squares) for number in range(devices)]
+                held = DeviceMaker(reader, prepared.shape, named)
+            make_film_by(stack.enter_context(held), reader, job, prepared)
+
+
+def make_source(path: Path, frames: int) -> None:
+    """A film in H.264 whose times are not evenly spaced, with sound."""
+    import av
+
+    rng = np.random.default_rng(5)
+    noise = rng.integers(16, 236, (200, 300), np.uint8)
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("libx264", rate=RATE, options={"g": "40", "bf": "3"})
+        assert isinstance(stream, av.VideoStream)
+        stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
+        stream.codec_context.time_base = Fraction(1, 1000)
+        sound = out.add_stream("flac", rate=48000)
+        assert isinstance(sound, av.AudioStream)
+        for index in range(frames):
+            frame = av.VideoFrame(96, 64, "yuv420p")
+            for plane, step in zip(frame.planes, (1, 2, 2), strict=True):
+                rows = np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)
+                top, left = index % 100, index * 3 % 150
+                part = noise[top : top + 64 : step, left : left + 96 : step]
+                rows[:, : plane.width] = part  # a frame of ours: its memory is writable
+            frame.pts, frame.time_base = index * 1000 // RATE + index % 3, Fraction(1, 1000)
+            out.mux(stream.encode(frame))
+        tone = (np.sin(np.arange(48000 * frames // RATE) * 0.05) * 9000).astype(np.int16)
+        heard = av.AudioFrame.from_ndarray(np.repeat(tone, 2)[None], format="s16", layout="stereo")
+        heard.sample_rate, heard.pts = 48000, 0
+        out.mux(stream.encode())
+        out.mux(sound.encode(heard))
+        out.mux(sound.encode())
+
+
+def times_of(path: Path) -> list[int]:
+    """The times of all frames of a film."""
+    import av
+
+    with av.open(str(path)) as film:
+        return [frame.pts or 0 for frame in film.decode(video=0)]
+
+
+class Film(NamedTuple):
+    """A film that is made again and again."""
+
+    source: Path
+    target: Path
+    codec: str
+    devices: int
+    log: Path
+
+    def started(self) -> subprocess.Popen[bytes]:
+        """The program, at work."""
+        words = [str(self.source), str(self.target), self.codec, str(self.devices), str(self.log)]
+        command = [sys.executable, "-m", "benchmarks.film_kills", "--make", *words]
+        return subprocess.Popen(command, stderr=subprocess.PIPE)
+
+    def parts(self) -> int:
+        """Frames in parts that are complete."""
+        folder = parts_folder(self.target)
+        if not folder.is_dir():
+            return 0
+        there = manifest.all_recorded(folder)
+        return sum(len(told.encoded.pts) for told in there.values())
+
+    def enlarged(self) -> int:
+        """Frames that were enlarged, in all."""
+        return self.log.stat().st_size if self.log.exists() else 0
+
+
+def trial(film: Film, whole: Path, kills: int, seconds: float, rng: random.Random) -> str:
+    """Kills a film so many times; what came of it."""
+    done = finished = worst = of_workers = 0
+    sizes: list[float] = []
+
+    def check() -> None:
+        made, wanted = film.target.read_bytes(), whole.read_bytes()
+        if film.codec == "x264":
+            if times_of(film.target) != times_of(whole):
+                sys.exit("other times than those of an unbroken run")
+            sizes.append(len(made) / len(wanted) - 1)
+            if abs(sizes[-1]) > SAME_SIZE:
+                sys.exit(f"{100 * sizes[-1]:+.1f} % of size against an unbroken run")
+        elif made != wanted:
+            sys.exit("other bytes than those of an unbroken run")
+        film.target.unlink()
+
+    while done < kills:
+        before, enlarged = film.parts(), film.enlarged()
+        program = film.started()
+        time.sleep(rng.uniform(0.2, 1.0) * seconds)
+        victim = device_process(program.pid) if film.devices > 1 and rng.random() < 0.5 else None
+        if program.poll() is None:
+            done += 1
+            os.kill(victim or program.pid, signal.SIGKILL)
+            of_workers += victim is not None
+        errors = program.communicate()[1].decode()
+        if program.returncode not in (0, -signal.SIGKILL):
+            sys.exit(f"exit code {program.returncode}: {errors}")
+        if film.target.exists():  # whole: it appears so, or not at all
+            finished += 1
+            check()
+            shutil.rmtree(parts_folder(film.target), ignore_errors=True)
+            continue
+        time.sleep(0.3)  # until processes that have lost the program have seen it
+        lost = film.enlarged() - enlarged - (film.parts() - before)
+        worst = max(worst, lost)
+        if lost > film.devices * (RATE + 2 + IN_FLIGHT + 1):
+            sys.exit(f"{lost} frames were lost with one kill")
+    program = film.started()
+    errors = program.communicate()[1].decode()
+    if program.returncode:
+        sys.exit(f"exit code {program.returncode}: {errors}")
+    check()
+    size = f", size {100 * min(sizes):+.2f} to {100 * max(sizes):+.2f} %" if sizes else ""
+    same = "the same frames and times" if film.codec == "x264" else "the same bytes"
+    return (
+        f"{done} kills, {of_workers} of them of one process of two; {finished + 1} films complete,"
+        f" all {same}{size}; at most {worst} frames lost with one kill of all"
+    )
+
+
+def main() -> None:
+    """The script."""
+    if sys.argv[1:2] == ["--make"]:
+        made_of, made, codec, devices, noted = sys.argv[2:]
+        make(Path(made_of), Path(made), codec, int(devices), Path(noted))
+        return
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--frames", type=int, default=600)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    rng = random.Random(arguments.seed)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        source = folder / "film.mkv"
+        make_source(source, arguments.frames)
+        for codec in WISHES:
+            for count in (1, 2):
+                log = folder / "log"
+                log.unlink(missing_ok=True)
+                whole = folder / "whole.mkv"
+                whole.unlink(missing_ok=True)
+                begun = time.monotonic()
+                unbroken = Film(source, whole, codec, 1, folder / "unbroken").started()
+                if unbroken.wait():
+                    sys.exit("cannot make the film")
+                seconds = time.monotonic() - begun
+                film = Film(source, folder / "out.mkv", codec, count, log)
+                found = trial(film, whole, arguments.kills, seconds, rng)
+                print(f"{codec}, {count} device{'s'[: count - 1]}: {found}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
