@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,11 +13,10 @@ from waifu2x.backends import Backend
 from waifu2x.imaging import planar_rgb
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.planar import Matrix, PlanarPicture, PlaneFormat, Subsampling
-from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from waifu2x.flows.film.parts import Planes
-    from waifu2x.formats.film.description import Film, FilmColours, Pictures, PixelFormat
+    from waifu2x.formats.film.description import FilmColours, Pictures, PixelFormat
     from waifu2x.formats.film.encode import Shape
 
 _MATRICES: dict[int, Matrix] = {
@@ -46,23 +44,6 @@ def plane_format(pixels: PixelFormat, colours: FilmColours) -> PlaneFormat:
     )
 
 
-@dataclass(frozen=True)
-class FilmEnlarging:
-    """How the frames of a film are enlarged. It can be sent to other processes."""
-
-    arguments: Mapping[str, Any]
-    """Those of an Upscaler, but for the device."""
-    device: tuple[int, ...] | Literal["all"] = (0,)
-    """As for an Upscaler."""
-
-    @contextmanager
-    def opened(self, film: Film, shape: Shape) -> Iterator[FrameEnlarger]:
-        """What enlarges frames, for as long as the context lasts. Raises ImageError, ModelError,
-        BackendError."""
-        with Upscaler(**self.arguments, device=self.device) as upscaler:
-            yield FrameEnlarger(upscaler, film.pictures, shape)
-
-
 class FrameEnlarger:
     """What `make_film` takes to enlarge the frames of one film. Threads may share it.
 
@@ -88,11 +69,6 @@ class FrameEnlarger:
         self._factor = None
         if not self._has_alpha:
             self._factor = self._enlarger.network_factor(pictures.height, pictures.width, 3)
-
-    @property
-    def is_direct(self) -> bool:
-        """Whether engines read and write the planes themselves."""
-        return self._factor is not None
 
     @property
     def backend(self) -> Backend:

@@ -11,12 +11,12 @@ from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from waifu2x.errors import ImageError
-from waifu2x.formats.film import frame_files
+from waifu2x.formats.film import frame_files, y4m
 from waifu2x.formats.film.deinterlacing import Deinterlacing, deinterlaced
 from waifu2x.formats.film.describe import decoder_of, describe, main_stream
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.library import library
-from waifu2x.formats.film.opening import MAX_SECONDS
+from waifu2x.formats.film.opening import MAX_SECONDS, beginning
 from waifu2x.formats.film.packets import MAX_GAPS, Gap, Packets
 from waifu2x.formats.film.pixels import pixel_format
 from waifu2x.system.lazy_dataclass import dataclass
@@ -129,7 +129,9 @@ class Reader:
         self._first: VideoFrame | None = first
         self._delay: int | None = first.dts if container.format.name == "avi" else None
         """AVI has no times of showing, only an order of coding: what its frames are late by."""
-        film = describe(container, self._stream, first, seekable, name)
+        is_raw = container.format.name == "yuv4mpegpipe"
+        siting = y4m.told_siting(beginning(file)) if is_raw else None
+        film = describe(container, self._stream, first, siting, seekable, name)
         self.film: Film = film if times is None else _timed_by_file(film, times)
         self.ending = Ending()
 
