@@ -1,7 +1,7 @@
 """Planes of films as arrays of RGB on the host, and back: for what is more than a network.
 
-It is computed in float64 by compiled code, on all cores, without the interpreter lock: any number of
-cores gives the same bits.
+It is computed in float64 by compiled code, on all cores, without the interpreter lock. Any number
+of cores gives the same bits.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.records import GREY, RGB, YUV
 from waifu2x.imaging.planar import PlanarPicture
 
+
 class _Conversion(NamedTuple):
     """Compiled code for both ways, and the dtype of the floats in which it computes."""
 
