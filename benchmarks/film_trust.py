@@ -54,10 +54,12 @@ class Told:
             if one.get("codec_type") == "video" and not one["disposition"]["attached_pic"]
         )
         tick = Fraction(self.pictures["time_base"])
-        decoder = ["-c:v", "libvpx-vp9"] if self.tags(self.pictures).get("alpha_mode") else []
+        decoder = []
+        if self.tags(self.pictures).get("alpha_mode"):  # FFmpeg's own decoder drops transparency
+            decoder, self.pictures["pix_fmt"] = ["-c:v", "libvpx-vp9"], "yuva420p"
         frames = json.loads(
             run(
-                "ffprobe", "-v", "quiet", "-of", "json", *decoder, "-select_streams",
+                "ffprobe", "-v", "quiet", "-of", "json", "-select_streams",
                 str(self.pictures["index"]), "-show_frames", str(path),
             )
         )["frames"]  # fmt: skip

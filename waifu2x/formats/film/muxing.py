@@ -351,8 +351,12 @@ class CopiedStreams:
                 # It is on the screen when the stretch begins.
                 packet.pts = packet.dts = pts = ticks
                 packet.duration = shown
-            if cut.end is not None and pts * base >= cut.end + shift - cut.start:
-                return None
+            if cut.end is not None:
+                last = round((cut.end - cut.start + shift) / base)
+                if pts >= last:
+                    return None
+                if packet.stream.type == "subtitle":
+                    packet.duration = min(packet.duration or 0, last - pts)
             packet.pts = None if packet.pts is None else packet.pts - ticks
             packet.dts = None if packet.dts is None else packet.dts - ticks
             decoded = self._in_order(packet, pts - ticks)
