@@ -79,7 +79,7 @@ def test_memory_is_flat(
     _long_film(source, frames, pixels)
     seen: list[tuple[int, int, int]] = []
     done = 0
-    with FilmReader(source) as reader, open(os.devnull, "wb") as nothing:
+    with FilmReader(source) as reader, Path(os.devnull).open("wb") as nothing:
         child = reader._process.pid
 
         def count(some: int, computed: int) -> None:
