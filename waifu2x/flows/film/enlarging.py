@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from waifu2x.api import Upscaler
-from waifu2x.backends import Backend, planar
+from waifu2x.backends import Backend
+from waifu2x.imaging import planar_rgb
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.planar import Matrix, PlanarPicture, PlaneFormat, Subsampling
 
@@ -76,8 +77,7 @@ class FrameEnlarger:
 
     def picture(self, planes: Planes) -> Picture:
         """A frame as RGB or grey, float32."""
-        rgb = planar.to_rgb(_planar(planes, self._source))
-        pixels = rgb[..., :1] if self._source.is_grey else rgb
+        pixels = planar_rgb.to_rgb(_planar(planes, self._source))
         peak = np.float32((1 << self._source.bits) - 1)
         return Picture(pixels, planes[-1] / peak if self._has_alpha else None)
 
@@ -101,14 +101,13 @@ class FrameEnlarger:
 
     def _write(self, picture: Picture, out: Planes) -> None:
         """Writes a result into planes."""
-        rgb = picture.pixels
-        planar.from_rgb(
-            rgb.repeat(3, axis=-1) if rgb.shape[-1] == 1 else rgb, _planar(out, self._target)
-        )
+        planar_rgb.from_rgb(picture.pixels, _planar(out, self._target))
         if self._has_alpha:
             peak = (1 << self._target.bits) - 1
-            alpha = np.ones(out[-1].shape) if picture.alpha is None else picture.alpha
-            out[-1][:] = np.floor(alpha * np.float64(peak) + 0.5)
+            if picture.alpha is None:
+                out[-1].fill(peak)
+            else:
+                np.add(picture.alpha * np.float64(peak), 0.5, out=out[-1], casting="unsafe")
 
 
 def _planar(planes: Planes, form: PlaneFormat) -> PlanarPicture:
