@@ -7,6 +7,8 @@ import shlex
 import signal
 import subprocess
 import sys
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
 from waifu2x.flows.film.making import MadeFilm, make_film_by, parts_folder  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
 from waifu2x.formats.film.codecs import Wish  # noqa: E402
+from waifu2x.formats.film.muxing import Cut  # noqa: E402
 
 FFV1 = Wish("ffv1")
 
@@ -159,6 +162,8 @@ def test_devices_that_do_not_go_together(tmp_path: Path, second: Squares, messag
         ("stream.ts", {"times": range(90000 * 40, 90000 * 40 + 120 * 3600, 3600)}),
         ("avi.avi", {"times": range(120), "options": {"bf": "3"}, "sounds": []}),
         ("late.mkv", {"times": range(3000, 3000 + 120 * 40, 40)}),
+        ("interlaced.mkv", {"options": {"flags": "+ildct+ilme", "x264-params": "tff=1"}}),
+        ("cut.mkv", {"codec": "ffv1"}),
         ("vp9.webm", {"codec": "libvpx-vp9", "options": {"g": "50"}, "sounds": []}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -167,11 +172,16 @@ def test_devices_find_their_parts_in_every_kind(
     tmp_path: Path, name: str, options: dict[str, Any]
 ) -> None:
     """Also where decoding cannot begin in the middle, or times begin anywhere."""
-    ticks = {"stream.ts": films.TICK, "avi.avi": films.Fraction(1, 25)}
+    ticks = {"stream.ts": films.TICK, "avi.avi": Fraction(1, 25)}
     if name in ticks:
         options = {**options, "tick": ticks[name]}
     job, whole = _film(tmp_path, name, **options)
     run = Run(Squares(), Squares())
+    if name == "cut.mkv":
+        job = replace(job, cut=Cut(Fraction(7, 10), Fraction(41, 10)))
+        cut = replace(job, target=tmp_path / "cut-whole.mkv")
+        assert enlarge(cut).frames == 85
+        whole = cut.target.read_bytes()
     run.make(job)
     assert job.target.read_bytes() == whole
 
