@@ -49,6 +49,11 @@ class Encoded(NamedTuple):
     """How many places a picture may be coded later than it is shown."""
 
 
+def rank_of(pts: int) -> int:
+    """The place of a picture in its part, in the order of showing, by its time in that file."""
+    return pts // _STEP - _DEEPEST
+
+
 class PartEncoder:
     """Encodes pictures, one after the other, into Matroska."""
 
