@@ -30,8 +30,10 @@ from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
 from waifu2x.flows.film.making import MadeFilm  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
 from waifu2x.flows.film.runs import FrameDevice  # noqa: E402
+from waifu2x.formats.film import reader  # noqa: E402
 from waifu2x.formats.film.codecs import Wish  # noqa: E402
 from waifu2x.formats.film.muxing import Cut  # noqa: E402
+from waifu2x.formats.film.opening import opened  # noqa: E402
 from waifu2x.formats.film.reader import Selection  # noqa: E402
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="descriptors")
@@ -367,6 +369,19 @@ def test_what_is_no_film_is_a_sentence(content: bytes, tmp_path: Path, pipes: Pi
     pipes.feed(tmp_path / "film")
     with pytest.raises(ImageError, match="standard input: is not a film that can be read"):
         make(FilmJob(PIPE, tmp_path / "out.mkv"))
+
+
+def test_sound_without_end_before_a_picture_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept of other streams is bounded: a second of it is more than the bound here."""
+    source = tmp_path / "film.mkv"
+    films.film(source, times=range(3000, 4000, 40), sounds=[("flac", 0.0)])
+    monkeypatch.setattr(reader, "_MOST_KEPT", 1000)
+    with source.open("rb") as file, opened(file, "film") as container:
+        with pytest.raises(ImageError, match="of other streams come before a picture"):
+            reader.Reader(container, file, "film", keeps_others=True)
+        assert reader.Reader(container, file, "film").film.others
 
 
 def test_an_mp4_cannot_be_written_into_a_pipe(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _UNTIL_FIRST = 2000
 """Packets within which there must be a frame."""
+_MOST_KEPT = 256 << 20
+"""Bytes of other streams between two pictures: what can be read only once keeps them."""
 _EARLIER = 2
 """Seconds before the place that is wanted, to find a keyframe whose references are all there."""
 
@@ -303,12 +305,17 @@ class Reader:
 
     def _decode(self) -> Any:
         av = library()
-        fruitless = 0
+        fruitless = kept = 0
         for packet in chain(self._feed, [None]):
             if packet is not None:
                 self._on_packet()
                 if packet.stream_index != self._stream.index:
                     self.others.append(packet)
+                    kept += packet.size
+                    if kept > _MOST_KEPT:
+                        raise ImageError(
+                            f"{self._name}: {kept >> 20} MiB of other streams come before a picture"
+                        )
                     continue
             try:
                 frames = self._context.decode(packet)  # None flushes it
@@ -317,7 +324,7 @@ class Reader:
             except av.FFmpegError:
                 self._damaged += 1
                 frames = []
-            fruitless = 0 if frames else fruitless + 1
+            fruitless, kept = (0, 0) if frames else (fruitless + 1, kept)
             if fruitless > _UNTIL_FIRST:
                 raise ImageError(f"{self._name}: {fruitless} packets in a row give no picture")
             yield from frames
