@@ -85,9 +85,10 @@ def _row_by_row(job: TensorJob, shared_bytes: int) -> Iterator[RowsShape | Rolli
 
 def _singles(job: TensorJob) -> Iterator[SingleShape]:
     """Shapes that read each pixel once for all output planes, where these are several times 64."""
-    if job.terms == 1 and job.side == 1 and not job.last and not job.outputs % SINGLE_WIDTH:
-        if job.outputs > SINGLE_WIDTH and job.inputs <= _MOST_SINGLE:
-            yield from (SingleShape(ring) for ring in (8, 5))
+    if job.terms == 2 or job.side > 1 or job.last or job.inputs > _MOST_SINGLE:
+        return
+    if job.outputs > SINGLE_WIDTH and job.outputs % SINGLE_WIDTH == 0:
+        yield from (SingleShape(ring) for ring in (8, 5))
 
 
 def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
