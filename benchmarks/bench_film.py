@@ -28,6 +28,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,8 @@ def main() -> None:
     parser.add_argument("--bits", type=int, default=8, choices=(8, 10))
     parser.add_argument("--frames", type=int, default=240)
     parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--stack", type=int, help="frames of a call")
+    parser.add_argument("--in-flight", type=int, help="stacks under way")
     parser.add_argument("-c", "--codec", action="append", dest="codecs", metavar="NAME[:PRESET]")
     arguments = parser.parse_args()
     width, height = map(int, arguments.size.split("x"))
@@ -75,6 +78,11 @@ def main() -> None:
         source = folder / "film.mkv"
         draw(source, height, width, arguments.bits, arguments.frames)
         device = held.enter_context(opened(arguments, source))
+        device = replace(
+            device,
+            stack=arguments.stack or device.stack,
+            in_flight=arguments.in_flight or device.in_flight,
+        )
         print(f"{device.described}: {arguments.size} x 2, {arguments.bits} bits, {cores()} cores")
         print(f"in flight {device.in_flight}, stacks of {device.stack}")
         decoding = decoding_alone(source)
@@ -247,8 +255,9 @@ def encoding_alone(source: Path, shape: Shape, device: FrameDevice, seconds: flo
                 count += 1
         return count / (time.perf_counter() - start)
     encoder = PartEncoder(io.BytesIO(), shape)
+    step = round(1 / shape.rate / shape.tick)  # an encoder spends less on what is shown shortly
     while time.perf_counter() < start + seconds:
-        encoder.add(next(frames), count, 1)
+        encoder.add(next(frames), count * step, step)
         count += 1
     encoder.close()
     return count / (time.perf_counter() - start)
@@ -262,18 +271,24 @@ def whole(
     codec: str,
 ) -> float:
     start = time.perf_counter()
+    last = 0.0
+
+    def count(frames: int, computed: int) -> None:
+        nonlocal last
+        last = time.perf_counter() - start
+
     if live.is_live(job):
         with emptied_pipe():
-            made = live.make_live(reader, job, prepared, device)
+            made = live.make_live(reader, job, prepared, device, on_frames=count)
     else:
-        made = make_film_by(MadeHere(reader, device), reader, job, prepared)
+        made = make_film_by(MadeHere(reader, device, count), reader, job, prepared)
     seconds = time.perf_counter() - start
     rate = made.frames / seconds
     assert made.computed == made.frames
     times = reader.stages.times()
     shares = ", ".join(f"{name} {getattr(times, name) / seconds:.0%}" for name in times._fields[1:])
     show(f"{codec} whole", rate)
-    print(f"{'':24} at work: {shares}", flush=True)
+    print(f"{'':24} at work: {shares}; last result after {last:.2f} of {seconds:.2f} s", flush=True)
     return rate
 
 

@@ -2,11 +2,17 @@
 
     python benchmarks/bench_planes.py [--backend cuda] [-m realesrgan/animevideo@2]
         [--size 1920x1080] [--bits 8] [--subsampling 420] [--precision auto] [--seconds 4]
+        [--content drawn] [--stack 1]
 
 First the codes are held to their definition, on a small picture. Then come, for a picture of the
 size: ms of the conversions and of all else, on a GPU by the device's clock; GB/s of what the
-conversions read and write; and pictures a second as planes and as pixels of 8 bits, with as many
-calls at once as the backend wants, in page-locked memory.
+conversions read and write; and pictures a second as planes and as pixels of 8 bits, in calls of
+`--stack` pictures, as many at once as the backend wants, in page-locked memory. Beside them stand,
+on a GPU, the network's kernels alone, without copies and conversions; and ms of the processor's
+time for each picture.
+
+Both ways get the same picture, and the kernels alone, too: matrix units take more power the more
+bits change, and a GPU at its limit of power works slower then.
 """
 
 from __future__ import annotations
@@ -29,11 +35,12 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.helpers.obvious_planes import Meaning, codes, from_rgb, to_rgb
-from waifu2x.backends import Backend, Network, open_backend
+from waifu2x.backends import Backend, Network, open_backend, planar
+from waifu2x.backends.gpu.transfer import device_pixels
 from waifu2x.imaging.planar import PlanarPicture, PlaneFormat
 from waifu2x.networks import model_set
 
-ROUNDS = 7
+ROUNDS = 20
 CONVERSIONS = ("from_planes", "to_planes")
 
 
@@ -46,6 +53,8 @@ def main() -> None:
     parser.add_argument("--subsampling", default="420")
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--content", choices=CONTENTS, default="drawn")
+    parser.add_argument("--stack", type=int, default=1)
     arguments = parser.parse_args()
     name, _, scale = arguments.model.partition("@")
     models = model_set.find(name).models(int(scale), None)
@@ -58,15 +67,63 @@ def main() -> None:
     exact = backend.compile(models, "fp32")
     check(exact, kind, int(scale))
     exact.close()
-    source, target = (
-        picture(kind, height, width),
-        kind.empty(height * int(scale), width * int(scale)),
-    )
+    pixels = CONTENTS[arguments.content](height, width)
+    source = as_planes(kind, pixels)
+    target = kind.empty(height * int(scale), width * int(scale))
     if backend.name == "cpu":
         conversion_on_cpu(network, source, target)
     elif backend.name != "numpy":
         conversion_on_gpu(backend, network, source, target)
-    rates(backend, network, source, int(scale), arguments.seconds)
+    with ExitStack() as held:
+        calls = [
+            InMemory(held, backend, source, pixels, int(scale), arguments.stack)
+            for _ in range(backend.calls_at_once)
+        ]
+        for turn in range(2):
+            if backend.name in ("cuda", "opencl"):
+                rate = alone(backend, network, calls[0].arrays[0], arguments.seconds)
+                print(f"round {turn + 1}: kernels alone {rate:.1f} pictures a second")
+            for way in ("pixels", "planes"):
+                rate, own = rate_of(calls, network, way, arguments.seconds)
+                print(f"round {turn + 1}: {way} {rate:.1f} pictures a second, {own:.3f} ms each")
+
+
+def drawn(height: int, width: int) -> NDArray[np.uint8]:
+    """RGB of soft shades, hard edges and thin lines, with a little grain."""
+    rng = np.random.default_rng(height)
+    y, x = np.mgrid[:height, :width].astype(np.float32)
+    made = np.empty((height, width, 3), np.float32)
+    for plane in range(3):
+        made[..., plane] = 128 + 60 * np.sin(x / (90 + 20 * plane)) * np.cos(y / (70 + 15 * plane))
+    for _ in range(40):
+        top, left, radius = (rng.random(3) * (height, width, height / 8)).astype(int)
+        rows, columns = (slice(max(0, at - radius - 2), at + radius + 2) for at in (top, left))
+        part = made[rows, columns]
+        away = np.hypot(y[rows, columns] - top, x[rows, columns] - left)
+        part[away < radius] = rng.integers(0, 256, 3)
+        part[np.abs(away - radius) < 1.5] = 16
+    made += rng.normal(0, 1.5, made.shape)
+    return made.clip(0, 255).astype(np.uint8)
+
+
+def noise(height: int, width: int) -> NDArray[np.uint8]:
+    """Any RGB."""
+    return np.random.default_rng(height).integers(0, 256, (height, width, 3), np.uint8)
+
+
+def plain(height: int, width: int) -> NDArray[np.uint8]:
+    """One grey."""
+    return np.full((height, width, 3), 99, np.uint8)
+
+
+CONTENTS = {"drawn": drawn, "noise": noise, "plain": plain}
+
+
+def as_planes(kind: PlaneFormat, pixels: NDArray[np.uint8]) -> PlanarPicture:
+    """The planes of RGB."""
+    made = kind.empty(*pixels.shape[:2])
+    planar.from_rgb(np.divide(pixels, 255, dtype=np.float32), made)
+    return made
 
 
 def picture(kind: PlaneFormat, height: int, width: int) -> PlanarPicture:
@@ -149,76 +206,103 @@ def pages(size: int) -> NDArray[np.uint8]:
     return np.frombuffer(mmap.mmap(-1, size), np.uint8)
 
 
-class Parts:
-    """Arrays one after the other in some memory."""
+class InMemory:
+    """What a call of a stack uses, one behind the other: a driver locks no page twice."""
 
-    def __init__(self, memory: NDArray[np.uint8]) -> None:
-        self._memory, self._first = memory, 0
-
-    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """The next one."""
-        size = math.prod(shape) * dtype.itemsize
-        part = self._memory[self._first : self._first + size]
-        self._first += size
-        return part.view(dtype).reshape(shape)
-
-
-def rates(
-    backend: Backend, network: Network, source: PlanarPicture, scale: int, seconds: float
-) -> None:
-    """Pictures a second."""
-    height, width = source.size
-    calls = backend.calls_at_once
-    with ExitStack() as held:
-        planes: list[tuple[PlanarPicture, PlanarPicture]] = []
-        pixels = []
-        for _ in range(calls):
-            ends = (height, width), (height * scale, width * scale)
-            # One segment for all that a call uses: a driver locks no page twice.
-            sizes = [math.prod(shape) for size in ends for shape in source.format.shapes(*size)]
-            sample = source.format.dtype.itemsize
-            memory = pages(sum(sizes) * sample + sum(3 * math.prod(size) for size in ends))
-            held.enter_context(backend.pin(memory))
-            parts = Parts(memory)
-            one, made = (
-                PlanarPicture(
-                    source.format,
-                    *(parts.array(s, source.format.dtype) for s in source.format.shapes(*size)),
-                )
-                for size in ends
-            )
+    def __init__(
+        self,
+        held: ExitStack,
+        backend: Backend,
+        source: PlanarPicture,
+        pixels: NDArray[np.uint8],
+        scale: int,
+        stack: int,
+    ) -> None:
+        kind, (height, width) = source.format, source.size
+        ends = (height, width), (height * scale, width * scale)
+        sizes = [kind.nbytes(*size) for size in ends]
+        rgb = [3 * math.prod(size) for size in ends]
+        memory = pages(stack * sum(sizes + rgb))
+        held.enter_context(backend.pin(memory))
+        self.pictures: list[list[PlanarPicture]] = []
+        """Sources and results."""
+        begin = 0
+        for end, size in zip(ends, sizes, strict=True):
+            starts = range(begin, begin + stack * size, size)
+            self.pictures.append([kind.within(memory[start:], *end) for start in starts])
+            begin += stack * size
+        self.arrays: list[NDArray[np.uint8]] = []
+        """The same as RGB."""
+        for end, size in zip(ends, rgb, strict=True):
+            part = memory[begin : begin + stack * size]
+            self.arrays.append(part.reshape(stack, *end, 3))
+            begin += stack * size
+        self.arrays[0][:] = pixels
+        for one in self.pictures[0]:
             for plane, of in zip(one.planes, source.planes, strict=True):
                 plane[:] = of
-            planes.append((one, made))
-            arrays = [parts.array((*size, 3), np.dtype(np.uint8)) for size in ends]
-            arrays[0][:] = 99
-            pixels.append(arrays)
 
-        def rate(call: Callable[[int], object]) -> float:
-            end = [0.0]
+    def run(self, network: Network, way: str) -> None:
+        """Runs the stack as planes or as pixels."""
+        if way == "planes":
+            network.run_planes(*self.pictures)
+        else:
+            network(self.arrays[0], np.uint8, out=self.arrays[1])
 
-            def work(number: int) -> int:
-                done = 0
-                while time.perf_counter() < end[0]:
-                    call(number)
-                    done += 1
-                return done
 
-            with ThreadPoolExecutor(calls) as pool:
-                for warm in (True, False):
-                    start = time.perf_counter()
-                    end[0] = start + (0.5 if warm else seconds)
-                    done = sum(pool.map(work, range(calls)))
-                    taken = time.perf_counter() - start
-            return done / taken
+def rate_of(
+    calls: list[InMemory], network: Network, way: str, seconds: float
+) -> tuple[float, float]:
+    """Pictures a second, and ms of the processor's time for each."""
+    end = 0.0
+    own = [0.0] * len(calls)
 
-        for turn in range(2):
-            as_pixels = rate(lambda n: network(pixels[n][0], np.uint8, out=pixels[n][1]))
-            as_planes = rate(lambda n: network.run_planes([planes[n][0]], [planes[n][1]]))
-            print(
-                f"pictures a second, round {turn + 1}: planes {as_planes:.1f},"
-                f" pixels {as_pixels:.1f}, ratio {as_planes / as_pixels:.3f}"
-            )
+    def work(number: int) -> int:
+        done, start = 0, time.thread_time()
+        while time.perf_counter() < end:
+            calls[number].run(network, way)
+            done += 1
+        own[number] = time.thread_time() - start
+        return done
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        for warm in (True, False):
+            start = time.perf_counter()
+            end = start + (0.5 if warm else seconds)
+            done = sum(pool.map(work, range(len(calls)))) * len(calls[0].pictures[0])
+            taken = time.perf_counter() - start
+    return done / taken, sum(own) / done * 1e3
+
+
+def alone(backend: Backend, network: Network, pixels: NDArray[np.uint8], seconds: float) -> float:
+    """Stacks a second of the network's kernels, times their pictures, one after the other."""
+    opened: Any = backend
+    opened_network: Any = network
+    pool, runtime = opened._pool, opened.runtime
+    with runtime.current(), pool.working(), pool.taken() as taken:
+        source = device_pixels(taken, pixels.dtype, pixels.shape)
+        runtime.upload(source.buffer, pixels)
+        chain = []
+        for compiled in opened_network.models:
+            dtype = np.dtype(np.uint8 if compiled is opened_network.models[-1] else np.float32)
+            target = device_pixels(taken, dtype, compiled.result_shape(source.shape))
+            plan = compiled.undivided(source.shape, source.dtype, dtype, pool.free())
+            assert plan is not None
+            chain.append((compiled, plan, source.buffer, target.buffer))
+            source = target
+        with opened_network._flags.taken(len(pixels)) as flags:
+            done, start = 0, 0.0
+            for end in (0.5, seconds):
+                done, start = 0, time.perf_counter()
+                while time.perf_counter() < start + end:
+                    for _ in range(ROUNDS):
+                        with pool.queueing() as scratch:
+                            for compiled, plan, *ends in chain:
+                                compiled.queue(plan, *ends, flags, scratch)
+                    runtime.synchronize()
+                    done += ROUNDS
+                taken_seconds = time.perf_counter() - start
+    return done * len(pixels) / taken_seconds
 
 
 if __name__ == "__main__":

@@ -402,7 +402,8 @@ def outcome(source: Path, target: Path) -> tuple[str, str]:
             made = make_film(reader, job, prepared, twice)
     except Waifu2xError as error:
         text = str(error)
-        if "\n" in text or (str(source) not in text and str(target) not in text):
+        named = (str(source), str(target), "cannot be opened for")  # the film, or the encoder
+        if "\n" in text or not any(name in text for name in named):
             return "FAULT", f"no sentence: {text}"
         return "sentence", text.replace(str(source), "FILM").replace(str(target), "OUT")
     ending = made.ending

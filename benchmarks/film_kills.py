@@ -1,6 +1,7 @@
 """Kills a film at random moments, and looks at what is lost: tiny frames, and no network.
 
-    python -m benchmarks.film_kills [--kills 30] [--frames 600] [--seed 1]
+    python -m benchmarks.film_kills [--kills 30] [--frames 600] [--seed 1] [--codecs ffv1 x264]
+        [--devices 1 2]
 
 A film of small frames is made in parts of one second, by one device and by two, by encoders that
 repeat themselves and by x264 as it comes. The program, or one of its processes, is killed at random
@@ -48,6 +49,10 @@ WISHES = {
     "x264": Wish("x264"),
 }
 SAME_SIZE = 0.03
+_PART = RATE + 1
+MOST_LOST = _PART + _PART // 4 + 1 + IN_FLIGHT + 1
+"""Frames of a part, of the quarter of the next one that may be begun while an encoder codes the
+last frames of the first, and those on their way."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +200,7 @@ def trial(film: Film, whole: Path, kills: int, seconds: float, rng: random.Rando
         time.sleep(0.3)  # until processes that have lost the program have seen it
         lost = film.enlarged() - enlarged - (film.parts() - before)
         worst = max(worst, lost)
-        if lost > film.devices * (RATE + 2 + IN_FLIGHT + 1):
+        if lost > film.devices * MOST_LOST:
             sys.exit(f"{lost} frames were lost with one kill")
     program = film.started()
     errors = program.communicate()[1].decode()
@@ -220,23 +225,31 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--frames", type=int, default=600)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--codecs", nargs="+", choices=list(WISHES), default=list(WISHES))
+    parser.add_argument("--devices", nargs="+", type=int, default=[1, 2])
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         source = folder / "film.mkv"
         make_source(source, arguments.frames)
-        for codec in WISHES:
-            for count in (1, 2):
+        for codec in arguments.codecs:
+            for count in arguments.devices:
                 log = folder / "log"
                 log.unlink(missing_ok=True)
                 whole = folder / "whole.mkv"
-                whole.unlink(missing_ok=True)
-                begun = time.monotonic()
-                unbroken = Film(source, whole, codec, 1, folder / "unbroken").started()
-                if unbroken.wait():
-                    sys.exit("cannot make the film")
-                seconds = time.monotonic() - begun
+                for old in folder.glob("*whole.mkv"), folder.glob("unbroken*"):
+                    for path in old:
+                        path.unlink()
+                for each in sorted(
+                    {1, count}
+                ):  # what is killed is compared with what one device makes
+                    target = whole if each == 1 else folder / "unbroken.mkv"
+                    begun = time.monotonic()
+                    unbroken = Film(source, target, codec, each, folder / "unbroken").started()
+                    if unbroken.wait():
+                        sys.exit("cannot make the film")
+                    seconds = time.monotonic() - begun
                 film = Film(source, folder / "out.mkv", codec, count, log)
                 found = trial(film, whole, arguments.kills, seconds, rng)
                 print(f"{codec}, {count} device{'s'[: count - 1]}: {found}", flush=True)

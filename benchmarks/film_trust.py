@@ -54,10 +54,12 @@ class Told:
             if one.get("codec_type") == "video" and not one["disposition"]["attached_pic"]
         )
         tick = Fraction(self.pictures["time_base"])
-        decoder = ["-c:v", "libvpx-vp9"] if self.tags(self.pictures).get("alpha_mode") else []
+        decoder = []
+        if self.tags(self.pictures).get("alpha_mode"):  # FFmpeg's own decoder drops transparency
+            decoder, self.pictures["pix_fmt"] = ["-c:v", "libvpx-vp9"], "yuva420p"
         frames = json.loads(
             run(
-                "ffprobe", "-v", "quiet", "-of", "json", *decoder, "-select_streams",
+                "ffprobe", "-v", "quiet", "-of", "json", "-select_streams",
                 str(self.pictures["index"]), "-show_frames", str(path),
             )
         )["frames"]  # fmt: skip
@@ -67,7 +69,7 @@ class Told:
         """As mediainfo has them."""
         shown = next(one for one in self.tracks if one["@type"] == "Video")
         self.hdr = [shown.get(f"MasteringDisplay_{key}") for key in ("Luminance", "ColorPrimaries")]
-        self.hdr += [shown.get("MaxCLL"), shown.get("MaxFALL")]
+        self.hdr += [shown.get(key, "").partition(" ")[0] for key in ("MaxCLL", "MaxFALL")]
         self.means = self._means(decoder)
 
     def _means(self, decoder: Sequence[str]) -> NDArray[np.float64]:

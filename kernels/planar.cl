@@ -4,14 +4,14 @@
 //     to_planes    codes of luma for each pixel and of chroma for each cell
 //
 // A cell is what shares a sample of chroma: ROW_STEP x COLUMN_STEP pixels. Sums of chroma are of
-// whole numbers, 16 times what they mean, and exact. Group (a, b) takes pixels, or cells, of row a,
-// all that `across` groups of it have as their b-th.
+// whole numbers, 16 times what they mean, and exact. Group (a, b, c) takes pixels, or cells, of row
+// a of picture c, all that `across` groups of the row have as their b-th.
 //
 // Layouts
-//   planes           SAMPLE [row][column] of luma, and behind it of U and of V, without gaps; of G,
-//                    B and R; or of luma alone
-//   target, source   float [row][column][3]; `offset` is the row at which row 0 of the picture lies,
-//                    which may be outside where only some of its rows are there
+//   planes           [picture] SAMPLE [row][column] of luma, and behind it of U and of V; of G, B
+//                    and R; or of luma alone; without gaps
+//   target, source   float [picture][row][column][3]; `offset` is the row at which row 0 of the
+//                    first picture lies, which may be outside where only some of its rows are there
 //
 // Macros
 //   GROUP    work-items of a group
@@ -25,6 +25,10 @@
 // Bound: memory.
 
 #include "dialect.h"
+
+// Samples of a picture, of which `chroma` has so many of U.
+#define PICTURE(rows, columns, chroma)                                                             \
+    ((Place)(rows) * (columns) + (IS_GREY ? 0 : 2) * (Place)(chroma))
 
 #define INSIDE(place, size) ((place) < 0 ? 0 : (place) < (size) ? (place) : (size) - 1)
 
@@ -56,6 +60,8 @@ from_planes(const GLOBAL SAMPLE *RESTRICT planes, GLOBAL float *RESTRICT target,
     const int near_row = row / ROW_STEP;
     const int other_row = near_row + FAR(ROW_STEP, ROW_MIDWAY, row);
     const int far_row = INSIDE(other_row, chroma_rows);
+    const int picture = GROUP_ID(2);
+    planes += picture * PICTURE(rows, columns, (Place)chroma_rows * chroma_columns);
     const GLOBAL SAMPLE *RESTRICT luma = planes + (Place)row * columns;
     const GLOBAL SAMPLE *RESTRICT u = planes + (Place)rows * columns;
     const GLOBAL SAMPLE *RESTRICT v = u + (Place)chroma_rows * chroma_columns;
@@ -63,7 +69,7 @@ from_planes(const GLOBAL SAMPLE *RESTRICT planes, GLOBAL float *RESTRICT target,
     const GLOBAL SAMPLE *RESTRICT far_u = u + (Place)far_row * chroma_columns;
     const GLOBAL SAMPLE *RESTRICT near_v = v + (Place)near_row * chroma_columns;
     const GLOBAL SAMPLE *RESTRICT far_v = v + (Place)far_row * chroma_columns;
-    target += ((Place)offset + row) * columns * 3;
+    target += ((Place)picture * rows + offset + row) * columns * 3;
     NO_UNROLL for (int x = GROUP_ID(1) * GROUP + LOCAL_ID(); x < columns; x += across * GROUP) {
         const float y = ((float)luma[x] - luma_zero) * luma_unit;
 #if IS_GREY
@@ -101,7 +107,9 @@ to_planes(const GLOBAL float *RESTRICT source, GLOBAL SAMPLE *RESTRICT planes, c
     const int cells = (columns + COLUMN_STEP - 1) / COLUMN_STEP;
     const int cell_rows = (rows + ROW_STEP - 1) / ROW_STEP;
     const int top = cell_row * ROW_STEP;
-    source += ((Place)offset + top) * columns * 3;
+    const int picture = GROUP_ID(2);
+    planes += picture * PICTURE(rows, columns, (Place)cell_rows * cells);
+    source += ((Place)picture * rows + offset + top) * columns * 3;
     GLOBAL SAMPLE *RESTRICT luma = planes + (Place)top * columns;
     GLOBAL SAMPLE *RESTRICT u = planes + (Place)rows * columns + (Place)cell_row * cells;
     GLOBAL SAMPLE *RESTRICT v = u + (Place)cell_rows * cells;

@@ -168,41 +168,64 @@ def test_pinned_pixels_and_results_are_copied_by_the_device_alone(
     assert driver.sent[-1] != place(pixels) or limit == 100
 
 
-@pytest.mark.parametrize("size", [(20, 30), (400, 600)])
+@pytest.mark.parametrize(("size", "stack"), [((20, 30), 1), ((400, 600), 1), ((20, 30), 3)])
 def test_planes_cross_in_one_copy_each_way(
-    driver: FakeDriver, backend: Any, network: Any, size: tuple[int, int]
+    driver: FakeDriver, backend: Any, network: Any, size: tuple[int, int], stack: int
 ) -> None:
-    """From page-locked memory, and into it, without a copy on the host."""
+    """From page-locked memory, and into it, without a copy on the host: those of a stack, too."""
     kind = PlaneFormat(10, "420", "bt709")
     rows, columns = size
     segment = np.zeros(1 << 23, np.uint8)
-    source = kind.within(segment, rows, columns)
-    target = kind.within(segment[1 << 22 :], 2 * rows, 2 * columns)
+    ends = (segment, rows, columns), (segment[1 << 22 :], 2 * rows, 2 * columns)
+    places = []
+    for whole, height, width in ends:
+        each = kind.nbytes(height, width)
+        some = [kind.within(whole[each * n :], height, width) for n in range(stack)]
+        places.append((some, [(whole.ctypes.data, stack * each)]))
+    (pictures, sent), (made, fetched) = places
     with backend.pin(segment):
         driver.sent.clear()
         driver.fetched.clear()
-        network.run_planes([source], [target])
-        assert driver.sent == [(segment.ctypes.data, kind.nbytes(rows, columns))]
-        start = segment.ctypes.data + (1 << 22)
-        assert driver.fetched == [(start, kind.nbytes(2 * rows, 2 * columns))]
+        network.run_planes(pictures, made)
+        assert driver.sent == sent
+        assert driver.fetched == fetched
 
 
-def test_planes_apart_cross_together(driver: FakeDriver, backend: Any, network: Any) -> None:
+def test_planes_that_lie_apart_cross_one_by_one(
+    driver: FakeDriver, backend: Any, network: Any
+) -> None:
+    """As an encoder wants them, say: nothing is copied on the host, nor written between them."""
     kind = PlaneFormat(8, "420", "bt709")
-    one, other = kind.empty(20, 30), kind.empty(40, 60)
-    apart, made = (
-        PlanarPicture(kind, *(np.zeros_like(plane) for plane in whole.planes))
-        for whole in (one, other)
-    )
+    segment = np.full(1 << 14, 99, np.uint8)
+    pictures = []
+    begin = 0
+    for height, width in (20, 30), (40, 60):
+        planes = []
+        for rows, columns in kind.shapes(height, width):
+            part = segment[begin : begin + rows * columns]
+            planes.append(part.reshape(rows, columns))
+            begin += rows * columns + 64
+        pictures.append(PlanarPicture(kind, *planes))
+    one, made = pictures
+    with backend.pin(segment):
+        driver.sent.clear()
+        driver.fetched.clear()
+        network.run_planes([one], [made])
+        assert driver.sent == [place(plane) for plane in one.planes]
+        assert driver.fetched == [place(plane) for plane in made.planes]
+
+
+def test_planes_in_ordinary_pages_come_through_locked_ones(
+    driver: FakeDriver, backend: Any, network: Any
+) -> None:
+    kind = PlaneFormat(8, "420", "bt709")
+    one, made = kind.empty(20, 30), kind.empty(40, 60)
     driver.sent.clear()
     driver.fetched.clear()
-    network.run_planes([apart], [made])
-    assert [size for _, size in driver.sent] == [kind.nbytes(20, 30)]
-    ((_, size),) = driver.fetched
-    assert size == kind.nbytes(40, 60)
-    network.run_planes([one], [other])
-    for plane, wanted in zip(made.planes, other.planes, strict=True):
-        np.testing.assert_array_equal(plane, wanted)
+    network.run_planes([one], [made])
+    for ((address, size),), picture in zip((driver.sent, driver.fetched), (one, made), strict=True):
+        assert address in driver.locked
+        assert size == kind.nbytes(*picture.size)
 
 
 def test_a_result_in_ordinary_pages_comes_through_locked_ones(

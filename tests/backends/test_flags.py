@@ -4,7 +4,7 @@ there is. Its kernels flag none: here the first pixel of a picture says how ofte
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -36,19 +36,15 @@ class MarkedRuntime(OpenClRuntime):
 
     marks: tuple[int, ...] = ()
 
-    def __init__(self, device: Any) -> None:
-        super().__init__(device)
-        self.samples: list[int] = []
-        """The first of each picture of planes."""
-
-    def upload(self, buffer: Any, array: NDArray[Any]) -> None:
-        """Sending does this, too."""
-        if array.ndim == 4 and array.dtype == np.uint8:
-            self.marks = tuple(map(int, array[:, 0, 0, 0]))
-        elif array.ndim == 1 and array.dtype == np.uint8:
-            self.samples.append(int(array[0]))
-            self.marks = tuple(self.samples)
-        super().upload(buffer, array)
+    def send(
+        self, buffer: Any, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
+    ) -> object:
+        """Uploading does this, too."""
+        if arrays[0].ndim == 4 and arrays[0].dtype == np.uint8:
+            self.marks = tuple(map(int, arrays[0][:, 0, 0, 0]))
+        elif arrays[0].ndim == 1 and arrays[0].dtype == np.uint8:
+            self.marks = tuple(int(array[0]) for array in arrays)
+        return super().send(buffer, arrays, in_order=in_order)
 
 
 class MarkFlags:
@@ -62,7 +58,6 @@ class MarkFlags:
 
     def take(self, pictures: int) -> list[int]:
         assert len(self._runtime.marks) == pictures
-        self._runtime.samples.clear()
         return [n for n, mark in enumerate(self._runtime.marks) if mark > self._stage]
 
 

@@ -25,7 +25,7 @@ PICTURES = (
     "my pic.png", "a:b.png", "it's.jpg", "ünï.png", "$x.png", "pic@2x.PNG", "say \"so\".webp",
     "-dash.png", "book.cbz", "sub dir/inner.tif", "run$(touch hacked);`touch hacked`.png",
 )  # fmt: skip
-OTHERS = ("notes.txt", "mine.toml", "sub dir/notes.txt", ".hidden.png")
+OTHERS = ("notes.txt", "mine.toml", "film.mkv", "sub dir/notes.txt", ".hidden.png")
 SHELLS = ("bash", "zsh", "fish")
 _STUB = """#!/bin/sh
 if [ -n "$_WAIFU2X_COMPLETE" ] || [ "$1" = completion ]; then exec {python} -m waifu2x "$@"; fi
@@ -202,6 +202,8 @@ MORE = [
     ("waifu2x upscale $HOME/", ["upscale", "{home}/at home.png"]),
     ("waifu2x upscale note", ["upscale", "note"]),
     ("waifu2x batch my", ["batch", "my"]),
+    ("waifu2x video -c ff", ["video", "-c", "ffv1"]),
+    ("waifu2x video fil", ["video", "film.mkv"]),
     ("waifu2x upscale -- -da", ["upscale", "--", "-dash.png"]),
     ("FOO=1 waifu2x upscale -m cun", ["upscale", "-m", "cunet/art"]),
 ]

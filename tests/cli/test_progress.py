@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.helpers.outcomes import done
 from tests.helpers.terminals import Terminal
 from waifu2x.cli import progress, report
 from waifu2x.cli.progress_line import Figures, clock
@@ -23,6 +24,7 @@ from pathlib import Path
 from waifu2x.cli import drawing, progress, report
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome
+from waifu2x.flows.upscaling import Upscaled
 
 drawing._QUIET_SECONDS = 0
 now = [100.0]
@@ -92,8 +94,8 @@ def test_many_messages_leave_no_stale_lines(columns: int) -> None:
         for number in range(12):
             terminal.say(f"on_progress(jobs[{number}], 0.5); now[0] += 0.4")
             terminal.say(f"report.tell('message {number}')")
-            status = "failed" if number == 3 else "done"
-            terminal.say(f"on_outcome(Outcome(jobs[{number}], {status!r}, 1.0, 100, 200))")
+            ended = "error='bad'" if number == 3 else "Upscaled(100, 200, {}, 1.0)"
+            terminal.say(f"on_outcome(Outcome(jobs[{number}], {ended}))")
         terminal.say("on_progress(jobs[12], 0.5)")
         terminal.say("on_progress(jobs[13], 0.25)")
         terminal.until(lambda: "12/298  1 failed" in terminal.lines[-1])
@@ -197,7 +199,7 @@ def test_a_log_has_lines_now_and_then_if_it_is_to_say_more(
         jobs = [Job(Path("b.png"), Path("out/b.png"))]
         with progress.many_pictures(jobs) as (on_part, on_outcome):
             on_part(jobs[0], 0.5)
-            on_outcome(Outcome(jobs[0], "done", 1.5, 10, 20))
+            on_outcome(done(jobs[0], 1.5, 10, 20))
     finally:
         report.set_volume(report.Volume.NORMAL)
     expected = (
@@ -223,17 +225,17 @@ def test_pages_of_an_archive_count_as_pictures(
     counted.count_pages(jobs)
     counted.advance(jobs[0], 0.0)
     now += 10
-    counted.finish(Outcome(jobs[0], "done", 1.0, 10, 20))
+    counted.finish(done(jobs[0], 1.0, 10, 20))
     counted.advance(jobs[1], 0.245)
     found = counted.figures()
     assert found.counted == "50/202"
     assert found.names == ["book.cbz (49/200)"]
     assert found.rate == "5.0/s"
     assert found.left == pytest.approx(152 / 5)
-    counted.finish(Outcome(jobs[1], "done", 1.0, 10, 20, pictures=200))
+    counted.finish(done(jobs[1], 1.0, 10, 20, pictures=200))
     assert counted.figures().counted == "201/202"
     # What is skipped takes no time, and promises none.
-    counted.finish(Outcome(jobs[2], "skipped", 0.0))
+    counted.finish(Outcome(jobs[2]))
     assert counted.figures().counted == "202/202"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.outcomes import done
 from waifu2x.cli.report import json_line
 from waifu2x.cli.reporter import BatchReporter
 from waifu2x.flows.batch.codec import Ended
@@ -22,8 +23,8 @@ def test_what_was_computed_again_is_counted(capsys: pytest.CaptureFixture[str]) 
     reporter = BatchReporter(4, 0, None, as_json=True)
     with reporter:
         for count in (0, 1, 2):
-            reporter.add(Outcome(JOB, "done", 1.0, 4, 6, pictures=3, recomputed=count))
-        reporter.add(Outcome(JOB, "failed", 1.0, error="a.png: damaged"))
+            reporter.add(done(JOB, 1.0, 4, 6, pictures=3, recomputed=count))
+        reporter.add(Outcome(JOB, error="a.png: damaged"))
     told = capsys.readouterr()
     assert [json.loads(line).get("recomputed") for line in told.out.splitlines()] == [
         *(None, 1, 2),
@@ -36,7 +37,7 @@ def test_what_was_computed_again_is_counted(capsys: pytest.CaptureFixture[str]) 
 
 def test_processes_tell_all_of_an_outcome() -> None:
     """What a codec's process says of a file, one that has a device of its own, too."""
-    outcome = Outcome(JOB, "done", 1.5, 4, 6, recomputed=2, pictures=3, further_pixels=7)
+    outcome = done(JOB, 1.5, 4, 6, recomputed=2, pictures=3, further_pixels=7)
     assert Outcome(JOB, *Ended.of(outcome)) == outcome
     assert [field.name for field in fields(Outcome)] == ["job", *Ended._fields]
     assert "recomputed" in json_line(outcome)

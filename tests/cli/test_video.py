@@ -38,6 +38,7 @@ from waifu2x.errors import UnavailableError  # noqa: E402
 from waifu2x.flows.film import automatic  # noqa: E402
 from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
 from waifu2x.flows.film.stages import StageTimes  # noqa: E402
+from waifu2x.formats.film.codecs import ENCODERS  # noqa: E402
 from waifu2x.networks import catalogue, model_set  # noqa: E402
 
 Run = Callable[..., Result]
@@ -355,3 +356,18 @@ def test_an_interrupt_says_how_to_go_on(run: Run) -> None:
     done = json.loads(result.stdout.splitlines()[-1])
     assert done["frames"] == 1500
     assert done["resumed"] >= 250
+
+
+def test_an_encoder_that_takes_packed_samples_gets_the_same(
+    run: Run, film: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Encoders in hardware do; here x264, without loss, stands for one."""
+    packed = replace(ENCODERS["x264"], repacked=(("yuv420p", "nv12"),))
+    monkeypatch.setitem(ENCODERS, "x264", packed)
+    for codec, words in (("x264", ["--crf", "0"]), ("ffv1", [])):
+        result = run("--backend", "numpy", "-c", codec, *words, str(film), f"{codec}.mkv")
+        assert (result.exit_code, result.output) == (0, "")
+    (_, one, _), (_, other, _) = (pictures_of(Path(f"{codec}.mkv")) for codec in ("x264", "ffv1"))
+    for frame, wanted in zip(one, other, strict=True):
+        for plane, same in zip(frame, wanted, strict=True):
+            np.testing.assert_array_equal(plane, same)

@@ -227,7 +227,7 @@ def test_what_a_lost_worker_has_finished_counts_and_stays(folder: Path, schedule
         Client(scheduler, set_as_default=False) as client,
     ):
         finished = client.submit(work_on, group, settings, weights, key=group.key).result(SECONDS)
-    sizes = {outcome.job.target.name: outcome.width for outcome in finished.outcomes}
+    sizes = {outcome.job.target.name: outcome.made.width for outcome in finished.outcomes}
     assert sizes == {"000.png": 40, DEADLY: 42}
     assert {(outcome.status, outcome.error) for outcome in finished.outcomes} == {("done", "")}
     assert Path("seen").read_text() == f"000.png {Path('out/000.png').stat().st_ino}"

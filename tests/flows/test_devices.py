@@ -140,7 +140,9 @@ def test_a_process_that_is_killed_loses_nothing(folder: Path) -> None:
         if found[job.source.name].status == "done":
             check(job)
             height, width = decode(job.target.read_bytes()).pixels.shape[:2]
-            assert (found[job.source.name].height, found[job.source.name].width) == (height, width)
+            made = found[job.source.name].made
+            assert made is not None
+            assert (made.height, made.width) == (height, width)
     assert run.news == ["device 0: its process was killed (SIGKILL): goes on in another process"]
     assert {line[:8] for line in run.devices} == {"device 0", "device 1"}
 
@@ -220,7 +222,11 @@ def test_what_a_lost_process_has_finished_counts(
         check(job)
     if existing == "fail":
         assert inodes == [(folder / "out" / DEADLY).stat().st_ino]
-    sizes = {outcome.job.source.name: (outcome.height, outcome.width) for outcome in found}
+    sizes = {
+        outcome.job.source.name: (outcome.made.height, outcome.made.width)
+        for outcome in found
+        if outcome.made is not None
+    }
     assert sizes[DEADLY] == (16, 14)
 
 

@@ -141,7 +141,11 @@ def test_outcomes_count_what_was_computed_again(
     network = Doubling(is_again=lambda pixels: bool(pixels[..., 0].min() == 255))
     use_network(upscaler, network, monkeypatch)
     with closing(run(jobs, upscaler, PNG, in_flight=in_flight)) as outcomes:
-        made = {name: outcome.recomputed for name, outcome in by_name(outcomes).items()}
+        made = {
+            name: outcome.made.recomputed
+            for name, outcome in by_name(outcomes).items()
+            if outcome.made is not None
+        }
     expected = {"0.png": 0, "1.png": 0, "2.png": 0, "3.png": 1, "4.png": 1, "pages.cbz": 2}
     assert made == expected
 
@@ -149,8 +153,10 @@ def test_outcomes_count_what_was_computed_again(
 def test_stages_are_timed_in_processes_too(tmp_path: Path, upscaler: Upscaler) -> None:
     jobs = pictures(tmp_path / "in", *small(3))
     for outcome in run(jobs, upscaler, PNG, in_flight=IN_PROCESSES):
-        assert {"read", "decode", "wait", "network", "encode", "write"} <= set(outcome.spent)
-        assert all(seconds >= 0 for seconds in outcome.spent.values())
+        assert outcome.made is not None
+        spent = outcome.made.spent
+        assert {"read", "decode", "wait", "network", "encode", "write"} <= set(spent)
+        assert all(seconds >= 0 for seconds in spent.values())
 
 
 def test_a_process_that_dies_takes_one_picture_with_it(
@@ -562,8 +568,9 @@ def test_several_workers_make_the_pages_of_an_archive(
         in_flight=IN_PROCESSES,
         on_progress=lambda job, part: parts.append(part),
     )
-    assert (outcome.status, outcome.height, outcome.width) == ("done", 14, 14)
-    assert {"read", "wait", "decode", "network", "encode", "write"} <= set(outcome.spent)
+    assert (made := outcome.made) is not None
+    assert (made.height, made.width) == (14, 14)
+    assert {"read", "wait", "decode", "network", "encode", "write"} <= set(made.spent)
     assert sum(parts) == pytest.approx(1)
     assert len(makers.names) > 1
     with zipfile.ZipFile(job.target) as book:

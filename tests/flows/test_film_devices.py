@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +17,7 @@ import pytest
 pytest.importorskip("av")
 films = pytest.importorskip("tests.helpers.films")
 
+from tests.cli.test_cli import tiny  # noqa: E402
 from tests.flows.test_film_streams import enlarge, pictures_of  # noqa: E402
 from tests.helpers.film_devices import Squares  # noqa: E402
 from waifu2x.errors import BackendError, ImageError  # noqa: E402
@@ -19,6 +27,7 @@ from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
 from waifu2x.flows.film.making import MadeFilm, make_film_by, parts_folder  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
 from waifu2x.formats.film.codecs import Wish  # noqa: E402
+from waifu2x.formats.film.muxing import Cut  # noqa: E402
 
 FFV1 = Wish("ffv1")
 
@@ -153,6 +162,8 @@ def test_devices_that_do_not_go_together(tmp_path: Path, second: Squares, messag
         ("stream.ts", {"times": range(90000 * 40, 90000 * 40 + 120 * 3600, 3600)}),
         ("avi.avi", {"times": range(120), "options": {"bf": "3"}, "sounds": []}),
         ("late.mkv", {"times": range(3000, 3000 + 120 * 40, 40)}),
+        ("interlaced.mkv", {"options": {"flags": "+ildct+ilme", "x264-params": "tff=1"}}),
+        ("cut.mkv", {"codec": "ffv1"}),
         ("vp9.webm", {"codec": "libvpx-vp9", "options": {"g": "50"}, "sounds": []}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -161,10 +172,59 @@ def test_devices_find_their_parts_in_every_kind(
     tmp_path: Path, name: str, options: dict[str, Any]
 ) -> None:
     """Also where decoding cannot begin in the middle, or times begin anywhere."""
-    ticks = {"stream.ts": films.TICK, "avi.avi": films.Fraction(1, 25)}
+    ticks = {"stream.ts": films.TICK, "avi.avi": Fraction(1, 25)}
     if name in ticks:
         options = {**options, "tick": ticks[name]}
     job, whole = _film(tmp_path, name, **options)
     run = Run(Squares(), Squares())
+    if name == "cut.mkv":
+        job = replace(job, cut=Cut(Fraction(7, 10), Fraction(41, 10)))
+        cut = replace(job, target=tmp_path / "cut-whole.mkv")
+        assert enlarge(cut).frames == 85
+        whole = cut.target.read_bytes()
     run.make(job)
     assert job.target.read_bytes() == whole
+
+
+@pytest.mark.matrix
+def test_the_program_on_two_devices(
+    tmp_path: Path, opencl_device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PoCL has as many devices as it is told to. An interrupted run leaves parts and no process."""
+    if "Portable" not in opencl_device.platform.name:
+        pytest.skip("PoCL is not the default OpenCL platform")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("POCL_DEVICES", "pthread pthread")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    tiny()
+    films.film(Path("film.mkv"), codec="ffv1", times=range(0, 60000, 100), size=(16, 24))
+    command = [sys.executable, "-m", "waifu2x", "video", "--backend", "opencl", "-m", "./tiny"]
+    command += ["-v", "--json", "-n", "none", "-c", "ffv1"]
+    made = {}
+    for device in ("0", "0,1"):
+        words = ["-g", device, "film.mkv", f"{device}.mkv"]
+        done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert ("device 1: opencl: " in done.stderr) == (device != "0")
+        assert json.loads(done.stdout.splitlines()[-1])["computed"] == 600
+        made[device] = Path(f"{device}.mkv").read_bytes()
+    assert made["0"] == made["0,1"]
+    program = subprocess.Popen(
+        [*command, "-g", "0,1", "film.mkv", "again.mkv"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    while not list(Path("again.mkv.parts").glob("part-*.json")):
+        assert program.poll() is None
+    program.send_signal(signal.SIGTERM)
+    _, errors = program.communicate(timeout=60)  # when no process holds its standard error
+    assert program.returncode == 128 + signal.SIGTERM
+    again = shlex.join(["waifu2x", *command[3:], "-g", "0,1", "film.mkv", "again.mkv"])
+    assert f"again.mkv.parts keeps what is done; to go on: {again}" in errors.decode()
+    done = subprocess.run(
+        [*command, "-g", "0,1", "film.mkv", "again.mkv"], capture_output=True, text=True
+    )
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["resumed"] >= 100
+    assert told["resumed"] + told["computed"] == 600
+    assert Path("again.mkv").read_bytes() == made["0"]

@@ -171,6 +171,36 @@ def test_dolby_vision_is_refused_where_nothing_is_right_without_it(
             assert reader.film.pictures.lost == ("Dolby Vision",)
 
 
+CAPTIONS = b"\xb5\x00\x31GA94\x03\xc1\xff\xfc\x94\x2c\xff"
+"""A message of T.35 with closed captions."""
+HDR10_PLUS = b"\xb5\x00\x3c\x00\x01\x04\x01" + (1 << 158).to_bytes(20)
+"""One with dynamic metadata: one window, all else zero."""
+
+
+@pytest.mark.parametrize(
+    ("codec", "message", "lost"),
+    [("libx264", CAPTIONS, "closed captions"), ("libx265", HDR10_PLUS, "HDR10+")],
+)
+def test_what_no_encoder_keeps_is_told(
+    codec: str, message: bytes, lost: str, tmp_path: Path
+) -> None:
+    sound, path = tmp_path / "sound.mkv", tmp_path / "film.mkv"
+    options = {"x265-params": "log-level=none"} if codec == "libx265" else {}
+    films.film(sound, codec=codec, times=(0, 40), options=options)
+    kind = b"\x06" if codec == "libx264" else b"\x4e\x01"
+    unit = kind + b"\x04" + len(message).to_bytes() + message + b"\x80"
+    with av.open(str(sound)) as film, av.open(str(path), "w") as out:
+        video = out.add_stream_from_template(film.streams.video[0], opaque=True)
+        for packet in film.demux(video=0):
+            if packet.size:
+                added = av.Packet(len(unit).to_bytes(4) + unit + bytes(packet))
+                added.pts, added.dts, added.time_base = packet.pts, packet.dts, packet.time_base
+                added.stream, added.is_keyframe = video, packet.is_keyframe
+                out.mux(added)
+    with FilmReader(path) as reader:
+        assert reader.film.pictures.lost == (lost,)
+
+
 def test_avi_keeps_the_order_of_showing(tmp_path: Path) -> None:
     path = tmp_path / "film.avi"
     films.film(path, tick=Fraction(1, 25), times=range(24), options={"bf": "3"})
@@ -221,7 +251,7 @@ def test_many_streams_are_refused(tmp_path: Path) -> None:
         (Wish("x264", options=(("nonsense", "1"),)), "x264 has no option nonsense"),
         (Wish("x264", tune="nonsense"), "x264 has no tune 'nonsense': use animation"),
         (Wish("x265", preset="nonsense"), "x265 has no preset 'nonsense': use ultrafast"),
-        (Wish("av1", preset="nonsense"), "av1 cannot be opened with these options"),
+        (Wish("av1", preset="nonsense"), "av1 cannot be opened for 192x128 with these options"),
         *(
             (Wish(codec, options=((f"{key}-params", "nonsense=1"),)), "not understand nonsense")
             for codec, key in (("x264", "x264"), ("x265", "x265"), ("av1", "svtav1"))

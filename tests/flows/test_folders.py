@@ -24,6 +24,7 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from tests.helpers.contents import identity_models
+from tests.helpers.outcomes import done
 from waifu2x.api import Upscaler
 from waifu2x.cli import cli, report
 from waifu2x.flows.batch import watch
@@ -272,10 +273,10 @@ def test_a_full_disk_ends_the_batch(folder: Path, monkeypatch: pytest.MonkeyPatc
     def run(jobs: Iterable[Job], *others: Any, **named: Any) -> Generator[Outcome]:
         for number, job in enumerate(jobs):
             if number < 5:
-                yield Outcome(job, "done", 0.1, 12, 18)
+                yield done(job, 0.1, 12, 18)
             else:
                 message = f"{job.target}: cannot write: no space left on device"
-                yield Outcome(job, "failed", 0.1, error=message, disk_full=True)
+                yield Outcome(job, error=message, disk_full=True)
 
     monkeypatch.setattr("waifu2x.flows.batch.run.run", run)
     result = batch()
@@ -378,7 +379,7 @@ def test_an_interrupted_run_has_a_report_and_a_summary(
         picture(name)
 
     def run(jobs: Iterable[Job], *others: Any, **named: Any) -> Generator[Outcome]:
-        yield Outcome(next(iter(jobs)), "done", 0.1, 12, 18)
+        yield done(next(iter(jobs)), 0.1, 12, 18)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("waifu2x.flows.batch.run.run", run)

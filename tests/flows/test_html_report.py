@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tests.helpers.contents import identity_models, noise
+from tests.helpers.outcomes import done
 from waifu2x.cli import cli
 from waifu2x.flows.batch.html_report import HtmlReport, preview_side
 from waifu2x.flows.jobs import Job
@@ -26,8 +27,8 @@ from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.sizes import Part
 
 
-def done(name: str, *shown: Preview) -> Outcome:
-    return Outcome(Job(Path(name), Path("out") / name), "done", 0.5, 4, 6, previews=shown)
+def made_of(name: str, *shown: Preview) -> Outcome:
+    return done(Job(Path(name), Path("out") / name), 0.5, 4, 6, previews=shown)
 
 
 def opened(jpeg: bytes) -> NDArray[np.uint8]:
@@ -39,9 +40,9 @@ def test_pictures_and_pages_are_in_order_of_their_names(tmp_path: Path) -> None:
     page = HtmlReport(tmp_path / "page.html", "a title")
     small = preview(Picture(noise(4, 6, 3)), 480)
     for name in ("page10.png", "Page2.png", "b.png"):
-        page.add(done(name, small))
-    page.add(done("c.cbz", *(small._replace(name=f"{number}.png") for number in (9, 10, 11))))
-    page.add(done("a.png"))  # of which there is no picture
+        page.add(made_of(name, small))
+    page.add(made_of("c.cbz", *(small._replace(name=f"{number}.png") for number in (9, 10, 11))))
+    page.add(made_of("a.png"))  # of which there is no picture
     page.finish(["all is well"], [])
     text = (tmp_path / "page.html").read_text()
     names = re.findall(r'<bdi class="name">(.*?)</bdi>', text)

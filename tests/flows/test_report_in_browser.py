@@ -311,9 +311,9 @@ def test_print(page: Path, browser: Callable[[int, int, bool], Any]) -> None:
 def test_ten_thousand_pictures_open_at_once(
     tmp_path: Path, browser: Callable[[int, int, bool], Any]
 ) -> None:
+    from tests.helpers.outcomes import done
     from waifu2x.flows.batch.html_report import HtmlReport, preview_side
     from waifu2x.flows.jobs import Job
-    from waifu2x.flows.outcome import Outcome
     from waifu2x.formats.preview import previews
     from waifu2x.imaging.picture import Picture
     from waifu2x.imaging.sizes import Part
@@ -325,7 +325,7 @@ def test_ten_thousand_pictures_open_at_once(
     page = HtmlReport(tmp_path / "page.html", "many")
     for number in range(count):
         job = Job(tmp_path / f"{number}.png", tmp_path / f"out/{number}.png")
-        page.add(Outcome(job, "done", 1.0, 320, 480, previews=(shown,)))
+        page.add(done(job, 1.0, 320, 480, previews=(shown,)))
     page.finish(["all"], [])
     assert (tmp_path / "page.html").stat().st_size < 200e6
     driver = browser(1280, 900, False)

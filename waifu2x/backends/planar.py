@@ -43,11 +43,23 @@ def check_planes(
         for plane in made.planes:
             if not plane.flags.writeable:
                 raise ValueError("Expected planes of results to be writable")
-            if any(np.may_share_memory(plane, p) for one in pictures for p in one.planes):
-                raise ValueError(
-                    "Expected results to have memory of their own, but they share that of the"
-                    " pictures"
-                )
+    if _share_memory(pictures, out):
+        raise ValueError(
+            "Expected results to have memory of their own, but they share that of the pictures"
+        )
+
+
+def _share_memory(pictures: Sequence[PlanarPicture], out: Sequence[PlanarPicture]) -> bool:
+    """Whether a plane of a result begins before the end of one of a picture, or the other way
+    round."""
+    spans = [(*span, 0) for one in pictures for span in one.spans]
+    spans += [(*span, 1) for one in out for span in one.spans]
+    furthest = [0, 0]
+    for start, end, kind in sorted(spans):
+        if start < min(end, furthest[1 - kind]):
+            return True
+        furthest[kind] = max(end, furthest[kind])
+    return False
 
 
 def to_rgb(picture: PlanarPicture) -> NDArray[np.float32]:

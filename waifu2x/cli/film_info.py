@@ -9,7 +9,6 @@ from waifu2x.cli import film_words
 from waifu2x.cli.progress_line import clock
 from waifu2x.errors import BackendError, ModelError, OutputError
 from waifu2x.flows.film import automatic
-from waifu2x.flows.film.enlarging import FilmEnlarging
 from waifu2x.flows.film.film_reader import FilmReader
 from waifu2x.flows.film.rate import measured
 from waifu2x.flows.film.request import FilmJob, PreparedFilm, prepare
@@ -82,7 +81,7 @@ def _time(film: Film, prepared: PreparedFilm) -> tuple[dict[str, Any], str]:
     try:
         noise = automatic.noise_level(film.pictures, model_set.find(model))
         arguments = {"scale": _SCALE, "noise": noise, "model": model}
-        found = measured(FilmEnlarging(arguments), film, prepared.shape)
+        found = measured(arguments, film, prepared.shape)
     except (BackendError, ModelError) as error:
         return {"network": {"error": str(error)}}, f"how long it takes is not known: {error}"
     frames = film_words.frame_count(film)

@@ -96,7 +96,7 @@ def warnings(film: Film, prepared: PreparedFilm) -> Iterator[str]:
     if is_hdr(film.pictures.colours):
         yield "HDR is passed through as it is coded: networks were made for SDR"
     for lost in film.pictures.lost:
-        yield f"{lost} is lost: no encoder here can keep it"
+        yield f"no encoder here keeps {lost}"
     if film.pictures.interlaced:
         how = prepared.selection.deinterlacing
         yield (

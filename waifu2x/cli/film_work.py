@@ -110,12 +110,13 @@ def prepared_film(wanted: WantedFilm, *, is_preview: bool = False) -> Iterator[R
 @contextmanager
 def opened_enlarger(ready: ReadyFilm) -> Iterator[FrameEnlarger]:
     """What enlarges the frames, in this process; what there is to say is told."""
-    from waifu2x.flows.film.enlarging import FilmEnlarging
+    from waifu2x.api import Upscaler
+    from waifu2x.flows.film.enlarging import FrameEnlarger
 
     film, shape = ready.reader.film, ready.prepared.shape
-    arguments = dict(ready.arguments)
-    device = arguments.pop("device")
-    with FilmEnlarging(arguments, device).opened(film, shape) as enlarge:
+    arguments = ready.arguments
+    with Upscaler(**arguments) as upscaler:
+        enlarge = FrameEnlarger(upscaler, film.pictures, shape)
         ready.enlargers.append(enlarge)
         noise = arguments["noise"]
         grows = (shape.height, shape.width) > (film.pictures.height, film.pictures.width)

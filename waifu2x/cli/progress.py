@@ -141,7 +141,7 @@ class _ManyPictures:
             self._begun = self._begun or time.monotonic()
             self._finished += 1
             self._parts.pop(source, None)
-            pictures = self._pages.pop(source, outcome.pictures)
+            pictures = self._pages.pop(source, outcome.made.pictures if outcome.made else 1)
             self._ended += pictures
             self._skipped += pictures if outcome.status == "skipped" else 0
             if outcome.status == "failed":

@@ -20,9 +20,12 @@ from waifu2x.errors import LESS_MEMORY, OutputError, Waifu2xError, printable
 from waifu2x.system.files import reason
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from waifu2x.flows.jobs import Job
     from waifu2x.flows.outcome import Outcome
     from waifu2x.flows.tally import Tally
+    from waifu2x.flows.upscaling import Upscaled
 
 
 def json_line(outcome: Outcome) -> str:
@@ -32,25 +35,25 @@ def json_line(outcome: Outcome) -> str:
         "output": str(outcome.job.target),
         "status": outcome.status,
     }
-    if outcome.status in ("done", "copied"):
+    if (made := outcome.made) is not None:
         document |= {
-            "width": outcome.width,
-            "height": outcome.height,
-            "pictures": outcome.pictures,
-            "seconds": round(outcome.seconds, 3),
-            "stages": {name: round(seconds, 4) for name, seconds in outcome.spent.items()},
+            "width": made.width,
+            "height": made.height,
+            "pictures": made.pictures,
+            "seconds": round(made.seconds, 3),
+            "stages": {name: round(seconds, 4) for name, seconds in made.spent.items()},
         }
-    if outcome.recomputed:
-        document["recomputed"] = outcome.recomputed
-    if outcome.choices:
-        document["noise"] = [
-            {
-                "level": choice.level,
-                "quality": choice.jpeg.quality,
-                "subsampling": choice.jpeg.subsampling,
-            }
-            for choice in outcome.choices
-        ]
+        if made.recomputed:
+            document["recomputed"] = made.recomputed
+        if made.choices:
+            document["noise"] = [
+                {
+                    "level": choice.level,
+                    "quality": choice.jpeg.quality,
+                    "subsampling": choice.jpeg.subsampling,
+                }
+                for choice in made.choices
+            ]
     if outcome.error:
         document["error"] = outcome.error
     return json.dumps(document)
@@ -59,32 +62,34 @@ def json_line(outcome: Outcome) -> str:
 def text_line(outcome: Outcome) -> str:
     """An outcome as one line of text."""
     job = outcome.job
-    if outcome.status == "failed":
+    if outcome.error:
         return f"failed   {outcome.error}"
-    if outcome.status == "skipped":
+    if (made := outcome.made) is None:
         return f"skipped  {job.target} exists"
-    if outcome.status == "copied":
-        return f"copied   {job.source} -> {job.target} ({outcome.width}x{outcome.height}, as it is)"
-    pictures = f"{outcome.pictures} pictures, " if outcome.pictures > 1 else ""
-    size = f"{pictures}{outcome.width}x{outcome.height}"
-    return f"done     {job.source} -> {job.target} ({size}, {outcome.seconds:.2f} s)"
+    if made.copied:
+        return f"copied   {job.source} -> {job.target} ({made.width}x{made.height}, as it is)"
+    return f"done     {job.source} -> {job.target} ({_pictures(made)}, {made.seconds:.2f} s)"
 
 
-def success_line(outcome: Outcome) -> str:
+def success_line(job: Job, made: Upscaled) -> str:
     """How a file was made, in a few words."""
-    size = f"{outcome.width}x{outcome.height}"
-    pictures = f"{outcome.pictures} pictures, " if outcome.pictures > 1 else ""
-    return f"{_place(outcome.job)}: {pictures}{size}, {outcome.seconds:.1f} s"
+    return f"{_place(job)}: {_pictures(made)}, {made.seconds:.1f} s"
+
+
+def _pictures(made: Upscaled) -> str:
+    """The size of a result, and how many there are if there are several."""
+    count = f"{made.pictures} pictures, " if made.pictures > 1 else ""
+    return f"{count}{made.width}x{made.height}"
 
 
 def _place(job: Job) -> str:
     return "standard output" if str(job.target) == "-" else str(job.target)
 
 
-def noise_lines(outcome: Outcome, *, verbose: bool) -> list[str]:
+def noise_lines(source: Path, made: Upscaled, *, verbose: bool) -> list[str]:
     """What `-n auto` chose for a file, or for pages of an archive; `verbose` names all pages, and
     what is left as it is."""
-    source, found = outcome.job.source, outcome.choices
+    found = made.choices
     if verbose or len(found) == 1:
         shown = [choice for choice in found if verbose or choice.level is not None]
         return [f"{source}: {choice}{_hint(choice.level)}" for choice in shown]

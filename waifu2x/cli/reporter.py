@@ -73,8 +73,8 @@ class BatchReporter:
         self.tally.add(outcome)
         if self._as_json:
             report.show(report.json_line(outcome))
-        elif report.is_verbose():
-            for line in report.noise_lines(outcome, verbose=True):
+        elif report.is_verbose() and outcome.made is not None:
+            for line in report.noise_lines(outcome.job.source, outcome.made, verbose=True):
                 report.detail(line)
         if self._page is not None:
             self._page.add(outcome)
@@ -83,7 +83,7 @@ class BatchReporter:
         """Counts files whose outputs were there before the work, which may be very many."""
         self.tally.counts["skipped"] += len(jobs)
         for start in range(0, len(jobs) if self._as_json else 0, _LINES):
-            outcomes = (Outcome(job, "skipped", 0.0) for job in jobs[start : start + _LINES])
+            outcomes = (Outcome(job) for job in jobs[start : start + _LINES])
             report.show("\n".join(map(report.json_line, outcomes)))
 
     @property

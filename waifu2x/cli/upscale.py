@@ -146,7 +146,7 @@ def _one(
         check_job(job, named, output.existing)
         check_format(output.extension)
         # With NumPy: late, so that a help need not wait for it.
-        from waifu2x.flows.outcome import outcome_of
+        from waifu2x.flows.outcome import Outcome
         from waifu2x.flows.upscaling import upscale_file
         from waifu2x.formats.adapt import check_sides
 
@@ -177,7 +177,7 @@ def _one(
                 check=check,
                 on_notice=lambda job, notice: report.tell(f"{source}: {notice}"),
             )
-    _finish(outcome_of(job, made), as_json)
+    _finish(Outcome(job, made), as_json)
 
 
 def _archive(
@@ -204,7 +204,7 @@ def _archive(
         jobs, runner = runner_of(work, jobs, None, watching=False)
         with runner as run, many_pictures(jobs) as (on_progress, _):
             (outcome,) = run(jobs, on_progress, told_once())
-        if outcome.status == "failed":
+        if outcome.error:
             raise Waifu2xError(outcome.error)
     _finish(outcome, as_json)
 
@@ -219,19 +219,20 @@ def _failure_as_json(job: Job, as_json: bool) -> Iterator[None]:
             from waifu2x.flows.outcome import Outcome
 
             message = report.message_of(error)
-            report.show(report.json_line(Outcome(job, "failed", 0.0, error=message)))
+            report.show(report.json_line(Outcome(job, error=message)))
         raise
 
 
 def _finish(outcome: Outcome, as_json: bool) -> None:
     if as_json:
         report.show(report.json_line(outcome))
-    if outcome.spent:
-        report.detail(report.stages_line(outcome.spent))
-    if not as_json:
-        for line in report.noise_lines(outcome, verbose=report.is_verbose()):
-            report.say(line)
-    if outcome.status == "done":
-        report.say(report.success_line(outcome))
+    job, made = outcome.job, outcome.made
+    if made is not None:
+        report.detail(report.stages_line(made.spent))
+        if not as_json:
+            for line in report.noise_lines(job.source, made, verbose=report.is_verbose()):
+                report.say(line)
+    if made is not None and not made.copied:
+        report.say(report.success_line(job, made))
     else:
         report.tell(report.text_line(outcome))

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -18,6 +14,7 @@ import click
 from waifu2x.cli import completions, report
 from waifu2x.cli.arguments import arguments_of, check_folder
 from waifu2x.cli.command import IN_AND_OUT, MESSAGES, SIZE, Choice, Command, Pixels, option
+from waifu2x.cli.film_end import Interrupted, failure_as_json, tell_end
 from waifu2x.cli.film_options import depth_of, film_options, form_of
 from waifu2x.cli.film_work import (
     WantedFilm,
@@ -37,7 +34,7 @@ from waifu2x.cli.options import (
 )
 from waifu2x.cli.settings import config_option
 from waifu2x.cli.volume import volume_options
-from waifu2x.errors import ExistsError, Waifu2xError
+from waifu2x.errors import ExistsError
 from waifu2x.flows.jobs import STANDARD, Existing, Job, may_write
 from waifu2x.networks import catalogue
 
@@ -116,8 +113,8 @@ def video(
     Sound, subtitles, fonts and chapters are copied. A run that was interrupted goes on.
     """
     wanted = _wanted(source, target, options)
-    way = _Way(overwrite, restart, keep_parts, shard, join, address)
-    way.check()
+    run = _RunOptions(overwrite, restart, keep_parts, shard, join, address)
+    run.check()
     check = _check_preview if preview is not None else _check_target
     check(wanted.job, "overwrite" if overwrite else "fail")
     if preview is not None:
@@ -130,18 +127,18 @@ def video(
         raise click.UsageError(
             "--restart and --keep-parts: a film of a pipe or frames has no parts."
         )
-    interrupted = _Interrupted(target)
+    interrupted = Interrupted(target)
     with (
-        _failure_as_json(source, target, as_json),
+        failure_as_json(source, target, as_json),
         interrupted.told(),
         heard_at_once(interrupted.tell),
     ):
-        is_whole = _make(wanted, way, as_json)
+        is_whole = _make(wanted, run, as_json)
     if not is_whole:
         sys.exit(1)
 
 
-class _Way(NamedTuple):
+class _RunOptions(NamedTuple):
     """How a film is made, and by whom."""
 
     overwrite: bool
@@ -150,7 +147,7 @@ class _Way(NamedTuple):
     shard: Shard | None
     join: bool
     address: str | None
-    """Of a cluster."""
+    """The address of a cluster; None for none."""
 
     def check(self) -> None:
         """Usage errors for what makes no sense."""
@@ -250,7 +247,7 @@ def _check_free(source: Path, target: Path, existing: Existing) -> None:
         raise ExistsError(error.path, "use --overwrite, or another name") from error
 
 
-def _make(wanted: WantedFilm, way: _Way, as_json: bool) -> bool:
+def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
     """Makes the film; False if something of the source could not be read."""
     from waifu2x.cli import film_words
     from waifu2x.cli.film_progress import FilmProgress, told
@@ -266,32 +263,32 @@ def _make(wanted: WantedFilm, way: _Way, as_json: bool) -> bool:
             ready.job.source.name, film_words.frame_count(film), reader.stages.times
         )
         ends: dict[str, Any] = {
-            "keep_parts": way.keep_parts,
-            "replace": way.overwrite,
+            "keep_parts": run.keep_parts,
+            "replace": run.overwrite,
             "on_notice": report.tell,
         }
         if is_live_job(ready.job):
-            way.check_live()
+            run.check_live()
             with told(progress, as_json=as_json) as add, opened_enlarger(ready) as enlarge:
                 device = device_of(enlarge, film)
                 made = make_live(
-                    reader, ready.job, prepared, device, replace=way.overwrite, on_frames=add
+                    reader, ready.job, prepared, device, replace=run.overwrite, on_frames=add
                 )
-        elif way.join:
+        elif run.join:
             made = join_film(reader, ready.job_of(""), prepared, **ends)
         else:
             with (
                 told(progress, as_json=as_json) as add,
-                film_maker(ready, way.address, add) as maker,
+                film_maker(ready, run.address, add) as maker,
             ):
                 job = ready.job_of(maker.backend)
-                if way.shard is not None:
+                if run.shard is not None:
                     parts = make_shard(
-                        maker.make, reader, job, prepared, way.shard, on_notice=report.tell
+                        maker.make, reader, job, prepared, run.shard, on_notice=report.tell
                     )
                     report.say(
-                        f"{parts_folder(target)}: {parts} parts of shard {way.shard.number} of"
-                        f" {way.shard.parts} are there; --join makes {target} of all"
+                        f"{parts_folder(target)}: {parts} parts of shard {run.shard.number} of"
+                        f" {run.shard.parts} are there; --join makes {target} of all"
                     )
                     return True
                 made = make_film_by(
@@ -299,47 +296,14 @@ def _make(wanted: WantedFilm, way: _Way, as_json: bool) -> bool:
                     reader,
                     job,
                     prepared,
-                    restart=way.restart,
+                    restart=run.restart,
                     on_resumed=progress.resume,
                     **ends,
                 )
         job = ready.job
         times = reader.stages.times()
     seconds = time.monotonic() - start
-    found = film_words.damage(film, made)
-    for clause in found:
-        report.error(f"{job.source}: {clause}")
-    for notice in made.notices:
-        report.tell(f"{job.target}: {notice}")
-    if line := film_words.moved(made.ending):
-        report.tell(f"{job.source}: {line}")
-    report.detail(
-        f"at work: decoding {times.decoding:.2f} s, network {times.network:.2f} s, encoding"
-        f" {times.encoding:.2f} s"
-    )
-    report.say(film_words.done_line(job.target, prepared, made, seconds))
-    if as_json:
-        document = {
-            "status": "damaged" if found else "done",
-            "input": str(job.source),
-            "output": str(job.target),
-            "width": prepared.shape.width,
-            "height": prepared.shape.height,
-            "codec": prepared.shape.encoding.codec,
-            "frames": made.frames,
-            "resumed": made.resumed,
-            "computed": made.computed,
-            "held": made.frames - made.resumed - made.computed,
-            "moved": made.ending.moved,
-            "damage": found,
-            "seconds": round(seconds, 3),
-            "stages": {
-                name: round(getattr(times, name), 3) for name in ("decoding", "network", "encoding")
-            },
-            "slowest": times.slowest,
-        }
-        report.show(json.dumps(document))
-    return not found
+    return tell_end(job, prepared, film, made, times, seconds, as_json=as_json)
 
 
 def _preview(wanted: WantedFilm, start: Fraction, overwrite: bool) -> None:
@@ -359,45 +323,3 @@ def _preview(wanted: WantedFilm, start: Fraction, overwrite: bool) -> None:
         sheet = preview(ready.reader, enlarge, start, how, name)
     write_picture(Picture(sheet), target, "png", replace=overwrite)
     report.say(f"{target}: {sheet.shape[1]}x{sheet.shape[0]}")
-
-
-@contextmanager
-def _failure_as_json(source: Path, target: Path, as_json: bool) -> Iterator[None]:
-    """Shows what ends the work within, where JSON is wanted."""
-    try:
-        yield
-    except (Waifu2xError, MemoryError, OSError) as error:
-        if as_json:
-            message = report.message_of(error)
-            document = {"status": "failed", "input": str(source), "output": str(target)}
-            report.show(json.dumps({**document, "error": message}))
-        raise
-
-
-class _Interrupted:
-    """What is said when a signal ends the work, once."""
-
-    def __init__(self, target: Path) -> None:
-        self._target = target
-        self._is_told = False
-
-    @contextmanager
-    def told(self) -> Iterator[None]:
-        """Tells it where the work within is interrupted."""
-        try:
-            yield
-        except (KeyboardInterrupt, SystemExit):
-            self.tell()
-            raise
-
-    def tell(self) -> None:
-        """Says what is kept, and how to go on."""
-        from waifu2x.flows.film.making import parts_folder
-
-        folder = parts_folder(self._target)
-        if self._is_told or not folder.is_dir():
-            return
-        self._is_told = True
-        words = [word for word in sys.argv[1:] if word != "--restart"]
-        again = shlex.join(["waifu2x", *words])
-        report.error(f"{folder} keeps what is done; to go on: {again}")

@@ -101,7 +101,7 @@ def upscale_archive(
     return Upscaled(
         height,
         width,
-        spent,
+        spent.seconds,
         time.monotonic() - start,
         previews=tuple(sink.previews),
         pictures=len(sink.sizes),

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import field, replace
 from typing import Literal
 
 from waifu2x.backends import Progress, ignore
 from waifu2x.errors import LESS_MEMORY, BackendError, DeviceError, Waifu2xError
 from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, Reserve
-from waifu2x.flows.noise_choice import NoiseChoice
 from waifu2x.flows.upscaling import Upscaled, upscale_file
 from waifu2x.formats.limits import MAX_PIXELS
-from waifu2x.formats.preview import Preview
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.system.files import is_disk_full, reason
 from waifu2x.system.lazy_dataclass import dataclass
@@ -28,53 +23,23 @@ class Outcome:
     """How a job ended."""
 
     job: Job
-    status: Status
-    seconds: float
-    height: int = 0
-    width: int = 0
+    made: Upscaled | None = None
+    """What was made; None where nothing was, since the file is there already or the job failed."""
     error: str = ""
-    spent: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by stage, where the job is done."""
+    """Why the job failed, a sentence that names its file; empty where it did not."""
     device_failed: bool = False
     """Whether the device failed, so that nothing more can be computed."""
     disk_full: bool = False
     """Whether the disk is full, so that nothing more can be written."""
-    previews: tuple[Preview, ...] = ()
-    """The first picture, or every page of an archive, where they were wanted."""
-    choices: tuple[NoiseChoice, ...] = ()
-    """The noise levels that were chosen for JPEGs: of the file, or of each page of an archive that
-    is one."""
-    pictures: int = 1
-    """How many pictures the file holds: pages, frames."""
-    further_pixels: int = 0
-    """Pixels of all results but the first, whose size is above."""
-    recomputed: int = 0
-    """How many pictures were computed again in fp32: values too large for 16 bits."""
 
     @property
-    def pixels(self) -> int:
-        """Pixels of all results."""
-        return self.height * self.width + self.further_pixels
-
-
-def outcome_of(job: Job, made: Upscaled | None) -> Outcome:
-    """The outcome of a job of which `upscale_file` made something, or None."""
-    if made is None:
-        return Outcome(job, "skipped", 0.0)
-    status: Status = "copied" if made.copied else "done"
-    return Outcome(
-        job,
-        status,
-        made.seconds,
-        made.height,
-        made.width,
-        spent=made.spent.seconds,
-        previews=made.previews,
-        choices=made.choices,
-        pictures=made.pictures,
-        further_pixels=made.further_pixels,
-        recomputed=made.recomputed,
-    )
+    def status(self) -> Status:
+        """How it ended, in a word."""
+        if self.error:
+            return "failed"
+        if self.made is None:
+            return "skipped"
+        return "copied" if self.made.copied else "done"
 
 
 class FailedError(Exception):
@@ -86,20 +51,20 @@ class FailedError(Exception):
         self.outcome = outcome
 
 
-def outcome_of_error(job: Job, output: Output, error: Exception, start: float) -> Outcome:
-    """The outcome of a job whose work, begun at `start` on the monotonic clock, raised an error.
+def outcome_of_error(job: Job, output: Output, error: Exception) -> Outcome:
+    """The outcome of a job whose work raised an error.
 
     Raises the error itself if it is none that `upscale_file` or `upscale_archive` names.
     """
     device_failed = disk_full = False
     if isinstance(error, FailedError):
-        return replace(error.outcome, seconds=time.monotonic() - start)
+        return error.outcome
     if isinstance(error, BackendError):
         message = f"{job.source}: {error}"
         device_failed = isinstance(error, DeviceError)
     elif isinstance(error, Waifu2xError):
         if output.existing == "skip" and isinstance(error.__cause__, FileExistsError):
-            return Outcome(job, "skipped", 0.0)  # another run has made it meanwhile
+            return Outcome(job)  # another run has made it meanwhile
         message = str(error)
         disk_full = is_disk_full(error.__cause__)
     elif isinstance(error, OSError):
@@ -109,14 +74,8 @@ def outcome_of_error(job: Job, output: Output, error: Exception, start: float) -
         message = f"{job.source}: not enough memory for the result: {LESS_MEMORY}"
     else:
         raise error
-    return Outcome(
-        job,
-        "failed",
-        time.monotonic() - start,
-        error=message,
-        device_failed=device_failed,
-        disk_full=disk_full,
-    )
+    message = message or repr(error)
+    return Outcome(job, error=message, device_failed=device_failed, disk_full=disk_full)
 
 
 def run_one(
@@ -135,7 +94,6 @@ def run_one(
 
     Arguments are those of `upscale_file`. Raises what is none of the errors that it names.
     """
-    start = time.monotonic()
     try:
         made = upscale_file(
             job,
@@ -150,5 +108,5 @@ def run_one(
             in_flight=in_flight,
         )
     except Exception as error:
-        return outcome_of_error(job, output, error, start)
-    return outcome_of(job, made)
+        return outcome_of_error(job, output, error)
+    return Outcome(job, made)

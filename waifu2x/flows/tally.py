@@ -38,12 +38,14 @@ class Tally:
             return
         self.failed.pop(outcome.job.source, None)
         self.counts[outcome.status] += 1
-        self.spent.update(outcome.spent)
-        self.levels.update(choice.level for choice in outcome.choices)
-        if outcome.status == "done":
-            self.pictures += outcome.pictures
-            self.recomputed += outcome.recomputed
-            self.pixels += outcome.pixels
+        if (made := outcome.made) is None:
+            return
+        self.spent.update(made.spent)
+        self.levels.update(choice.level for choice in made.choices)
+        if not made.copied:
+            self.pictures += made.pictures
+            self.recomputed += made.recomputed
+            self.pixels += made.pixels
 
     @property
     def ended(self) -> int:

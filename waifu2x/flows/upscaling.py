@@ -6,7 +6,7 @@ import io
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import replace
@@ -60,7 +60,7 @@ class Upscaled:
     height: int
     width: int
     """Size of the first result, where there are several."""
-    spent: Stopwatch
+    spent: Mapping[str, float]
     """Seconds of `read`; `wait` for memory; `decode`; `prepare`, until the enlarger is there and
     the output is known to hold the result; the enlarger's own; `encode` and `write`."""
     seconds: float
@@ -78,6 +78,11 @@ class Upscaled:
     """Pixels of all results but the first."""
     recomputed: int = 0
     """How many pictures were computed again in fp32: values too large for 16 bits."""
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of all results."""
+        return self.height * self.width + self.further_pixels
 
 
 def upscale_file(
@@ -145,7 +150,7 @@ def upscale_file(
             with spent("write"):
                 _copy(job, output)
             seconds, count = time.monotonic() - start, source.header.count or 1
-            return Upscaled(height, width, spent, seconds, True, previews, choices, count)
+            return Upscaled(height, width, spent.seconds, seconds, True, previews, choices, count)
         kept = prepared.header.all_extents
         check_disk(job.target, table.of(output.extension), kept)
         on_size(sum(extent.height for extent in kept), width)
@@ -160,7 +165,7 @@ def upscale_file(
         return Upscaled(
             height,
             width,
-            spent,
+            spent.seconds,
             seconds,
             previews=work.previews,
             pictures=len(kept),

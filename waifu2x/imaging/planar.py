@@ -18,7 +18,8 @@ B and R span the range of y.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -135,12 +136,12 @@ class PlaneFormat:
         """Whether the planes are G, B and R."""
         return self.matrix == "rgb"
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of its samples."""
         return np.dtype(np.uint8 if self.bits == 8 else np.uint16)
 
-    @property
+    @cached_property
     def axes(self) -> tuple[Axis, Axis]:
         """Rows and columns."""
         steps, midway = SUBSAMPLINGS[self.subsampling], SITINGS[self.siting]
@@ -157,7 +158,7 @@ class PlaneFormat:
 
     def samples(self, height: int, width: int) -> int:
         """The samples of all planes of a picture of that size."""
-        return sum(map(math.prod, self.shapes(height, width)))
+        return sum([rows * columns for rows, columns in self.shapes(height, width)])
 
     def nbytes(self, height: int, width: int) -> int:
         """Their bytes."""
@@ -170,7 +171,8 @@ class PlaneFormat:
     def within(self, memory: NDArray[Any], height: int, width: int) -> PlanarPicture:
         """A picture of that size in the first bytes of C-contiguous memory, whose address is a
         multiple of a sample: its planes lie one behind the other, and cross to a device in one
-        copy. Raises ValueError where there is less memory."""
+        copy, together with those of a picture behind it. Raises ValueError where there is less
+        memory."""
         samples = memory.reshape(-1).view(np.uint8)[: self.nbytes(height, width)].view(self.dtype)
         planes, first = [], 0
         for shape in self.shapes(height, width):
@@ -236,7 +238,10 @@ class PlanarPicture:
         if not planes or planes[0].ndim != 2:
             found = planes[0].ndim if planes else "no plane"
             raise ValueError(f"Expected planes of 2 dimensions, but got {found}")
-        shapes = plane_format.shapes(*self.size)
+        height, width = planes[0].shape
+        self.size: tuple[int, int] = height, width
+        """Its height and width in pixels."""
+        shapes = plane_format.shapes(height, width)
         if len(planes) != len(shapes):
             raise ValueError(f"Expected {len(shapes)} planes, but got {len(planes)}")
         dtype = plane_format.dtype
@@ -252,30 +257,50 @@ class PlanarPicture:
                     f"Expected the samples of a row of plane {number} to be neighbours"
                 )
 
-    @property
-    def size(self) -> tuple[int, int]:
-        """Its height and width in pixels."""
-        height, width = self.planes[0].shape
-        return height, width
-
-    @property
-    def block(self) -> NDArray[Any] | None:
-        """All samples (N,), plane by plane and row by row, where they lie in memory so; or None."""
-        if not all(plane.flags.c_contiguous for plane in self.planes):
-            return None
-        for plane, following in pairwise(self.planes):
-            if _address(plane) + plane.nbytes != _address(following):
-                return None
-        first = self.planes[0]
-        if len(self.planes) == 1:
-            return first.reshape(-1)
-        samples = sum(plane.size for plane in self.planes)
-        is_writable = all(plane.flags.writeable for plane in self.planes)
-        return as_strided(first, (samples,), (first.itemsize,), writeable=is_writable)
+    @cached_property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """Where each plane lies: the addresses of its first byte, and of the first one behind
+        it."""
+        return tuple(map(_span, self.planes))
 
     def __repr__(self) -> str:
         height, width = self.size
         return f"PlanarPicture({self.format}, {width}x{height})"
+
+
+def joined(planes: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
+    """C-contiguous planes of one dtype, in their order, as arrays (N,): those that follow each
+    other in memory, and are views of one array, as one."""
+    made: list[NDArray[Any]] = []
+    first: NDArray[Any] | None = None
+    begin = end = 0
+    for plane in planes:
+        start = _address(plane)
+        if first is not None and start == end and first.base is plane.base is not None:
+            end += plane.nbytes
+            continue
+        if first is not None:
+            made.append(_flat(first, end - begin))
+        first, begin, end = plane, start, start + plane.nbytes
+    if first is not None:
+        made.append(_flat(first, end - begin))
+    return made
+
+
+def _flat(first: NDArray[Any], size: int) -> NDArray[Any]:
+    """So many bytes of what a plane is a view of, from that plane on."""
+    if size == first.nbytes:
+        return first.reshape(-1)
+    return as_strided(first, (size // first.itemsize,), (first.itemsize,))
+
+
+def _span(plane: NDArray[Any]) -> tuple[int, int]:
+    start = _address(plane)
+    if plane.flags.c_contiguous or not plane.size:
+        return start, start + plane.nbytes
+    rows, columns = plane.shape
+    reach = (rows - 1) * plane.strides[0]
+    return start + min(reach, 0), start + max(reach, 0) + columns * plane.itemsize
 
 
 def _address(array: NDArray[Any]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,25 @@ from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.records import GREY, RGB, YUV
 from waifu2x.imaging.planar import PlanarPicture
 
-_read = Compiled("planar", "read_planes", is_told=False)
-_write = Compiled("planar", "write_planes", is_told=False)
+
+class _Conversion(NamedTuple):
+    """Compiled code for both ways, and the dtype of the floats in which it computes."""
+
+    read: Compiled
+    write: Compiled
+    dtype: np.dtype[Any]
+
+
+_FAST = _Conversion(
+    Compiled("planar", "read_planes", is_told=False),
+    Compiled("planar", "write_planes", is_told=False),
+    np.dtype(np.float32),
+)
+_EXACT = _Conversion(
+    Compiled("planar", "read_exactly", is_told=False),
+    Compiled("planar", "write_exactly", is_told=False),
+    np.dtype(np.float64),
+)
 _BAND_ROWS = 64
 """Rows that a thread takes at a time."""
 _THREAD_PIXELS = 1 << 18
@@ -23,29 +40,37 @@ _SCRATCH_ENDS = 16
 """Floats beside those of pixels."""
 
 
-def read_planes(picture: PlanarPicture, pixels: NDArray[np.float32], cores: int) -> None:
-    """Writes the RGB of a picture into pixels (H, W, 3), clipped to [0, 1]."""
+def read_planes(
+    picture: PlanarPicture, pixels: NDArray[np.float32], cores: int, *, exactly: bool = False
+) -> None:
+    """Writes the RGB of a picture into pixels (H, W, 3), clipped to [0, 1]; computed in float64 if
+    `exactly`."""
     height, _ = picture.size
-    factors = np.array(picture.format.to_rgb(), np.float32)
-    _run(_read, picture, factors, pixels, range(0, height, _BAND_ROWS), height, cores)
+    conversion = _EXACT if exactly else _FAST
+    factors = np.array(picture.format.to_rgb(), conversion.dtype)
+    bands = range(0, height, _BAND_ROWS)
+    _run(conversion.read, picture, factors, pixels, bands, height, cores)
 
 
-def write_planes(pixels: NDArray[np.float32], picture: PlanarPicture, cores: int) -> None:
-    """Writes RGB (H, W, 3) in [0, 1] into a picture."""
+def write_planes(
+    pixels: NDArray[np.float32], picture: PlanarPicture, cores: int, *, exactly: bool = False
+) -> None:
+    """Writes RGB (H, W, 3) in [0, 1] into a picture; likewise."""
     rows, _ = picture.format.axes
     cells = rows.samples(picture.size[0])
     own = picture.format.from_rgb()
+    conversion = _EXACT if exactly else _FAST
     factors = np.array(
-        [*own.luma, own.luma_zero, *own.u, *own.v, own.chroma_zero, own.peak], np.float32
+        [*own.luma, own.luma_zero, *own.u, *own.v, own.chroma_zero, own.peak], conversion.dtype
     )
     bands = range(0, cells, _BAND_ROWS // rows.step)
-    _run(_write, picture, factors, pixels, bands, cells, cores)
+    _run(conversion.write, picture, factors, pixels, bands, cells, cores)
 
 
 def _run(
     convert: Compiled,
     picture: PlanarPicture,
-    factors: NDArray[np.float32],
+    factors: NDArray[Any],
     pixels: NDArray[np.float32],
     starts: Sequence[int],
     end: int,
@@ -57,7 +82,7 @@ def _run(
     bands = [(start, min(start + (starts[1] if len(starts) > 1 else end), end)) for start in starts]
 
     def run(band: tuple[int, int]) -> None:
-        scratch = np.empty(4 * picture.size[1] + _SCRATCH_ENDS, np.float32)
+        scratch = np.empty(4 * picture.size[1] + _SCRATCH_ENDS, factors.dtype)
         convert(record, factors, pixels, scratch, *band)
 
     threads = min(cores, len(bands), 1 + picture.planes[0].size // _THREAD_PIXELS)

@@ -85,11 +85,11 @@ class TimedLaunch(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """When a result is there."""
+    """When results are there."""
 
     event: Any
     """The moment."""
-    rest: Callable[[], None] | None
+    rest: Sequence[Callable[[], None]]
     """What is left to do then."""
     is_soon: bool
     """Whether it is waited for with a core: who sleeps wakes up later."""
@@ -311,8 +311,11 @@ class CudaRuntime:
             self.driver.wait(self._uploads)
 
     def download(self, buffer: Any, array: NDArray[Any]) -> None:
+        self._download(array, buffer.address)
+
+    def _download(self, array: NDArray[Any], address: int) -> None:
         if array.nbytes <= LOCKED_BYTES or self._host.is_locked(array):
-            self._fetch(array, buffer.address)
+            self._fetch(array, address)
             return
         # Fresh pages are what takes long: several threads touch them, behind locked ones.
         flat = array.reshape(-1).view(np.uint8)
@@ -320,7 +323,7 @@ class CudaRuntime:
         def fetch(start: int) -> None:
             part = flat[start : start + _BAND_BYTES]
             staged = self.host_array(part.shape, np.uint8)
-            self._fetch(staged, buffer.address + start)
+            self._fetch(staged, address + start)
             np.copyto(part, staged)
 
         with ThreadPoolExecutor(_FETCHERS, thread_name_prefix="waifu2x-download") as pool:
@@ -447,44 +450,56 @@ class CudaRuntime:
             with self.current():
                 record.graph.close()
 
-    def send(self, buffer: Any, array: NDArray[Any], *, in_order: bool = False) -> object:
+    def send(
+        self, buffer: Any, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
+    ) -> object:
+        address, held = buffer.address, []
         with self.current():
-            staged = self._host.staged(array)
             stream = self._uploads
             if in_order:
                 # The buffer may be new, and what clears it under way in the other stream.
                 self._follow_clearing()
                 stream = self._stream
-            self.driver.upload(buffer.address, staged, stream)
-            return staged
+            for array in arrays:
+                staged = self._host.staged(array)
+                self.driver.upload(address, staged, stream)
+                address += array.nbytes
+                held.append(staged)
+        return held
 
     def follow(self) -> None:
         with self.current():
             self._follow(self._stream, self._uploads)
 
-    def fetch(self, buffer: Any, array: NDArray[Any], *, in_order: bool = False) -> Fetched:
+    def fetch(
+        self, buffer: Any, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
+    ) -> Fetched:
+        address = buffer.address
+        rest: list[Callable[[], None]] = []
         with self.current():
-            target = array
-            if not self._host.is_locked(array):
-                if array.nbytes > LOCKED_BYTES:
-                    rest = partial(self.download, buffer, array)
-                    return Fetched(self._event_of(self._stream), rest, in_order)
-                # The driver would wait here for a copy into pages that may move.
-                target = self._host.array(array.shape, array.dtype)
             stream = self._stream if in_order else self._downloads
             if not in_order:
                 self._follow(stream, self._stream)
-            self.driver.download(target, buffer.address, stream)
-            copy = None if target is array else partial(np.copyto, array, target)
-            return Fetched(self._event_of(stream), copy, in_order)
+            for array in arrays:
+                if self._host.is_locked(array):
+                    self.driver.download(array, address, stream)
+                elif array.nbytes > LOCKED_BYTES:
+                    rest.append(partial(self._download, array, address))
+                else:
+                    # The driver would wait here for a copy into pages that may move.
+                    target = self._host.array(array.shape, array.dtype)
+                    self.driver.download(target, address, stream)
+                    rest.append(partial(np.copyto, array, target))
+                address += array.nbytes
+            return Fetched(self._event_of(stream), rest, in_order)
 
     def wait(self, event: Fetched) -> None:
         with self.current():
             if not event.is_soon or not self._comes_soon(event.event):
                 self.driver.wait_event(event.event)
         self._events.append(event.event)
-        if event.rest is not None:
-            event.rest()
+        for finish in event.rest:
+            finish()
 
     def _comes_soon(self, event: Any) -> bool:
         """Waits a while for a moment, taking a core; False if that was in vain."""

@@ -294,8 +294,8 @@ class GpuNetwork:
                                 NOTHING if number else transfer.before,
                                 transfer.behind if number == last else NOTHING,
                             )
-                        fetched = transfer.fetch(in_order=in_order)
-                    transfer.wait(fetched)
+                        transfer.fetch(in_order=in_order)
+                    transfer.wait()
                     del sent  # held until then
                     found = flags.take(transfer.shape[0])
             except BaseException as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.launch import packed, plain
 from waifu2x.backends.gpu.maps import C_TYPES
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Macros, ReadyLaunch, Runtime
-from waifu2x.imaging.planar import PlanarPicture, PlaneFormat
+from waifu2x.imaging.planar import PlanarPicture, PlaneFormat, joined
 
 _GROUP = 128
 _EACH = 2
@@ -19,7 +20,7 @@ _EACH = 2
 
 
 class DevicePlanes(NamedTuple):
-    """The planes of a picture in the memory of a device, one behind the other without gaps."""
+    """The planes of pictures in the memory of a device, one behind the other without gaps."""
 
     format: PlaneFormat
     size: tuple[int, int]
@@ -37,27 +38,30 @@ class PlaneKernels:
     def to_pixels(
         self, planes: DevicePlanes, target: DevicePixels, rows: range, offset: int
     ) -> ReadyLaunch:
-        """Writes some rows of a picture as RGB, its first one at row `offset` of all rows of the
-        target. May raise BackendError."""
+        """Writes some rows of each picture of a stack as RGB: row 0 of the first one would be row
+        `offset` of all rows of the target. May raise BackendError."""
         kernel = self._kernel("from_planes", planes.format)
         across = self._across(planes.size[1])
         places = (*planes.size, rows.start, offset, across)
         factors = planes.format.to_rgb()
         arguments = plain(planes.buffer, target.buffer, *places, *factors)
-        return ReadyLaunch(kernel, (len(rows), across, 1), packed(self._runtime, arguments))
+        groups = len(rows), across, target.shape[0]
+        return ReadyLaunch(kernel, groups, packed(self._runtime, arguments))
 
     def to_planes(
         self, source: DevicePixels, planes: DevicePlanes, cells: range, offset: int
     ) -> ReadyLaunch:
-        """Writes some rows of cells, of what shares a sample of chroma, from RGB, whose first row
-        is row `offset` of all rows of the source. May raise BackendError."""
+        """Writes some rows of cells, of what shares a sample of chroma, of each picture of a stack,
+        from RGB: row 0 of the first one would be row `offset` of all rows of the source. May raise
+        BackendError."""
         kernel = self._kernel("to_planes", planes.format)
         across = self._across(planes.format.axes[1].samples(planes.size[1]))
         places = (*planes.size, cells.start, offset, across)
         own = planes.format.from_rgb()
         factors = (*own.luma, own.luma_zero, *own.u, *own.v, own.chroma_zero)
         arguments = plain(source.buffer, planes.buffer, *places, *factors)
-        return ReadyLaunch(kernel, (len(cells), across, 1), packed(self._runtime, arguments))
+        groups = len(cells), across, source.shape[0]
+        return ReadyLaunch(kernel, groups, packed(self._runtime, arguments))
 
     def _across(self, columns: int) -> int:
         """Groups for a row."""
@@ -83,35 +87,38 @@ class PlaneKernels:
         return self._kernels[key]
 
 
-def sent_block(runtime: Runtime, picture: PlanarPicture) -> NDArray[Any]:
-    """All samples of a picture (N,), as DevicePlanes has them: where they lie, if they lie so."""
-    block = picture.block
-    if block is None:
-        block = runtime.host_array((picture.format.samples(*picture.size),), picture.format.dtype)
-        for plane, place in zip(_parts(picture, block), picture.planes, strict=True):
-            np.copyto(plane, place)
-    return block
+def sent_planes(runtime: Runtime, pictures: Sequence[PlanarPicture]) -> list[NDArray[Any]]:
+    """All samples of pictures as DevicePlanes has them, in few C-contiguous arrays: where they lie,
+    but for planes whose rows lie apart."""
+    planes = [plane for one in pictures for plane in one.planes]
+    return joined(
+        plane if plane.flags.c_contiguous else _copied(runtime, plane) for plane in planes
+    )
+
+
+def _copied(runtime: Runtime, plane: NDArray[Any]) -> NDArray[Any]:
+    copied = runtime.host_array(plane.shape, plane.dtype)
+    np.copyto(copied, plane)
+    return copied
 
 
 class FetchedPlanes:
-    """The planes of a result on their way from the device."""
+    """The planes of results on their way from the device."""
 
-    def __init__(self, runtime: Runtime, picture: PlanarPicture) -> None:
-        block = picture.block
-        self._picture = picture if block is None else None
-        if block is None:
-            samples = picture.format.samples(*picture.size)
-            block = runtime.host_array((samples,), picture.format.dtype)
-        self.block = block
-        """Where its samples (N,) are fetched to, as DevicePlanes has them."""
+    def __init__(self, runtime: Runtime, pictures: Sequence[PlanarPicture]) -> None:
+        self._copied: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        """Planes whose rows lie apart, and where they are fetched to."""
+        planes = []
+        for plane in (plane for one in pictures for plane in one.planes):
+            if plane.flags.c_contiguous:
+                planes.append(plane)
+            else:
+                planes.append(runtime.host_array(plane.shape, plane.dtype))
+                self._copied.append((plane, planes[-1]))
+        self.arrays = joined(planes)
+        """Where the samples of all pictures are fetched to, as DevicePlanes has them."""
 
     def finish(self) -> None:
         """Puts what was fetched where it belongs."""
-        if self._picture is not None:
-            parts = _parts(self._picture, self.block)
-            for place, plane in zip(self._picture.planes, parts, strict=True):
-                np.copyto(place, plane)
-
-
-def _parts(picture: PlanarPicture, block: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    return picture.format.within(block, *picture.size).planes
+        for plane, copied in self._copied:
+            np.copyto(plane, copied)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.memory_pool import ScopedAllocation
-from waifu2x.backends.gpu.planar import DevicePlanes, FetchedPlanes, PlaneKernels, sent_block
+from waifu2x.backends.gpu.planar import DevicePlanes, FetchedPlanes, PlaneKernels, sent_planes
 from waifu2x.backends.gpu.runtime import Runtime
 from waifu2x.imaging.planar import PlanarPicture
 
@@ -34,13 +34,15 @@ class BandConversion:
         made = self._runtime.host_array((len(pictures), height, width, 3), np.float32)
         for picture, pixels in zip(pictures, made, strict=True):
             planes = self._planes(picture)
-            self._runtime.upload(planes.buffer, sent_block(self._runtime, picture))
+            sent = self._runtime.send(planes.buffer, sent_planes(self._runtime, [picture]))
+            self._runtime.follow()
             for rows in _bands(height, width, 1):
                 target = self._band(pixels[rows.start : rows.stop])
                 self._runtime.queue([self._kernels.to_pixels(planes, target, rows, -rows.start)])
                 self._runtime.synchronize()
                 self._runtime.download(target.buffer, pixels[rows.start : rows.stop])
                 self._taken.drop(target.buffer)
+            del sent  # held until then
             self._taken.drop(planes.buffer)
         return made
 
@@ -59,8 +61,8 @@ class BandConversion:
                 self._runtime.queue([self._kernels.to_planes(source, planes, cells, -first)])
                 self._runtime.synchronize()
                 self._taken.drop(source.buffer)
-            fetched = FetchedPlanes(self._runtime, picture)
-            self._runtime.download(planes.buffer, fetched.block)
+            fetched = FetchedPlanes(self._runtime, [picture])
+            self._runtime.wait(self._runtime.fetch(planes.buffer, fetched.arrays))
             fetched.finish()
             self._taken.drop(planes.buffer)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from waifu2x.backends.gpu.compiled_model import Beside, StackShape
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.memory_pool import ScopedAllocation
-from waifu2x.backends.gpu.planar import DevicePlanes, FetchedPlanes, PlaneKernels, sent_block
+from waifu2x.backends.gpu.planar import DevicePlanes, FetchedPlanes, PlaneKernels, sent_planes
 from waifu2x.backends.gpu.runtime import Event, ReadyLaunch, Runtime
 from waifu2x.backends.gpu.transfer import device_pixels
 from waifu2x.imaging.planar import PlanarPicture
@@ -33,28 +33,26 @@ class PlaneTransfer:
     ) -> None:
         self._runtime, self._kernels = runtime, kernels
         self._pictures, self._out = pictures, out
+        self._bytes = _bytes(pictures), _bytes(out)
         self.shape = (len(pictures), *pictures[0].size, 3)
-        self.crossing = self.size = sum(_bytes(picture) for picture in (*pictures, *out))
-        self._blocks: list[NDArray[Any]] = []
-        self._fetched: list[FetchedPlanes] = []
-        self._sources: list[DevicePlanes] = []
-        self._targets: list[DevicePlanes] = []
+        self.crossing = self.size = sum(self._bytes)
+        self._sent: list[NDArray[Any]]
+        self._source: DevicePlanes
+        self._target: DevicePlanes
         self._read: DevicePixels
         self._made: DevicePixels
+        self._fetched: FetchedPlanes
+        self._event: Event
 
     def take(self, taken: ScopedAllocation, made: StackShape) -> None:
         self._result_shape = made
-        self._blocks = [sent_block(self._runtime, picture) for picture in self._pictures]
-        self._sources, self._targets = (
-            [DevicePlanes(one.format, one.size, taken.buffer(_bytes(one))) for one in some]
-            for some in (self._pictures, self._out)
-        )
+        self._sent = sent_planes(self._runtime, self._pictures)
+        one, other = self._pictures[0], self._out[0]
+        self._source = DevicePlanes(one.format, one.size, taken.buffer(self._bytes[0]))
+        self._target = DevicePlanes(other.format, other.size, taken.buffer(self._bytes[1]))
 
     def send(self, *, in_order: bool = False) -> object:
-        return [
-            self._runtime.send(planes.buffer, block, in_order=in_order)
-            for planes, block in zip(self._sources, self._blocks, strict=True)
-        ]
+        return self._runtime.send(self._source.buffer, self._sent, in_order=in_order)
 
     def source(self, scratch: ScopedAllocation) -> DevicePixels:
         self._read = device_pixels(scratch, _UNIT, self.shape)
@@ -66,48 +64,32 @@ class PlaneTransfer:
 
     @property
     def before(self) -> Beside:
-        return Beside(self._key(self._sources), self._reading)
+        return Beside(self._key(self._source), self._reading)
 
     @property
     def behind(self) -> Beside:
-        return Beside(self._key(self._targets), self._writing)
+        return Beside(self._key(self._target), self._writing)
 
-    def fetch(self, *, in_order: bool) -> list[Event]:
-        self._fetched = [FetchedPlanes(self._runtime, picture) for picture in self._out]
-        return [
-            self._runtime.fetch(planes.buffer, one.block, in_order=in_order)
-            for planes, one in zip(self._targets, self._fetched, strict=True)
-        ]
+    def fetch(self, *, in_order: bool) -> None:
+        self._fetched = FetchedPlanes(self._runtime, self._out)
+        arrays = self._fetched.arrays
+        self._event = self._runtime.fetch(self._target.buffer, arrays, in_order=in_order)
 
-    def wait(self, fetched: Sequence[Event]) -> None:
-        for event in fetched:
-            self._runtime.wait(event)
-        for one in self._fetched:
-            one.finish()
+    def wait(self) -> None:
+        self._runtime.wait(self._event)
+        self._fetched.finish()
 
     def _reading(self) -> list[ReadyLaunch]:
-        height = self.shape[1]
-        return [
-            self._kernels.to_pixels(planes, self._read, range(height), number * height)
-            for number, planes in enumerate(self._sources)
-        ]
+        return [self._kernels.to_pixels(self._source, self._read, range(self.shape[1]), 0)]
 
     def _writing(self) -> list[ReadyLaunch]:
-        height = self._result_shape[1]
-        return [
-            self._kernels.to_planes(
-                self._made,
-                planes,
-                range(planes.format.axes[0].samples(height)),
-                number * height,
-            )
-            for number, planes in enumerate(self._targets)
-        ]
+        cells = self._target.format.axes[0].samples(self._result_shape[1])
+        return [self._kernels.to_planes(self._made, self._target, range(cells), 0)]
 
-    def _key(self, planes: Sequence[DevicePlanes]) -> tuple[object, ...]:
-        """All that launches depend on beside pixels and their shapes."""
-        return (planes[0].format, *(self._runtime.handle(one.buffer) for one in planes))
+    def _key(self, planes: DevicePlanes) -> tuple[object, ...]:
+        """All that a launch depends on beside pixels and their shapes."""
+        return planes.format, self._runtime.handle(planes.buffer)
 
 
-def _bytes(picture: PlanarPicture) -> int:
-    return picture.format.nbytes(*picture.size)
+def _bytes(pictures: Sequence[PlanarPicture]) -> int:
+    return len(pictures) * pictures[0].format.nbytes(*pictures[0].size)

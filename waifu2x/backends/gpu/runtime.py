@@ -179,9 +179,12 @@ class Runtime(Protocol):
         """Drops what `replay` has kept for an owner, of which nothing is queued any more."""
         ...
 
-    def send(self, buffer: Buffer, array: NDArray[Any], *, in_order: bool = False) -> object:
-        """Begins what `upload` does. The array is to stay as it is, and what this gives to be held,
-        until kernels behind `follow` are done. May raise OutOfMemoryError.
+    def send(
+        self, buffer: Buffer, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
+    ) -> object:
+        """Begins what `upload` does, for arrays that lie in the buffer one behind the other. They
+        are to stay as they are, and what this gives to be held, until kernels behind `follow` are
+        done. May raise OutOfMemoryError.
 
         `in_order` copies in the queue of kernels, which then need not follow: what is small and
         alone is there sooner. Such calls come one at a time.
@@ -192,10 +195,12 @@ class Runtime(Protocol):
         """Whatever is queued from now on comes after all that was sent."""
         ...
 
-    def fetch(self, buffer: Buffer, array: NDArray[Any], *, in_order: bool = False) -> Event:
-        """Begins what `download` does, after all that is queued by now; it is there at the moment
-        that this gives, which is waited for with a core if `in_order`. May raise
-        OutOfMemoryError."""
+    def fetch(
+        self, buffer: Buffer, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
+    ) -> Event:
+        """Begins what `download` does, for arrays likewise, after all that is queued by now; they
+        are there at the moment that this gives, which is waited for with a core if `in_order`. May
+        raise OutOfMemoryError."""
         ...
 
     def wait(self, event: Event) -> None:

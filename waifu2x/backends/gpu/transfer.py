@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,11 +55,11 @@ class Transfer(Protocol):
         """...and behind the last one."""
         ...
 
-    def fetch(self, *, in_order: bool) -> list[Event]:
+    def fetch(self, *, in_order: bool) -> None:
         """Begins to fetch what was queued to be written."""
         ...
 
-    def wait(self, fetched: Sequence[Event]) -> None:
+    def wait(self) -> None:
         """Waits until the results are where they belong."""
         ...
 
@@ -105,6 +104,7 @@ class PixelTransfer:
         self.dtypes = pictures.dtype, results.dtype
         self.crossing = pictures.nbytes
         self._ends: tuple[DevicePixels, DevicePixels]
+        self._fetched: Event
 
     def take(self, taken: ScopedAllocation, made: StackShape) -> None:
         source, target = self.dtypes
@@ -112,7 +112,7 @@ class PixelTransfer:
         self.crossing = self._ends[0].size + self._ends[1].size
 
     def send(self, *, in_order: bool = False) -> object:
-        return self._runtime.send(self._ends[0].buffer, self._pictures, in_order=in_order)
+        return self._runtime.send(self._ends[0].buffer, [self._pictures], in_order=in_order)
 
     def source(self, scratch: ScopedAllocation) -> DevicePixels:
         return self._ends[0]
@@ -120,13 +120,12 @@ class PixelTransfer:
     def target(self, scratch: ScopedAllocation) -> DevicePixels:
         return self._ends[1]
 
-    def fetch(self, *, in_order: bool) -> list[Event]:
+    def fetch(self, *, in_order: bool) -> None:
         target = self._ends[1].buffer
-        return [self._runtime.fetch(target, self._results.stack, in_order=in_order)]
+        self._fetched = self._runtime.fetch(target, [self._results.stack], in_order=in_order)
 
-    def wait(self, fetched: Sequence[Event]) -> None:
-        for event in fetched:
-            self._runtime.wait(event)
+    def wait(self) -> None:
+        self._runtime.wait(self._fetched)
 
 
 def stack_shape(pictures: NDArray[Any]) -> StackShape:

@@ -90,11 +90,11 @@ class OpenClModule:
 
 
 class _Fetched(NamedTuple):
-    """When a result can be fetched, and where to."""
+    """When results can be fetched, and where to."""
 
     event: cl.Event
     buffer: OpenClBuffer
-    array: NDArray[Any]
+    arrays: Sequence[NDArray[Any]]
 
 
 class OpenClRuntime:
@@ -185,12 +185,19 @@ class OpenClRuntime:
         return Pin()
 
     def upload(self, buffer: Any, array: NDArray[Any]) -> None:
-        with self.errors():
-            cl.enqueue_copy(self._uploads, buffer.handle, array, is_blocking=True)
+        self.send(buffer, [array])
 
     def download(self, buffer: Any, array: NDArray[Any]) -> None:
+        self._download(buffer, [array])
+
+    def _download(self, buffer: Any, arrays: Sequence[NDArray[Any]]) -> None:
+        begin = 0
         with self.errors():
-            cl.enqueue_copy(self._downloads, array, buffer.handle, is_blocking=True)
+            for array in arrays:
+                cl.enqueue_copy(
+                    self._downloads, array, buffer.handle, src_offset=begin, is_blocking=True
+                )
+                begin += array.nbytes
 
     def build(self, stem: str, macros: Macros) -> OpenClModule:
         defined, lines = source.definitions(macros)
@@ -273,25 +280,35 @@ class OpenClRuntime:
         """Drops the launches of an owner's kernels."""
         self._records.drop(owner)
 
-    def send(self, buffer: Any, array: NDArray[Any], *, in_order: bool = False) -> object:
-        """Copies an array to the device, and is done when it returns."""
-        self.upload(buffer, array)
+    def send(
+        self, buffer: Any, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
+    ) -> object:
+        """Copies arrays to the device, and is done when it returns."""
+        begin = 0
+        with self.errors():
+            for array in arrays:
+                cl.enqueue_copy(
+                    self._uploads, buffer.handle, array, dst_offset=begin, is_blocking=True
+                )
+                begin += array.nbytes
         return None
 
     def follow(self) -> None:
         """Does nothing: what is sent has arrived."""
 
-    def fetch(self, buffer: Any, array: NDArray[Any], *, in_order: bool = False) -> _Fetched:
-        """Marks the end of the work on a result; `wait` copies it then."""
+    def fetch(
+        self, buffer: Any, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
+    ) -> _Fetched:
+        """Marks the end of the work on results; `wait` copies them then."""
         with self.errors():
             event = cl.enqueue_marker(self._queue)
             self._queue.flush()
-            return _Fetched(event, buffer, array)
+            return _Fetched(event, buffer, arrays)
 
     def wait(self, event: _Fetched) -> None:
         with self.errors():
             event.event.wait()
-        self.download(event.buffer, event.array)
+        self._download(event.buffer, event.arrays)
 
     def synchronize(self) -> None:
         with self.errors():

@@ -6,7 +6,6 @@ Its pages are made by whoever takes them.
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +15,7 @@ from waifu2x.backends import Progress
 from waifu2x.flows.batch.assignments import WantedPage
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job, Output
-from waifu2x.flows.outcome import Outcome, outcome_of, outcome_of_error
+from waifu2x.flows.outcome import Outcome, outcome_of_error
 
 if TYPE_CHECKING:
     from waifu2x.flows.archive import ArchivePage
@@ -89,14 +88,14 @@ class ArchiveOwners:
                 self._on_defect(error)
                 raise StoppedError from error
 
-        start, make_page = time.monotonic(), partial(self._made_page, job)
+        make_page = partial(self._made_page, job)
         try:
             made = upscale_archive(
                 job, self._output, make_page, on_progress=report, in_flight=self._in_flight
             )
         except Exception as error:
-            return outcome_of_error(job, self._output, error, start)
-        return outcome_of(job, made)
+            return outcome_of_error(job, self._output, error)
+        return Outcome(job, made)
 
     def _made_page(self, job: Job, name: str, content: bytes, on_progress: Progress) -> ArchivePage:
         """A page that a worker has made. Raises FailedError, StoppedError."""

@@ -400,7 +400,7 @@ class _ClusterScheduler:
         rest = (job for job in self.jobs if job is not None)
         for job in (*self.suspects, *(job for job, _ in self.ahead), *rest):
             error = f"{job.source}: not begun, since no worker had a device left that works"
-            yield Outcome(job, "failed", 0.0, error=error)
+            yield Outcome(job, error=error)
         self.suspects.clear()
         self.ahead.clear()
         self.exhausted = True
@@ -425,4 +425,4 @@ def _deadly(job: Job) -> Outcome:
         f"{job.source}: one worker after the other was lost on it: use a smaller scale, or workers"
         " with more memory"
     )
-    return Outcome(job, "failed", 0.0, error=error)
+    return Outcome(job, error=error)

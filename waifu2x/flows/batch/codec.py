@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
@@ -24,7 +23,8 @@ from waifu2x.flows.batch.semaphore import needed_bytes
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.noise_choice import NoiseChoice
-from waifu2x.flows.outcome import Outcome, Status, outcome_of_error, run_one
+from waifu2x.flows.outcome import Outcome, outcome_of_error, run_one
+from waifu2x.flows.upscaling import Upscaled
 from waifu2x.formats.preview import Preview
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.processing import Call
@@ -149,24 +149,15 @@ class Notified(NamedTuple):
 class Ended(NamedTuple):
     """How the file ended: an Outcome without its job, which the driver knows."""
 
-    status: Status
-    seconds: float
-    height: int
-    width: int
+    made: Upscaled | None
     error: str
-    spent: Mapping[str, float]
     device_failed: bool
     disk_full: bool
-    previews: tuple[Preview, ...]
-    choices: tuple[NoiseChoice, ...]
-    pictures: int
-    further_pixels: int
-    recomputed: int
 
     @classmethod
     def of(cls, outcome: Outcome) -> Ended:
         """All of an outcome but its job."""
-        return cls(*(getattr(outcome, name) for name in cls._fields))
+        return cls(outcome.made, outcome.error, outcome.device_failed, outcome.disk_full)
 
 
 class Paged(NamedTuple):
@@ -261,7 +252,7 @@ class Codec:
                 if self._is_stopped:
                     return
                 # Only the page is not wanted any more: another one of its archive has failed.
-                made = Ended.of(Outcome(make.job, "failed", 0.0, error="stopped"))
+                made = Ended.of(Outcome(make.job, error="stopped"))
             except Exception as error:
                 self._link.report(Defect(error))
                 continue
@@ -286,7 +277,6 @@ class Codec:
         # Imported where there is an archive: most folders have none.
         from waifu2x.flows.archive import upscale_page
 
-        start = time.monotonic()
         try:
             page = upscale_page(
                 make.name,
@@ -299,7 +289,7 @@ class Codec:
                 on_notice=lambda text: self._link.report(Notified(text)),
             )
         except Exception as error:
-            return Ended.of(outcome_of_error(make.job, self._task.output, error, start))
+            return Ended.of(outcome_of_error(make.job, self._task.output, error))
         return Paged(*page)
 
     def _compute(

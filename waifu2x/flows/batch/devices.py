@@ -312,7 +312,7 @@ class DeviceProcesses:
                 return
             if job is not None:
                 error = f"{job.source}: not begun, since no device was left that works"
-                self._ended.put(Outcome(job, "failed", 0.0, error=error, device_failed=True))
+                self._ended.put(Outcome(job, error=error, device_failed=True))
         self._ended.put(None)
 
     # The processes, each followed by a thread.
@@ -447,7 +447,7 @@ class DeviceProcesses:
         elsewhere = any(not each.is_gone for each in self._devices)
         if was_alone and (device.finished or file.tries > _TRIES or not elsewhere):
             error = f"{file.job.source}: one process after the other was lost on it: {why}"
-            self._ended.put(Outcome(file.job, "failed", 0.0, error=error))
+            self._ended.put(Outcome(file.job, error=error))
         else:
             (self._late if was_alone else self._suspects).append(file)
 

@@ -249,13 +249,13 @@ class DeviceDriver:
         """How a job ends that no worker need look at."""
         if self._device_failed.is_set():
             message = f"{job.source}: not begun, since the device had stopped working"
-            return Outcome(job, "failed", 0.0, error=message, device_failed=True)
+            return Outcome(job, error=message, device_failed=True)
         try:
             # Workers look as well: only what other inputs are they do not know.
             if self._sources and not may_write(job, self._output.existing, self._sources):
-                return Outcome(job, "skipped", 0.0)
+                return Outcome(job)
         except OutputError as error:
-            return Outcome(job, "failed", 0.0, error=str(error))
+            return Outcome(job, error=str(error))
         return None
 
     # What workers report, each from a thread of its own.
@@ -357,8 +357,10 @@ class DeviceDriver:
         if assignment.page is not None:
             assignment.page.answer.put(FailedError(outcome))
         else:
-            spent = with_wait(outcome.spent, assignment.waited)
-            self.ended.put(replace(outcome, spent=spent))
+            if outcome.made is not None:
+                spent = with_wait(outcome.made.spent, assignment.waited)
+                outcome = replace(outcome, made=replace(outcome.made, spent=spent))
+            self.ended.put(outcome)
         self._free_again(worker)
 
     def _end_page(self, worker: CodecWorker, assignment: Assignment, paged: Paged) -> None:
@@ -404,7 +406,7 @@ class DeviceDriver:
             if assignment.page is None:
                 clear_job(assignment.job, True)
             error = f"{assignment.job.source}: the process that worked on it {why}"
-            outcome = Outcome(assignment.job, "failed", 0.0, error=error)
+            outcome = Outcome(assignment.job, error=error)
             self._end(worker, assignment, outcome)
         self._crew.add_processes()
 

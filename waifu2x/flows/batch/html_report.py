@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote_from_bytes
 
 from waifu2x.errors import OutputError
+from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome
+from waifu2x.flows.upscaling import Upscaled
 from waifu2x.system.files import open_regular, reason, writing
 
 if TYPE_CHECKING:
@@ -82,11 +84,11 @@ class HtmlReport:
 
     def add(self, outcome: Outcome) -> None:
         """Adds a picture that is done, or the pages of an archive."""
-        if self._error is not None or outcome.status not in ("done", "copied"):
+        if self._error is not None or (made := outcome.made) is None:
             return
         try:
-            for number, preview in enumerate(outcome.previews or [None]):
-                figure = self._figure(outcome, preview).encode()
+            for number, preview in enumerate(made.previews or [None]):
+                figure = self._figure(outcome.job, made, preview).encode()
                 key = [*_natural(str(outcome.job.source)), number]
                 self._places.append((key, self._figures.tell(), len(figure)))
                 self._figures.write(figure)
@@ -150,21 +152,21 @@ class HtmlReport:
             ]
         )
 
-    def _figure(self, outcome: Outcome, preview: Preview | None) -> str:
-        name = outcome.job.source.name
-        height, width, shown = outcome.height, outcome.width, ""
+    def _figure(self, job: Job, made: Upscaled, preview: Preview | None) -> str:
+        name = job.source.name
+        height, width, shown = made.height, made.width, ""
         if preview is not None:
             name = preview.name or name
             height, width = preview.height, preview.width
             shown = _pictures(name, preview)
         page = f'<bdi class="name">{_text(name)}</bdi> in ' if preview and preview.name else ""
-        kept = ", as it is" if outcome.status == "copied" else ""
-        seconds = "" if kept or page else f", {outcome.seconds:.2f} s"
-        again = ", computed again in fp32" if outcome.recomputed and not page else ""
+        kept = ", as it is" if made.copied else ""
+        seconds = "" if kept or page else f", {made.seconds:.2f} s"
+        again = ", computed again in fp32" if made.recomputed and not page else ""
         linked = "" if page else "name"
         return (
-            f"<figure>{shown}<figcaption>{page}{self._link(outcome.job.source, linked)} &rarr; "
-            f'{self._link(outcome.job.target)}<br><span class="faint">{width}x{height}'
+            f"<figure>{shown}<figcaption>{page}{self._link(job.source, linked)} &rarr; "
+            f'{self._link(job.target)}<br><span class="faint">{width}x{height}'
             f"{kept}{seconds}{again}</span></figcaption></figure>\n"
         )
 

@@ -51,8 +51,8 @@ class Listings:
             else:
                 free = self._may_upload(job)
         except OutputError as error:
-            return Outcome(job, "failed", 0.0, error=str(error))
-        return None if free else Outcome(job, "skipped", 0.0)
+            return Outcome(job, error=str(error))
+        return None if free else Outcome(job)
 
     def _may_upload(self, job: Job) -> bool:
         """Whether a URL is free or may be replaced; False says skip. Raises OutputError."""

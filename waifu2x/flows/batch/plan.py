@@ -91,7 +91,7 @@ def plan(
         if found.error is not None:
             path = folder / found.path
             message = f"{path}: cannot read the folder: {reason(found.error)}"
-            unreadable.append(Outcome(Job(path, target), "failed", 0.0, error=message))
+            unreadable.append(Outcome(Job(path, target), error=message))
         elif found.is_file and _extension(found.path) in _TAKEN:
             sources.append(found.path)
         else:

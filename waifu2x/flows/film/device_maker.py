@@ -249,11 +249,7 @@ class DeviceMaker:
 
     def _parts(self, run: PartRun, work: FilmWork) -> Mapping[int, PartRecord]:
         """The parts of a run that are complete, by their numbers."""
-        return {
-            number: told
-            for number, told in manifest.all_recorded(work.folder).items()
-            if number >= run.first and (run.until is None or number < run.until)
-        }
+        return manifest.all_recorded(work.folder, run.first, run.until)
 
     def _left(self, run: PartRun, work: FilmWork) -> Sequence[PartRun]:
         """What is missing of a run."""

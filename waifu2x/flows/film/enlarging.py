@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from waifu2x.api import Upscaler
-from waifu2x.backends import Backend, planar
+from waifu2x.backends import Backend
+from waifu2x.imaging import planar_rgb
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.planar import Matrix, PlanarPicture, PlaneFormat, Subsampling
-from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from waifu2x.flows.film.parts import Planes
-    from waifu2x.formats.film.description import Film, FilmColours, Pictures, PixelFormat
+    from waifu2x.formats.film.description import FilmColours, Pictures, PixelFormat
     from waifu2x.formats.film.encode import Shape
 
 _MATRICES: dict[int, Matrix] = {
@@ -43,23 +42,6 @@ def plane_format(pixels: PixelFormat, colours: FilmColours) -> PlaneFormat:
         colours.range == "full",
         colours.siting,
     )
-
-
-@dataclass(frozen=True)
-class FilmEnlarging:
-    """How the frames of a film are enlarged. It can be sent to other processes."""
-
-    arguments: Mapping[str, Any]
-    """Those of an Upscaler, but for the device."""
-    device: tuple[int, ...] | Literal["all"] = (0,)
-    """As for an Upscaler."""
-
-    @contextmanager
-    def opened(self, film: Film, shape: Shape) -> Iterator[FrameEnlarger]:
-        """What enlarges frames, for as long as the context lasts. Raises ImageError, ModelError,
-        BackendError."""
-        with Upscaler(**self.arguments, device=self.device) as upscaler:
-            yield FrameEnlarger(upscaler, film.pictures, shape)
 
 
 class FrameEnlarger:
@@ -89,19 +71,13 @@ class FrameEnlarger:
             self._factor = self._enlarger.network_factor(pictures.height, pictures.width, 3)
 
     @property
-    def is_direct(self) -> bool:
-        """Whether engines read and write the planes themselves."""
-        return self._factor is not None
-
-    @property
     def backend(self) -> Backend:
         """What computes."""
         return self.upscaler.engine.backend
 
     def picture(self, planes: Planes) -> Picture:
         """A frame as RGB or grey, float32."""
-        rgb = planar.to_rgb(_planar(planes, self._source))
-        pixels = rgb[..., :1] if self._source.is_grey else rgb
+        pixels = planar_rgb.to_rgb(_planar(planes, self._source))
         peak = np.float32((1 << self._source.bits) - 1)
         return Picture(pixels, planes[-1] / peak if self._has_alpha else None)
 
@@ -125,14 +101,13 @@ class FrameEnlarger:
 
     def _write(self, picture: Picture, out: Planes) -> None:
         """Writes a result into planes."""
-        rgb = picture.pixels
-        planar.from_rgb(
-            rgb.repeat(3, axis=-1) if rgb.shape[-1] == 1 else rgb, _planar(out, self._target)
-        )
+        planar_rgb.from_rgb(picture.pixels, _planar(out, self._target))
         if self._has_alpha:
             peak = (1 << self._target.bits) - 1
-            alpha = np.ones(out[-1].shape) if picture.alpha is None else picture.alpha
-            out[-1][:] = np.floor(alpha * np.float64(peak) + 0.5)
+            if picture.alpha is None:
+                out[-1].fill(peak)
+            else:
+                np.add(picture.alpha * np.float64(peak), 0.5, out=out[-1], casting="unsafe")
 
 
 def _planar(planes: Planes, form: PlaneFormat) -> PlanarPicture:

@@ -105,11 +105,7 @@ def make_parts(run: PartRun, work: FilmWork, task: FilmTask, backend: str, key: 
             )
         if not work.folder.is_dir():
             raise _unseen(work.folder, worker.address)
-        there = {
-            number: told
-            for number, told in manifest.all_recorded(work.folder).items()
-            if number >= run.first and (run.until is None or number < run.until)
-        }
+        there = manifest.all_recorded(work.folder, run.first, run.until)
         has_ended = any(told.following is None for told in there.values())
         missing = chain.missing(there, run.first, work.part_ticks).runs
         for left in chain.within(missing, run.first, run.until):

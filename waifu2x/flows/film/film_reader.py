@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
@@ -212,7 +213,8 @@ class FilmReader:
     def send(self, request: Request) -> None:
         """Tells the process something. A process that is gone hears nothing: that shows later."""
         with suppress(OSError), self._sending:
-            self._connection.send(request)
+            # As `send` does, but for what it makes ready for arrays and connections.
+            self._connection.send_bytes(pickle.dumps(request))
 
     def close(self) -> None:
         """Ends the process. Frames cannot be looked at any more."""

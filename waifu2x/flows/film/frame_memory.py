@@ -17,7 +17,8 @@ from waifu2x.formats.film.description import PixelFormat
 
 _ALIGNED = 64
 """Bytes that planes begin at a multiple of: the widest registers of a processor. As many follow
-each plane, since encoders may read beyond a row."""
+the last one, since encoders may read beyond a row. Nothing else lies between planes: those of most
+sizes come from a device in one copy."""
 
 
 class FrameMemory:
@@ -43,8 +44,8 @@ class FrameMemory:
         for shape in pixels.shapes(height, width):
             self._places.append((begin, shape))
             nbytes = shape[0] * shape[1] * dtype.itemsize
-            begin += (-(-nbytes // _ALIGNED) + 1) * _ALIGNED
-        self._size = begin
+            begin += -(-nbytes // _ALIGNED) * _ALIGNED
+        self._size = begin + _ALIGNED
         self._lock = threading.Lock()
         self._pins: list[Pin] = []
         self._free: deque[mmap.mmap] = deque()

@@ -173,19 +173,15 @@ def make_shard(
         if shard.number == shard.parts:
             until = None  # the film may be longer than it says
 
-        def mine(there: Mapping[int, PartRecord]) -> Mapping[int, PartRecord]:
-            return {
-                number: told
-                for number, told in there.items()
-                if begin <= number and (until is None or number < until)
-            }
+        def mine() -> Mapping[int, PartRecord]:
+            return manifest.all_recorded(begun.work.folder, begin, until)
 
-        found = chain.missing(mine(begun.there()), first, ticks)
+        found = chain.missing(mine(), first, ticks)
         begun.forget(found.wrong)
         runs = chain.within(found.runs, begin, until)
         if runs:
             maker(runs, begun.work)
-        return len(mine(begun.there()))
+        return len(mine())
 
 
 def join_film(

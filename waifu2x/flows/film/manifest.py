@@ -150,12 +150,19 @@ def forget(folder: Path, number: int) -> None:
     path.unlink(missing_ok=True)
 
 
-def all_recorded(folder: Path) -> dict[int, PartRecord]:
-    """The parts that are complete, by their numbers. Raises OutputError for a damaged record."""
+def all_recorded(folder: Path, first: int = 0, until: int | None = None) -> dict[int, PartRecord]:
+    """The parts from `first` up to and without `until` that are complete, by their numbers.
+
+    Raises OutputError for a damaged record.
+    """
     numbers = sorted(
         int(path.stem[5:]) for path in folder.glob("part-*.json") if path.stem[5:].isdecimal()
     )
-    found = {number: recorded(folder, number) for number in numbers}
+    found = {
+        number: recorded(folder, number)
+        for number in numbers
+        if first <= number and (until is None or number < until)
+    }
     return {number: told for number, told in found.items() if told is not None}
 
 

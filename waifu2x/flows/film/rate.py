@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from waifu2x.flows.film.enlarging import FilmEnlarging
+from waifu2x.api import Upscaler
+from waifu2x.flows.film.enlarging import FrameEnlarger
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.encode import Shape
 
@@ -28,13 +30,15 @@ class MeasuredRate(NamedTuple):
     """Pixels of what was measured."""
 
 
-def measured(enlarging: FilmEnlarging, film: Film, shape: Shape) -> MeasuredRate:
-    """Runs the network twice on a frame of noise, or a part of one, and times the second run.
+def measured(arguments: Mapping[str, Any], film: Film, shape: Shape) -> MeasuredRate:
+    """Opens an Upscaler of these arguments, runs its network twice on a frame of noise,
+    or a part of one, and times the second run.
 
     Raises BackendError, ModelError.
     """
     pictures = film.pictures
-    with enlarging.opened(film, shape) as enlarge:
+    with Upscaler(**arguments) as upscaler:
+        enlarge = FrameEnlarger(upscaler, pictures, shape)
         backend = enlarge.backend
         height, width = pictures.height, pictures.width
         share = 1.0

@@ -35,6 +35,8 @@ class RawSink:
         self._descriptor = descriptor
         self._name = name
         self._shape = shape
+        self._step = shape.tick * shape.rate
+        """Frames of a tick."""
         self._stages = stages
         self._last: Planes = ()
         self._first: int | None = None
@@ -98,9 +100,10 @@ class RawSink:
     def _place(self, frame: DecodedFrame) -> None:
         if self._first is None:
             self._first = frame.pts
-        meant = self.frames / self._shape.rate
-        # Half a frame: less is what containers round times to.
-        if abs((frame.pts - self._first) * self._shape.tick - meant) * self._shape.rate * 2 > 1:
+        # In parts of a frame, since fractions take long. Half a frame: less is what containers
+        # round times to.
+        each, whole = self._step.numerator, self._step.denominator
+        if 2 * abs((frame.pts - self._first) * each - self.frames * whole) > whole:
             self.uneven += 1
 
     def _write(self, parts: Sequence[bytes | memoryview]) -> None:

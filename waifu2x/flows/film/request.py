@@ -19,6 +19,7 @@ from waifu2x.formats.film.codecs import (
     choose,
     encoder_threads,
     fitted,
+    has_own_hdr,
     is_available,
 )
 from waifu2x.formats.film.deinterlacing import Deinterlacing
@@ -111,6 +112,11 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
         plan = targets.check(
             reader.tried(shape, plan), film, str(job.target), drop=job.drop_unsupported
         )
+    if pictures.hdr is not None and not (has_own_hdr(encoding.codec) or container == "mkv"):
+        told = (
+            f"the metadata of HDR10 is lost: {encoding.codec} in .{container} has no place for it"
+        )
+        plan = replace(plan, notices=(*plan.notices, told))
     return PreparedFilm(
         shape,
         plan,

@@ -32,7 +32,8 @@ class FilmEncoder:
     even: bool = True
     """Whether sides must be even where chroma is halved."""
     extra: tuple[tuple[str, str], ...] = ()
-    ten_bits: str = "yuv{chroma}p10le"
+    repacked: tuple[tuple[str, str], ...] = ()
+    """Formats of planes that it does not take, and that in which it takes the same samples."""
 
 
 _PRESETS = (
@@ -72,7 +73,10 @@ ENCODERS = {
             crf=20,
             depths=(8,) if coded == "h264" else (8, 10),
             chromas=("420", "444") if maker == "nvenc" and coded != "av1" else ("420",),
-            ten_bits="p010le",
+            repacked=(
+                ("yuv420p10le", "p010le"),
+                *((("yuv420p", "nv12"),) if maker != "nvenc" else ()),
+            ),
         )
         for coded in ("h264", "hevc", "av1")
         for maker in ("nvenc", "qsv", "amf")
@@ -103,6 +107,12 @@ class Encoding:
     pixels: PixelFormat
     """The planes that the encoder is given."""
     options: tuple[tuple[str, str], ...]
+
+    @property
+    def taken(self) -> str:
+        """The format of frames in which the encoder takes these planes."""
+        name = self.pixels.name
+        return dict(ENCODERS[self.codec].repacked).get(name, name)
 
 
 def choose(wish: Wish, source: PixelFormat, container: str, hdr: Hdr | None) -> Encoding:
@@ -258,7 +268,7 @@ def is_available(name: str) -> bool:
         if "_" not in name:
             return True
         context.width = context.height = 256
-        context.pix_fmt = "yuv420p" if encoder.library.endswith("nvenc") else "nv12"
+        context.pix_fmt = dict(encoder.repacked).get("yuv420p", "yuv420p")
         context.time_base = Fraction(1, 25)
         context.open()
     except (av.FFmpegError, ValueError, OSError):

@@ -40,6 +40,15 @@ _RESTARTED = ("mpegts", "mpeg")
 """Formats whose times begin anywhere: an hour means nothing there."""
 HD_LINES = 720
 """The lines from which a film that says nothing is BT.709."""
+_OTHER_MATRICES = {
+    8: "YCgCo",
+    10: "BT.2020 of constant luminance",
+    12: "of derived constant luminance",
+    13: "of derived constant luminance",
+    14: "ICtCp",
+    15: "IPT",
+}
+"""Those of H.273 that are no plain product, and their names."""
 _ATTACHED_PICTURE = 0x400
 """FFmpeg's disposition of a cover."""
 
@@ -61,9 +70,15 @@ def decoder_of(stream: VideoStream) -> str:
 
 
 def describe(
-    container: InputContainer, stream: VideoStream, first: VideoFrame, seekable: bool, name: str
+    container: InputContainer,
+    stream: VideoStream,
+    first: VideoFrame,
+    siting: ChromaSiting | None,
+    seekable: bool,
+    name: str,
 ) -> Film:
-    """A film, whose first frame has been decoded. Raises ImageError for what is out of bounds."""
+    """A film, whose first frame has been decoded. `siting` is what only its own bytes tell of its
+    chroma, if they do. Raises ImageError for what is out of bounds."""
     others = tuple(_other(one) for one in container.streams if one.index != stream.index)
     restarted = container.format.name in _RESTARTED
     return Film(
@@ -71,7 +86,7 @@ def describe(
         None if container.duration is None else container.duration / 1_000_000,
         container.start_time or 0 if restarted else 0,
         seekable,
-        _pictures(stream, first, name),
+        _pictures(stream, first, siting, name),
         others,
         len(container.chapters()),
         tuple(sorted(container.metadata.items())),
@@ -105,7 +120,9 @@ def _tags(stream: Stream) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(tags.items()))
 
 
-def _pictures(stream: VideoStream, first: VideoFrame, name: str) -> Pictures:
+def _pictures(
+    stream: VideoStream, first: VideoFrame, siting: ChromaSiting | None, name: str
+) -> Pictures:
     if not (0 < first.width <= MAX_SIDE and 0 < first.height <= MAX_SIDE):
         raise ImageError(f"{name}: {first.width}x{first.height} pixels are more than are read")
     rate = _rate(stream)
@@ -137,7 +154,7 @@ def _pictures(stream: VideoStream, first: VideoFrame, name: str) -> Pictures:
         aspect if aspect is not None and aspect > 0 else None,
         first.rotation,
         matrix,
-        _colours(stream, first, pixels, header.siting, name),
+        _colours(stream, first, pixels, siting or header.siting, name),
         hdr,
         lost,
         first.interlaced_frame or 2 <= int(context.field_order) <= 5,
@@ -180,7 +197,8 @@ def _colours(
         matrix = BT709 if first.height >= HD_LINES else SMPTE170M
         assumed.append(f"{MATRICES[matrix]}, by its height")
     if matrix not in MATRICES:
-        raise ImageError(f"{name}: its colours are in matrix {matrix} of H.273, not supported")
+        told_as = _OTHER_MATRICES.get(matrix, f"matrix {matrix} of H.273")
+        raise ImageError(f"{name}: its colours are {told_as}, which is not supported")
     siting = None
     if pixels.planes >= 3 and (pixels.columns, pixels.rows) != (1, 1):
         siting = told_siting

@@ -49,6 +49,11 @@ class Encoded(NamedTuple):
     """How many places a picture may be coded later than it is shown."""
 
 
+def rank_of(pts: int) -> int:
+    """The place of a picture in its part, in the order of showing, by its time in that file."""
+    return pts // _STEP - _DEEPEST
+
+
 class PartEncoder:
     """Encodes pictures, one after the other, into Matroska."""
 
@@ -123,6 +128,9 @@ class PartEncoder:
 def frame_with(planes: Sequence[NDArray[Any]], shape: Shape, pts: int, duration: int) -> Any:
     """A frame for an encoder, with its times in ticks."""
     frame = frame_of(planes, shape.encoding.pixels)
+    taken = shape.encoding.taken
+    if frame.format.name != taken:
+        frame = frame.reformat(format=taken)  # the same samples, packed otherwise
     frame.pts, frame.time_base, frame.duration = pts, shape.tick, duration
     _mark(frame, shape.colours)
     return frame
@@ -172,7 +180,7 @@ def opened_stream(container: Any, name: str, shape: Shape) -> Any:
         raise OutputError(f"{encoding.codec} is not built into this PyAV") from error
     context = stream.codec_context
     context.height, context.width = shape.height, shape.width
-    context.pix_fmt = encoding.pixels.name
+    context.pix_fmt = encoding.taken
     context.time_base = shape.tick
     context.framerate = shape.rate
     context.thread_type = "AUTO"
@@ -189,9 +197,10 @@ def opened_stream(container: Any, name: str, shape: Shape) -> Any:
     try:
         context.open()
     except (av.FFmpegError, ValueError, OSError) as error:
+        told = ", ".join(f"{key}={value}" for key, value in encoding.options)
         raise OutputError(
-            f"{encoding.codec} cannot be opened with these options "
-            f"({', '.join(f'{key}={value}' for key, value in encoding.options)}): {in_short(error)}"
+            f"{encoding.codec} cannot be opened for {shape.width}x{shape.height} with these "
+            f"options ({told}): {in_short(error)}"
         ) from error
     unknown = sorted(context.options)
     if unknown:

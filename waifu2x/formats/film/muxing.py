@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.formats.film.codecs import ENCODERS, has_own_hdr
 from waifu2x.formats.film.description import Film, OtherStream
-from waifu2x.formats.film.encode import Encoded, Shape, opened_stream
+from waifu2x.formats.film.encode import Encoded, Shape, opened_stream, rank_of
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.matroska import PictureFields, placeholder, set_fields
 from waifu2x.formats.film.opening import MAX_SECONDS, in_short
@@ -351,8 +351,12 @@ class CopiedStreams:
                 # It is on the screen when the stretch begins.
                 packet.pts = packet.dts = pts = ticks
                 packet.duration = shown
-            if cut.end is not None and pts * base >= cut.end + shift - cut.start:
-                return None
+            if cut.end is not None:
+                last = round((cut.end - cut.start + shift) / base)
+                if pts >= last:
+                    return None
+                if packet.stream.type == "subtitle":
+                    packet.duration = min(packet.duration or 0, last - pts)
             packet.pts = None if packet.pts is None else packet.pts - ticks
             packet.dts = None if packet.dts is None else packet.dts - ticks
             decoded = self._in_order(packet, pts - ticks)
@@ -435,17 +439,24 @@ def _pictures(
     decoded = [*earlier, *times]
     begun = 0
     for path, told in parts:
+        left = set(range(len(told.pts)))
+        damaged = ImageError(f"{path}: is not as it was written: use --restart")
         with av.open(f"file:{path}", "r", format="matroska") as part:
-            packets = [one for one in part.demux(part.streams.video[0]) if one.size]
-        ranks = {pts: rank for rank, pts in enumerate(sorted(one.pts for one in packets))}
-        if len(ranks) != len(told.pts) or len(packets) != len(told.pts):
-            raise ImageError(f"{path}: is not as it was written: use --restart")
-        for number, packet in enumerate(packets):
-            place = begun + ranks[packet.pts]
-            packet.stream = video
-            packet.time_base = shape.tick
-            packet.pts, packet.dts = times[place], decoded[begun + number]
-            following = times[place + 1] - times[place] if place + 1 < len(times) else 0
-            packet.duration = durations[place] or following or round(1 / shape.rate / shape.tick)
-            yield float(packet.dts * shape.tick), 0, packet
-        begun += len(packets)
+            packets = (one for one in part.demux(part.streams.video[0]) if one.size)
+            for number, packet in enumerate(packets):
+                rank = rank_of(packet.pts)
+                if rank not in left:
+                    raise damaged
+                left.remove(rank)
+                place = begun + rank
+                packet.stream = video
+                packet.time_base = shape.tick
+                packet.pts, packet.dts = times[place], decoded[begun + number]
+                following = times[place + 1] - times[place] if place + 1 < len(times) else 0
+                packet.duration = (
+                    durations[place] or following or round(1 / shape.rate / shape.tick)
+                )
+                yield float(packet.dts * shape.tick), 0, packet
+        if left:
+            raise damaged
+        begun += len(told.pts)

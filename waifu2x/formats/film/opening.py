@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 from waifu2x.errors import ImageError
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.packets import complaints
+from waifu2x.formats.film.pipe_input import PipeInput
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -74,7 +75,7 @@ _SIGNATURES = (
 
 @contextmanager
 def opened(
-    file: IO[bytes],
+    file: IO[bytes] | PipeInput,
     name: str,
     on_complaints: Callable[[int], None] = lambda count: None,
     *,
@@ -82,9 +83,9 @@ def opened(
 ) -> Iterator[InputContainer]:
     """A film, open for reading, within the bounds above.
 
-    `file` may be a pipe whose first bytes its `peek` gives. `name` stands for it in messages.
-    `on_complaints` is told how often something was wrong in what has been read so far.
-    `are_frames` says that it is PNG files, one after the other. Raises ImageError.
+    `name` stands for it in messages. `on_complaints` is told how often something was wrong in what
+    has been read so far. `are_frames` says that it is PNG files, one after the other. Raises
+    ImageError.
     """
     av = library()
     kind = "png_pipe" if are_frames else _kind(file, name)
@@ -119,9 +120,9 @@ def in_short(error: BaseException) -> str:
     return " ".join(str(text).split()).lower()
 
 
-def _kind(file: IO[bytes], name: str) -> str:
+def _kind(file: IO[bytes] | PipeInput, name: str) -> str:
     """FFmpeg's name of a film's container. Raises ImageError."""
-    head = _head(file)
+    head = beginning(file)
     kind = format_of(head)
     if kind is None:
         raise ImageError(f"{name}: is not a film that can be read (mkv, mp4, mov, webm, ts, ...)")
@@ -144,13 +145,15 @@ def _has_late_index(head: bytes) -> bool:
     return False
 
 
-def _head(file: IO[bytes]) -> bytes:
-    if file.seekable():
-        head = file.read(SNIFFED)
-        file.seek(0)
-        return head
-    peek = getattr(file, "peek", None)
-    return peek(SNIFFED)[:SNIFFED] if peek is not None else b""
+def beginning(file: IO[bytes] | PipeInput) -> bytes:
+    """The first bytes of a film, wherever it is read; they will still be read."""
+    if isinstance(file, PipeInput):
+        return file.beginning(SNIFFED)
+    place = file.tell()
+    file.seek(0)
+    head = file.read(SNIFFED)
+    file.seek(place)
+    return head
 
 
 def _whole_name(kind: str) -> str:

@@ -10,8 +10,6 @@ import sys
 from collections.abc import Callable
 from typing import BinaryIO
 
-from waifu2x.formats.film.opening import SNIFFED
-
 _OFTEN = 1.0
 """Seconds after which somebody is told that nothing has come yet."""
 
@@ -33,13 +31,17 @@ class PipeInput(io.BufferedIOBase):
         self._descriptor = descriptor
         self._on_waiting = on_waiting
         self._head = b""
+        """Its first bytes, once they have been looked at."""
+        self._read = 0
+        """How many of those were read."""
 
     def readable(self) -> bool:
         """It is."""
         return True
 
-    def peek(self, size: int = SNIFFED) -> bytes:
-        """The first bytes: fewer than `size` only where the pipe ends. Raises OSError."""
+    def beginning(self, size: int) -> bytes:
+        """The first bytes: fewer than `size` only where the pipe ends. Nothing else may have been
+        read before it is first called. Raises OSError."""
         while len(self._head) < size:
             more = self._take(size - len(self._head))
             if not more:
@@ -50,8 +52,9 @@ class PipeInput(io.BufferedIOBase):
     def read(self, size: int | None = -1) -> bytes:
         """At most `size` bytes, or some; none at the end. Raises OSError."""
         wanted = size if size is not None and size >= 0 else io.DEFAULT_BUFFER_SIZE
-        if self._head:
-            data, self._head = self._head[:wanted], self._head[wanted:]
+        if self._read < len(self._head):
+            data = self._head[self._read : self._read + wanted]
+            self._read += len(data)
             return data
         return self._take(wanted)
 

@@ -22,7 +22,8 @@ _REPACKED = {
     "yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p",
     "rgb24": "gbrp", "bgr24": "gbrp", "rgb0": "gbrp", "bgr0": "gbrp", "0rgb": "gbrp",
     "0bgr": "gbrp", "pal8": "gbrp", "rgba": "gbrap", "bgra": "gbrap", "argb": "gbrap",
-    "abgr": "gbrap",
+    "abgr": "gbrap", "gray16be": "gray16le", "rgb48be": "gbrp16le", "rgb48le": "gbrp16le",
+    "rgba64be": "gbrap16le", "rgba64le": "gbrap16le",
 }  # fmt: skip
 """Formats whose samples only lie otherwise, and in which planes they are the same."""
 FULL_RANGE = ("yuvj420p", "yuvj422p", "yuvj444p")

@@ -11,12 +11,12 @@ from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from waifu2x.errors import ImageError
-from waifu2x.formats.film import frame_files
+from waifu2x.formats.film import frame_files, y4m
 from waifu2x.formats.film.deinterlacing import Deinterlacing, deinterlaced
 from waifu2x.formats.film.describe import decoder_of, describe, main_stream
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.library import library
-from waifu2x.formats.film.opening import MAX_SECONDS
+from waifu2x.formats.film.opening import MAX_SECONDS, beginning
 from waifu2x.formats.film.packets import MAX_GAPS, Gap, Packets
 from waifu2x.formats.film.pixels import pixel_format
 from waifu2x.system.lazy_dataclass import dataclass
@@ -71,7 +71,8 @@ class Ending(NamedTuple):
 
     frames: int = 0
     damaged: int = 0
-    """Packets that could not be decoded, and places at which the container is damaged."""
+    """Packets and frames that could not be decoded as they were meant, and places at which the
+    container is damaged."""
     moved: int = 0
     """Frames whose time was not after that of the frame before, or no film's, and was moved."""
     seconds: Fraction = Fraction(0)
@@ -128,7 +129,9 @@ class Reader:
         self._first: VideoFrame | None = first
         self._delay: int | None = first.dts if container.format.name == "avi" else None
         """AVI has no times of showing, only an order of coding: what its frames are late by."""
-        film = describe(container, self._stream, first, seekable, name)
+        is_raw = container.format.name == "yuv4mpegpipe"
+        siting = y4m.told_siting(beginning(file)) if is_raw else None
+        film = describe(container, self._stream, first, siting, seekable, name)
         self.film: Film = film if times is None else _timed_by_file(film, times)
         self.ending = Ending()
 
@@ -168,6 +171,9 @@ class Reader:
                 break
             if pts < start:
                 continue
+            if selection.first is None or pts >= selection.first:
+                # Before that, frames may lack what they were made of.
+                self._damaged += int(frame.is_corrupt)
             now = Decoded(frame, pts, duration, True, self._damaged + self._packets.damaged, moved)
             if selection.first is not None and pts < selection.first:
                 held = now
@@ -224,7 +230,7 @@ class Reader:
         if is_all and film.container == "avi" and pictures.codec != "mpeg4":
             # Its frames have no times that could be missing, only a number. That of MPEG-4 counts
             # some twice.
-            damaged = max(damaged, count < (pictures.frames or 0))
+            damaged = max(damaged, int(count < (pictures.frames or 0)))
         gaps = tuple(self._gaps) if damaged else ()
         self.ending = Ending(count, damaged, moved, end, is_short, gaps)
 

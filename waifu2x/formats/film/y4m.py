@@ -8,11 +8,23 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from waifu2x.formats.film.description import FilmColours, PixelFormat
+from waifu2x.formats.film.description import ChromaSiting, FilmColours, PixelFormat
 
 FRAME = b"FRAME\n"
 """What stands before the planes of each frame."""
-_SITED = {"left": "420mpeg2", "topleft": "420paldv", "center": "420jpeg"}
+_SITED: dict[ChromaSiting, str] = {"left": "420mpeg2", "topleft": "420paldv", "center": "420jpeg"}
+
+
+def told_siting(head: bytes) -> ChromaSiting | None:
+    """Where chroma sits, by the description in a film's first bytes, if that says so."""
+    for word in head.partition(b"\n")[0].split()[1:]:
+        if word in (b"C420", b"C420jpeg"):
+            return "center"
+        if word == b"C420mpeg2":
+            return "left"
+        if word == b"C420paldv":
+            return "topleft"
+    return None
 
 
 def header(

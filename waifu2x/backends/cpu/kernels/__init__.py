@@ -69,6 +69,7 @@ native = njit(pipeline_class=_PartCompiler, **_OPTIONS)
 INTEGER = types.int64
 INTEGERS = types.CPointer(types.int64)
 FLOATS = types.CPointer(types.float32)
+DOUBLES = types.CPointer(types.float64)
 
 
 class EntryPoint:

@@ -2,14 +2,14 @@
 
 Chroma is summed in whole numbers, 16 times what it means, so sums are exact. Rows of sums have a
 copy of their first and last value at either end: then no loop has an edge, and LLVM makes vectors
-of all of them.
+of all of them. Factors and scratch say in which floats it is computed.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from waifu2x.backends.cpu.kernels import FLOATS, INTEGER, INTEGERS, entry_point, native
+from waifu2x.backends.cpu.kernels import DOUBLES, FLOATS, INTEGER, INTEGERS, entry_point, native
 from waifu2x.backends.cpu.kernels.memory import advance, pointer
 from waifu2x.backends.cpu.records import GREY, RGB, YUV
 
@@ -17,6 +17,17 @@ from waifu2x.backends.cpu.records import GREY, RGB, YUV
 @entry_point(INTEGERS, FLOATS, FLOATS, FLOATS, INTEGER, INTEGER)
 def read_planes(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
     """Some rows of a picture as RGB, clipped to [0, 1]. See `cpu.planar` for the arguments."""
+    _read_samples(picture, factors, pixels, scratch, first, end)
+
+
+@entry_point(INTEGERS, DOUBLES, FLOATS, DOUBLES, INTEGER, INTEGER)
+def read_exactly(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
+    """The same, in float64 up to the pixels."""
+    _read_samples(picture, factors, pixels, scratch, first, end)
+
+
+@native
+def _read_samples(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
     if picture[6] == 1:
         y, u, v = pointer(picture[0], np.uint8), pointer(picture[1], np.uint8), picture[2]
         _read(picture, y, u, pointer(v, np.uint8), factors, pixels, scratch, first, end)
@@ -99,6 +110,17 @@ def _interpolate(sums, target, columns, step, is_midway):  # type: ignore[no-unt
 @entry_point(INTEGERS, FLOATS, FLOATS, FLOATS, INTEGER, INTEGER)
 def write_planes(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
     """Some rows of cells, of what shares a sample of chroma, from RGB."""
+    _write_samples(picture, factors, pixels, scratch, first, end)
+
+
+@entry_point(INTEGERS, DOUBLES, FLOATS, DOUBLES, INTEGER, INTEGER)
+def write_exactly(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
+    """The same, in float64."""
+    _write_samples(picture, factors, pixels, scratch, first, end)
+
+
+@native
+def _write_samples(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
     if picture[6] == 1:
         y, u, v = pointer(picture[0], np.uint8), pointer(picture[1], np.uint8), picture[2]
         _write(picture, y, u, pointer(v, np.uint8), factors, pixels, scratch, first, end)
