@@ -107,6 +107,11 @@ __device__ __forceinline__ void multiply(float (&sums)[ROWS_EACH][WIDTH / 2], ui
 #if SCALED
 static_assert(SIDE == 1 && TERMS == 1, "each pixel is scaled once");
 
+__device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+}
+
 // The same with pixels that are scaled, by way of registers: those from `shift` pixels into a row on, of a
 // warpgroup's rows from (y, x) on. It waits for the matrix products.
 __device__ __forceinline__ void multiply_scaled(float (&sums)[ROWS_EACH][WIDTH / 2], uint32_t a, uint32_t b, int k_block,

@@ -121,12 +121,6 @@ __device__ __forceinline__ void wgmma_of_registers(float (&d)[COLUMNS_EACH / 2],
 #endif
 }
 
-// Four matrices of 8 x 8 values from shared memory, rows by the addresses of 8 lanes each.
-__device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
-}
-
 // The compiler sees results in registers as soon as a matrix product is issued: this keeps what reads or
 // writes them on its side of a wait.
 template <int COUNT>

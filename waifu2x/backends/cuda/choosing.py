@@ -34,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 _KIND = "accuracy"
 _STEMS = (
     *("tensor_first", "tensor_gather", "tensor_mma", "tensor_planewise", "tensor_wgmma"),
-    *("tensor_rows", "tensor_rolling", "tensor_single", "tensor_pair", "tensor_edges"),
+    *("tensor_rows", "tensor_rolling", "tensor_pair", "tensor_edges"),
 )
 _REPEATS = 4
 """A probe stands so often below and beside itself: then kernels for large pictures run."""

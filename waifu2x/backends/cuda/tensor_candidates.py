@@ -9,12 +9,10 @@ from dataclasses import replace
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
     ROWS_WIDTH,
-    SINGLE_WIDTH,
     MmaShape,
     RollingShape,
     RowsShape,
     Shape,
-    SingleShape,
     TensorJob,
     WgmmaShape,
     depth,
@@ -33,8 +31,6 @@ _NARROW_COST = 1.4
 and more blocks read them more often."""
 _RESERVED_BYTES = 1 << 10
 """Shared memory that the driver takes of each block's share."""
-_MOST_SINGLE = 128
-"""Planes of a pixel that a warpgroup holds in registers."""
 _MOST_HELD = 576
 """Weights of an output plane that a warpgroup holds in registers."""
 
@@ -45,7 +41,7 @@ def candidates(
     """Shapes that fit a block's shared memory, the usual one for large pictures first."""
     shapes: list[Shape]
     if units == "wgmma":
-        shapes = [*_row_by_row(job, shared_bytes), *_singles(job), *_wgmma_shapes(job)]
+        shapes = [*_row_by_row(job, shared_bytes), *_wgmma_shapes(job)]
     elif is_sm75(capability):
         shapes = [
             MmaShape(rows, blocks, (32, 64), min(3 if job.taps > 1 else 2, job.steps), is_sm75=True)
@@ -81,14 +77,6 @@ def _row_by_row(job: TensorJob, shared_bytes: int) -> Iterator[RowsShape | Rolli
             # As many groups of a row as fit.
             fitting = (each for each in rings if each.shared(job) <= shared_bytes)
             yield from itertools.islice(fitting, 1)
-
-
-def _singles(job: TensorJob) -> Iterator[SingleShape]:
-    """Shapes that read each pixel once for all output planes, where these are several times 64."""
-    if job.terms == 2 or job.side > 1 or job.last or job.inputs > _MOST_SINGLE:
-        return
-    if job.outputs > SINGLE_WIDTH and job.outputs % SINGLE_WIDTH == 0:
-        yield from (SingleShape(ring) for ring in (8, 5))
 
 
 def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:

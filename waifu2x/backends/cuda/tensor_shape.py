@@ -29,8 +29,6 @@ ROWS_WIDTH = 64
 """Output planes of a tile of `kernels/tensor_rows.cu`."""
 ROLLING_WIDTH = 32
 """Output planes of a tile of `kernels/tensor_rolling.cu`."""
-SINGLE_WIDTH = 64
-"""Output planes of a matrix product of `kernels/tensor_single.cu`."""
 _RING_UNIT = 1024
 """What the bytes of a ring of rows are a multiple of."""
 
@@ -312,51 +310,7 @@ class RollingShape:
         }
 
 
-@dataclass(frozen=True)
-class SingleShape:
-    """Macros of `kernels/tensor_single.cu` that leave the result as it is."""
-
-    ring: int
-    """Tiles in shared memory."""
-
-    stem = "tensor_single"
-    pack = staticmethod(pack_middle)
-    """Its order of weights."""
-    is_row_by_row = False
-    rows = blocks = 1
-    consumers = 3
-    """Warpgroups, each of which makes tiles of its own."""
-    columns = COLUMNS
-    """Columns of a tile, which is one row."""
-
-    def threads(self, job: TensorJob) -> int:
-        """Threads of a block: those that multiply, and four warps of which one copies."""
-        return (self.consumers + 1) * 128
-
-    def width(self, job: TensorJob) -> int:
-        """Output planes of a matrix product."""
-        return SINGLE_WIDTH
-
-    def shared(self, job: TensorJob) -> int:
-        """Bytes of shared memory of a block."""
-        weights = job.outputs * job.inputs * 2
-        pixels = self.ring * _PITCH * job.inputs * 2
-        barriers = (2 * self.ring + 1) * _BARRIER_BYTES
-        return weights + pixels + job.outputs * _EPILOGUE_BYTES + barriers
-
-    def macros(self, job: TensorJob) -> dict[str, str | int]:
-        """Those of this shape."""
-        return {
-            "ROWS": self.rows,
-            "RING": self.ring,
-            "WARPGROUPS": self.consumers,
-            "REGISTERS": 152,
-            "SPARE_REGISTERS": 56,
-            "USED": job.group - job.padding,
-        }
-
-
-Shape = WgmmaShape | MmaShape | RowsShape | RollingShape | SingleShape
+Shape = WgmmaShape | MmaShape | RowsShape | RollingShape
 
 
 def macros(job: TensorJob, shape: Shape) -> Macros:
@@ -393,6 +347,6 @@ def depth(job: TensorJob, shape: Shape) -> int:
 
 def grid(job: TensorJob, shape: Shape, tiles: int, multiprocessors: int) -> int:
     """Blocks, which take one tile after the other."""
-    deep = 1 if isinstance(shape, SingleShape) else depth(job, shape)
+    deep = depth(job, shape)
     most = max(1, multiprocessors * shape.blocks // deep)
     return smaller(-(-tiles // shape.consumers), most) * deep
