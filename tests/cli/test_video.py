@@ -371,3 +371,24 @@ def test_an_encoder_that_takes_packed_samples_gets_the_same(
     for frame, wanted in zip(one, other, strict=True):
         for plane, same in zip(frame, wanted, strict=True):
             np.testing.assert_array_equal(plane, same)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("words", [["video", "in.mkv", "out.mkv"], ["info", "in.mkv"]])
+def test_without_pyav_a_sentence_says_what_to_install(
+    film: Path, tmp_path: Path, words: list[str]
+) -> None:
+    shutil.copy(film, tmp_path / "in.mkv")
+    (tmp_path / "missing" / "av").mkdir(parents=True)
+    (tmp_path / "missing" / "av" / "__init__.py").write_text("raise ImportError")
+    folders = [str(tmp_path / "missing"), str(Path(__file__).parents[2])]
+    done = subprocess.run(
+        [sys.executable, "-m", "waifu2x", *words],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    message = "films need PyAV: install it with `pip install 'waifu2x-kernels[video]'`\n"
+    assert done.returncode == 1
+    assert done.stderr.removeprefix("Error: ") == message

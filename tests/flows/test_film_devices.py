@@ -75,7 +75,7 @@ def _film(folder: Path, name: str = "film.mkv", **options: Any) -> tuple[FilmJob
 
 
 def test_two_devices_make_what_one_does(tmp_path: Path) -> None:
-    """Of a film of open groups of pictures and of times that are not evenly spaced."""
+    """The film has open groups of pictures and times that are not evenly spaced."""
     times = [index * 41 + index * index % 7 + (900 if index > 50 else 0) for index in range(120)]
     options = {"g": "30", "bf": "3", "x264-params": "open-gop=1"}
     job, whole = _film(tmp_path, times=times, options=options)
@@ -134,15 +134,12 @@ def test_a_part_that_ends_its_processes_is_named(tmp_path: Path) -> None:
     assert (parts_folder(job.target) / "part-000000.json").exists()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("second", "message"),
     [
         (Squares("other"), "device 1 is one of backend other, device 0 of squares"),
-        pytest.param(
-            Squares("never"),
-            r"device 1: its process ended \(exit code 1\)",
-            marks=pytest.mark.matrix,
-        ),
+        (Squares("never"), r"device 1: its process ended \(exit code 1\)"),
     ],
     ids=("other", "never"),
 )

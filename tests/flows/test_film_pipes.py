@@ -110,7 +110,7 @@ def as_rgb(pictures: Any, results: Any) -> None:
 
 
 def assert_squares(old: Any, new: Any) -> None:
-    """Of odd sides, chroma of the result has one sample less than twice as many."""
+    """Where sides are odd, chroma of the result has one sample less than twice as many."""
     for given, got in zip(old, new, strict=True):
         for plane, made in zip(squares(given), got, strict=True):
             assert (plane[: made.shape[0], : made.shape[1]] == made).all()

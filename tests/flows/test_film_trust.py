@@ -141,6 +141,7 @@ def test_another_version_is_named(job: FilmJob, monkeypatch: pytest.MonkeyPatch)
         enlarge(job)
 
 
+@pytest.mark.matrix
 def test_threads_are_those_of_the_machine_that_began(
     job: FilmJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,8 +192,10 @@ if __name__ == "__main__":
 @pytest.mark.skipif(sys.platform != "linux", reason="limits")
 @pytest.mark.parametrize(
     ("share", "message", "parts"),
-    [(0.2, "out.mkv.parts: cannot write", 0), (0.6, "out.mkv: cannot write the film", 3)],
-    ids=("part", "film"),
+    [
+        pytest.param(0.2, "out.mkv.parts: cannot write", 0, id="part"),
+        pytest.param(0.6, "out.mkv: cannot write the film", 3, id="film", marks=pytest.mark.matrix),
+    ],
 )
 def test_a_full_disk_is_a_sentence(
     job: FilmJob, share: float, message: str, parts: int, tmp_path: Path

@@ -76,25 +76,25 @@ def work(
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    process = _Process(connection)
+    starter = _Starter(connection)
     try:
         with enlarging.opened(film, shape) as device, FilmReader(source, device.pin) as reader:
-            process.tell(DeviceOpened(device.backend, device.described))
+            starter.tell(DeviceOpened(device.backend, device.described))
             while True:
-                order = process.next()
-                told = _Told(process, reader)
+                order = starter.next()
+                told = _Told(starter, reader)
                 has_ended = make_run(reader, order.work, order.run, device, told.add)
                 told.tell()
-                process.tell(RunDone(has_ended))
+                starter.tell(RunDone(has_ended))
     except Waifu2xError as error:
-        process.tell(ProcessFailed(error))
+        starter.tell(ProcessFailed(error))
     except Exception as error:  # which may be of a library that the other process lacks
-        process.tell(ProcessFailed(RuntimeError(f"{type(error).__name__}: {error}")))
-    process.vanish()
+        starter.tell(ProcessFailed(RuntimeError(f"{type(error).__name__}: {error}")))
+    starter.vanish()
 
 
-class _Process:
-    """The process's end of the connection."""
+class _Starter:
+    """Whoever has started the process, at the other end of its connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -135,8 +135,8 @@ class _Process:
 class _Told:
     """Counts frames, and tells of them now and then. Threads share it."""
 
-    def __init__(self, process: _Process, reader: FilmReader) -> None:
-        self._process = process
+    def __init__(self, starter: _Starter, reader: FilmReader) -> None:
+        self._starter = starter
         self._stages = reader.stages
         self._lock = threading.Lock()
         self._frames = self._computed = 0
@@ -159,4 +159,4 @@ class _Told:
             news = FramesMade(self._frames, self._computed, times.since(self._before))
             self._frames = self._computed = 0
             self._before, self._at = times, time.monotonic()
-        self._process.tell(news)
+        self._starter.tell(news)

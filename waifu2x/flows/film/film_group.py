@@ -13,6 +13,7 @@ from distributed import get_worker
 
 from waifu2x import __version__
 from waifu2x.errors import BackendError, ClusterError, Waifu2xError
+from waifu2x.flows.batch.session import CancelledError
 from waifu2x.flows.batch.worker import may_start_processes
 from waifu2x.flows.film import chain, manifest
 from waifu2x.flows.film.film_reader import FilmReader
@@ -31,7 +32,7 @@ class FilmTask:
     """What is the same for all runs of a film."""
 
     key: str
-    """Of this film alone: what a worker has open is kept by it."""
+    """Another one for each film: what a worker has open is kept by it."""
     source: Path
     identity: Mapping[str, str]
     """What tells the source from others."""
@@ -59,10 +60,6 @@ class RunMade(NamedTuple):
     computed: int
     failure: str = ""
     """Why its device does not work any more: then the run is not made."""
-
-
-class CancelledError(Exception):
-    """Ends the work on a run that nobody waits for."""
 
 
 def kept(task: FilmTask) -> FilmTask:

@@ -49,15 +49,15 @@ def _is_near(one: NDArray[Any], other: NDArray[Any], unit: int) -> bool:
         if np.array_equal(*strips):
             continue
         difference = np.maximum(*strips) - np.minimum(*strips)
-        if _means(difference, _BLOCK).max() >= _MOST * unit:
+        if _block_averages(difference, _BLOCK).max() >= _MOST * unit:
             return False
-        shift = _means(strips[0], _AREA) - _means(strips[1], _AREA)
+        shift = _block_averages(strips[0], _AREA) - _block_averages(strips[1], _AREA)
         if abs(shift).max() >= _MOST_SHIFT * unit:
             return False
     return True
 
 
-def _means(plane: NDArray[Any], side: int) -> NDArray[np.float64]:
+def _block_averages(plane: NDArray[Any], side: int) -> NDArray[np.float64]:
     """The means of blocks, or of what is left of one at the right. The last ones of columns overlap
     those above, where there are any."""
     height, width = plane.shape

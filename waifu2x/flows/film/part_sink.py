@@ -14,6 +14,7 @@ from waifu2x.flows.film.parts import EnlargedFrame, PartBegin, PartEnd, Planes
 from waifu2x.flows.film.stages import Stages
 from waifu2x.formats.film.encode import PartEncoder, Shape
 from waifu2x.imaging.streams import Header
+from waifu2x.system import allocator
 from waifu2x.system.files import abandon, reason, writing
 
 _OVERLAP = 4
@@ -138,6 +139,8 @@ class _OpenPart:
             self._begin.is_sought,
         )
         manifest.record(self._folder, self._number, told)
+        del self.encoder
+        allocator.give_back()
 
     def abort(self) -> None:
         """Leaves nothing behind."""

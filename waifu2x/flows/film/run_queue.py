@@ -10,8 +10,8 @@ from dataclasses import replace
 from waifu2x.flows.film.parts import PartRun
 
 _SHARES = 2
-"""Of what is left, everybody gets a share so many times smaller than an equal one: all end at about
-the same time, and few places have to be sought."""
+"""Everybody gets a share of what is left that is so many times smaller than an equal one: all end
+at about the same time, and few places have to be sought."""
 _BEYOND = 2
 """Parts of a run after the end that the film claims to have."""
 

@@ -7,7 +7,7 @@ from waifu2x.formats.film.codecs import Encoding, Wish
 from waifu2x.formats.film.description import PixelFormat
 
 _NAMES = {(2, 2): "420", (2, 1): "422", (1, 1): "444"}
-"""Of chroma, by columns and rows of luma for one sample of it."""
+"""Names of chroma's layout, by columns and rows of luma for one sample of it."""
 
 
 def raw_encoding(wish: Wish, source: PixelFormat, container: str) -> Encoding:
