@@ -4,7 +4,7 @@
 //     out(y, x, o) = bias(kinds, o) + sum over ky, kx, i of weight(kinds, o, i, ky, kx) * in(y / 2 + ky, x / 2 + kx, i)
 //                    + residual(y, x, o)
 //
-// A warp makes a pixel, each thread of the products of its own planes. Kinds of rows, and of columns, are 0 for
+// A warp makes a pixel, each thread multiplies its own planes. Kinds of rows, and of columns, are 0 for
 // the first one, 3 for the last, 1 for even ones and 2 for odd ones.
 //
 // Arguments: `Conv` in tensor.cuh, as of the convolution that makes the other pixels. Layouts

@@ -326,7 +326,7 @@ tensor_pair(const __grid_constant__ Conv p, const __grid_constant__ Second secon
                 asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
                 // Of the last two columns, no result is complete.
                 const float* const own = partial + min(column, TILE_RESULTS - 1) * PART_PITCH;
-                float* const kept = reinterpret_cast<float*>(shared + (turns - rings) + 8 * WARPGROUPS) + thread;
+                float* const rows_above = reinterpret_cast<float*>(shared + (turns - rings) + 8 * WARPGROUPS) + thread;
                 float complete[PLANES];
 #pragma unroll
                 for (int plane = 0; plane < PLANES; plane++) {
@@ -336,9 +336,9 @@ tensor_pair(const __grid_constant__ Conv p, const __grid_constant__ Second secon
                         const float* const row_parts = own + ky * EACH_SIDE * PLANES + plane;
                         rows[ky] = row_parts[0] + row_parts[PART_PITCH + PLANES] + row_parts[2 * (PART_PITCH + PLANES)];
                     }
-                    complete[plane] = kept[plane * 512] + rows[2];
-                    kept[plane * 512] = kept[plane * 512 + 256] + rows[1];
-                    kept[plane * 512 + 256] = rows[0];
+                    complete[plane] = rows_above[plane * 512] + rows[2];
+                    rows_above[plane * 512] = rows_above[plane * 512 + 256] + rows[1];
+                    rows_above[plane * 512 + 256] = rows[0];
                 }
                 store_complete(complete, made, added, second.epilogue, second.epilogue + PLANES, p);
             }
