@@ -5,10 +5,11 @@ Whatever they do there, here it is a sentence. The process that asks trusts noth
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -60,10 +61,9 @@ _OFTEN = 1.0
 def read_film(connection: Connection, path: Path) -> None:
     """The process: describes the film, and does what it is asked until nobody asks any more."""
     _limit_memory()
-    with suppress(OSError, EOFError):  # whoever asked is gone
+    with ExitStack() as held:
         try:
-            with ExitStack() as held:
-                _OpenFilm(connection, path, held).run()
+            _OpenFilm(connection, path, held).run()
         except (Waifu2xError, BrokenPipeError) as error:
             connection.send(ReadingFailed(error))
         except MemoryError:
@@ -77,8 +77,12 @@ def read_film(connection: Connection, path: Path) -> None:
             if isinstance(error, (OSError, EOFError)) and not isinstance(
                 error, library().FFmpegError
             ):
-                raise
+                raise  # whoever asked is gone
             connection.send(ReadingFailed(ImageError(f"{path}: cannot be read: {in_short(error)}")))
+        finally:
+            # To free a decoder waits for its threads with Python's lock held, which these want
+            # where they have something to say: neither would ever end.
+            os._exit(0)
 
 
 class _OpenFilm:

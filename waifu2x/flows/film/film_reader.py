@@ -234,7 +234,10 @@ class FilmReader:
         self, reply: SharedFrame, shapes: Sequence[tuple[int, int]], pixels: PixelFormat
     ) -> DecodedFrame:
         self._attached.drop(reply.dropped)
-        (whole,) = self._attached.receive([reply.array])
+        try:
+            (whole,) = self._attached.receive([reply.array])
+        except (EOFError, ConnectionError) as error:
+            raise self._lost() from error
         planes, begin = [], 0
         size = 1 if pixels.bits == 8 else 2
         for rows, columns in shapes:
@@ -242,6 +245,13 @@ class FilmReader:
             planes.append(whole[begin:end].view(pixels.dtype).reshape(rows, columns))
             begin = end
         return DecodedFrame(self, reply, planes)
+
+    def _lost(self) -> ImageError:
+        self._process.join()
+        return ImageError(
+            f"{self.path}: the process that reads it {how_ended(self._process.exitcode)}: the film"
+            " is damaged"
+        )
 
     def _receive(self) -> Reply:
         while True:
@@ -254,11 +264,7 @@ class FilmReader:
                     )
                 reply: Reply = self._connection.recv()
             except (EOFError, ConnectionError) as error:
-                self._process.join()
-                raise ImageError(
-                    f"{self._name}: the process that reads it "
-                    f"{how_ended(self._process.exitcode)}: the film is damaged"
-                ) from error
+                raise self._lost() from error
             if isinstance(reply, ReadingFailed):
                 raise reply.error
             if not isinstance(reply, StillReading):
