@@ -249,7 +249,7 @@ class FilmReader:
     def _lost(self) -> ImageError:
         self._process.join()
         return ImageError(
-            f"{self.path}: the process that reads it {how_ended(self._process.exitcode)}: the film"
+            f"{self._name}: the process that reads it {how_ended(self._process.exitcode)}: the film"
             " is damaged"
         )
 
