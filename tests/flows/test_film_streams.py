@@ -73,7 +73,7 @@ def pictures_of(path: Path) -> tuple[list[Fraction], list[list[NDArray[Any]]], A
     with av.open(str(path)) as container:
         stream = next(one for one in container.streams.video if not int(one.disposition) & 0x400)
         decoder = stream.codec_context
-        if stream.metadata.get("alpha_mode") == "1":
+        if {key.lower(): one for key, one in stream.metadata.items()}.get("alpha_mode") == "1":
             decoder = av.CodecContext.create("libvpx-vp9", "r")
         packets = [one for one in _packets(container, stream) if one.size]
         for packet in [*packets, None]:
@@ -179,6 +179,7 @@ def test_everything_stays(
     times, planes, _ = pictures_of(source)
     made_times, made_planes, first = pictures_of(output)
     assert made.frames == len(made_times) == len(times)
+    assert len(made_planes[0]) == len(planes[0]) == (4 if case == "alpha.webm" else 3)
     in_matroska = target in ("mkv", "webm")
     shift = Fraction(0)
     if case == "hour.ts" or (in_matroska and source.suffix == ".mp4"):

@@ -64,7 +64,9 @@ def main_stream(container: InputContainer, name: str) -> VideoStream:
 def decoder_of(stream: VideoStream) -> str:
     """The decoder that gives all of its planes: FFmpeg's own for VP8 and VP9 drop transparency."""
     codec: str = stream.codec_context.name
-    if stream.metadata.get("alpha_mode") == "1" and codec in ("vp8", "vp9"):
+    # The demuxer's own key is of small letters, but a tag of the file is found in its place.
+    tags = {key.lower(): value for key, value in stream.metadata.items()}
+    if tags.get("alpha_mode") == "1" and codec in ("vp8", "vp9"):
         return "libvpx" if codec == "vp8" else "libvpx-vp9"
     return codec
 
