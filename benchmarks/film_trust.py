@@ -329,8 +329,8 @@ def tell(program: Callable[[Path, Path], str], source: Path, target: Path) -> di
     except Exception as error:  # a peer's failure is a result
         return {"ends": f"LOST {type(error).__name__}"}
     if not target.exists():
-        lines = [line for line in said.splitlines() if str(source.parent) in line]
-        return {"ends": f"said: {lines[-1].split(': ', 1)[-1]}" if lines else f"LOST {said}"}
+        lines = [line for line in said.splitlines() if line.startswith("Error: ")]
+        return {"ends": f"said: {lines[0][7:]}" if len(lines) == 1 else f"LOST {said}"}
     found = compare(Told(source), Told(target), said)
     if "(exit 1)" in said:
         found["damage"] = "said"

@@ -133,9 +133,7 @@ def choose(wish: Wish, source: PixelFormat, container: str, hdr: Hdr | None) -> 
         if wish.chroma is not None:
             raise OutputError(f"{name} cannot code 4:{chroma[1]}:{chroma[2]}")
         chroma = encoder.chromas[0]
-    return Encoding(
-        name, _pixels(encoder, depth, chroma, source), _options(name, encoder, wish, hdr)
-    )
+    return Encoding(name, _pixels(name, depth, chroma, source), _options(name, encoder, wish, hdr))
 
 
 def fitted(encoding: Encoding, height: int, width: int) -> Encoding:
@@ -154,16 +152,19 @@ def _chroma(source: PixelFormat) -> str:
     return "422" if source.columns == 2 else "444"
 
 
-def _pixels(encoder: FilmEncoder, depth: int, chroma: str, source: PixelFormat) -> PixelFormat:
+def _pixels(name: str, depth: int, chroma: str, source: PixelFormat) -> PixelFormat:
+    encoder = ENCODERS[name]
     columns = 1 if chroma == "444" else 2
     rows = 2 if chroma == "420" else 1
     has_alpha = source.planes == 4
     if has_alpha and not encoder.alpha:
-        raise OutputError("its pictures are transparent: use --codec vp9, prores or ffv1")
+        raise OutputError(
+            f"{name} cannot code pictures that are transparent: use --codec vp9, prores or ffv1"
+        )
     if has_alpha and encoder.library == "prores_ks":
         chroma, columns, rows = "444", 1, 1
-    name = f"yuv{'a' * has_alpha}{chroma}p{'' if depth == 8 else '10le'}"
-    return PixelFormat(name, depth, columns, rows, 4 if has_alpha else 3)
+    called = f"yuv{'a' * has_alpha}{chroma}p{'' if depth == 8 else '10le'}"
+    return PixelFormat(called, depth, columns, rows, 4 if has_alpha else 3)
 
 
 def _options(
