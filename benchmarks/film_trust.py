@@ -65,7 +65,7 @@ class Told:
         )["frames"]  # fmt: skip
         self.times: list[Fraction] = [one["best_effort_timestamp"] * tick for one in frames]
         found = json.loads(run("mediainfo", "--Output=JSON", str(path)))["media"]["track"]
-        self.tracks = [one for one in found if one["@type"] != "General"]
+        self.tracks = [one for one in found if one["@type"] in ("Video", "Audio", "Text")]
         """As mediainfo has them."""
         shown = next(one for one in self.tracks if one["@type"] == "Video")
         self.hdr = [shown.get(f"MasteringDisplay_{key}") for key in ("Luminance", "ColorPrimaries")]

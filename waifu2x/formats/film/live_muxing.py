@@ -73,7 +73,7 @@ class LiveMuxer:
         made = self._copied.packet(packet)
         if made is not None:
             with self._sentences():
-                self._out.mux(made)
+                self._copied.mux(self._out, made)
 
     def picture(self, coded: CodedPicture) -> None:
         """Takes an encoded picture."""

@@ -125,11 +125,14 @@ def join(
             packets = Packets(source, [source.streams[index] for index in others])
             copied = CopiedStreams(film, others, cut)
             pictures = _pictures(parts, video, shape, cut)
-            for _, _, packet in heapq.merge(
+            for _, is_copied, packet in heapq.merge(
                 copied.all_of(packets), pictures, key=lambda one: one[:2]
             ):
                 on_packet()
-                out.mux(packet)
+                if is_copied:
+                    copied.mux(out, packet)
+                else:
+                    out.mux(packet)
     except av.FFmpegError as error:
         raise OutputError(f"cannot write the film: {in_short(error)}") from error
     if needed_fields(film, shape, plan) is not None:
@@ -321,6 +324,8 @@ class CopiedStreams:
         """The earliest tick at which the next packet of each stream may be decoded."""
         self._wrong: Counter[int] = Counter()
         """Packets of each stream whose times go back, or are no times."""
+        self._spoilt: Counter[int] = Counter()
+        """Packets of each stream that the target refused."""
         self._now = float("-inf")
         """Seconds of the latest packet so far."""
 
@@ -369,6 +374,15 @@ class CopiedStreams:
             made.stream = stream
         return made
 
+    def mux(self, out: Any, made: Packet[Any]) -> None:
+        """Gives a packet to the target, but for a damaged one that it cannot take."""
+        target = made.stream
+        try:
+            out.mux(made)
+        except library().error.InvalidDataError:
+            for index, (stream, _) in self._others.items():
+                self._spoilt[index] += stream is target
+
     def _in_order(self, packet: Packet[Any], pts: int) -> int | None:
         """When a packet is decoded, in ticks, not before the one before it: containers take no
         other. None for a time that no film has."""
@@ -390,7 +404,9 @@ class CopiedStreams:
         if packet.stream.type != "audio" or packet.time_base is None:
             return
         length = (packet.duration or 0) * packet.time_base
-        due = self._due.get(packet.stream_index)
+        due = self._due.pop(packet.stream_index, None)
+        if not length:
+            return  # who knows when the next one is due
         if due is not None and start - due > max(length, _UNHEARD) and len(self._gaps) < MAX_GAPS:
             self._gaps.append((packet.stream_index, Gap(due, start - due)))
         self._due[packet.stream_index] = start + length
@@ -402,6 +418,11 @@ class CopiedStreams:
         wrong = [
             f"{titles[index]} has {count} packet{'s' * (count > 1)} out of time"
             for index, count in self._wrong.items()
+        ]
+        wrong += [
+            f"{titles[index]} lost {count} packet{'s' * (count > 1)}, which cannot be written"
+            for index, count in self._spoilt.items()
+            if count
         ]
         gaps = [
             f"{titles[index]} has nothing from {float(gap.start):.2f} to "

@@ -32,6 +32,9 @@ _MOST_KEPT = 256 << 20
 """Bytes of other streams between two pictures: what can be read only once keeps them."""
 _EARLIER = 2
 """Seconds before the place that is wanted, to find a keyframe whose references are all there."""
+_FRAMED = ("matroska", "mov")
+_ONE_EACH = ("h264", "hevc", "ffv1", "prores", "dnxhd", "mjpeg", "png", "vp9")
+"""Containers and codecs of which each packet is one picture."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,37 @@ class Ending(NamedTuple):
     """The first stretches without frames, of a film that is damaged: else they are meant so."""
 
 
+class _CodedPictures:
+    """Counts the packets of pictures that are to be shown."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._waiting: list[int | None] = []
+        """Times of packets before the first picture."""
+        self._first: int | None = None
+
+    def add(self, packet: Packet[Any]) -> None:
+        """Counts one, unless it is shown before the first picture: what it needs is not there."""
+        if packet.is_discard:
+            return
+        if self._first is None:
+            self._waiting.append(packet.pts)
+        else:
+            self._count(packet.pts)
+
+    def begin(self, frames: Sequence[VideoFrame]) -> None:
+        """Hears of the pictures that have come."""
+        if self._first is None and frames:
+            self._first = -1 if frames[0].pts is None else frames[0].pts
+            for pts in self._waiting:
+                self._count(pts)
+            self._waiting.clear()
+
+    def _count(self, pts: int | None) -> None:
+        assert self._first is not None
+        self.number += pts is None or pts >= self._first
+
+
 class Reader:
     """The pictures of a film that is open."""
 
@@ -118,6 +152,7 @@ class Reader:
         self.others: deque[Packet[Any]] = deque()
         """Packets of other streams, in the order of the file."""
         self._times = times
+        self._coded = _CodedPictures()
         self._complaints = complaints
         self._damaged = 0
         self._following: int | None = None
@@ -233,6 +268,8 @@ class Reader:
             # Its frames have no times that could be missing, only a number. That of MPEG-4 counts
             # some twice.
             damaged = max(damaged, int(count < (pictures.frames or 0)))
+        elif is_all and film.container in _FRAMED and pictures.codec in _ONE_EACH:
+            damaged = max(damaged, self._coded.number - count)
         gaps = tuple(self._gaps) if damaged else ()
         self.ending = Ending(count, damaged, moved, end, is_short, gaps)
 
@@ -247,7 +284,9 @@ class Reader:
         else:
             tags = dict(pictures.tags)
             claimed = _seconds(tags.get("DURATION", "")) or claimed
-        return end < claimed - max(1.0, 3 / float(pictures.rate))
+        near = 3 / float(pictures.rate)
+        # Other containers' claims are of their longest stream, or were copied from another file.
+        return end < claimed - (near if self.film.container in ("avi", "mov") else max(1.0, near))
 
     def _from_here(self) -> Iterator[VideoFrame]:
         first = [] if self._first is None else [self._first]
@@ -317,6 +356,7 @@ class Reader:
                             f"{self._name}: {kept >> 20} MiB of other streams come before a picture"
                         )
                     continue
+                self._coded.add(packet)
             try:
                 frames = self._context.decode(packet)  # None flushes it
             except av.error.EOFError:
@@ -324,6 +364,7 @@ class Reader:
             except av.FFmpegError:
                 self._damaged += 1
                 frames = []
+            self._coded.begin(frames)
             fruitless, kept = (0, 0) if frames else (fruitless + 1, kept)
             if fruitless > _UNTIL_FIRST:
                 raise ImageError(f"{self._name}: {fruitless} packets in a row give no picture")
