@@ -9,7 +9,7 @@ from waifu2x.imaging.streams import Header, Sink, Source
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-_PIXELS = 1 << 18
+_PIXELS = 1 << 19
 """Pixels of the frames of a stack."""
 _MOST = 8
 
