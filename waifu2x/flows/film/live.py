@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.film.film_reader import FilmReader
-from waifu2x.flows.film.frame_memory import FrameMemory
 from waifu2x.flows.film.frame_sink import FrameFilesSink
 from waifu2x.flows.film.making import MadeFilm
 from waifu2x.flows.film.muxed_sink import MuxedSink
 from waifu2x.flows.film.parts import FrameSource, PartRun
 from waifu2x.flows.film.raw_sink import RawSink
 from waifu2x.flows.film.request import FilmJob, PreparedFilm
-from waifu2x.flows.film.runs import FrameDevice, OnFrames, work_of
-from waifu2x.flows.film.stacks import StackedSink, StackedSource
-from waifu2x.flows.flow import flow
+from waifu2x.flows.film.runs import FrameDevice, OnFrames, enlarge_frames
 from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film import targets
 from waifu2x.formats.film.frame_files import frame_pattern
@@ -56,7 +53,6 @@ def make_live(
     Raises ImageError, OutputError, BackendError, and BrokenPipeError where nobody reads standard
     output any more.
     """
-    shape = prepared.shape
     frames = FrameSource(
         reader,
         prepared.selection,
@@ -65,14 +61,8 @@ def make_live(
         job.duplicates,
         device.in_flight * device.stack,
     )
-    memory = FrameMemory(shape.encoding.pixels, shape.height, shape.width, device.pin)
-    with closing(memory), _sink(reader, job, prepared, replace) as sink:
-        flow(
-            StackedSource(frames, device.stack),
-            work_of(device, memory, reader.stages, on_frames),
-            StackedSink(sink),
-            in_flight=device.in_flight,
-        )
+    with _sink(reader, job, prepared, replace) as sink:
+        enlarge_frames(frames, sink, prepared.shape, reader.stages, device, on_frames)
         if not sink.frames:
             raise ImageError(f"{job.source}: has no frames between --start and --end")
     return MadeFilm(sink.frames, 0, sink.computed, reader.ending, sink.lost, tuple(sink.notices))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace as changed
 from pathlib import Path
@@ -18,7 +18,7 @@ from waifu2x.flows.batch.shard import Shard
 from waifu2x.flows.film import chain, manifest
 from waifu2x.flows.film.film_reader import FilmReader
 from waifu2x.flows.film.manifest import PartRecord
-from waifu2x.flows.film.parts import first_part
+from waifu2x.flows.film.parts import PartRun, first_part
 from waifu2x.flows.film.request import FilmJob, PreparedFilm, settings
 from waifu2x.flows.film.runs import (
     Enlarge,
@@ -195,14 +195,12 @@ def join_film(
 ) -> MadeFilm:
     """Joins parts that are all there. Raises OutputError where some are missing."""
 
-    def refuse(runs: object, work: FilmWork) -> None:
-        found = chain.missing(manifest.all_recorded(work.folder), first_part(
-            reader.film, work.selection, work.part_ticks), work.part_ticks)  # fmt: skip
+    def refuse(runs: Sequence[PartRun], work: FilmWork) -> None:
         second = work.part_ticks * work.shape.tick
         told = ", ".join(
             f"from {float(run.first * second):g} s to "
             + ("the end" if run.until is None else f"{float(run.until * second):g} s")
-            for run in found.runs
+            for run in runs
         )
         raise OutputError(
             f"{work.folder}: parts are missing ({told}): make them with --shard, or without --join"

@@ -109,9 +109,9 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
     plan = targets.plan(film, container, sound=job.sound, subtitles=job.subtitles)
     if not is_raw:
         check(shape)
-        plan = targets.check(
-            reader.tried(shape, plan), film, str(job.target), drop=job.drop_unsupported
-        )
+        plan = reader.tried(shape, plan)
+        if not job.drop_unsupported:
+            targets.check(plan, str(job.target))
     if pictures.hdr is not None and not (has_own_hdr(encoding.codec) or container == "mkv"):
         told = (
             f"the metadata of HDR10 is lost: {encoding.codec} in .{container} has no place for it"

@@ -21,6 +21,7 @@ from waifu2x.flows.flow import Work, flow
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.encode import Shape
 from waifu2x.formats.film.reader import Selection
+from waifu2x.imaging.streams import Sink
 from waifu2x.system.lazy_dataclass import dataclass
 
 Enlarge = Callable[[Sequence[Planes], Sequence[Planes]], None]
@@ -81,7 +82,7 @@ class RunMaker(Protocol):
         ...
 
 
-def work_of(
+def _work_of(
     device: FrameDevice, memory: FrameMemory, stages: Stages, on_frames: OnFrames
 ) -> Work[Sequence[Step], Sequence[EnlargedFrame]]:
     """The work of a flow of stacks of frames."""
@@ -117,25 +118,40 @@ def make_run(
 
     Raises ImageError, OutputError, BackendError.
     """
-    shape, stages = work.shape, reader.stages
+    frames = FrameSource(
+        reader,
+        work.selection,
+        run,
+        work.part_ticks,
+        work.duplicates,
+        device.in_flight * device.stack,
+    )
+    sink = PartSink(work.folder, work.shape, reader.stages)
+    enlarge_frames(frames, sink, work.shape, reader.stages, device, on_frames)
+    return frames.has_ended
+
+
+def enlarge_frames(
+    frames: FrameSource,
+    sink: Sink[EnlargedFrame],
+    shape: Shape,
+    stages: Stages,
+    device: FrameDevice,
+    on_frames: OnFrames,
+) -> None:
+    """Enlarges frames by a device and gives the results to a sink, in stacks, several under way at
+    a time.
+
+    Raises ImageError, OutputError, BackendError.
+    """
     memory = FrameMemory(shape.encoding.pixels, shape.height, shape.width, device.pin)
     with closing(memory):
-        frames = FrameSource(
-            reader,
-            work.selection,
-            run,
-            work.part_ticks,
-            work.duplicates,
-            device.in_flight * device.stack,
-        )
-        sink = PartSink(work.folder, shape, stages)
         flow(
             StackedSource(frames, device.stack),
-            work_of(device, memory, stages, on_frames),
+            _work_of(device, memory, stages, on_frames),
             StackedSink(sink),
             in_flight=device.in_flight,
         )
-    return frames.has_ended
 
 
 class MadeHere:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -93,11 +93,6 @@ class LiveMuxer:
                 with self._target.open("r+b") as file:
                     write_fields(file, self._film, self._shape, self._plan)
         return self._copied.lost(complaints)
-
-    def abort(self) -> None:
-        """Lets go of it."""
-        with suppress(Exception):
-            self._out.close()
 
     @contextmanager
     def _sentences(self) -> Iterator[None]:

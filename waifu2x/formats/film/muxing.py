@@ -285,7 +285,7 @@ def _lead(film: Film, plan: StreamPlan, streams: Sequence[Any]) -> Fraction:
     begins: list[Fraction] = [
         one.start_time * one.time_base for one in streams if one.start_time is not None
     ]
-    return max(Fraction(0), *(-begin for begin in begins), Fraction(0))
+    return max([Fraction(0), *(-begin for begin in begins)])
 
 
 def _chapters(source: InputContainer, film: Film, cut: Cut, lead: Fraction) -> list[Any]:

@@ -116,14 +116,11 @@ def _is_written_anew(stream: OtherStream, film: Film) -> bool:
     return "timecode" in tags or (film.chapters > 0 and not stream.codec)
 
 
-def check(plan: StreamPlan, film: Film, name: str, *, drop: bool) -> StreamPlan:
-    """The plan without the streams that are refused. Raises OutputError unless `drop`."""
-    if plan.refused and not drop:
+def check(plan: StreamPlan, name: str) -> None:
+    """Raises OutputError where streams are refused: `name` cannot hold them."""
+    if plan.refused:
         titles = ", ".join(title for _, title in plan.refused)
-        better = (
-            "use .mkv, or --drop-unsupported"
-            if plan.container != "mkv"
-            else ("use --drop-unsupported")
-        )
-        raise OutputError(f"{name}: .{plan.container} cannot hold {titles}: {better}")
-    return plan
+        way = "use --drop-unsupported"
+        if plan.container != "mkv":
+            way = "use .mkv, or --drop-unsupported"
+        raise OutputError(f"{name}: .{plan.container} cannot hold {titles}: {way}")
