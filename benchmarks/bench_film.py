@@ -2,7 +2,7 @@
 
     python benchmarks/bench_film.py [--backend auto | --backend copy] [-m realesrgan/animevideo]
         [--size 1920x1080] [--frames 240] [-c x264:veryfast -c av1:9 -c ffv1 -c y4m]
-        [--bits 8] [--seconds 4]
+        [--bits 8] [--seconds 4] [--long-parts]
 
 A drawing that moves is coded as H.264 of that size, and enlarged 2 times. Decoding alone is the
 process that reads, whose frames are given back at once; the network alone is called by as many
@@ -39,20 +39,21 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from waifu2x.flows.film import live
-from waifu2x.flows.film.film_reader import FilmReader
-from waifu2x.flows.film.frame_memory import FrameMemory
+from waifu2x.flows.film.frames.frame_device import FrameDevice
+from waifu2x.flows.film.frames.frame_memory import FrameMemory
+from waifu2x.flows.film.frames.stacks import stack_size
+from waifu2x.flows.film.frames.stages import Stages
+from waifu2x.flows.film.frames.steps import Planes
+from waifu2x.flows.film.frames.upscaler_device import UpscalerEnlarging
+from waifu2x.flows.film.makers.run_maker import MakerHere
 from waifu2x.flows.film.making import make_film_by
-from waifu2x.flows.film.parts import Planes
-from waifu2x.flows.film.raw_sink import RawSink
+from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm, prepare
-from waifu2x.flows.film.runs import FrameDevice, MadeHere
-from waifu2x.flows.film.stacks import stack_size
-from waifu2x.flows.film.stages import Stages
-from waifu2x.flows.film.upscaler_device import UpscalerEnlarging
-from waifu2x.formats.film.codecs import Wish
-from waifu2x.formats.film.encode import PartEncoder, Shape
+from waifu2x.flows.film.sinks.raw_sink import RawSink
 from waifu2x.formats.film.library import library
-from waifu2x.formats.film.reader import Selection
+from waifu2x.formats.film.reading.selection import Selection
+from waifu2x.formats.film.writing.codecs import Wish
+from waifu2x.formats.film.writing.encode import PartEncoder, Shape
 from waifu2x.imaging.streams import Header
 
 GROUP = 48
@@ -69,6 +70,7 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=240)
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--stack", type=int, help="frames of a call")
+    parser.add_argument("--long-parts", action="store_true", help="as of GPUs")
     parser.add_argument("--in-flight", type=int, help="stacks under way")
     parser.add_argument("-c", "--codec", action="append", dest="codecs", metavar="NAME[:PRESET]")
     arguments = parser.parse_args()
@@ -90,7 +92,7 @@ def main() -> None:
         network = network_alone(source, device, arguments.seconds)
         show("network alone", network)
         for codec in arguments.codecs or ["x264:veryfast", "y4m"]:
-            job = job_of(codec, source, folder)
+            job = replace(job_of(codec, source, folder), has_long_parts=arguments.long_parts)
             with FilmReader(source, device.pin) as reader:
                 prepared = prepared_of(reader, job)
                 encoding = encoding_alone(source, prepared.shape, device, arguments.seconds)
@@ -281,7 +283,7 @@ def whole(
         with emptied_pipe():
             made = live.make_live(reader, job, prepared, device, on_frames=count)
     else:
-        made = make_film_by(MadeHere(reader, device, count), reader, job, prepared)
+        made = make_film_by(MakerHere(reader, device, count), reader, job, prepared)
     seconds = time.perf_counter() - start
     rate = made.frames / seconds
     assert made.computed == made.frames

@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 
 from tests.helpers import films
 from tests.helpers.containers import EBML, block, box, double, element, matroska, number, track
-from waifu2x.errors import Waifu2xError
-from waifu2x.flows.film.film_reader import FilmReader
+from waifu2x.errors import FaultError, Waifu2xError
 from waifu2x.flows.film.making import make_film
+from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, prepare
-from waifu2x.formats.film.codecs import Wish
+from waifu2x.formats.film.writing.codecs import Wish
 
 SECONDS = 150
 """The longest that one may take; the process that reads may be silent for 120."""
@@ -400,6 +400,8 @@ def outcome(source: Path, target: Path) -> tuple[str, str]:
             pictures = reader.film.pictures
             prepared = prepare(reader, job, pictures.height * 2, pictures.width * 2)
             made = make_film(reader, job, prepared, twice)
+    except FaultError as error:
+        return "FAULT", str(error)
     except Waifu2xError as error:
         text = str(error)
         named = (str(source), str(target), "cannot be opened for")  # the film, or the encoder

@@ -31,14 +31,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.film_devices import device_process
-from waifu2x.flows.film import manifest, request
-from waifu2x.flows.film.device_maker import DeviceMaker
-from waifu2x.flows.film.film_reader import FilmReader
-from waifu2x.flows.film.making import make_film_by, parts_folder
-from waifu2x.flows.film.parts import Planes
+from waifu2x.flows.film import request
+from waifu2x.flows.film.frames.frame_device import FrameDevice
+from waifu2x.flows.film.frames.steps import Planes
+from waifu2x.flows.film.makers.by_devices import MakerByDevices
+from waifu2x.flows.film.makers.run_maker import MakerHere, RunMaker
+from waifu2x.flows.film.making import make_film_by
+from waifu2x.flows.film.parts import manifest
+from waifu2x.flows.film.parts.begun_film import parts_folder
+from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, prepare
-from waifu2x.flows.film.runs import FrameDevice, MadeHere, RunMaker
-from waifu2x.formats.film.codecs import Wish
+from waifu2x.formats.film.writing.codecs import Wish
 from waifu2x.system.lazy_dataclass import dataclass
 
 RATE = 24
@@ -73,7 +76,7 @@ class Squares:
                 os.write(log, b".")
 
         try:
-            yield FrameDevice(enlarge, IN_FLIGHT, backend="squares", described="squares")
+            yield FrameDevice(enlarge, IN_FLIGHT, arithmetic="squares", described="squares")
         finally:
             os.close(log)
 
@@ -90,10 +93,10 @@ def make(source: Path, target: Path, codec: str, devices: int, log: Path) -> Non
         with contextlib.ExitStack() as stack:
             if devices == 1:
                 device = stack.enter_context(squares.opened(reader.film, prepared.shape))
-                held = contextlib.nullcontext(MadeHere(reader, device))
+                held = contextlib.nullcontext(MakerHere(reader, device))
             else:
                 named = [(f"device {number}", squares) for number in range(devices)]
-                held = DeviceMaker(reader, prepared.shape, named)
+                held = MakerByDevices(reader, prepared.shape, named)
             make_film_by(stack.enter_context(held), reader, job, prepared)
 
 

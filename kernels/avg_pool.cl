@@ -2,7 +2,7 @@
 // bits in any order.
 //
 //     clear    sums = 0
-//     sum      partial(chunk, plane) = sum over the chunk's pixels of round(value * ONE)
+//     sum      partial(chunk, plane) = sum over the chunk's pixels of round(value * ONE), or of its square
 //     add      sums(plane) += sum over chunks of partial(chunk, plane)
 //     mean     vector(plane) = sums(plane) * scale
 //
@@ -21,6 +21,7 @@
 //   PLANES          of the value
 //   S2D             space-to-depth of the map
 //   CHUNKS          see above
+//   SQUARED         0 or 1: means of squares
 //   ONE             what counts as 1: a power of two, 2^24 at most
 //
 // Values beyond ±32768 count as that, so that 2^24 pixels cannot overflow a sum.
@@ -65,7 +66,10 @@ sum(MAP(const GLOBAL float *RESTRICT, source), const int top, const int left, co
             const GLOBAL float *values =
                 source + (stored * source_area + y / S2D * source_pitch + x / S2D) * BLOCK;
             UNROLL for (int i = 0; i < BLOCK; i++)
-                sums[i] += (Sum)ROUND(CLAMP(values[i] * ONE, -MOST, MOST));
+                {
+                const float value = SQUARED ? values[i] * values[i] : values[i];
+                sums[i] += (Sum)ROUND(CLAMP(value * ONE, -MOST, MOST));
+            }
         }
     }
     partial += partial_first + (Wide)picture * partial_step + (block * CHUNKS + chunk) * BLOCK;

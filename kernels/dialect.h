@@ -9,6 +9,7 @@
 #ifdef __OPENCL_VERSION__
 
 #define KERNEL(group) __kernel __attribute__((reqd_work_group_size(group, 1, 1))) void
+#define KERNEL_FOR(group, groups) KERNEL(group)
 #define DEVICE inline
 #define GLOBAL __global
 #define LOCAL __local
@@ -32,6 +33,7 @@ typedef long Sum;
 #define EXP(type, x) exp(x)
 #define TANH(type, x) tanh(x)
 #define ERF(type, x) erf(x)
+#define SQRT(x) sqrt(x)
 #define SIGMOID(type, x) (SPLAT(type, 1.0f) / (SPLAT(type, 1.0f) + exp(-(x))))
 
 #ifdef ON_CPU
@@ -55,6 +57,9 @@ typedef long long Place;
 typedef long long Sum;
 
 #define KERNEL(group) extern "C" __global__ void __launch_bounds__(group)
+// Registers for no more than so many groups on a multiprocessor: nvcc spills some to have more.
+#define KERNEL_FOR(group, groups)                                                                  \
+    extern "C" __global__ void __launch_bounds__(group, groups)
 #define DEVICE __device__ __forceinline__
 #define GLOBAL
 #define LOCAL
@@ -75,6 +80,7 @@ typedef long long Sum;
 #define EXP(type, x) exp_of(x)
 #define TANH(type, x) tanh_of(x)
 #define ERF(type, x) erf_of(x)
+#define SQRT(x) sqrtf(x)
 #define SIGMOID(type, x) sigmoid_of(x)
 #define CLAMP(x, low, high) fminf(fmaxf(x, low), high)
 #define ROUND(x) rintf(x)

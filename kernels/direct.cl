@@ -1,4 +1,4 @@
-// Convolutions by their definition, fp32: 3x3 and 1x1, of any planes, the ends of a network fused in.
+// Convolutions by their definition, fp32: of any planes and taps, the ends of a network fused in.
 //
 //     target(y, x, o) = epilogue(bias(o) + sum over i, dy, dx of
 //                                weight(o, i, dy, dx) * source(y + dy, x + dx, i))
@@ -14,7 +14,7 @@
 //   bias     [groups of planes][VECTORS][LANES][WIDTH], then as many slopes
 //
 // Macros, with those of store.h and, where the ends are pixels, of pixels.h and levels.h
-//   TAPS                   in each direction, 3 or 1
+//   TAPS                   in each direction
 //   IN_PLANES, OUT_PLANES  padded to whole LOADs and groups of planes
 //   GROUP                  work-items of a group
 //   LINE, VECTORS, WIDTH, LANES, GROUP_X, GROUP_Y  shape of the work, see above; VECTOR is the type

@@ -1,8 +1,10 @@
 // Planewise steps, fp32: whatever maps need between convolutions: crops, enlargements, depth-to-space,
 // space-to-depth, planes scaled, gated and added.
 //
-//     target(y, x, c) = source(pixel and plane behind it) * factors(c) * FACTOR + residual(y, x, c)
+//     target(y, x, c) = (source(pixel and plane behind it) * factors(c) + shifts(c)) * FACTOR
+//                         + residual(y, x, c)
 //     with GATE         (source + residual) * (sigmoid(source) - 1/2)
+//     with MULTIPLIED   source * residual
 //     with UP           the sum over 4x4 pixels of the source of a bicubic interpolation, which
 //                       repeats the pixels at its edges
 //
@@ -11,7 +13,7 @@
 //
 // Layouts
 //   source, target, residual   see maps.h, pixels.h, levels.h; coordinates are pixels of each value
-//   factors                    of each picture, one for each plane of the source
+//   factors, shifts            of each picture, one for each plane of the source
 //
 // Macros, with those of pixels.h and levels.h where the ends are pixels
 //   GROUP           work-items of a group, side by side in a row
@@ -23,8 +25,9 @@
 //                   RESIDUAL_BLOCKS, those of one pixel
 //   FACTOR          if it is not 1
 //   UP, DOWN        by how much a bicubic interpolation enlarges: UP / DOWN times
-//   FACTORS, RESIDUAL, GATE, ZERO_OUTSIDE   defined: there are factors, there is a residual, which
-//                   gates, the target holds zeros outside its size
+//   SHIFTS          defined: besides FACTORS there are shifts
+//   FACTORS, RESIDUAL, GATE, MULTIPLIED, ZERO_OUTSIDE   defined: there are factors, there is a
+//                   residual, which gates or is a factor, the target holds zeros outside its size
 //
 // Bound: memory.
 
@@ -49,6 +52,8 @@
 
 #ifdef GATE
 #define ADD(type, x, residual) (((x) + (residual)) * (SIGMOID(type, x) + SPLAT(type, -0.5f)))
+#elif defined(MULTIPLIED)
+#define ADD(type, x, residual) ((x) * (residual))
 #else
 #define ADD(type, x, residual) ((x) + (residual))
 #endif
@@ -94,6 +99,9 @@ planewise(
 #ifdef FACTORS
     , const GLOBAL float *RESTRICT factors, const int factors_first, const int factors_step
 #endif
+#ifdef SHIFTS
+    , const int shifts_first
+#endif
 #ifdef RESIDUAL
     , MAP(const GLOBAL float *RESTRICT, residual), const int y_residual, const int x_residual
 #endif
@@ -119,6 +127,9 @@ planewise(
     FIND(residual, BLOCK, picture);
 #endif
 #ifdef FACTORS
+#ifdef SHIFTS
+    const GLOBAL float *shifts = factors + shifts_first + picture * factors_step;
+#endif
     factors += factors_first + picture * factors_step;
 #endif
 
@@ -134,6 +145,13 @@ planewise(
     UNROLL for (int i = 0; i < BLOCK; i++)
         parts[i] = first + i < PLANES ? factors[first + i] : 0.0f;
     value = value * scale;
+#endif
+#ifdef SHIFTS
+    VECTOR added;
+    float *added_parts = (float *)&added;
+    UNROLL for (int i = 0; i < BLOCK; i++)
+        added_parts[i] = first + i < PLANES ? shifts[first + i] : 0.0f;
+    value = value + added;
 #endif
 #ifdef FACTOR
     value = value * SPLAT(VECTOR, FACTOR);
@@ -192,6 +210,9 @@ planewise(
 #endif
 #ifdef FACTORS
             value *= factors[own];
+#endif
+#ifdef SHIFTS
+            value += shifts[own];
 #endif
 #ifdef FACTOR
             value *= FACTOR;

@@ -10,6 +10,7 @@
 //   SLOPE            if it is the same for all planes; else slopes stand behind the biases
 //   FACTOR           if it is not 1
 //   RESIDUAL         defined: there is one, a map of the convolution's own pixels and planes
+//   MULTIPLIED       defined: what it makes is multiplied by the residual instead
 //   BLOCK            of maps
 //   SUB_PLANES, SUB_BLOCKS   planes of one pixel of the target, as of the convolution, and their blocks
 //   STORED           planes of the convolution that are written
@@ -47,7 +48,10 @@
 #endif
 #define STORE_ARGUMENTS TARGET_ARGUMENTS RESIDUAL_ARGUMENTS BOUNDS
 
-#ifdef FACTOR
+#ifdef MULTIPLIED
+#define SCALED(type, x) (x)
+#define SUMMED(type, x, residual) ((x) * (residual))
+#elif defined(FACTOR)
 #define SCALED(type, x) ((x) * SPLAT(type, FACTOR))
 #define SUMMED(type, x, residual) FMA(x, SPLAT(type, FACTOR), residual)
 #else

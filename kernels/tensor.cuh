@@ -15,7 +15,7 @@
 //   OUT_GROUP, OUT_STORED, EACH, PART, D2S, S2D, ZERO, RESIDUAL with RESIDUAL_GROUP, RESIDUAL_STORED,
 //   RESIDUAL_PART: of the store into a map, see `target_at` and `residual_at`
 //   ACTIVATE(x, slope), PLANE_SLOPES (0 or 1: the epilogue has a slope for each plane), GATED (0 or 1, with a
-//   residual: (made + residual) * (sigmoid(made) - 1/2)), SCALED_RESIDUAL (0 or 1: planes of the residual are
+//   residual: (made + residual) * (sigmoid(made) - 1/2)), MULTIPLIED (0 or 1: made * residual), SCALED_RESIDUAL (0 or 1: planes of the residual are
 //   scaled, and rounded to 16 bits)
 //   IN_PIXEL, BORDER (see `inside`): of pixels that are read; PIXEL: of those that are written; RESIDUAL_PIXEL
 //   with RESIDUAL_ENLARGE: of the picture's that are added, `top` and `left` in what is enlarged, and
@@ -185,6 +185,8 @@ __device__ __forceinline__ float with_residual(float made, float more, float fac
     const float sigmoid =
         TERMS == 1 ? __fdividef(1.0f, 1.0f + __expf(-made)) : 1.0f / (1.0f + expf(-made));
     return (made + more) * (sigmoid - 0.5f);
+#elif MULTIPLIED
+    return made * more;
 #else
     return fmaf(made, factor, more);
 #endif

@@ -24,6 +24,7 @@
 #define TILE_RESULTS 16
 #define ZERO 0
 #define GATED 0
+#define MULTIPLIED 0
 #define PLANE_SLOPES 0
 #define ACTIVATE(x, slope) (x)
 #include "tensor.cuh"

@@ -3,7 +3,8 @@
 // space-to-depth, bicubic, or to any plane of a part.
 //
 //     out(y, x, c) = in(y, x, c) * factors(c) * factor + residual(y, x, c)
-//     with GATE      (in + residual) * (sigmoid(in) - 1/2)
+//     with GATE 1    (in + residual) * (sigmoid(in) - 1/2)
+//     with GATE 2    in * residual
 //     with UP        the sum over 4x4 pixels of a bicubic interpolation, UP / DOWN times as large, which
 //                    repeats the pixels at its edges
 //
@@ -16,7 +17,7 @@
 //   THREADS, VALUES (planes of a thread: of a pixel all, of a map 8 or 1), PLANES (that are made),
 //   WRITTEN (the same with the padding of the target's part, which is written too), IN_PIXEL with
 //   IN_PLANES and BORDER, or IN_GROUP with IN_STORED, IN_EACH, IN_S2D, IN_PART; ENLARGE, STEP_D2S,
-//   STEP_S2D, UP, DOWN (both 1: not resized), FACTORS (0 or 1), GATE (0 or 1), TERMS, ZERO, PART (the
+//   STEP_S2D, UP, DOWN (both 1: not resized), FACTORS (0 or 1), GATE (0, 1 or 2), TERMS, ZERO, PART (the
 //   first plane that is written); PIXEL with OUT_PLANES, or OUT_GROUP with OUT_STORED, EACH, S2D; ADDED
 //   (0 or 1: a residual), RESIDUAL_GROUP, RESIDUAL_STORED, RESIDUAL_EACH, RESIDUAL_S2D, RESIDUAL_PART
 // Bound: device memory, and the caches where it is resized. Best: NVIDIA H200: 3840x2160 enlarged in
@@ -162,7 +163,8 @@ tensor_gather(const __grid_constant__ Gather p) {
         const float more = __ldg(static_cast<const float*>(p.residual) +
                                  (line * p.added.pitch + column - p.added.left) * PLANES + first + v);
 #endif
-        values[v] = GATE ? (values[v] + more) * (1.0f / (1.0f + expf(-values[v])) - 0.5f) : values[v] + more;
+        if (GATE == 2) values[v] *= more;
+        else values[v] = GATE ? (values[v] + more) * (1.0f / (1.0f + expf(-values[v])) - 0.5f) : values[v] + more;
     }
 #endif
     const bool outside = ZERO && (y < p.valid.top || y >= p.valid.bottom || x < p.valid.left || x >= p.valid.right);

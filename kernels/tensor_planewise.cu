@@ -3,7 +3,8 @@
 //
 //     out(y, x, c) = in((y + top) / ENLARGE, (x + left) / ENLARGE, c) * factors(c) * factor + residual(.., c)
 //                    to the bit of both terms where nothing is multiplied or added
-//     with GATE      (in + residual) * (sigmoid(in) - 1/2)
+//     with GATE 1    (in + residual) * (sigmoid(in) - 1/2)
+//     with GATE 2    in * residual
 //
 // Arguments: `Planewise` below. Layouts
 //   in, out, residual  maps in groups of GROUP, OUT_GROUP, RESIDUAL_GROUP planes
@@ -12,7 +13,7 @@
 //   THREADS, VECTORS (of a group, which neighbouring threads share: they divide WRITTEN), REPEATS (pixels
 //   of a thread), PLANES (that are made), WRITTEN (the same with the padding of the target's part, which is
 //   written too), GROUP, STORED, IN_EACH, IN_S2D, IN_PART (first plane), ENLARGE,
-//   FACTORS (0 or 1), GATE (0 or 1), TERMS, RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
+//   FACTORS (0 or 1), GATE (0, 1 or 2), TERMS, RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
 //   RESIDUAL_EACH, RESIDUAL_S2D, RESIDUAL_PART; and those of the store, see tensor.cuh
 // Bound: device memory.
 #define STACK 1
@@ -123,8 +124,12 @@ tensor_planewise(const __grid_constant__ Planewise p) {
             float two[2];
 #pragma unroll
             for (int k = 0; k < 2; k++) {
+#if GATE == 2
+                two[k] = values[i][pair * 2 + k] * more[pair * 2 + k];
+#else
                 two[k] = fmaf(values[i][pair * 2 + k], factors[pair * 2 + k], more[pair * 2 + k]);
-                if (GATE) {
+#endif
+                if (GATE == 1) {
                     const float value = values[i][pair * 2 + k];
                     two[k] *= 1.0f / (1.0f + expf(-value)) - 0.5f;
                 }

@@ -25,7 +25,8 @@ from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.lowering import liveness, lower, phases, segments
 from waifu2x.lowering.steps import Program
 from waifu2x.lowering.symbols import example
-from waifu2x.lowering.verify import verify, verify_phases, verify_places
+from waifu2x.lowering.verify import verify
+from waifu2x.lowering.verify_plans import verify_phases, verify_places
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

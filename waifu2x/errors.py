@@ -11,8 +11,9 @@ Waifu2xError
 │   └── DeviceError        its device has stopped working: so does `auto`, in the middle of a batch
 ├── StoreError     a URL that cannot be used
 ├── ClusterError   a cluster that cannot be reached, or does not do what was asked
-└── OutputError    a result that cannot be written
-    └── ExistsError        its file is there already, and is not to be replaced
+├── OutputError    a result that cannot be written
+│   └── ExistsError        its file is there already, and is not to be replaced
+└── FaultError     a fault of this program, which nobody has caused
 """
 
 from __future__ import annotations
@@ -96,6 +97,22 @@ class ExistsError(OutputError):
 
     def __reduce__(self) -> tuple[type[ExistsError], tuple[str, str]]:
         return type(self), (self.path, self.remedy)
+
+
+class FaultError(Waifu2xError):
+    """Something went wrong that is a fault of this program, in a process whose traceback nobody
+    sees: only a log has that, with --verbose."""
+
+    def __init__(self, what: str) -> None:
+        """Its message is what went wrong, and what to do."""
+        super().__init__(
+            f"{what}: this is a fault of waifu2x: please report it, with what `--verbose` adds and "
+            "what `waifu2x --version -v` says"
+        )
+        self.what = what
+
+    def __reduce__(self) -> tuple[type[FaultError], tuple[str]]:
+        return type(self), (self.what,)
 
 
 def printable(message: str) -> str:

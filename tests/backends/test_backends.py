@@ -22,7 +22,17 @@ from PIL import Image
 
 from tests.conftest import EXAMPLES, MISSING, PRESENT
 from tests.helpers import obvious
-from tests.helpers.graphs import halving_model, random_graphs, residual_in_residual
+from tests.helpers.graphs import (
+    grouped_convolutions,
+    halving_model,
+    kernels_of_many_taps,
+    multiplied_maps,
+    norms,
+    norms_of_groups,
+    random_graphs,
+    residual_in_residual,
+    sliced_maps,
+)
 from waifu2x.backends import BACKEND_NAMES, Backend, Precision, open_backend
 from waifu2x.backends.accuracy import drawing
 from waifu2x.backends.results import result_shape
@@ -278,6 +288,23 @@ def activated(function: Expression) -> Model:
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_each_activation(backend: Backend, name: str, precision: Precision) -> None:
     check_graph(backend, activated(ACTIVATIONS[name]), 21, 34, 16, precision)
+
+
+OPERATIONS = [
+    norms_of_groups,
+    norms,
+    multiplied_maps,
+    sliced_maps,
+    kernels_of_many_taps,
+    grouped_convolutions,
+]
+
+
+@in_every_mode
+@pytest.mark.parametrize("make", OPERATIONS)
+def test_each_operation(backend: Backend, make: Callable[[], Model], precision: Precision) -> None:
+    for height, width, tile in ((37, 42, 16), (2, 3, 8)):
+        check_graph(backend, make(), height, width, tile, precision)
 
 
 @pytest.mark.matrix

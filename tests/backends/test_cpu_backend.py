@@ -27,7 +27,8 @@ from waifu2x.backends.cpu.packer import pack
 from waifu2x.backends.cpu.work_queue import TaskBatch
 from waifu2x.backends.cpu.workers import MOST_FREE_BYTES, Workers
 from waifu2x.errors import BackendError
-from waifu2x.lowering.steps import GlobalAvgPool, Scale
+from waifu2x.lowering.planewise_steps import Scale
+from waifu2x.lowering.vector_steps import GlobalAvgPool
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import fit_padding
 from waifu2x.networks.nodes import Convolution, Dense, Enlarge, Mean, Multiply

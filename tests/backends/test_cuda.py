@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from tests.by_hand.tensor_maps import unpacked
 from tests.helpers import emulated_mma
+from tests.helpers.graphs import multiplied_maps
 from waifu2x.backends import Device
 from waifu2x.backends.cuda import compiler, tensor_pack, tensor_runs
 from waifu2x.backends.cuda.arguments import Address, structs
@@ -58,9 +59,9 @@ from waifu2x.backends.gpu.runtime import Limits, Macros, ReadyLaunch
 from waifu2x.backends.gpu.tuning import Option
 from waifu2x.errors import BackendError
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.fusing import fused
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.steps import Conv
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import Activation, elementwise, leaky
 from waifu2x.networks.builder import GraphBuilder, fit_padding
@@ -208,7 +209,7 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
                 record(runtime, shipped(name), units, terms, (540, 960))
                 if units == "wgmma":
                     record(runtime, shipped(name), units, terms, (64, 64))
-    for model in (resized(), odd(), activated()):
+    for model in (resized(), odd(), activated(), multiplied_maps()):
         for units in available_units(capability)[: -1 if fully else 1]:
             for pictures in (1, 2) if fully else (1,):
                 record(runtime, model, units, 2, (64, 64), pictures)
@@ -560,9 +561,10 @@ def activated() -> Model:
 
 
 @pytest.mark.parametrize("pictures", [1, 3])
-@pytest.mark.parametrize("name", ["compact", "resized", "odd", "activated"])
+@pytest.mark.parametrize("name", ["compact", "resized", "odd", "activated", "multiplied"])
 def test_networks_of_other_makers_run_on_matrix_units(name: str, pictures: int) -> None:
     models = {"compact": compact(3), "resized": resized(), "odd": odd(), "activated": activated()}
+    models["multiplied"] = multiplied_maps()
     model = models[name]
     program = lower(model)
     assert tensor_runs.runs(program, layouts(program, 1))

@@ -21,7 +21,8 @@ from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.network import FlaggedError, GpuNetwork
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.imaging.planar import PlaneFormat
-from waifu2x.lowering.steps import Conv, Program
+from waifu2x.lowering.conv_steps import Conv
+from waifu2x.lowering.steps import Program
 from waifu2x.networks.model import Model
 
 pytest.importorskip("pyopencl")

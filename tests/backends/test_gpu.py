@@ -42,10 +42,11 @@ from waifu2x.backends.gpu.schedule import MapMemory, MapMemoryError
 from waifu2x.backends.gpu.tuning import Choose, StoredChoices
 from waifu2x.errors import BackendError
 from waifu2x.lowering import liveness
+from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.liveness import Span
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import segmented
-from waifu2x.lowering.steps import Conv, MapStep, Program
+from waifu2x.lowering.steps import MapStep, Program
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Convolution

@@ -20,8 +20,8 @@ from waifu2x.backends.cpu import isa, weights
 from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.backends.cpu.shapes import LANES, MOST_INPUT, PART_PAIRS
 from waifu2x.errors import BackendError
+from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.steps import Conv
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import fit_padding

@@ -6,7 +6,7 @@ It needs no GPU, and tells of each kernel what its registers cannot hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from types import SimpleNamespace
@@ -15,13 +15,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from tests.helpers.attention import attention_model, channel_attention_model
+from tests.helpers.graphs import (
+    grouped_convolutions,
+    kernels_of_many_taps,
+    multiplied_maps,
+    norms,
+    norms_of_groups,
+)
 from waifu2x.backends import Device
 from waifu2x.backends.cuda.compiler import target
 from waifu2x.backends.cuda.compilers import nvcc
 from waifu2x.backends.gpu import peak, source
 from waifu2x.backends.gpu.conv import Fp32ConvStep
+from waifu2x.backends.gpu.depthwise import Fp32DepthwiseStep
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.fp32 import Fp32Executor
+from waifu2x.backends.gpu.layer_norm import Fp32LayerNormStep
 from waifu2x.backends.gpu.planar import DevicePlanes, PlaneKernels
 from waifu2x.backends.gpu.planewise import Fp32PlanewiseStep
 from waifu2x.backends.gpu.runtime import Limits, Macros
@@ -43,6 +53,7 @@ from waifu2x.networks.nodes import (
     PixelShuffle,
     PixelUnshuffle,
 )
+from waifu2x.networks.windows import Windows
 
 CHIPS = [61, 75, 80, 86, 89, 90, 120]
 CHIPS_IN_FULL = 90
@@ -142,6 +153,22 @@ def everything() -> Model:
     return fit_padding("everything", 3, nodes, "reflect")
 
 
+def attention() -> Iterator[Model]:
+    """Windows and heads of the field: SwinIR and its light form, swin_unet, DAT, HAT, SRFormer."""
+    for windows, depth in (
+        (Windows(8, 8, 4, 4), 30),
+        (Windows(8, 8), 10),
+        (Windows(6, 6, 3, 3, shifts_single=False), 16),
+        (Windows(6, 6), 32),
+        (Windows(8, 32, 4, 16, filled_to=32), 30),
+        (Windows(16, 16, overlap=4), 30),
+        (Windows(16, 16, 8, 8, cell=2), 30),
+    ):
+        yield attention_model(windows, depth=depth)
+    for heads, depth in ((6, 10), (6, 30), (1, 64)):
+        yield channel_attention_model(heads, depth)
+
+
 def builds() -> list[Build]:
     """What the fp32 executor compiles for a GPU, for pixels of bytes; the kernels of TTA and those
     of YUV planes."""
@@ -150,7 +177,10 @@ def builds() -> list[Build]:
         peak.multiply_add_peak(recorder)
     names = [("vgg_7/art", 2, None), ("upconv_7/art", 2, None), ("cunet/art", 2, None)]
     models = [model_set.find(name).models(scale, noise)[0] for name, scale, noise in names]
-    programs = [lower(model) for model in (*models, everything())]
+    operations = [multiplied_maps(), kernels_of_many_taps(), grouped_convolutions(), norms()]
+    operations.append(norms_of_groups())
+    models += [everything(), *operations, *attention()]
+    programs = [lower(model) for model in models]
     transforms = Transforms(recorder)
     for dtype in map(np.dtype, (np.uint8, np.uint16, np.float32)):
         pixels = DevicePixels(recorder.allocate(0), dtype, (1, 5, 7, 3))
@@ -174,6 +204,8 @@ def builds() -> list[Build]:
             for own in executor._steps:
                 if isinstance(own, Fp32ConvStep | Fp32PlanewiseStep):
                     own._kernel(levels, levels)
+                elif isinstance(own, Fp32DepthwiseStep | Fp32LayerNormStep):
+                    own.built()
         if not choice.more:
             return list(recorder.builds.values())
         choice = Choice(choice._index + 1)
@@ -193,12 +225,14 @@ def test_every_kernel_compiles_and_the_usual_ones_fit_the_registers(
         pytest.skip(f"this {compiler} makes no code for sm_{chip}")
     wanted = builds()
     stems = {"direct", "winograd", "peak", "planewise", "avg_pool", "linear", "transform", "planar"}
+    stems |= {"attention", "channel_attention", "depthwise", "layer_norm", "norm_vector"}
     assert stems == {build.stem for build in wanted}
     if chip != CHIPS_IN_FULL:
         wanted = [
             build
             for build in wanted
-            if build.usual and build.stem in ("winograd", "direct", "planar")
+            if build.usual
+            and build.stem in ("winograd", "direct", "planar", "attention", "channel_attention")
         ]
 
     def report(number: int) -> str:

@@ -26,13 +26,13 @@ from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.launch_plan import Buffers, Ends, LaunchPlans, _OneSize
 from waifu2x.backends.gpu.tuning import StoredChoices
 from waifu2x.lowering import liveness
+from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.fusing import fused
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.liveness import Span
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.steps import Conv
 from waifu2x.lowering.symbols import Trace
-from waifu2x.lowering.verify import verify_places
+from waifu2x.lowering.verify_plans import verify_places
 from waifu2x.networks.model import Model, Size
 
 BYTES = np.dtype(np.uint8)

@@ -34,7 +34,8 @@ from waifu2x.lowering import geometry, phases
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.fusing import fused
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.steps import GlobalAvgPool, MapStep, Program
+from waifu2x.lowering.steps import MapStep, Program
+from waifu2x.lowering.vector_steps import GlobalAvgPool
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 

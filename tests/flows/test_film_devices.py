@@ -22,12 +22,13 @@ from tests.flows.test_film_streams import enlarge, pictures_of  # noqa: E402
 from tests.helpers.film_devices import Squares  # noqa: E402
 from waifu2x.errors import BackendError, ImageError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
-from waifu2x.flows.film.device_maker import DeviceMaker  # noqa: E402
-from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
-from waifu2x.flows.film.making import MadeFilm, make_film_by, parts_folder  # noqa: E402
+from waifu2x.flows.film.makers.by_devices import MakerByDevices  # noqa: E402
+from waifu2x.flows.film.making import MadeFilm, make_film_by  # noqa: E402
+from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
+from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
-from waifu2x.formats.film.codecs import Wish  # noqa: E402
-from waifu2x.formats.film.muxing import Cut  # noqa: E402
+from waifu2x.formats.film.cut import Cut  # noqa: E402
+from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 
 FFV1 = Wish("ffv1")
 
@@ -54,7 +55,7 @@ class Run:
         with FilmReader(job.source) as reader:
             pictures = reader.film.pictures
             prepared = prepare(reader, job, pictures.height * 2, pictures.width * 2)
-            with DeviceMaker(
+            with MakerByDevices(
                 reader,
                 prepared.shape,
                 self.devices,
@@ -138,7 +139,7 @@ def test_a_part_that_ends_its_processes_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        (Squares("other"), "device 1 is one of backend other, device 0 of squares"),
+        (Squares("other"), "device 1 computes in other, device 0 in squares: choose by"),
         (Squares("never"), r"device 1: its process ended \(exit code 1\)"),
     ],
     ids=("other", "never"),

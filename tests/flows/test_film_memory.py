@@ -14,11 +14,12 @@ av = pytest.importorskip("av")
 films = pytest.importorskip("tests.helpers.films")
 
 from waifu2x.flows.film import live  # noqa: E402
-from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
+from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
+from waifu2x.flows.film.makers.run_maker import MakerHere  # noqa: E402
 from waifu2x.flows.film.making import make_film_by  # noqa: E402
+from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
-from waifu2x.flows.film.runs import FrameDevice, MadeHere  # noqa: E402
-from waifu2x.formats.film.codecs import Wish  # noqa: E402
+from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 
 pytestmark = [
     pytest.mark.long,
@@ -97,7 +98,7 @@ def test_memory_is_flat(
         prepared = prepare(reader, job, 1080, 1920)
         device = FrameDevice(_copied, in_flight=4)
         if form == "parts":
-            made = make_film_by(MadeHere(reader, device, count), reader, job, prepared)
+            made = make_film_by(MakerHere(reader, device, count), reader, job, prepared)
         else:
             made = live.make_live(reader, job, prepared, device, on_frames=count)
     assert made.frames == frames

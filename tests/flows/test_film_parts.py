@@ -19,11 +19,12 @@ films = pytest.importorskip("tests.helpers.films")
 from tests.flows.test_film_streams import enlarge, pictures_of, squares, twice  # noqa: E402
 from waifu2x.errors import ImageError, OutputError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
-from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
-from waifu2x.flows.film.making import make_film, parts_folder  # noqa: E402
+from waifu2x.flows.film.making import make_film  # noqa: E402
+from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
+from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
-from waifu2x.formats.film.codecs import Wish  # noqa: E402
-from waifu2x.formats.film.muxing import Cut  # noqa: E402
+from waifu2x.formats.film.cut import Cut  # noqa: E402
+from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 
 FFV1 = Wish("ffv1")
 STEADY = Wish("x264", preset="ultrafast", options=(("x264-params", "mbtree=0"),))
@@ -34,7 +35,7 @@ from pathlib import Path
 from tests.flows.test_film_streams import twice
 from tests.flows.test_film_parts import FFV1, STEADY
 from waifu2x.flows.film import request
-from waifu2x.flows.film.film_reader import FilmReader
+from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.making import make_film
 from waifu2x.flows.film.request import FilmJob, prepare
 

@@ -24,17 +24,27 @@ av = pytest.importorskip("av")
 films = pytest.importorskip("tests.helpers.films")
 
 from tests.flows.test_film_streams import pictures_of, probe, squares, streams, twice  # noqa: E402
+from tests.helpers.film_threads import reading_here  # noqa: E402
 from waifu2x.errors import ExistsError, ImageError, OutputError  # noqa: E402
-from waifu2x.flows.film import film_reader, live  # noqa: E402
-from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
+from waifu2x.flows.film import live  # noqa: E402
+from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
+from waifu2x.flows.film.frames.frame_source import FrameSource  # noqa: E402
 from waifu2x.flows.film.making import MadeFilm  # noqa: E402
+from waifu2x.flows.film.parts.part_run import PartRun  # noqa: E402
+from waifu2x.flows.film.reading import client  # noqa: E402
+from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
+from waifu2x.flows.film.reading.pulse import Pulse  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
-from waifu2x.flows.film.runs import FrameDevice  # noqa: E402
-from waifu2x.formats.film import reader  # noqa: E402
-from waifu2x.formats.film.codecs import Wish  # noqa: E402
-from waifu2x.formats.film.muxing import Cut  # noqa: E402
-from waifu2x.formats.film.opening import opened  # noqa: E402
-from waifu2x.formats.film.reader import Selection  # noqa: E402
+from waifu2x.formats.film.cut import Cut  # noqa: E402
+from waifu2x.formats.film.reading import (  # noqa: E402
+    decoding,
+    pipe_input,
+    reader,
+)
+from waifu2x.formats.film.reading.opening import opened  # noqa: E402
+from waifu2x.formats.film.reading.reader import Reader  # noqa: E402
+from waifu2x.formats.film.reading.selection import Selection  # noqa: E402
+from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="descriptors")
 needs_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="needs ffmpeg")
@@ -64,7 +74,7 @@ def pipes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipes]:
     def feed(path: Path) -> None:
         given, own = os.pipe()
         ends.append(given)
-        monkeypatch.setattr(film_reader, "_STANDARD_INPUT", given)
+        monkeypatch.setattr(client, "_STANDARD_INPUT", given)
         threads.append(threading.Thread(target=_write, args=(own, path)))
         threads[-1].start()
 
@@ -272,14 +282,21 @@ def test_a_film_passes_through_pipes(name: str, tmp_path: Path, pipes: Pipes) ->
     assert made.frames == len(old) == len(planes)
     assert_squares(old, planes)
     before, after = probe(source), probe(target)
-    # All streams of a Matroska may begin later together, since none begins before 0.
-    moved = [new - then for new, then in zip(times, old_times, strict=True)]
+    # A film of MPEG-TS begins at its own beginning; all streams of a Matroska may begin a moment
+    # later together, since none begins before 0.
+    origin = Fraction(before["format"]["start_time"]) if name == "hour.ts" else 0
+    moved = [new - (then - origin) for new, then in zip(times, old_times, strict=True)]
     assert max(moved) - min(moved) <= Fraction(1, 500)
-    for kind in ("audio", "subtitle"):
-        assert _sent(after, kind) == _sent(before, kind)
-        for index, packets in enumerate(_begins(after, kind)):
-            shift = packets - _begins(before, kind)[index]
-            assert shift == pytest.approx(float(moved[0]), abs=0.002)
+    assert all(-Fraction(1, 1000) <= one <= Fraction(3, 100) for one in moved)
+    kinds = {"everything.mkv": ("audio", "subtitle"), "hour.ts": ("audio",)}.get(name, ())
+    for kind in kinds:
+        old_packets, new_packets = _packets(source, kind), _packets(target, kind)
+        assert old_packets
+        assert [len(one) for one in new_packets] == [len(one) for one in old_packets]
+        for given, got in zip(old_packets, new_packets, strict=True):
+            assert [data for _, data in got] == [data for _, data in given]
+            for (time, _), (then, _) in zip(got, given, strict=True):
+                assert abs(time - (then - origin) - moved[0]) <= Fraction(1, 500)
     if name == "everything.mkv":
         fonts = [one for one in streams(after, "attachment") if "font" in str(one["tags"])]
         assert fonts
@@ -291,28 +308,24 @@ def test_a_film_passes_through_pipes(name: str, tmp_path: Path, pipes: Pipes) ->
         assert [one["codec_name"] for one in after["streams"]].count("mjpeg") == 1
 
 
-def _sent(told: dict[str, Any], kind: str) -> list[Any]:
-    """Hashes of the packets of streams; those of AAC describe themselves in MPEG-TS only."""
-    numbers = [one["index"] for one in streams(told, kind)]
-    return [
-        [
-            packet["data_hash"]
-            for packet in told["packets"]
-            if packet["stream_index"] == number and told["streams"][number]["codec_name"] != "aac"
-        ]
-        for number in numbers
-    ]
-
-
-def _begins(told: dict[str, Any], kind: str) -> list[float]:
-    return [
-        min(
-            float(packet["pts_time"])
-            for packet in told["packets"]
-            if packet["stream_index"] == one["index"]
-        )
-        for one in streams(told, kind)
-    ]
+def _packets(path: Path, kind: str) -> list[list[tuple[Fraction, bytes]]]:
+    """Times and contents of the packets of each stream of a kind; those of AAC without what
+    describes them in MPEG-TS, where they come several at a time."""
+    found = []
+    with av.open(str(path)) as container:
+        numbers = [one.index for one in container.streams if one.type == kind]
+        name = container.format.name
+    for number in numbers:
+        with av.open(str(path)) as container:
+            stream = container.streams[number]
+            packets = [
+                (packet.pts * stream.time_base, bytes(packet))
+                for packet in container.demux(stream)
+                if packet.size
+            ]
+        is_framed = name == "mpegts" and stream.codec_context.name == "aac"
+        found.append([(time, data[7:] if is_framed else data) for time, data in packets])
+    return found
 
 
 def test_a_stretch_passes_through_pipes(tmp_path: Path, pipes: Pipes) -> None:
@@ -357,7 +370,7 @@ def test_a_redirected_file_may_have_its_index_at_the_end(
     source, target = tmp_path / "film.mp4", tmp_path / "out.mkv"
     films.film(source, times=SIX, cover=True)
     with source.open("rb") as file:
-        monkeypatch.setattr(film_reader, "_STANDARD_INPUT", file.fileno())
+        monkeypatch.setattr(client, "_STANDARD_INPUT", file.fileno())
         assert make(FilmJob(PIPE, target, FFV1)).frames == 6
     with av.open(str(target)) as container:
         assert len(container.streams.video) == 2
@@ -377,7 +390,7 @@ def test_sound_without_end_before_a_picture_is_a_sentence(
     """What is kept of other streams is bounded: a second of it is more than the bound here."""
     source = tmp_path / "film.mkv"
     films.film(source, times=range(3000, 4000, 40), sounds=[("flac", 0.0)])
-    monkeypatch.setattr(reader, "_MOST_KEPT", 1000)
+    monkeypatch.setattr(decoding, "_MOST_KEPT", 1000)
     with source.open("rb") as file, opened(file, "film") as container:
         with pytest.raises(ImageError, match="of other streams come before a picture"):
             reader.Reader(container, file, "film", keeps_others=True)
@@ -413,21 +426,119 @@ def test_a_reader_that_goes_away_ends_the_work(
     os.close(their_end)
 
 
-def test_a_decoder_that_dies_is_a_sentence(tmp_path: Path, pipes: Pipes) -> None:
-    source = tmp_path / "film.mkv"
+@pytest.mark.parametrize("name", ["out.y4m", "out.mkv"])
+def test_a_decoder_that_dies_is_a_sentence(name: str, tmp_path: Path, pipes: Pipes) -> None:
+    """And leaves nothing that looks like a film."""
+    source, target = tmp_path / "film.mkv", tmp_path / "made" / name
     films.film(source, codec="ffv1", times=range(0, 4000, 40))
-    target = tmp_path / "out.mkv"
-    with FilmReader(source) as reader:
-        job = FilmJob(source, PIPE, FFV1)
+    target.parent.mkdir()
+    pipes.feed(source)
+    with FilmReader(PIPE) as reader:
+        job = FilmJob(PIPE, target, FFV1 if name == "out.mkv" else Wish())
         prepared = prepare(reader, job, 128, 192)
+        written: list[Path] = []
 
         def work(pictures: Any, results: Any) -> None:
+            written.extend(target.parent.iterdir())
             reader._process.kill()
             twice(pictures, results)
 
         with pytest.raises(ImageError, match="the process that reads it was killed"):
             live.make_live(reader, job, prepared, FrameDevice(work))
-    assert not target.exists()
+    assert written  # it had begun
+    assert list(target.parent.iterdir()) == []
+
+
+def test_a_film_that_pauses_in_its_pipe_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever sends it stops in its middle, until the program has said many times that it waits."""
+    source = tmp_path / "film.mkv"
+    films.film(source, codec="ffv1", times=range(0, 2000, 40))
+    data = source.read_bytes()
+    given, own = os.pipe()
+    goes_on = threading.Event()
+    waits = 0
+
+    def beat(self: Any) -> None:
+        nonlocal waits
+        waits += 1
+        if waits == 200:
+            goes_on.set()
+
+    def send() -> None:
+        with os.fdopen(own, "wb") as file:
+            file.write(data[: len(data) // 2])
+            file.flush()
+            goes_on.wait()
+            file.write(data[len(data) // 2 :])
+
+    monkeypatch.setattr(client, "_STANDARD_INPUT", given)
+    monkeypatch.setattr(pipe_input, "_OFTEN", 0.001)
+    monkeypatch.setattr(Pulse, "beat", beat)
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    with reading_here(monkeypatch):
+        assert make(FilmJob(PIPE, tmp_path / "out.mkv", FFV1)).frames == 50
+    assert waits >= 200
+    sender.join()
+    os.close(given)
+
+
+@pytest.mark.parametrize("form", ["mkv", "y4m"])
+def test_a_pipe_that_lets_nobody_wait_is_waited_for(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has made it may have made it so: what does not fit is written later."""
+    source = tmp_path / "film.mkv"
+    films.film(source, codec="ffv1", times=range(0, 2000, 40), size=(128, 128))
+    out, their_end = os.pipe()
+    os.set_blocking(their_end, False)
+    monkeypatch.setattr(live, "_STANDARD_OUTPUT", their_end)
+    content: list[bytes] = []
+    player = threading.Thread(target=lambda: content.append(_all_of(out)))
+    job = FilmJob(source, PIPE, FFV1 if form == "mkv" else Wish(), form=form)
+    player.start()
+    assert make(job).frames == 50
+    os.close(their_end)
+    player.join()
+    target = tmp_path / f"out.{form}"
+    target.write_bytes(content[0])
+    _, old, _ = pictures_of(source)
+    _, new, _ = pictures_of(target)
+    assert_squares(old, new)
+
+
+def test_a_search_that_comes_to_another_place_falls_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then all that is before is decoded, and the frames are the same."""
+    source = tmp_path / "film.mkv"
+    films.film(source, codec="ffv1", times=range(0, 8000, 40))
+    asked: list[bool] = []
+    begin = Reader.frames
+
+    def frames(self: Reader, selection: Selection) -> Any:
+        asked.append(selection.is_sought)
+        found = begin(self, selection)
+        if selection.is_sought:
+            next(found)  # as if it began too late
+        return found
+
+    monkeypatch.setattr(Reader, "frames", frames)
+    with reading_here(monkeypatch), FilmReader(source) as reader:
+        run = PartRun(2, None, None, True)
+        steps = FrameSource(reader, Selection(), run, 2000, "off", 4)
+        found = []
+        for step in steps:
+            found.append((step.frame.pts, step.is_held, None if step.begin is None else step.begin))
+            step.frame.release()
+    assert asked == [True, False]
+    assert [pts for pts, _, _ in found] == list(range(4000, 8000, 40))
+    first = found[0][2]
+    assert first is not None
+    assert not first.is_sought
+    assert first.before
 
 
 # Numbered pictures.

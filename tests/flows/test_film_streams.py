@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -19,10 +20,11 @@ films = pytest.importorskip("tests.helpers.films")
 
 from waifu2x.errors import OutputError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
-from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
-from waifu2x.flows.film.making import MadeFilm, make_film, parts_folder  # noqa: E402
+from waifu2x.flows.film.making import MadeFilm, make_film  # noqa: E402
+from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
+from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
-from waifu2x.formats.film.codecs import Wish  # noqa: E402
+from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 
 needs_ffprobe = pytest.mark.skipif(shutil.which("ffprobe") is None, reason="needs ffprobe")
 CODECS = {"mkv": "ffv1", "mp4": "x264", "mov": "x264", "webm": "vp9"}
@@ -140,6 +142,73 @@ def tags(stream: dict[str, Any], *names: str) -> dict[str, str]:
     return {name: found[name] for name in names if name in found}
 
 
+HELD = {
+    "mkv": {"aac", "ac3", "flac", "opus"},
+    "mp4": {"aac", "ac3", "flac", "opus"},
+    "mov": {"aac", "ac3"},
+    "webm": {"opus"},
+}
+"""Codecs of sounds that containers take."""
+
+
+def check_sounds(
+    before: dict[str, Any], after: dict[str, Any], target: str, shift: float, *, in_packets: bool
+) -> None:
+    """Each sound that the container takes is there, all of it, and where it was."""
+    fits = [one["codec_name"] in HELD[target] for one in streams(before, "audio")]
+    heard = [one for one, does in zip(sound(before), fits, strict=True) if does]
+    if in_packets:
+        assert sound(after) == heard
+    else:  # those of MPEG-TS have a header each, which other containers have none of
+        assert [len(one) for one in sound(after)] == [len(one) for one in heard]
+    places = [one for one, does in zip(begins(before, "audio"), fits, strict=True) if does]
+    for now, then in zip(begins(after, "audio"), places, strict=True):
+        assert abs(now + shift - then) < 0.001
+
+
+def titles(path: Path, target: str) -> list[tuple[str, str, str, int]]:
+    """Kinds, languages, titles and dispositions of the sounds and subtitles that `target` takes."""
+    found = []
+    with av.open(str(path)) as film:
+        for one in film.streams:
+            fits = one.type == "subtitle" and target != "webm"
+            if fits or (one.type == "audio" and one.codec_context.name in HELD[target]):
+                told = {key.lower(): value for key, value in one.metadata.items()}
+                title = told.get("title", told.get("name", ""))
+                found.append((one.type, told["language"], title, int(one.disposition)))
+    return found
+
+
+def attached(path: Path) -> list[tuple[str, str, bytes]]:
+    """Names, types and contents of fonts."""
+    with av.open(str(path)) as film:
+        return [(one.name, one.mimetype, one.data) for one in film.streams.attachments]
+
+
+def shown_text(path: Path, start: float) -> list[list[tuple[float, float, str]]]:
+    """For each subtitle, the hundredths of seconds from `start` between which a text is shown."""
+    found = []
+    with av.open(str(path)) as film:
+        for number, stream in enumerate(film.streams.subtitles):
+            film.seek(0)
+            lines = []
+            for packet in film.demux(subtitles=number):
+                text = bytes(packet)
+                if not text:
+                    continue
+                if stream.codec_context.name == "mov_text":
+                    text = text[2 : 2 + int.from_bytes(text[:2])]
+                elif stream.codec_context.name in ("ass", "ssa"):
+                    text = text.split(b",", 8)[8]
+                text = re.sub(rb"<.*?>|\{.*?\}", b"", text)
+                if text:
+                    begin = packet.pts * stream.time_base - start
+                    end = begin + packet.duration * stream.time_base
+                    lines.append((round(begin, 2), round(end, 2), text.decode()))
+            found.append(lines)
+    return found
+
+
 def table() -> list[Any]:
     return [
         pytest.param(
@@ -227,25 +296,22 @@ def test_everything_stays(
     assert len(rotation) == (2 if case == "turned.mp4" else 0)
     assert tags(new_picture, "timecode") == tags(old_picture, "timecode")
 
-    heard, made_heard = sound(before), sound(after)
-    if case == "hour.ts":  # its packets have a header each
-        assert [len(one) for one in made_heard] == [len(one) for one in heard][: len(made_heard)]
-    else:
-        assert [one for one in heard if one in made_heard] == made_heard
-    if target == "mkv":
-        assert len(made_heard) == len(heard)
-        assert len(streams(after, "subtitle")) == len(streams(before, "subtitle"))
-        assert [tags(one, "filename", "mimetype") for one in streams(after, "attachment")] == [
-            tags(one, "filename", "mimetype") for one in streams(before, "attachment")
-        ]
-    if len(made_heard) == len(heard):
-        for now, then in zip(begins(after, "audio"), begins(before, "audio"), strict=True):
-            moved = (now - float(made_times[0])) - (then - float(times[0]))
-            assert abs(moved) < 0.001
-        for new_one, old_one in zip(streams(after, "audio"), streams(before, "audio"), strict=True):
-            assert tags(new_one, "language") == tags(old_one, "language")
-            if case != "hour.ts":  # where no sound is the default
-                assert new_one["disposition"] == old_one["disposition"]
+    start, made_start = float(times[0]), float(made_times[0])
+    check_sounds(before, after, target, start - made_start, in_packets=case != "hour.ts")
+    lines = shown_text(source, start)
+    assert shown_text(output, made_start) == ([] if target == "webm" else lines)
+    assert bool(lines) == (case in ("ass.mkv", "srt.mkv", "everything.mkv", "texts.mp4"))
+    fonts = [] if target != "mkv" else attached(source)
+    assert attached(output) == fonts
+    assert bool(attached(source)) == (case in ("ass.mkv", "everything.mkv"))
+    # Of MPEG-TS no stream is the default, and nothing else tells of one.
+    had, has = titles(source, target), titles(output, target)
+    assert [one[:3] for one in has] == [one[:3] for one in had]
+    if case != "hour.ts":
+        assert [one[3] for one in has] == [one[3] for one in had]
+    for key in ("title", "comment"):
+        assert tags(after["format"], key) == tags(before["format"], key), key
+        assert bool(tags(before["format"], key)) == (case == "everything.mkv")
     assert [(one["start_time"], one["end_time"], one["tags"]) for one in after["chapters"]] == [
         (one["start_time"], one["end_time"], one["tags"]) for one in before["chapters"]
     ]
@@ -266,3 +332,55 @@ def test_a_container_that_cannot_hold_a_stream_is_a_sentence(tmp_path: Path) -> 
     with pytest.raises(OutputError, match=r"attachment 4 .*use .mkv, or --drop-unsupported"):
         enlarge(FilmJob(source, tmp_path / "out.mp4"))
     assert [one.name for one in tmp_path.iterdir()] == ["film.mkv"]
+
+
+def told(source: Path, target: Path, wish: Wish | None = None) -> tuple[str, ...]:
+    """What is said before the work, where what does not fit is left out."""
+    job = FilmJob(source, target, wish or Wish(), drop_unsupported=True)
+    with FilmReader(source) as reader:
+        return prepare(reader, job, 128, 192).notices
+
+
+def test_chapters_hide_no_other_data(tmp_path: Path) -> None:
+    """The titles of chapters are a track of data in mp4, which is written anew."""
+    source = tmp_path / "film.mp4"
+    films.CASES["texts.mp4"](source)
+    assert told(source, tmp_path / "out.mp4") == ()
+    data = source.read_bytes()
+    # Measurements of a camera, say.
+    source.write_bytes(data.replace(b"tx3g", b"gpmd").replace(b"sbtl", b"meta"))
+    for suffix in ("mp4", "mkv"):
+        target = tmp_path / f"out.{suffix}"
+        assert told(source, target) == ("data 2 bin_data (eng) is left out",)
+        enlarge(FilmJob(source, target, Wish(CODECS[suffix]), drop_unsupported=True))
+        with av.open(str(target)) as film:
+            assert len(film.chapters()) == 2
+    with pytest.raises(OutputError, match=r"cannot hold data 2 bin_data \(eng\)"):
+        enlarge(FilmJob(source, tmp_path / "other.mp4"))
+
+
+@pytest.mark.parametrize(
+    ("pixels", "suffix", "wish", "notices"),
+    [
+        (
+            "yuv444p10le", "webm", Wish("vp9"), ("8 of 10 bits are kept: vp9 has no more here",),
+        ),
+        (
+            "yuv444p10le", "mp4", Wish("av1"),
+            ("chroma of 4:4:4 becomes 4:2:0: av1 has no more here",),
+        ),
+        (
+            "yuv420p12le", "mkv", Wish("x265"),
+            ("10 of 12 bits are kept: x265 has no more here",),
+        ),
+        ("yuv444p10le", "webm", Wish("vp9", depth=8), ()),
+        ("yuv444p10le", "mkv", Wish("ffv1"), ()),
+        ("yuv422p", "mkv", Wish("x264"), ()),
+    ],
+)  # fmt: skip
+def test_fewer_bits_and_less_chroma_are_said(
+    pixels: str, suffix: str, wish: Wish, notices: tuple[str, ...], tmp_path: Path
+) -> None:
+    source = tmp_path / "film.mkv"
+    films.film(source, codec="ffv1", pixels=pixels, times=[0])
+    assert told(source, tmp_path / f"out.{suffix}", wish) == notices

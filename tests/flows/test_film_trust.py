@@ -20,16 +20,13 @@ from tests.flows.test_film_streams import enlarge, twice  # noqa: E402
 from waifu2x.errors import ImageError, OutputError  # noqa: E402
 from waifu2x.flows.batch.shard import Shard  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
-from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
-from waifu2x.flows.film.making import (  # noqa: E402
-    join_film,
-    make_film,
-    make_shard,
-    parts_folder,
-)
+from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
+from waifu2x.flows.film.makers.run_maker import MakerHere  # noqa: E402
+from waifu2x.flows.film.making import join_film, make_film, make_shard  # noqa: E402
+from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
+from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
-from waifu2x.flows.film.runs import FrameDevice, MadeHere  # noqa: E402
-from waifu2x.formats.film.codecs import Wish  # noqa: E402
+from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 from waifu2x.system.locks import HeldElsewhereError, locked  # noqa: E402
 
 FFV1 = Wish("ffv1")
@@ -53,7 +50,7 @@ def shard(job: FilmJob, number: int, parts: int) -> int:
     """Makes one shard of a film; how many parts of it there are."""
     with FilmReader(job.source) as reader:
         prepared = prepare(reader, job, 128, 192)
-        maker = MadeHere(reader, FrameDevice(twice))
+        maker = MakerHere(reader, FrameDevice(twice))
         return make_shard(maker, reader, job, prepared, Shard(number, parts))
 
 
@@ -177,7 +174,7 @@ from tests.flows.test_film_streams import enlarge
 from waifu2x.errors import Waifu2xError
 from waifu2x.flows.film import request
 from waifu2x.flows.film.request import FilmJob
-from waifu2x.formats.film.codecs import Wish
+from waifu2x.formats.film.writing.codecs import Wish
 
 if __name__ == "__main__":
     request.PART_SECONDS = 0.4

@@ -1,57 +1,28 @@
 """The report of a batch in a real browser, headless: its layout, its search and its view, on narrow
-and wide screens, in light and in dark. Needs Debian's chromium and chromium-driver; axe-core, which
-looks for what keeps people out, comes by npm.
-
-WAIFU2X_SCREENSHOTS=FOLDER keeps pictures of what was seen, to be looked at.
+and wide screens, in light and in dark.
 """
 
 from __future__ import annotations
 
 import io
-import json
-import os
 import shutil
-import subprocess
-import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
 
+from tests.helpers.browsers import Window, axe_core, chromium
 from tests.helpers.contents import identity_models, noise
 from waifu2x.cli import cli
 
 pytestmark = pytest.mark.long
 HOSTILE = "<img src=x onerror=alert(1)>\"'&.png"
 SCREENS = [(360, 740), (1280, 900)]
-
-
-class Opened(NamedTuple):
-    """A report in a browser."""
-
-    driver: Any
-    name: str
-    """The screen, for names of screenshots."""
-
-    def run(self, script: str, *arguments: object) -> Any:
-        return self.driver.execute_script(script, *arguments)
-
-    def wait(self, script: str) -> None:
-        """Until that is true."""
-        end = time.monotonic() + 30
-        while not self.run(f"return {script}"):
-            assert time.monotonic() < end, script
-
-    def keep(self, what: str) -> None:
-        """A screenshot, if they are wanted."""
-        folder = os.environ.get("WAIFU2X_SCREENSHOTS")
-        if folder:
-            self.driver.save_screenshot(str(Path(folder) / f"{self.name}-{what}.png"))
 
 
 @pytest.fixture(scope="module")
@@ -81,38 +52,18 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Callable[[int, int, bool], Any]]:
-    """Gives a driver of a browser with a screen of that width and height, dark or not."""
-    webdriver = pytest.importorskip("selenium.webdriver", reason="pip install selenium")
-    service = pytest.importorskip("selenium.webdriver.chrome.service")
-    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
-    if None in programs:
-        pytest.skip("apt-get install chromium chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = programs[0]
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=service.Service(programs[1]))
-
-    def screen(width: int, height: int, dark: bool) -> Any:
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": [scheme]})
-        return driver
-
-    yield screen
-    driver.quit()
+def browser() -> Iterator[Any]:
+    """Its driver."""
+    with chromium() as driver:
+        yield driver
 
 
 @pytest.fixture(params=[(*size, dark) for size in SCREENS for dark in (False, True)])
-def opened(
-    request: pytest.FixtureRequest, page: Path, browser: Callable[[int, int, bool], Any]
-) -> Iterator[Opened]:
+def opened(request: pytest.FixtureRequest, page: Path, browser: Any) -> Iterator[Window]:
     """The report on each screen. What the browser complains of fails the test."""
     width, height, dark = request.param
-    found = Opened(browser(width, height, dark), f"{width}-{'dark' if dark else 'light'}")
+    found = Window(browser, f"{width}-{'dark' if dark else 'light'}")
+    found.screen(width, height, dark)
     found.driver.get(page.as_uri())
     yield found
     assert found.driver.get_log("browser") == []
@@ -121,26 +72,10 @@ def opened(
 @pytest.fixture(scope="module")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The source of axe-core."""
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("apt-get install npm")
-    folder = tmp_path_factory.mktemp("axe")
-    command = [npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "axe-core@4"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"axe-core cannot be installed: {done.stderr.strip()[-200:]}")
-    return (folder / "node_modules/axe-core/axe.min.js").read_text()
+    return axe_core(tmp_path_factory.mktemp("axe"))
 
 
-def fits(opened: Opened) -> bool:
-    """Whether nothing is wider than the screen."""
-    fitting: bool = opened.run(
-        "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
-    )
-    return fitting
-
-
-def names(opened: Opened) -> list[str]:
+def names(opened: Window) -> list[str]:
     """Those of the pictures that are shown, in order."""
     found: list[str] = opened.run(
         "return [...document.querySelectorAll('figure:not([hidden]) .name')]"
@@ -149,8 +84,8 @@ def names(opened: Opened) -> list[str]:
     return found
 
 
-def test_layout(opened: Opened) -> None:
-    assert fits(opened)
+def test_layout(opened: Window) -> None:
+    assert opened.fits()
     # Pictures load when they come into sight.
     count = opened.run("return document.querySelectorAll('.thumbnail').length")
     assert count == 9
@@ -172,17 +107,17 @@ def test_layout(opened: Opened) -> None:
     assert first < second
     opened.run("document.querySelector('.settings').open = true")
     assert "identity" in opened.run("return document.querySelector('.settings').innerText")
-    assert fits(opened)
+    assert opened.fits()
     opened.keep("settings")
 
 
-def test_light_and_dark(opened: Opened) -> None:
+def test_light_and_dark(opened: Window) -> None:
     paper = opened.run("return getComputedStyle(document.documentElement).backgroundColor")
     level = sum(map(int, paper.removeprefix("rgb(").removesuffix(")").split(",")))
     assert (level < 200) == ("dark" in opened.name), paper
 
 
-def test_search(opened: Opened) -> None:
+def test_search(opened: Window) -> None:
     field = opened.driver.find_element("id", "search")
     field.send_keys("PAGE")
     assert names(opened) == ["in/Page2 of the story.png", "in/page10.png"]
@@ -196,10 +131,10 @@ def test_search(opened: Opened) -> None:
     field.clear()
     field.send_keys("nowhere")
     assert names(opened) == []
-    assert fits(opened)
+    assert opened.fits()
 
 
-def test_view_by_keyboard(opened: Opened) -> None:
+def test_view_by_keyboard(opened: Window) -> None:
     keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
     search = opened.driver.find_element("id", "search")
     search.send_keys("page", keys.TAB)
@@ -208,7 +143,7 @@ def test_view_by_keyboard(opened: Opened) -> None:
     title = "document.getElementById('title').textContent"
     assert opened.run(f"return {title}") == "in/Page2 of the story.png"
     opened.wait("[...document.querySelectorAll('#stage img')].every(e => e.naturalWidth == 480)")
-    assert fits(opened)
+    assert opened.fits()
     view = "document.getElementById('view')"
     assert opened.run(f"return {view}.scrollWidth <= {view}.clientWidth")
     # Both pictures lie on each other; the slider says how much of each is seen.
@@ -240,7 +175,7 @@ def test_view_by_keyboard(opened: Opened) -> None:
     assert opened.run("return document.activeElement.tagName") == "SUMMARY"
 
 
-def test_view_of_pictures_of_any_shape(opened: Opened) -> None:
+def test_view_of_pictures_of_any_shape(opened: Window) -> None:
     for name in ("in/tall.png", "in/tiny.png", f"in/{'very-long-name-' * 8}.jpg"):
         opened.run(
             "[...document.querySelectorAll('figure')].find("
@@ -258,49 +193,39 @@ def test_view_of_pictures_of_any_shape(opened: Opened) -> None:
         opened.driver.find_element("id", "close").click()
 
 
-def test_nobody_is_kept_out(opened: Opened, axe: str) -> None:
+def test_nobody_is_kept_out(opened: Window, axe: str) -> None:
     for is_open in (False, True):
         if is_open:
             opened.run("document.querySelector('summary img').click()")
             opened.wait("document.getElementById('view').open")
-        # By the driver: the page itself lets no script in.
-        found = opened.driver.execute_async_script(
-            axe + "; const done = arguments[0]; axe.run().then(done, e => done(String(e)));"
-        )
-        assert isinstance(found, dict), found
-        faults = {
-            each["id"]: [node["html"][:200] for node in each["nodes"]]
-            for each in found["violations"]
-        }
-        assert faults == {}, json.dumps(faults, indent=1)
-        assert len(found["passes"]) > 10
+        assert opened.faults(axe) == {}
 
 
-def test_without_scripts_it_is_a_list_that_opens(
-    page: Path, browser: Callable[[int, int, bool], Any]
-) -> None:
-    driver = browser(360, 740, False)
+def test_without_scripts_it_is_a_list_that_opens(page: Path, browser: Any) -> None:
+    opened = Window(browser, "no-script")
+    opened.screen(360, 740, False)
+    driver = opened.driver
     driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         driver.get(page.as_uri())
-        opened = Opened(driver, "no-script")
         assert not driver.find_element("id", "find").is_displayed()
         driver.find_elements("css selector", "figure:nth-of-type(5) summary")[0].click()
         opened.wait(
             "[...document.querySelectorAll('figure:nth-of-type(5) .pair img')]"
             ".every(e => e.naturalWidth > 0)"
         )
-        assert fits(opened)
+        assert opened.fits()
         opened.keep("open")
     finally:
         driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-def test_print(page: Path, browser: Callable[[int, int, bool], Any]) -> None:
-    driver = browser(1280, 900, True)
+def test_print(page: Path, browser: Any) -> None:
+    opened = Window(browser, "print")
+    opened.screen(1280, 900, True)
+    driver = opened.driver
     driver.get(page.as_uri())
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    opened = Opened(driver, "print")
     paper = opened.run("return getComputedStyle(document.documentElement).backgroundColor")
     assert paper == "rgb(255, 255, 255)"
     assert not driver.find_element("id", "find").is_displayed()
@@ -308,9 +233,7 @@ def test_print(page: Path, browser: Callable[[int, int, bool], Any]) -> None:
     opened.keep("page")
 
 
-def test_ten_thousand_pictures_open_at_once(
-    tmp_path: Path, browser: Callable[[int, int, bool], Any]
-) -> None:
+def test_ten_thousand_pictures_open_at_once(tmp_path: Path, browser: Any) -> None:
     from tests.helpers.outcomes import done
     from waifu2x.flows.batch.html_report import HtmlReport, preview_side
     from waifu2x.flows.jobs import Job
@@ -328,9 +251,10 @@ def test_ten_thousand_pictures_open_at_once(
         page.add(done(job, 1.0, 320, 480, previews=(shown,)))
     page.finish(["all"], [])
     assert (tmp_path / "page.html").stat().st_size < 200e6
-    driver = browser(1280, 900, False)
+    opened = Window(browser, "many")
+    opened.screen(1280, 900, False)
+    driver = opened.driver
     driver.get((tmp_path / "page.html").as_uri())
-    opened = Opened(driver, "many")
     driver.find_element("id", "search").send_keys("/9999.png")
     assert [Path(name).name for name in names(opened)] == ["9999.png"]
     opened.keep("search")

@@ -23,16 +23,24 @@ from waifu2x.flows.flow import StoppedError
 from waifu2x.imaging.enlarger import Networks
 
 
-def scheduler_of(network: Any, at_once: int) -> Scheduler:
-    chains: Any = SimpleNamespace(network=lambda factor, noise: network)
-    return Scheduler(Networks(chains, 1, None), at_once)
+class SchedulerOf(Scheduler):
+    """A scheduler, and the networks that its calls are given."""
+
+    def __init__(self, find: Callable[[int, int | None], Any], at_once: int) -> None:
+        super().__init__(at_once)
+        chains: Any = SimpleNamespace(network=find)
+        self.networks = Networks(chains, 1, None)
+
+
+def scheduler_of(network: Any, at_once: int) -> SchedulerOf:
+    return SchedulerOf(lambda factor, noise: network, at_once)
 
 
 class Submitted:
     """A call, and what is told of it."""
 
     def __init__(
-        self, scheduler: Scheduler, pixels: NDArray[Any], stop: Callable[[], bool] = lambda: False
+        self, scheduler: SchedulerOf, pixels: NDArray[Any], stop: Callable[[], bool] = lambda: False
     ) -> None:
         height, width, planes = pixels.shape
         self.pixels = pixels
@@ -41,7 +49,7 @@ class Submitted:
         self.error: Exception | None = None
         self.progress = 0.0
         self.stop = stop
-        call = NetworkCall(2, None, pixels, self.out, self.report, self.end)
+        call = NetworkCall(scheduler.networks, 2, None, pixels, self.out, self.report, self.end)
         scheduler.submit(call)
 
     def report(self, part: float) -> None:
@@ -228,8 +236,7 @@ def test_a_network_that_cannot_be_had_fails_its_calls() -> None:
     def missing(factor: int, noise: int | None) -> Any:
         raise BackendError("Fake: no memory for the weights")
 
-    chains: Any = SimpleNamespace(network=missing)
-    scheduler = Scheduler(Networks(chains, 1, None), 1)
+    scheduler = SchedulerOf(missing, 1)
     call = Submitted(scheduler, noise(4, 6, 3))
     assert call.done.wait(30)
     assert isinstance(call.error, BackendError)

@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.flows.test_film_streams import twice
 from waifu2x.errors import DeviceError
-from waifu2x.flows.film.parts import Planes
-from waifu2x.flows.film.runs import FrameDevice
+from waifu2x.flows.film.frames.frame_device import FrameDevice
+from waifu2x.flows.film.frames.steps import Planes
 from waifu2x.system.lazy_dataclass import dataclass
 
 
@@ -23,7 +23,8 @@ class Squares:
     - `dies` at its `at`-th frame, once: the file `mark` remembers;
     - `broken`: its device stops working with that frame, for good;
     - `deadly`: ends at each frame whose samples of luma add up to that number;
-    - `other`: it is one of another backend;
+    - `other`: it computes in something else;
+    - `changes`: dies as the first, and computes in something else then;
     - `never`: ends before it is there.
     """
 
@@ -41,7 +42,7 @@ class Squares:
         def enlarge(frames: Sequence[Planes], results: Sequence[Planes]) -> None:
             nonlocal count
             count += 1
-            if self.kind == "dies" and count == self.at and not self.mark.exists():
+            if self.kind in ("dies", "changes") and count == self.at and not self.mark.exists():
                 self.mark.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
             if self.kind == "broken" and (count == self.at or self.mark.exists()):
@@ -51,5 +52,6 @@ class Squares:
                 os._exit(1)
             twice(frames, results)
 
-        name = "other" if self.kind == "other" else "squares"
-        yield FrameDevice(enlarge, backend=name, described="squares")
+        is_other = self.kind == "other" or (self.kind == "changes" and self.mark.exists())
+        name = "other" if is_other else "squares"
+        yield FrameDevice(enlarge, arithmetic=name, described="squares")

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.attention import PlanesFrom
 from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.expressions import ACTIVATIONS, LEAKY
 from waifu2x.networks.model import Model
+from waifu2x.networks.windows import Windows
 
 _PLANES = (1, 3, 5, 8, 16, 24, 32, 40, 64)
 
@@ -45,6 +47,27 @@ class RandomGraph(GraphBuilder):
         activation = self._slopes(kind, planes)
         return self.convolution(source, weight, bias, activation, stride=stride, padding=padding)
 
+    def random_depthwise(self, source: int, side: int, padding: int, kind: str) -> int:
+        planes = self.planes(source)
+        weight, bias = self._weights(planes, 1, side, side)
+        activation = self._slopes(kind, planes)
+        arrays = weight, bias, activation
+        return self.convolution(source, *arrays, padding=padding, groups=planes)
+
+    def random_groups(self, source: int, planes: int, groups: int, kind: str) -> int:
+        weight, bias = self._weights(planes, self.planes(source) // groups, 3, 3)
+        activation = self._slopes(kind, planes)
+        return self.convolution(source, weight, bias, activation, padding=1, groups=groups)
+
+    def random_norm(self, source: int, groups: int = 0, eps: float = 1e-5) -> int:
+        """Over a pixel's planes, or with groups over the map's."""
+        planes = self.planes(source)
+        weight = self.rng.uniform(0.3, 0.7, planes).astype(np.float32)
+        bias = self.rng.normal(0, 0.1, planes).astype(np.float32)
+        if groups:
+            return self.group_norm(source, weight, bias, groups, eps)
+        return self.layer_norm(source, weight, bias, eps)
+
     def random_transposed(
         self, source: int, planes: int, side: int, stride: int, crop: int, kind: str
     ) -> int:
@@ -52,6 +75,23 @@ class RandomGraph(GraphBuilder):
         weight, bias = self._weights(planes, self.planes(source), side, side, gain=gain)
         activation = self._slopes(kind, planes)
         return self.transposed(source, weight, bias, activation, stride=stride, crop=crop)
+
+    def random_attention(self, source: int, windows: Windows, heads: int, depth: int) -> int:
+        """Attention of planes that one convolution makes."""
+        planes = heads * depth
+        made = self.random_convolution(source, 3 * planes, 1, 1, 0, "linear")
+        bias = self.rng.normal(size=(heads, *windows.bias_sides)).astype(np.float32)
+        queries, keys, values = (PlanesFrom(made, part * planes) for part in range(3))
+        scale = 1.5 * depth**-0.5
+        return self.window_attention(queries, keys, values, planes, windows, scale, bias)
+
+    def random_channel_attention(self, source: int, heads: int, depth: int) -> int:
+        """Attention between planes that one convolution makes."""
+        planes = heads * depth
+        made = self.random_convolution(source, 3 * planes, 1, 1, 0, "linear")
+        queries, keys, values = (PlanesFrom(made, part * planes) for part in range(3))
+        temperature = self.rng.uniform(0.5, 4, heads).astype(np.float32)
+        return self.channel_attention(queries, keys, values, planes, temperature)
 
     def squeeze(self, source: int) -> int:
         """Squeeze and excite."""
@@ -73,6 +113,94 @@ def halving_model(seed: int) -> Model:
     value = builder.random_transposed(value, 8, 2, 2, 0, "leaky")
     builder.random_convolution(value, 3, 3, 1, 0, "linear")
     return builder.model()
+
+
+def multiplied_maps() -> Model:
+    """Maps times maps: of convolutions with and without activations, of one plane, of none."""
+    net = RandomGraph(3, 5)
+    value = net.random_convolution(0, 48, 3, 1, 1, "linear")
+    for kind in ("tanh", "sigmoid"):
+        inner = net.random_convolution(value, 48, 3, 1, 1, "relu")
+        factors = net.random_convolution(inner, 48, 1, 1, 0, kind)
+        value = net.multiply(net.add(inner, value), factors)
+        value = net.multiply(value, net.random_convolution(value, 1, 1, 1, 0, kind))
+    halved = net.random_convolution(value, 40, 2, 2, 0, "linear")
+    halved = net.multiply(halved, net.random_convolution(halved, 40, 3, 1, 1, "slopes"))
+    value = net.random_transposed(net.multiply(halved, halved), 3, 2, 2, 0, "linear")
+    net.multiply(net.random_convolution(value, 3, 3, 1, 1, "linear"), 0)
+    return net.model()
+
+
+def sliced_maps() -> Model:
+    """Planes of maps of each kind."""
+    net = RandomGraph(3, 6)
+    first = net.random_convolution(0, 64, 3, 1, 1, "mish")
+    few, rest = net.split(first, 16, 48)
+    few = net.random_convolution(few, 16, 5, 1, 2, "linear")
+    value = net.concatenate(few, rest)
+    left, right = net.split(net.random_depthwise(value, 3, 1, "linear"), 24, 40)
+    middle = net.slice(net.concatenate(left, right), 20, 32)
+    value = net.add(net.random_convolution(middle, 32, 1, 1, 0, "gelu"), net.slice(value, 32, 32))
+    value = net.multiply(net.slice(value, 0, 12), net.slice(value, 20, 12))
+    value = net.random_convolution(net.slice(value, 0, 12), 16, 3, 1, 1, "linear")
+    net.slice(net.pixel_shuffle(value, 2), 1, 3)
+    return net.model()
+
+
+def kernels_of_many_taps() -> Model:
+    """5x5 to 17x17, of many planes and few, at the ends and between them."""
+    net = RandomGraph(3, 7)
+    value = net.random_convolution(0, 16, 5, 1, 2, "relu")
+    value = net.random_convolution(value, 16, 17, 1, 8, "linear")
+    value = net.add(net.random_convolution(value, 16, 7, 1, 3, "tanh"), value)
+    value = net.random_convolution(value, 40, 13, 1, 6, "slopes")
+    value = net.add(net.random_convolution(value, 40, 5, 1, 2, "linear"), value, 0.2)
+    value = net.random_convolution(value, 5, 9, 1, 0, "leaky")
+    value = net.random_transposed(value, 20, 6, 2, 2, "leaky")
+    net.random_convolution(value, 3, 9, 1, 4, "linear")
+    return net.model()
+
+
+def grouped_convolutions() -> Model:
+    """Depthwise convolutions of any size, and those of a few groups."""
+    net = RandomGraph(3, 8)
+    value = net.random_depthwise(0, 3, 0, "linear")
+    value = net.random_convolution(value, 40, 3, 1, 0, "leaky")
+    value = net.add(net.random_depthwise(value, 5, 2, "gelu"), value)
+    value = net.multiply(value, net.random_depthwise(value, 3, 1, "linear"))
+    value = net.random_depthwise(net.concatenate(value, value), 7, 3, "slopes")
+    value = net.random_groups(value, 40, 5, "leaky")
+    value = net.random_groups(value, 20, 10, "leaky")
+    value = net.random_depthwise(net.random_depthwise(value, 2, 0, "linear"), 4, 2, "relu")
+    value = net.random_convolution(value, 3, 3, 1, 1, "linear")
+    net.random_depthwise(value, 17, 8, "linear")
+    return net.model()
+
+
+def norms() -> Model:
+    """Norms of maps of any kind."""
+    net = RandomGraph(3, 9)
+    value = net.random_convolution(net.random_norm(0, eps=1e-2), 40, 3, 1, 1, "gelu")
+    value = net.add(net.random_convolution(net.random_norm(value), 40, 1, 1, 0, "linear"), value)
+    value = net.random_norm(net.concatenate(value, net.random_norm(value)), eps=1e-6)
+    value = net.random_convolution(net.random_norm(value), 16, 2, 2, 0, "leaky")
+    value = net.random_transposed(net.random_norm(value), 3, 2, 2, 0, "linear")
+    net.random_norm(value, eps=0.1)
+    return net.model()
+
+
+def norms_of_groups() -> Model:
+    """Norms over the picture, one behind the other, and with a map that is added."""
+    net = RandomGraph(3, 10)
+    value = net.random_norm(net.random_convolution(0, 24, 3, 1, 1, "mish"), 4)
+    inner = net.random_norm(net.random_convolution(value, 24, 3, 1, 1, "linear"), 3, 1e-2)
+    value = net.add(inner, value, 0.5)
+    halved = net.random_convolution(value, 20, 2, 2, 0, "leaky")
+    halved = net.random_convolution(net.random_norm(halved, 1), 20, 2, 2, 0, "linear")
+    value = net.random_transposed(net.random_norm(halved, 5), 24, 4, 4, 0, "gelu")
+    value = net.random_norm(net.squeeze(net.concatenate(value, inner)), 6)
+    net.random_norm(net.random_convolution(value, 3, 3, 1, 1, "linear"), 1)
+    return net.model()
 
 
 @st.composite
@@ -112,8 +240,9 @@ def _block(draw: st.DrawFn, builder: RandomGraph, value: int, planes: int, kind:
     resolution = shape.resolution
     assert resolution is not None
     blocks = ["valid", "same", "pointwise", "crop", "skip", "dense", "squeeze"]
-    blocks += ["residual", "gate"]
+    blocks += ["residual", "gate", "multiplied", "sliced", "norm", "depthwise", "groups", "taps"]
     if resolution <= 1:
+        blocks += ["attention", "channel attention"]
         blocks += ["up", "up4", "up5", "shuffle", "enlarge", "enlarged"]
     if resolution == 1:
         blocks.append("compact")
@@ -143,9 +272,49 @@ def _block(draw: st.DrawFn, builder: RandomGraph, value: int, planes: int, kind:
             inner = builder.random_convolution(value, planes, 3, 1, 1, kind)
             inner = builder.random_convolution(inner, shape.planes, 3, 1, 1, "linear")
             return builder.add(inner, value, draw(st.sampled_from([1.0, 0.2])))
+        case "multiplied":
+            made = shape.planes if draw(st.booleans()) else 1
+            inner = builder.random_convolution(value, made, 3, 1, 1, kind)
+            if draw(st.booleans()):
+                value = builder.random_convolution(value, shape.planes, 3, 1, 1, "linear")
+            return builder.multiply(value, inner)
+        case "sliced":
+            count = draw(st.integers(1, shape.planes))
+            first = draw(st.integers(0, shape.planes - count))
+            made = builder.random_convolution(value, shape.planes, 3, 1, 1, kind)
+            source = draw(st.sampled_from([value, made]))
+            return builder.concatenate(builder.slice(source, first, count), made)
+        case "norm":
+            made = builder.random_convolution(value, max(planes, 5), 3, 1, 1, kind)
+            groups = 2 if builder.planes(made) % 2 == 0 else 1
+            return builder.random_norm(made, draw(st.sampled_from([0, groups])))
+        case "depthwise":
+            side = draw(st.sampled_from([1, 3, 5, 7]))
+            made = builder.random_depthwise(value, side, side // 2, kind)
+            return builder.add(made, value) if draw(st.booleans()) else made
+        case "groups":
+            groups = next(count for count in (3, 2, 1) if shape.planes % count == 0)
+            return builder.random_groups(value, shape.planes, groups, kind)
+        case "taps":
+            side = draw(st.sampled_from([5, 7, 13]))
+            return builder.random_convolution(value, min(planes, 16), side, 1, side // 2, kind)
         case "gate":
             inner = builder.random_convolution(value, shape.planes, 3, 1, 1, "linear")
             return builder.gate(inner, value)
+        case "attention":
+            sides = st.integers(1, 9)
+            rows, columns = draw(sides), draw(sides)
+            windows = Windows(
+                *(rows, columns, draw(st.integers(0, rows - 1)), draw(st.integers(0, columns - 1))),
+                overlap=draw(st.sampled_from([0, 0, 2])),
+                filled_to=draw(st.sampled_from([1, 8])),
+                shifts_single=draw(st.booleans()),
+            )
+            depth = draw(st.sampled_from([1, 5, 12]))
+            return builder.random_attention(value, windows, draw(st.sampled_from([1, 2])), depth)
+        case "channel attention":
+            heads, depth = draw(st.sampled_from([1, 2])), draw(st.sampled_from([1, 5, 12]))
+            return builder.random_channel_attention(value, heads, depth)
         case "resize":
             return builder.interpolate(value, draw(st.sampled_from([1, 2])), 2)
         case "up":

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.helpers import weight_files
+from tests.helpers import onnx_files, weight_files
 from tests.helpers.weight_files import Pickle
 from waifu2x.errors import ModelError
 from waifu2x.networks.model import Model
@@ -94,6 +94,44 @@ def _json() -> bytes:
     return waifu2x_json.dump(chainer.parse(_npz(), "m"))
 
 
+def _onnx() -> bytes:
+    """A picture padded to a multiple and unshuffled, by operators on sizes, and a shuffle."""
+    rng = np.random.default_rng(2)
+    weights: dict[str, Any] = {
+        "w": rng.normal(size=(4, 3, 3, 3)).astype(np.float32),
+        "b": np.zeros(4, np.float16),
+        "last": rng.normal(size=(12, 4, 1, 1)).astype(np.float32),
+        "slope": np.full((4, 1, 1), 0.1, np.float32),
+        "axis": np.array(2),
+        "two": np.array([2]),
+        "zero": np.array([0]),
+        "zeros": np.zeros(7, np.int64),
+        "half": np.array(0.5, np.float32),
+        "scales": np.array([1, 1, 2, 2], np.float32),
+    }
+    node = onnx_files.node
+    nodes = [
+        node("Shape", ["input"], ["shape"]),
+        node("Gather", ["shape", "axis"], ["rows"], axis=0),
+        node("Unsqueeze", ["rows", "zero"], ["row"]),
+        node("Mod", ["row", "two"], ["more"]),
+        node("Concat", ["zeros", "more"], ["pads"], axis=0),
+        node("Cast", ["b"], ["bias"], to=1),
+        node("Conv", ["input", "w", "bias"], ["a"], pads=[1, 1, 1, 1]),
+        node("PRelu", ["a", "slope"], ["c"]),
+        node("Sigmoid", ["c"], ["d"]),
+        node("Sub", ["d", "half"], ["e"]),
+        node("Mul", ["c", "e"], ["f"]),
+        node("Split", ["f"], ["g", "h"], axis=1, num_outputs=2),
+        node("Concat", ["h", "g"], ["i"], axis=1),
+        node("Conv", ["i", "last"], ["j"]),
+        node("DepthToSpace", ["j"], ["k"], blocksize=2, mode="CRD"),
+        node("Resize", ["input", "", "scales"], ["base"], mode="nearest"),
+        node("Add", ["k", "base"], ["output"]),
+    ]
+    return onnx_files.model(nodes, weights)
+
+
 def _param(text: bytes, weights: bytes) -> Model:
     return ncnn.parse(text, weights, "m.param")
 
@@ -105,6 +143,7 @@ def kinds() -> dict[str, tuple[Callable[[Random], Any], Callable[[Any], Model]]]
     safe, npz, text = weight_files.safetensors(tensors), _npz(), _json()
     pickle = Pickle()
     pickle.add(tensors)
+    onnx = _onnx()
     weights = bytes(4 + 108 * 4 + 16 + 4 + 192 * 4 + 12)
     return {
         "zip": (lambda rng: changed(new, rng), lambda file: parse_named(file, "m.pth")),
@@ -114,6 +153,7 @@ def kinds() -> dict[str, tuple[Callable[[Random], Any], Callable[[Any], Model]]]
             lambda rng: changed(safe, rng),
             lambda file: parse_named(file, "m.safetensors"),
         ),
+        "onnx": (lambda rng: changed(onnx, rng), lambda file: parse_named(file, "m.onnx")),
         "param": (lambda rng: (changed(PARAM, rng), weights), lambda pair: _param(*pair)),
         "bin": (lambda rng: (PARAM, changed(weights, rng)), lambda pair: _param(*pair)),
         "npz": (

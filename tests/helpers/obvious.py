@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.helpers.obvious_attention import attention_in_windows, attention_of_planes
 from waifu2x.networks import nodes as graph
 from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.attention import ChannelAttention, WindowAttention
 from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.expressions import ACTIVATIONS
 from waifu2x.networks.model import Model
+from waifu2x.networks.norms import GroupNorm, LayerNorm
 
 _PAD_MODES = {"replicate": "edge", "reflect": "reflect", "zero": "constant"}
 
@@ -73,8 +76,15 @@ def values(model: Model, picture: NDArray[np.float64]) -> list[NDArray[np.float6
     more = [-size % model.multiple for size in picture.shape[:2]]
     pads = [(model.padding, model.padding + extra) for extra in more]
     mode: Any = _PAD_MODES[model.border]
-    found = [np.pad(picture, [*pads, (0, 0)], mode=mode)]
-    for node in model.nodes:
+    return values_of(model.nodes, np.pad(picture, [*pads, (0, 0)], mode=mode))
+
+
+def values_of(
+    nodes: Sequence[graph.Node], picture: NDArray[np.float64]
+) -> list[NDArray[np.float64]]:
+    """All values of a graph for a picture that has what is beyond its edges."""
+    found = [picture]
+    for node in nodes:
         found.append(_made(node, found))
     return found
 
@@ -105,6 +115,16 @@ def _made(node: graph.Node, found: list[NDArray[np.float64]]) -> NDArray[np.floa
                     sums[y:bottom:stride, x:right:stride] += tap
             inner = slice(node.crop, -node.crop or None)
             return activate(sums[inner, inner], node.activation)
+        case graph.DepthwiseConvolution():
+            pad = (node.padding, node.padding)
+            side = node.weight.shape[-1]
+            source = np.pad(found[node.source], [pad, pad, (0, 0)])
+            rows, columns = (size - side + 1 for size in source.shape[:2])
+            sums = np.zeros((rows, columns, len(node.bias))) + node.bias.astype(np.float64)
+            for y in range(side):
+                for x in range(side):
+                    sums += source[y : y + rows, x : x + columns] * node.weight[:, 0, y, x]
+            return activate(sums, node.activation)
         case graph.Enlarge():
             return found[node.source].repeat(node.factor, 0).repeat(node.factor, 1)
         case graph.PixelShuffle():
@@ -130,6 +150,19 @@ def _made(node: graph.Node, found: list[NDArray[np.float64]]) -> NDArray[np.floa
             return _resized(rows.transpose(1, 0, 2), node.up, node.down).transpose(1, 0, 2)
         case graph.Concatenate():
             return np.concatenate([found[source] for source in node.sources], axis=-1)
+        case graph.Slice():
+            return found[node.source][..., node.first : node.first + node.planes]
+        case LayerNorm():
+            own = found[node.source]
+            centred = own - own.mean(axis=2, keepdims=True)
+            deviation = np.sqrt(np.mean(centred**2, axis=2, keepdims=True) + node.eps)
+            return np.asarray(centred / deviation * node.weight + node.bias)
+        case GroupNorm():
+            own = found[node.source].reshape(*found[node.source].shape[:2], node.groups, -1)
+            centred = own - own.mean(axis=(0, 1, 3), keepdims=True)
+            deviation = np.sqrt(np.mean(centred**2, axis=(0, 1, 3), keepdims=True) + node.eps)
+            normed = (centred / deviation).reshape(found[node.source].shape)
+            return np.asarray(normed * node.weight + node.bias)
         case graph.Mean():
             return np.asarray(found[node.source].mean(axis=(0, 1)))
         case graph.Dense():
@@ -138,6 +171,12 @@ def _made(node: graph.Node, found: list[NDArray[np.float64]]) -> NDArray[np.floa
             )
         case graph.Multiply():
             return found[node.source] * found[node.factors]
+        case graph.MultiplyMaps():
+            return found[node.source] * found[node.other]
+        case ChannelAttention():
+            return attention_of_planes(node, *(found[source] for source in node.sources))
+        case WindowAttention():
+            return attention_in_windows(node, *(found[source] for source in node.sources))
 
 
 def _resized(source: NDArray[np.float64], up: int, down: int) -> NDArray[np.float64]:

@@ -202,15 +202,16 @@ class Random:
         size = (made, read, taps, taps)
         # As bf16 and fp16 hold them both.
         weight = self._rng.integers(-8, 9, size) / 8 / np.sqrt(read * taps**2).round()
-        self.tensors[f"{key}.weight"] = _coarse(weight)
+        self.tensors[f"{key}.weight"] = coarse(weight)
         if bias:
-            self.tensors[f"{key}.bias"] = _coarse(self._rng.integers(-8, 9, made) / 64)
+            self.tensors[f"{key}.bias"] = coarse(self._rng.integers(-8, 9, made) / 64)
 
     def slopes(self, key: str, planes: int) -> None:
-        self.tensors[key] = _coarse(self._rng.integers(-20, 26, planes) / 16)
+        self.tensors[key] = coarse(self._rng.integers(-20, 26, planes) / 16)
 
 
-def _coarse(values: NDArray[np.float64]) -> NDArray[np.float32]:
+def coarse(values: NDArray[Any]) -> NDArray[np.float32]:
+    """Numbers cut off so that bf16 holds them."""
     bits = values.astype(np.float32).view(np.uint32) & 0xFFFF0000
     return np.asarray(bits, np.uint32).view(np.float32)
 

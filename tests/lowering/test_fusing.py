@@ -9,10 +9,13 @@ from hypothesis import given, settings
 from tests.helpers import obvious
 from tests.helpers.graphs import RandomGraph, random_graphs, residual_in_residual
 from waifu2x.backends.reference import NumpyNetwork
+from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.fusing import fused
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.planewise_steps import Copy, GatedAdd, Scale
 from waifu2x.lowering.segments import cut
-from waifu2x.lowering.steps import Conv, Copy, GatedAdd, Program, Scale, View
+from waifu2x.lowering.steps import Program
+from waifu2x.lowering.values import View
 from waifu2x.lowering.verify import verify
 from waifu2x.networks.model import Model
 

@@ -15,8 +15,11 @@ from waifu2x.backends.reference import NumpyNetwork
 from waifu2x.errors import ModelError
 from waifu2x.lowering import geometry, phases, segments
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.steps import Conv, Copy, GlobalAvgPool, MapStep, PlanewiseStep, Scale
+from waifu2x.lowering.planewise_steps import Copy, PlanewiseStep, Scale
+from waifu2x.lowering.steps import MapStep
+from waifu2x.lowering.vector_steps import GlobalAvgPool
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import fit_padding
@@ -65,8 +68,8 @@ def test_cunet_moves_only_what_a_mean_scales() -> None:
 
 
 def test_a_kernel_with_too_many_taps_is_a_sentence() -> None:
-    model = fit_padding("wide", 1, (convolution(0, 1, 1, 5),))
-    with pytest.raises(ModelError, match=r"wide: node 1: a kernel of 5 taps .* 3 at most"):
+    model = fit_padding("wide", 1, (convolution(0, 1, 1, 19),))
+    with pytest.raises(ModelError, match=r"wide: node 1: a kernel of 19 taps .* 18 at most"):
         lower(model)
 
 

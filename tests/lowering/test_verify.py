@@ -14,29 +14,26 @@ from hypothesis import given, settings
 from tests.helpers.graphs import random_graphs, residual_in_residual
 from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.lowering import phases, segments
+from waifu2x.lowering.checker import InvalidProgramError
+from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.liveness import Span
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.segments import cut, segmented
-from waifu2x.lowering.steps import (
+from waifu2x.lowering.norm_steps import NormPlanes, NormVector
+from waifu2x.lowering.planewise_steps import (
     BicubicResize,
-    Conv,
     Copy,
     DepthToSpace,
     GatedAdd,
-    GlobalAvgPool,
-    Linear,
-    Program,
     Scale,
+    ScaleByMap,
     SpaceToDepth,
-    Target,
-    View,
 )
-from waifu2x.lowering.verify import (
-    InvalidProgramError,
-    verify,
-    verify_phases,
-    verify_places,
-)
+from waifu2x.lowering.segments import cut, segmented
+from waifu2x.lowering.steps import Program
+from waifu2x.lowering.values import Target, View
+from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
+from waifu2x.lowering.verify import verify
+from waifu2x.lowering.verify_plans import verify_phases, verify_places
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.model import Model
@@ -62,6 +59,11 @@ def everything() -> Model:
     weight = np.full((8, 8, 2, 2), 0.1, np.float32)
     doubled = net.transposed(scaled, weight, bias, leaky(1.0, 8), stride=2)
     value = net.gate(net.add(doubled, first), first)
+    value = net.multiply(net.multiply(value, first), conv(first, 8))
+    value = net.group_norm(value, np.ones(8, np.float32), np.zeros(8, np.float32), 2)
+    value = net.layer_norm(value, np.ones(8, np.float32), np.zeros(8, np.float32))
+    each = np.full((8, 1, 3, 3), 0.1, np.float32)
+    value = net.convolution(value, each, np.zeros(8, np.float32), padding=1, groups=8)
     wide = net.concatenate(value, first)
     value = net.pixel_unshuffle(net.pixel_shuffle(wide, 2), 2)
     value = net.interpolate(net.interpolate(conv(value, 12), 2, 1), 1, 2)
@@ -75,8 +77,8 @@ CUT = cut(lower(residual_in_residual(3)), [9])
 
 def test_there_is_a_step_of_each_class() -> None:
     classes = {
-        *(Conv, Copy, DepthToSpace, SpaceToDepth, Scale),
-        *(GatedAdd, BicubicResize, GlobalAvgPool, Linear),
+        *(Conv, Depthwise, NormPlanes, Copy, DepthToSpace, SpaceToDepth, Scale),
+        *(GatedAdd, ScaleByMap, BicubicResize, GlobalAvgPool, Linear, NormVector),
     }
     assert {type(step) for step in PROGRAM.steps} == classes
     verify(PROGRAM)
@@ -212,8 +214,8 @@ MUTATIONS: dict[str, tuple[Callable[[], Program], str]] = {
         lambda: with_step(CONV, weight=conv_step.weight[:, :-1]),
         rf"step {CONV} \(Conv\): weight: reads",
     ),
-    "five taps": (
-        lambda: with_step(CONV, weight=np.zeros((*conv_step.weight.shape[:2], 5, 5), np.float32)),
+    "two taps": (
+        lambda: with_step(CONV, weight=np.zeros((*conv_step.weight.shape[:2], 2, 2), np.float32)),
         rf"step {CONV} \(Conv\): weight: shape",
     ),
     "taps that are not square": (
@@ -276,7 +278,7 @@ MUTATIONS: dict[str, tuple[Callable[[], Program], str]] = {
         rf"step {SCALE} \(Scale\): vector: 2 is not written yet",
     ),
     "factors of other planes": (
-        lambda: replace(PROGRAM, vectors=(*PROGRAM.vectors[:-1], 9)),
+        lambda: replace(PROGRAM, vectors=(9, *PROGRAM.vectors[1:])),
         "weight|vector",
     ),
     "resized by another factor": (
@@ -385,7 +387,7 @@ def changed(number: int, **fields: Any) -> list[phases.Phase]:
         (0, {"live": frozenset([LAST])}, "phase 0: live"),
         (0, {"averages": ()}, "phase 0: averages: step 5"),
         (1, {"averages": (POOL,)}, "averages"),
-        (1, {"steps": ()}, "phase 1: roots: it makes nothing"),
+        (2, {"steps": ()}, "phase 2: roots: it makes nothing"),
         (1, {"given": ()}, "steps: step .* reads"),
     ],
 )

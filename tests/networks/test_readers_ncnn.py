@@ -452,10 +452,6 @@ def test_wrong_text(text: bytes, message: str) -> None:
             squeeze().add("Sigmoid o 1 1 a0 b").add("BinaryOp p 2 1 a2 b c", **{"0": 2}),
             "multiplies other maps than those of a gate",
         ),
-        (
-            squeeze().add("BinaryOp o 2 1 a0 a2 b", **{"0": 2}),
-            "multiplies a map by a map, but expected",
-        ),
         (squeeze().add("Eltwise e 2 1 a0 a2 b", **{"0": 0}), "key 0 (operation) is 0"),
         (
             squeeze().add("Eltwise e 2 1 a0 a2 b", **{"0": 1, "_23301": "2,0.5,0.5"}),

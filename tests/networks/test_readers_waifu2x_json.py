@@ -566,7 +566,7 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot read the model: is a directory"):
         read_model(tmp_path / "folder.json")
     with pytest.raises(ModelError, match=r"not a model file: expected \.json, "):
-        read_model(tmp_path / "model.onnx")
+        read_model(tmp_path / "model.tflite")
 
 
 # The cache of parsed weights.

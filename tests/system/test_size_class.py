@@ -12,3 +12,14 @@ def test_there_are_two_classes_in_each_doubling() -> None:
         made = size_class(size)
         assert size <= made <= max(4096, size * 3 // 2)
         assert size_class(made) == made
+
+
+def test_large_sizes_spare_an_eighth_at_most() -> None:
+    mib = 1 << 20
+    assert size_class(64 * mib) == 64 * mib
+    assert size_class(64 * mib + 1) == 72 * mib
+    assert size_class(1092 * mib) == 1152 * mib
+    for size in range(64 * mib, 1024 * mib, 7 * mib + 13):
+        made = size_class(size)
+        assert size <= made <= size * 9 / 8
+        assert size_class(made) == made

@@ -121,6 +121,12 @@ class Pin:
 class Network(Protocol):
     """A chain of models, compiled for a device. Any number of threads may call it."""
 
+    @property
+    def arithmetic(self) -> str:
+        """What its models compute in, `auto` decided: "int16", say. With the name of the backend,
+        what tells networks apart whose results differ in more than their speed."""
+        ...
+
     def __call__(
         self,
         pixels: NDArray[Any],

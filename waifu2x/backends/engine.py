@@ -278,6 +278,11 @@ class _Lease:
         self._lock = threading.Lock()
         self._is_closed = False
 
+    @property
+    def arithmetic(self) -> str:
+        """What it computes in on the backend of now."""
+        return self._engine._run(self._open(), lambda network: network.arithmetic)
+
     def __call__(
         self,
         pixels: NDArray[Any],

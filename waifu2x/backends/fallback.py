@@ -136,6 +136,11 @@ class FallbackNetwork:
         if compiled is not None:
             compiled[1].close()
 
+    @property
+    def arithmetic(self) -> str:
+        """What it computes in on the backend of now."""
+        return self.prepare()[1].arithmetic
+
     def prepare(self) -> tuple[Backend, Network]:
         """The backend that is used now and the network on it. Raises BackendError."""
         with self._lock:

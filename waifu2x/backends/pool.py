@@ -157,6 +157,11 @@ class PooledNetwork:
                 if turn < calls:
                     self._idle.put(number)
 
+    @property
+    def arithmetic(self) -> str:
+        """What its devices compute in, each way once."""
+        return ", ".join(dict.fromkeys(network.arithmetic for network in self._networks))
+
     def __call__(
         self,
         pixels: NDArray[Any],

@@ -23,38 +23,33 @@ from waifu2x.backends import (
     pick_device,
     scaled,
 )
+from waifu2x.backends.channel_weights import channel_weights
+from waifu2x.backends.reference_attention import attended, cross_sums, mixed
+from waifu2x.backends.reference_steps import MapPart, Planes, StepArithmetic, beyond, padded
 from waifu2x.backends.results import check_out, closed_network, grey, is_grey, result_shape
 from waifu2x.backends.tta import mean
 from waifu2x.errors import BackendError
-from waifu2x.imaging.dtypes import from_unit, to_unit
+from waifu2x.imaging.dtypes import from_unit
 from waifu2x.lowering import geometry, phases
+from waifu2x.lowering.attention_steps import AttendWindows, ChannelWeights, MixPlanes
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.costs import cost_of_pixel
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.norm_steps import NormPlanes, NormVector
 from waifu2x.lowering.segments import segmented
-from waifu2x.lowering.steps import (
-    BicubicResize,
-    Conv,
-    DepthToSpace,
-    GatedAdd,
-    GlobalAvgPool,
-    Linear,
-    MapStep,
-    PlanewiseStep,
-    Program,
-    Resized,
-    Scale,
-    SpaceToDepth,
-    View,
+from waifu2x.lowering.step_facts import (
     is_gated,
+    is_multiplied,
     label,
     reads,
     residual_of,
     stored_block,
 )
+from waifu2x.lowering.steps import MapStep, PictureSum, Program
+from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
 from waifu2x.networks.expressions import sigmoid
-from waifu2x.networks.model import Border, Model
-from waifu2x.networks.nodes import cubic_taps
+from waifu2x.networks.model import Model
 
 if TYPE_CHECKING:
     from waifu2x.imaging.planar import PlanarPicture
@@ -63,9 +58,6 @@ TILE_PIXELS = 1 << 16
 """Output pixels worked on at once: each takes up to 4 KiB, for the feature maps of two layers."""
 _TILE_ROWS = 16
 """The fewest at once: every tile computes anew the rows beyond it that its result needs."""
-
-Planes = NDArray[np.float64]
-"""A map, (rows, columns, planes), or part of one."""
 
 
 def create(device: int) -> NumpyBackend:
@@ -133,6 +125,8 @@ class NumpyBackend:
 
 class NumpyNetwork:
     """Programs in float64; see Network."""
+
+    arithmetic = "fp64"
 
     def __init__(self, programs: Sequence[Program]) -> None:
         self.programs = tuple(programs)
@@ -238,6 +232,7 @@ class _Execution:
         self._sizes = geometry.sizes(program, *pixels.shape[:2])
         self._kept: dict[int, Planes] = {}
         self._vectors: dict[int, Planes] = {}
+        self._arithmetic = StepArithmetic(program, pixels, self._sizes, self._vectors)
         self._result = out
 
     def __call__(self, tile: int | None, on_progress: Progress) -> None:
@@ -258,7 +253,7 @@ class _Execution:
             planes = program.values[value].planes
             self._kept[value] = np.zeros((*self._sizes[value], planes))
         averages = [program.steps[number] for number in phase.averages]
-        sums = {step.vector: np.float64(0) for step in averages if isinstance(step, GlobalAvgPool)}
+        sums: dict[int, Any] = {s.vector: 0.0 for s in averages if isinstance(s, PictureSum)}
         boxes = zip(*(geometry.tiles(self._sizes[v], down, 1, 4) for v in roots), strict=True)
         for tiles in boxes:
             parts = {v: box for v, box in zip(roots, tiles, strict=True) if box.height}
@@ -273,27 +268,39 @@ class _Execution:
                     target = self._result[box.top : box.bottom, box.left : box.right]
                     target[:] = from_unit(found, target.dtype)
             for step in averages:
-                assert isinstance(step, GlobalAvgPool)
+                assert isinstance(step, PictureSum)
                 if step.source.value in parts:
                     found = maps[step.source.value].read(parts[step.source.value])
-                    sums[step.vector] = sums[step.vector] + found.sum(axis=(0, 1))
+                    if isinstance(step, GlobalAvgPool):
+                        made = (found**2 if step.squared else found).sum(axis=(0, 1))
+                    else:
+                        made = cross_sums(step, found)
+                    sums[step.vector] = sums[step.vector] + made
             on_progress(1 / down)
         for step in averages:
-            assert isinstance(step, GlobalAvgPool)
+            assert isinstance(step, PictureSum)
             size = self._sizes[step.source.value]
-            self._vectors[step.vector] = np.asarray(sums[step.vector] / (size[0] * size[1]))
+            count = size[0] * size[1] if isinstance(step, GlobalAvgPool) else 1
+            self._vectors[step.vector] = np.asarray(sums[step.vector] / count)
         for number in phase.dense:
             dense = program.steps[number]
+            if isinstance(dense, ChannelWeights):
+                self._vectors[dense.vector] = channel_weights(dense, self._vectors[dense.source])
+                continue
+            if isinstance(dense, NormVector):
+                both = self._vectors[dense.source], self._vectors[dense.squares]
+                self._vectors[dense.vector] = dense.made(*both)
+                continue
             assert isinstance(dense, Linear)
             sums_ = dense.weight.astype(np.float64) @ self._vectors[dense.source] + dense.bias
             self._vectors[dense.vector] = dense.activation(sums_)
         self._kept = {value: kept for value, kept in self._kept.items() if value in phase.live}
 
-    def _tile(self, phase: phases.Phase, parts: Mapping[int, Box]) -> dict[int, _Map]:
+    def _tile(self, phase: phases.Phase, parts: Mapping[int, Box]) -> dict[int, MapPart]:
         """All maps of a phase that some parts of its roots need."""
         program = self._program
         work = geometry.work(program, phase.steps, parts, sizes=self._sizes)
-        maps: dict[int, _Map] = {}
+        maps: dict[int, MapPart] = {}
         last_use = {
             view.value: number for number in work.steps for view in reads(program.steps[number])
         }
@@ -305,174 +312,42 @@ class _Execution:
                 if value not in maps:
                     maps[value] = self._map(value, phase, work.values[value])
             place = geometry.scaled(box, stored_block(step))
-            if isinstance(step, Conv):
-                made = self._conv(step, box, maps)
+            if isinstance(step, Depthwise):
+                made = self._arithmetic.depthwise(step, box, maps)
+            elif isinstance(step, Conv):
+                made = self._arithmetic.conv(step, box, maps)
+            elif isinstance(step, NormPlanes):
+                made = self._arithmetic.norm(step, box, maps)
+            elif isinstance(step, MixPlanes):
+                made = mixed(step, box, self._vectors[step.vector], maps)
+            elif isinstance(step, AttendWindows):
+                made = attended(step, box, self._sizes, maps)
             else:
-                made = self._planewise(step, box, maps)
+                made = self._arithmetic.planewise(step, box, maps)
             residual = residual_of(step)
             sums = made
             if residual:
                 scaled_by = step.residual_factors if isinstance(step, Conv) else None
-                added = self._added(step, residual, place, maps)
-                sums = made + (added if scaled_by is None else added * self._vectors[scaled_by])
+                added = self._arithmetic.added(step, residual, place, maps)
+                if scaled_by is not None:
+                    added = added * self._vectors[scaled_by]
+                sums = made * added if is_multiplied(step) else made + added
             made = sums * (sigmoid(made) - 0.5) if is_gated(step) else sums
-            self._network.on_made(self._store(step, made, place, maps))
+            self._network.on_made(self._arithmetic.store(step, made, place, maps))
             for value in {view.value for view in reads(step)} - set(parts):
                 if last_use[value] == number:
                     del maps[value]
             self._network.on_step(number, time.perf_counter() - start)
         return maps
 
-    def _map(self, value: int, phase: phases.Phase, box: Box) -> _Map:
+    def _map(self, value: int, phase: phases.Phase, box: Box) -> MapPart:
         """A map that the phase reads, or room for one that it makes."""
         if value == 0:
-            return _Map(_padded(self._picture, self._program.model, box), box)
+            return MapPart(padded(self._picture, self._program.model, box), box)
         if value in phase.given:
-            return _Map(_beyond(self._kept[value], box), box)
+            return MapPart(beyond(self._kept[value], box), box)
         planes = self._program.values[value].planes
-        return _Map(np.full((box.height, box.width, planes), np.nan), box)
-
-    def _conv(self, step: Conv, box: Box, maps: Mapping[int, _Map]) -> Planes:
-        """Results in a box, (rows, columns, planes) as they are stored by depth-to-space, before
-        the residual."""
-        fold = self._program.values[step.source.value].space_to_depth
-        reach = step.taps - 1
-        read = Box(box.top, box.left, box.height + reach, box.width + reach)
-        if fold > 1:
-            value = self._program.values[step.source.value]
-            moved = Box(read.top + step.source.offset, read.left + step.source.offset, *read[2:])
-            pixels = maps[step.source.value].read(geometry.scaled(moved, fold))
-            cells = pixels.reshape(read.height, fold, read.width, fold, value.planes)
-            planes = cells.transpose(0, 2, 1, 3, 4).reshape(read.height, read.width, -1)
-        else:
-            planes = self._read(step.source, read, maps)
-        if step.factors is not None:
-            planes = planes * np.tile(self._vectors[step.factors], fold**2)
-        sums = np.zeros((box.height, box.width, step.out_planes)) + step.bias
-        for y in range(step.taps):
-            for x in range(step.taps):
-                # Contiguous, since NumPy hands nothing else to BLAS.
-                taken = np.ascontiguousarray(planes[y : y + box.height, x : x + box.width])
-                sums += taken @ step.weight[:, :, y, x].astype(np.float64).T
-        made = step.activation(sums) * step.factor
-        r = step.depth_to_space
-        cells = made.reshape(box.height, box.width, r, r, -1).transpose(0, 2, 1, 3, 4)
-        pixels = cells.reshape(box.height * r, box.width * r, -1)
-        if step.resized:
-            self._edges(step, step.resized, box, planes, pixels)
-        return pixels
-
-    def _edges(
-        self, step: Conv, resized: Resized, box: Box, planes: Planes, pixels: Planes
-    ) -> None:
-        """Overwrites the pixels, of those made in a box, that have other weights than the rest."""
-        rows, columns = (
-            [_kind(first + i, size) for i in range(length)]
-            for first, length, size in zip(
-                (2 * box.top, 2 * box.left),
-                pixels.shape,
-                self._sizes[step.target.value],
-                strict=False,
-            )
-        )
-        for y, x in np.ndindex(*pixels.shape[:2]):
-            kinds = rows[y], columns[x]
-            if {0, 3} & {*kinds}:
-                near = planes[y // 2 : y // 2 + step.taps, x // 2 : x // 2 + step.taps]
-                weight = resized.weight[kinds].astype(np.float64)
-                pixels[y, x] = np.einsum("yxi,oiyx->o", near, weight) + resized.bias[kinds]
-
-    def _added(self, step: MapStep, residual: View, box: Box, maps: Mapping[int, _Map]) -> Planes:
-        """The pixels that a step adds in a box."""
-        if not isinstance(step, Conv) or not step.resized:
-            return self._read(residual, box, maps)
-        source, blend = maps[residual.value], step.resized.blend
-        made = source.planes
-        for axis, (first, length) in enumerate(((box.top, box.height), (box.left, box.width))):
-            places = np.arange(first, first + length)
-            near = places // 2
-            most, start = self._picture.shape[axis] - 1, source.box[axis]
-            both = [
-                made.take(found.clip(0, most) - start, axis, mode="clip")
-                for found in (near, near + places % 2 * 2 - 1)
-            ]
-            made = both[0] * (1 - blend) + both[1] * blend
-        return made
-
-    def _planewise(self, step: PlanewiseStep, box: Box, maps: Mapping[int, _Map]) -> Planes:
-        """Results in a box, (rows, columns, planes), before the residual."""
-        rows, columns = np.arange(box.top, box.bottom), np.arange(box.left, box.right)
-        match step:
-            case BicubicResize():
-                return self._resize(step, rows, columns, maps[step.source.value])
-            case SpaceToDepth(block=r):
-                pixels = self._read(step.source, geometry.scaled(box, r), maps)
-                cells = pixels.reshape(box.height, r, box.width, r, -1).transpose(0, 2, 4, 1, 3)
-                return cells.reshape(box.height, box.width, -1)
-            case DepthToSpace(block=r):
-                cover = geometry.divided(box, r)
-                pixels = self._read(step.source, cover, maps)
-                count = pixels.shape[-1] // r**2
-                repeated = pixels[np.ix_(rows // r - cover.top, columns // r - cover.left)]
-                cells = repeated.reshape(box.height, box.width, count, r, r)
-                y, x = np.ix_(rows % r, columns % r)
-                planes = cells[np.arange(box.height)[:, None], np.arange(box.width), :, y, x]
-                return planes * step.factor
-            case Scale():
-                planes = self._read(step.source, box, maps)
-                return planes * self._vectors[step.vector] * step.factor
-            case GatedAdd():
-                return self._read(step.source, box, maps)
-            case _:
-                return self._read(step.source, box, maps) * step.factor
-
-    def _resize(
-        self, step: BicubicResize, rows: NDArray[np.int64], columns: NDArray[np.int64], source: _Map
-    ) -> Planes:
-        """Bicubic interpolation."""
-        up, down, size = step.up, step.down, self._sizes[step.source.value]
-        taps = cubic_taps(up, down)
-
-        def near(places: NDArray[np.int64], tap: int, length: int, first: int) -> Any:
-            found = ((2 * places + 1) * down - up) // (2 * up) - 1 + tap
-            return found.clip(0, length - 1) - first
-
-        made = np.zeros((len(rows), len(columns), source.planes.shape[-1]))
-        for y, x in np.ndindex(4, 4):
-            weight = taps[rows % up, y][:, np.newaxis] * taps[columns % up, x]
-            index = np.ix_(
-                near(rows, y, size[0], source.box.top), near(columns, x, size[1], source.box.left)
-            )
-            made += weight[..., np.newaxis] * source.planes[index]
-        return made
-
-    def _read(self, view: View, box: Box, maps: Mapping[int, _Map]) -> Planes:
-        """The pixels of a view in a box."""
-        rows = (np.arange(box.top, box.bottom) + view.offset) // view.enlarge
-        columns = (np.arange(box.left, box.right) + view.offset) // view.enlarge
-        parts = self._program.values[view.value].parts
-        start, count = sum(parts[: view.first]), sum(parts[view.first : view.first + view.parts])
-        source = maps[view.value]
-        index = np.ix_(rows - source.box.top, columns - source.box.left)
-        assert rows.min() >= source.box.top
-        assert columns.min() >= source.box.left
-        return source.planes[index][..., start : start + count]
-
-    def _store(self, step: MapStep, made: Planes, box: Box, maps: Mapping[int, _Map]) -> Planes:
-        """What is stored: zeros where the value has none, whatever they would be computed from."""
-        value = self._program.values[step.target.value]
-        target = maps[step.target.value]
-        if value.zero_outside:
-            height, width = self._sizes[step.target.value]
-            rows, columns = np.arange(box.top, box.bottom), np.arange(box.left, box.right)
-            inside = ((rows >= 0) & (rows < height))[:, None] & (columns >= 0) & (columns < width)
-            made = np.where(inside[:, :, None], made, 0.0)
-        start = sum(value.parts[: step.target.part]) + step.target.plane
-        top, left = box.top - target.box.top, box.left - target.box.left
-        target.planes[
-            top : top + box.height, left : left + box.width, start : start + made.shape[-1]
-        ] = made
-        return made
+        return MapPart(np.full((box.height, box.width, planes), np.nan), box)
 
     def _cost(self, number: int) -> float:
         return cost_of_pixel(self._program, self._program.steps[number])
@@ -480,58 +355,3 @@ class _Execution:
     def _bytes(self, value: int) -> float:
         rows, columns = self._sizes[value]
         return 8.0 * rows * columns * self._program.values[value].planes
-
-
-def _kind(place: int, length: int) -> int:
-    """The kind of row or column: see Resized."""
-    return 0 if place == 0 else 3 if place == length - 1 else 1 + place % 2
-
-
-class _Map:
-    """Part of a map."""
-
-    def __init__(self, planes: Planes, box: Box) -> None:
-        self.planes = planes
-        self.box = box
-
-    def read(self, box: Box) -> Planes:
-        """A box of it."""
-        top, left = box.top - self.box.top, box.left - self.box.left
-        assert top >= 0
-        assert left >= 0
-        return self.planes[top : top + box.height, left : left + box.width]
-
-
-def border_index(places: NDArray[np.int64], length: int, border: Border) -> NDArray[np.int64]:
-    """Which pixel of a picture stands at each place beyond or inside it; -1 for zero."""
-    if border == "zero":
-        return np.where((places >= 0) & (places < length), places, -1)
-    if border == "replicate" or length == 1:
-        return places.clip(0, length - 1)
-    period = 2 * (length - 1)
-    turned = places % period
-    return np.minimum(turned, period - turned)
-
-
-def _padded(picture: NDArray[Any], model: Model, box: Box) -> Planes:
-    """A box of the padded picture."""
-    rows = border_index(np.arange(box.top, box.bottom) - model.padding, len(picture), model.border)
-    columns = border_index(
-        np.arange(box.left, box.right) - model.padding, picture.shape[1], model.border
-    )
-    pixels = to_unit(picture[np.ix_(rows, columns)], np.float64)
-    pixels[rows < 0] = 0
-    pixels[:, columns < 0] = 0
-    return pixels
-
-
-def _beyond(kept: Planes, box: Box) -> Planes:
-    """A box of a map that is zero outside."""
-    pads = [
-        (max(0, -box.top), max(0, box.bottom - kept.shape[0])),
-        (max(0, -box.left), max(0, box.right - kept.shape[1])),
-        (0, 0),
-    ]
-    top, left = max(0, box.top), max(0, box.left)
-    inner = kept[top : max(0, box.bottom), left : max(0, box.right)]
-    return np.pad(inner, pads)

@@ -27,6 +27,7 @@ COMMANDS = {
     "upscale": "Enlarge and denoise pictures.",
     "batch": "Enlarge and denoise the pictures of a folder.",
     "video": "Enlarge and denoise a film.",
+    "serve": "Open a page on this machine to drop pictures on.",
     "compare": "Say and show how much pictures, or models, differ.",
     "info": "Say what a picture's file holds, and what of it is kept.",
     "devices": "Show every backend and device, and why one cannot be used.",

@@ -14,9 +14,10 @@ from waifu2x.cli import report
 from waifu2x.errors import Waifu2xError
 
 if TYPE_CHECKING:
+    from waifu2x.flows.batch.shard import Shard
+    from waifu2x.flows.film.frames.stages import StageTimes
     from waifu2x.flows.film.making import MadeFilm
     from waifu2x.flows.film.request import FilmJob, PreparedFilm
-    from waifu2x.flows.film.stages import StageTimes
     from waifu2x.formats.film.description import Film
 
 
@@ -71,6 +72,26 @@ def tell_end(
     return not found
 
 
+def tell_shard(job: FilmJob, shard: Shard, parts: int, *, as_json: bool) -> None:
+    """Says how many parts of a shard are there."""
+    from waifu2x.flows.film.parts.begun_film import parts_folder
+
+    folder = parts_folder(job.target)
+    report.say(
+        f"{folder}: {parts} parts of shard {shard.number} of {shard.parts} are there;"
+        f" --join makes {job.target} of all"
+    )
+    if as_json:
+        document = {
+            "status": "done",
+            "input": str(job.source),
+            "output": str(folder),
+            "shard": f"{shard.number}/{shard.parts}",
+            "parts": parts,
+        }
+        report.show(json.dumps(document))
+
+
 @contextmanager
 def failure_as_json(source: Path, target: Path, as_json: bool) -> Iterator[None]:
     """Shows what ends the work within, where JSON is wanted."""
@@ -102,7 +123,7 @@ class Interrupted:
 
     def tell(self) -> None:
         """Says what is kept, and how to go on."""
-        from waifu2x.flows.film.making import parts_folder
+        from waifu2x.flows.film.parts.begun_film import parts_folder
 
         folder = parts_folder(self._target)
         if self._is_told or not folder.is_dir():

@@ -9,8 +9,8 @@ from waifu2x.cli import film_words
 from waifu2x.cli.progress_line import clock
 from waifu2x.errors import BackendError, ModelError, OutputError
 from waifu2x.flows.film import automatic
-from waifu2x.flows.film.film_reader import FilmReader
 from waifu2x.flows.film.rate import measured
+from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm, prepare
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.names import WRITABLE

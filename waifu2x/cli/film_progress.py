@@ -12,7 +12,7 @@ from typing import Any
 from waifu2x.cli import report
 from waifu2x.cli.drawing import shown
 from waifu2x.cli.progress_line import Figures
-from waifu2x.flows.film.stages import StageTimes
+from waifu2x.flows.film.frames.stages import StageTimes
 
 _SECOND = 1.0
 _ALL = 1 - 1e-6

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from waifu2x.cli.progress_line import clock
 from waifu2x.flows.jobs import STANDARD
-from waifu2x.formats.film.describe import is_hdr
 from waifu2x.formats.film.description import HLG, MATRICES, Film
-from waifu2x.formats.film.reader import Ending
+from waifu2x.formats.film.reading.describe import is_hdr
+from waifu2x.formats.film.reading.selection import Ending
 
 if TYPE_CHECKING:
     from waifu2x.flows.film.making import MadeFilm

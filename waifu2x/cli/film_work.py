@@ -13,22 +13,18 @@ from waifu2x.backends import device_numbers
 from waifu2x.cli import report
 from waifu2x.cli.arguments import describe, tell_reduction
 from waifu2x.cli.machines import LOCAL
-from waifu2x.errors import Waifu2xError
 from waifu2x.flows.jobs import STANDARD
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from waifu2x.backends import Pin
-    from waifu2x.flows.film.enlarging import FrameEnlarger
-    from waifu2x.flows.film.film_reader import FilmReader
+    from waifu2x.flows.film.frames.enlarging import FrameEnlarger
+    from waifu2x.flows.film.frames.frame_device import OnFrames
+    from waifu2x.flows.film.makers.run_maker import RunMaker
+    from waifu2x.flows.film.reading.client import FilmReader
     from waifu2x.flows.film.request import FilmJob, PreparedFilm
-    from waifu2x.flows.film.runs import OnFrames, RunMaker
     from waifu2x.networks.model_set import ModelSet
-
-_SIZES = ("scale", "width", "height")
-_DECIDING = ("model", "noise", "tta", "precision")
-"""Arguments that decide the pixels, by name."""
 
 
 class WantedFilm(NamedTuple):
@@ -51,11 +47,12 @@ class ReadyFilm(NamedTuple):
     enlargers: list[FrameEnlarger]
     """What enlarges its frames in this process, once that is open."""
 
-    def job_of(self, backend: str) -> FilmJob:
-        """The job, with all that decides the pixels: a backend by its name among it."""
-        deciding = [(name, str(self.arguments[name])) for name in _DECIDING]
-        deciding += [("backend", backend), ("weights", self.models.digest())]
-        return replace(self.job, settings=tuple(deciding))
+    def job_of(self, arithmetic: str = "", *, is_gpu: bool = False) -> FilmJob:
+        """The job, with all that decides the pixels: what the network computes in among it."""
+        from waifu2x.flows.film.automatic import deciding_settings
+
+        settings = deciding_settings(self.arguments, self.models, arithmetic)
+        return replace(self.job, has_long_parts=is_gpu, settings=settings)
 
 
 @contextmanager
@@ -64,67 +61,60 @@ def prepared_film(wanted: WantedFilm, *, is_preview: bool = False) -> Iterator[R
     from waifu2x.backends import Pin
     from waifu2x.cli import film_words
     from waifu2x.flows.film import automatic
-    from waifu2x.flows.film.film_reader import FilmReader
+    from waifu2x.flows.film.reading.client import FilmReader
     from waifu2x.flows.film.request import prepare
-    from waifu2x.imaging import sizes
     from waifu2x.networks import model_set
 
-    job, arguments = wanted.job, dict(wanted.arguments)
-    models = model_set.find(arguments["model"])  # before a film is read
+    models = model_set.find(wanted.arguments["model"])  # before a film is read
     enlargers: list[FrameEnlarger] = []
 
     def pin(array: NDArray[Any]) -> Pin:
         return enlargers[0].backend.pin(array) if enlargers else Pin()
 
-    with FilmReader(job.source, pin) as reader:
+    with FilmReader(wanted.job.source, pin) as reader:
         film = reader.film
-        size = film.pictures.height, film.pictures.width
-        try:
-            request = sizes.request(**{name: arguments[name] for name in _SIZES})
-            plan = request.plan(*size, lambda scale: 1)
-        except Waifu2xError as error:
-            raise type(error)(f"{job.source}: {error}") from error
-        if arguments["noise"] == "auto":
-            arguments["noise"] = automatic.noise_level(film.pictures, models)
-        if arguments["noise"] is None and (plan.height, plan.width) == size:
+        found = automatic.decided(film, wanted.job, wanted.arguments, models)
+        job = found.job
+        if not found.changes:
             raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
-        if job.wish.codec == "auto":
-            codec = automatic.hardware_codec(film.pictures, job, plan.height, plan.width)
-            job = replace(job, wish=replace(job.wish, codec=codec))
-        even = automatic.even_size(film, job, plan.height, plan.width)
-        if even != (plan.height, plan.width):
+        if (found.height, found.width) != found.asked:
             report.tell(
-                f"{job.target}: {even[1]}x{even[0]} instead of {plan.width}x{plan.height}:"
-                " the encoder takes even sides alone"
+                f"{job.target}: {found.width}x{found.height} instead of"
+                f" {found.asked[1]}x{found.asked[0]}: the encoder takes even sides alone"
             )
-            arguments |= {"scale": None, "height": even[0], "width": even[1], "fit": "exact"}
-        prepared = prepare(reader, job, *even)
+        prepared = prepare(reader, job, found.height, found.width)
         if not is_preview:
             for line in _lines(job, film, prepared):
                 report.say(line)
             for warning in film_words.warnings(film, prepared):
                 report.tell(f"{job.source}: {warning}")
-        yield ReadyFilm(reader, job, prepared, models, arguments, enlargers)
+        yield ReadyFilm(reader, job, prepared, models, found.arguments, enlargers)
 
 
 @contextmanager
 def opened_enlarger(ready: ReadyFilm) -> Iterator[FrameEnlarger]:
-    """What enlarges the frames, in this process; what there is to say is told."""
+    """What enlarges the frames, in this process; what there is to say is told. No other backend
+    takes the place of one that stops working: its frames would differ within the film."""
     from waifu2x.api import Upscaler
-    from waifu2x.flows.film.enlarging import FrameEnlarger
+    from waifu2x.backends.engine import Engine
+    from waifu2x.flows.film.frames.enlarging import FrameEnlarger
 
     film, shape = ready.reader.film, ready.prepared.shape
-    arguments = ready.arguments
-    with Upscaler(**arguments) as upscaler:
+    arguments = dict(ready.arguments)
+    choice = [arguments.pop(name) for name in ("backend", "device", "precision")]
+    with (
+        Engine(*choice, fallback=False) as engine,
+        Upscaler(engine=engine, **arguments) as upscaler,
+    ):
         enlarge = FrameEnlarger(upscaler, film.pictures, shape)
         ready.enlargers.append(enlarge)
         noise = arguments["noise"]
         grows = (shape.height, shape.width) > (film.pictures.height, film.pictures.width)
         unused = ready.models.substitute(1, noise) if grows else None  # it is for other sizes
-        for notice in enlarge.upscaler.notices:
+        for notice in (*engine.notices, *upscaler.notices):
             if notice != unused:
                 report.tell(notice)
-        tell_reduction(**arguments)
+        tell_reduction(**ready.arguments)
         levels = "no denoising" if noise is None else f"noise level {noise}"
         report.say(f"{ready.models.name}, {levels}; {describe(enlarge.upscaler)}")
         yield enlarge
@@ -134,27 +124,28 @@ class FilmMaker(NamedTuple):
     """Who makes the parts of a film."""
 
     make: RunMaker
-    backend: str
+    arithmetic: str
+    is_gpu: bool
 
 
 @contextmanager
 def film_maker(ready: ReadyFilm, address: str | None, on_frames: OnFrames) -> Iterator[FilmMaker]:
     """Who makes the parts of a film: this process, one for each of several devices, a cluster."""
     from waifu2x.flows.batch import worker
-    from waifu2x.flows.film.device_maker import DeviceMaker
-    from waifu2x.flows.film.runs import MadeHere
-    from waifu2x.flows.film.upscaler_device import UpscalerEnlarging, device_of
+    from waifu2x.flows.film.frames.upscaler_device import UpscalerEnlarging, device_of
+    from waifu2x.flows.film.makers.by_devices import MakerByDevices
+    from waifu2x.flows.film.makers.run_maker import MakerHere
 
     arguments = ready.arguments
     if address is not None:
         from waifu2x.flows.batch import cluster
-        from waifu2x.flows.film.cluster_maker import ClusterMaker
+        from waifu2x.flows.film.makers.by_cluster import MakerByCluster
 
         name, model_files = cluster.packed(arguments["model"])
         enlarging = UpscalerEnlarging({**arguments, "model": name}, model_files)
         with (
             cluster.connected(None if address == LOCAL else address) as client,
-            ClusterMaker(
+            MakerByCluster(
                 client,
                 ready.reader,
                 ready.prepared.shape,
@@ -164,17 +155,18 @@ def film_maker(ready: ReadyFilm, address: str | None, on_frames: OnFrames) -> It
                 on_news=report.tell,
             ) as made_by_many,
         ):
-            yield FilmMaker(made_by_many, made_by_many.backend)
+            yield FilmMaker(made_by_many, made_by_many.arithmetic, made_by_many.is_gpu)
         return
     device = arguments["device"]
     numbers = device_numbers(arguments["backend"]) if device == "all" else device
     if len(numbers) == 1 or not worker.may_start_processes():
         with opened_enlarger(ready) as enlarge:
-            made = MadeHere(ready.reader, device_of(enlarge, ready.reader.film), on_frames)
-            yield FilmMaker(made, enlarge.backend.name)
+            device = device_of(enlarge, ready.reader.film)
+            made = MakerHere(ready.reader, device, on_frames)
+            yield FilmMaker(made, device.arithmetic, device.is_gpu)
         return
     tell_reduction(**arguments)
-    with DeviceMaker(
+    with MakerByDevices(
         ready.reader,
         ready.prepared.shape,
         [
@@ -185,7 +177,7 @@ def film_maker(ready: ReadyFilm, address: str | None, on_frames: OnFrames) -> It
         on_device=report.say,
         on_news=report.tell,
     ) as made_by:
-        yield FilmMaker(made_by, made_by.backend)
+        yield FilmMaker(made_by, made_by.arithmetic, made_by.is_gpu)
 
 
 def _lines(job: FilmJob, film: Any, prepared: PreparedFilm) -> Iterator[str]:

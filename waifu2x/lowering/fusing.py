@@ -19,23 +19,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.geometry import read_by
+from waifu2x.lowering.planewise_steps import Copy, GatedAdd, Scale
 from waifu2x.lowering.resizing import with_resizes
-from waifu2x.lowering.steps import (
-    Conv,
-    Copy,
-    GatedAdd,
-    GlobalAvgPool,
-    MapStep,
-    Program,
-    Scale,
-    Step,
-    Value,
-    View,
-    compacted,
-    reads,
-    writes,
-)
+from waifu2x.lowering.step_facts import compacted, reads, writes
+from waifu2x.lowering.steps import MapStep, Program, Step
+from waifu2x.lowering.values import Value, View
+from waifu2x.lowering.vector_steps import GlobalAvgPool
 
 PLANES = 32
 """Planes that are scaled where they are read come in multiples of it: none is padding."""
@@ -99,7 +90,7 @@ def _summed(program: Program, maker: int, copy: Copy) -> Conv | None:
         and conv.activation.is_linear
         and conv.depth_to_space == 1
         and conv.factor != 0
-        and not conv.gated
+        and not (conv.gated or conv.multiplied)
         and conv.factors is None
         and conv.residual_factors is None
         and abs(copy.factor) <= _MOST_OF_SUM
@@ -220,6 +211,7 @@ def _scaled_where_read(program: Program, number: int, scale: Scale) -> Program |
     fits = (
         scale.residual is None
         and scale.factor == 1
+        and scale.shifts is None
         and scale.source == View(value)
         and value != 0
         and len(stored.parts) == len(wanted.parts) == 1
@@ -244,6 +236,8 @@ def _scaled_where_read(program: Program, number: int, scale: Scale) -> Program |
             source = replace(reader.source, value=value)
             reader = replace(reader, source=source, factors=scale.vector)
         if reader.residual is not None and reader.residual.value == scaled:
+            if reader.multiplied:
+                return None
             residual = replace(reader.residual, value=value)
             reader = replace(reader, residual=residual, residual_factors=scale.vector)
         steps[n] = reader

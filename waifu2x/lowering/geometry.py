@@ -12,20 +12,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
+from waifu2x.lowering.attention_steps import AttendWindows
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.steps import (
-    BicubicResize,
-    Conv,
-    DepthToSpace,
-    MapStep,
-    Program,
-    SpaceToDepth,
-    View,
-    reads,
-    residual_of,
-    stored_block,
-)
+from waifu2x.lowering.conv_steps import Conv, Depthwise
+from waifu2x.lowering.planewise_steps import BicubicResize, DepthToSpace, SpaceToDepth
+from waifu2x.lowering.step_facts import reads, residual_of, stored_block
+from waifu2x.lowering.steps import MapStep, Program
 from waifu2x.lowering.symbols import larger, smaller
+from waifu2x.lowering.values import View
+from waifu2x.lowering.windows import keys_under, whole_windows
 from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -66,16 +61,23 @@ def work(
             continue
         block, stored = stored_block(step), program.values[step.target.value].space_to_depth
         units = (math.lcm(unit[0], stored), math.lcm(unit[1], stored))
-        box = aligned(divided(needed[step.target.value], block), units)
+        own = sizes[step.source.value] if sizes is not None else None
+
+        box = _computed(step, divided(needed[step.target.value], block), units, own)
         boxes[number] = box
         made = scaled(box, block)
         written[step.target.value] = hull(made, written.get(step.target.value))
         inside = box
         if sizes is not None and program.values[step.target.value].zero_outside:
             size = Box(0, 0, *sizes[step.target.value])
-            inside = aligned(overlap(box, divided(size, block)), units)
+            inside = overlap(box, divided(size, block))
+            if inside.height and inside.width:
+                inside = _computed(step, inside, units, own)
         for part, found in ((box, read), (inside, needed)):
             if not part.height or not part.width:
+                continue
+            if isinstance(step, AttendWindows):
+                _read_windows(step, part, sizes, found)
                 continue
             wanted = source_box(program, number, part)
             found[step.source.value] = hull(wanted, found.get(step.source.value))
@@ -93,12 +95,32 @@ def work(
     return Work(values, dict(sorted(boxes.items())), needed)
 
 
+def _computed(step: MapStep, box: Box, unit: tuple[int, int], size: Size | None) -> Box:
+    """All that a step computes, whose source has that size, where a box of it is wanted."""
+    if isinstance(step, AttendWindows):
+        return whole_windows(step.windows, box, size)
+    return aligned(box, unit)
+
+
+def _read_windows(
+    step: AttendWindows, box: Box, sizes: Sequence[Size] | None, found: dict[int, Box]
+) -> None:
+    """Adds what attention reads for a box of whole windows: nothing of what is beyond a map."""
+    under = keys_under(step.windows, box)
+    boxes = (step.source, box), (step.keys, under), (step.values, under)
+    for view, wanted in boxes:
+        if sizes is not None:
+            wanted = overlap(wanted, Box(0, 0, *sizes[view.value]))
+        if wanted.height and wanted.width:
+            found[view.value] = hull(wanted, found.get(view.value))
+
+
 def source_box(program: Program, number: int, box: Box) -> Box:
     """The pixels of its source that a step reads for its results in a box."""
     step = program.steps[number]
     assert isinstance(step, MapStep)
     match step:
-        case Conv():
+        case Conv() | Depthwise():
             more = step.taps - 1
             grown = Box(box.top, box.left, box.height + more, box.width + more)
             stored = program.values[step.source.value].space_to_depth

@@ -5,6 +5,7 @@
   the input transforms, and the enlarged map is never made.
 - A nearest enlargement added to a shuffled convolution is a further input of that convolution,
   which passes it on: no addition over all pixels of the result.
+- A map of one plane that multiplies others is made as often as they have planes.
 - A crop behind a convolution goes before it, where it is a way to read.
 """
 
@@ -16,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.networks.activations import Activation
+from waifu2x.networks.activations import Activation, leaky
 from waifu2x.networks.digests import note_rewritten
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
@@ -25,6 +26,7 @@ from waifu2x.networks.nodes import (
     Convolution,
     Crop,
     Enlarge,
+    MultiplyMaps,
     Node,
     PixelShuffle,
     renumbered,
@@ -65,6 +67,17 @@ def simplified(model: Model) -> Model:
                     made = add(Crop(places[cropped.source], node.pixels))
                     places.append(add(replace(cropped, source=made)))
                     continue
+            case MultiplyMaps():
+                planes = model.shapes[node.source].planes
+                if model.shapes[node.other].planes < planes:
+                    maker = only(node.other)
+                    single = _passed_on(node.other)
+                    if isinstance(maker, Convolution):
+                        single = maker
+                    single = replace(single, source=places[single.source])
+                    other = add(_repeated(single, planes))
+                    places.append(add(MultiplyMaps(places[node.source], other)))
+                    continue
             case Add():
                 pair = _shuffled_and_enlarged(model, node, only)
                 if pair is not None:
@@ -78,7 +91,7 @@ def simplified(model: Model) -> Model:
         places.append(add(renumbered(node, places)))
     if len(nodes) == len(model.nodes):
         return model
-    rewritten = _without_unread(replace(model, nodes=tuple(nodes)))
+    rewritten = without_unread(replace(model, nodes=tuple(nodes)))
     note_rewritten(rewritten, model)
     return rewritten
 
@@ -96,6 +109,23 @@ def _before_enlarging(node: Convolution, factor: int) -> Convolution:
         weight=weight.reshape(made * factor**2, read, 3, 3).astype(np.float32),
         bias=node.bias.repeat(factor**2),
         activation=Activation(node.activation.function, node.activation.slopes.repeat(factor**2)),
+    )
+
+
+def _passed_on(source: int) -> Convolution:
+    """A map of one plane, as it is."""
+    ones = np.ones((1, 1, 1, 1), np.float32)
+    return Convolution(source, ones, np.zeros(1, np.float32), leaky(1.0, 1))
+
+
+def _repeated(node: Convolution, planes: int) -> Convolution:
+    """The convolution that makes its one plane so many times."""
+    activation = node.activation
+    return replace(
+        node,
+        weight=node.weight.repeat(planes, axis=0),
+        bias=node.bias.repeat(planes),
+        activation=Activation(activation.function, activation.slopes.repeat(planes)),
     )
 
 
@@ -128,7 +158,7 @@ def _passing_on(node: Convolution, planes: int, factor: int) -> Convolution:
     return replace(node, weight=np.concatenate([node.weight, more], axis=1))
 
 
-def _without_unread(model: Model) -> Model:
+def without_unread(model: Model) -> Model:
     """The nodes that the result depends on."""
     live = {len(model.nodes)}
     for value in range(len(model.nodes), 0, -1):

@@ -10,20 +10,12 @@ is kept, but for deep networks, which are cut (see `segments`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from waifu2x.lowering.steps import (
-    GlobalAvgPool,
-    Linear,
-    MapStep,
-    Program,
-    Step,
-    VectorStep,
-    factors_of,
-    reads,
-    writes,
-)
+from waifu2x.lowering.step_facts import factors_of, reads, vectors_read, writes
+from waifu2x.lowering.steps import InnerVectorStep, MapStep, PictureSum, Program, Step, VectorStep
 from waifu2x.system.lazy_dataclass import dataclass
 
 
@@ -49,7 +41,7 @@ class Phase:
         averaged = (
             step.source.value
             for step in map(program.steps.__getitem__, self.averages)
-            if isinstance(step, GlobalAvgPool)
+            if isinstance(step, PictureSum)
         )
         makes = any(writes(program.steps[number]) == program.result for number in self.steps)
         last = (program.result,) if makes else ()
@@ -66,6 +58,7 @@ def plan(
     again.
     """
     depths = _depths(program)
+    writers = _writers(program)
     count = max(depths) + 1
     own = [[n for n, depth in enumerate(depths) if depth == phase] for phase in range(count)]
     phases: list[Phase] = []
@@ -73,16 +66,16 @@ def plan(
     for phase in range(count):
         after = frozenset[int]()
         if phase < count - 1:
-            after = _choice(program, own, phase, before, cost, size, budget)
+            after = _choice(program, writers, own, phase, before, cost, size, budget)
         steps_of = {n: program.steps[n] for n in own[phase]}
-        pools = {n: step for n, step in steps_of.items() if isinstance(step, GlobalAvgPool)}
+        pools = {n: step for n, step in steps_of.items() if isinstance(step, PictureSum)}
         wanted = {pool.source.value for pool in pools.values()}
         wanted |= after - before
         if phase == count - 1:
             wanted.add(program.result)
-        dense = tuple(n for n, step in steps_of.items() if isinstance(step, Linear))
+        dense = tuple(n for n, step in steps_of.items() if isinstance(step, InnerVectorStep))
         if wanted or dense:
-            steps, given = _needed(program, _parts(program, wanted), before)
+            steps, given = _needed(program, writers, _parts(program, wanted), before)
             phases.append(
                 Phase(
                     steps=tuple(steps),
@@ -138,8 +131,8 @@ def _depths(program: Program) -> list[int]:
         depth = max((values[view.value] for view in reads(step)), default=floor)
         depth = max(depth, floor)
         if isinstance(step, VectorStep):
-            if isinstance(step, Linear):
-                depth = vectors[step.source]
+            if isinstance(step, InnerVectorStep):
+                depth = max(vectors[vector] for vector in vectors_read(step))
             vectors[step.vector] = depth
         else:
             depth = max(depth, *(vectors[vector] + 1 for vector in factors_of(step)), 0)
@@ -162,6 +155,12 @@ def _parts(program: Program, values: Iterable[int]) -> set[tuple[int, int]]:
     return {(value, part) for value in values for part in range(len(program.values[value].parts))}
 
 
+def _parts_written(program: Program, numbers: Iterable[int]) -> set[tuple[int, int]]:
+    """The parts of values that some steps write."""
+    steps = map(program.steps.__getitem__, numbers)
+    return {(step.target.value, step.target.part) for step in steps if isinstance(step, MapStep)}
+
+
 def _parts_read(step: Step) -> set[tuple[int, int]]:
     """The parts of values that a step reads."""
     return {
@@ -172,11 +171,13 @@ def _parts_read(step: Step) -> set[tuple[int, int]]:
 
 
 def _needed(
-    program: Program, wanted: set[tuple[int, int]], kept: frozenset[int]
+    program: Program,
+    writers: Mapping[tuple[int, int], Sequence[int]],
+    wanted: Iterable[tuple[int, int]],
+    kept: frozenset[int],
 ) -> tuple[list[int], set[int]]:
     """The steps that make some parts of values, in order, and the kept values (or the picture)
     that they read."""
-    writers = _writers(program)
     steps: set[int] = set()
     given: set[int] = set()
     waiting = sorted(wanted)
@@ -197,6 +198,7 @@ def _needed(
 
 def _choice(
     program: Program,
+    writers: Mapping[tuple[int, int], Sequence[int]],
     own: Sequence[Sequence[int]],
     phase: int,
     before: frozenset[int],
@@ -214,39 +216,52 @@ def _choice(
     }
     crossing = sorted((made - unfinished) & later - {0})
     everything = frozenset(crossing)
-    if sum(map(size, everything | before)) <= budget:
+    sizes = {value: size(value) for value in everything | before}
+    if sum(sizes.values()) <= budget:
         return everything
+    again = _MadeAgain(program, writers, own, phase, cost)
     best: tuple[float, float, frozenset[int]] | None = None
     for count in range(len(crossing) + 1):
         for chosen in itertools.combinations(crossing, count):
-            total = sum(map(size, chosen)) + sum(size(v) for v in before if v not in chosen)
+            kept = frozenset(chosen)
+            total = sum(sizes[value] for value in kept | before)
             if total > budget:
                 continue
-            kept = frozenset(chosen)
-            again = _again(program, own, phase, kept, cost)
-            if best is None or (again, total) < best[:2]:
-                best = (again, total, kept)
+            found = again.cost(kept)
+            if best is None or (found, total) < best[:2]:
+                best = (found, total, kept)
     return best[2] if best else frozenset()
 
 
-def _again(
-    program: Program,
-    own: Sequence[Sequence[int]],
-    phase: int,
-    kept: frozenset[int],
-    cost: Callable[[int], float],
-) -> float:
-    """What computing values again costs in all later phases, if only these are kept, and each keeps
-    what it makes."""
-    total = 0.0
-    have = set(kept)
-    for later in own[phase + 1 :]:
-        own_steps = [program.steps[n] for n in later]
-        wanted = set().union(*map(_parts_read, own_steps))
-        fresh = {
-            (step.target.value, step.target.part) for step in own_steps if isinstance(step, MapStep)
-        }
-        steps, _ = _needed(program, wanted - fresh, frozenset(have))
-        total += sum(cost(n) for n in steps)
-        have |= {value for value, _ in fresh}
-    return total
+class _MadeAgain:
+    """What later phases than one have to make again of what was there when it ended."""
+
+    def __init__(
+        self,
+        program: Program,
+        writers: Mapping[tuple[int, int], Sequence[int]],
+        own: Sequence[Sequence[int]],
+        phase: int,
+        cost: Callable[[int], float],
+    ) -> None:
+        self._program = program
+        self._cost = cost
+        self._writers = writers
+        there = _parts_written(program, (n for earlier in own[: phase + 1] for n in earlier))
+        # Many phases read the same of it: most of a deep network's read nothing.
+        self._wanted = Counter[frozenset[tuple[int, int]]]()
+        fresh: set[int] = set()
+        for later in own[phase + 1 :]:
+            read = set[tuple[int, int]]().union(*(_parts_read(program.steps[n]) for n in later))
+            self._wanted[frozenset(part for part in read & there if part[0] not in fresh)] += 1
+            fresh |= {value for value, _ in _parts_written(program, later)}
+
+    def cost(self, kept: frozenset[int]) -> float:
+        """What all later phases take for it, if only these values are kept, and each phase keeps
+        what it makes first."""
+        return sum(times * self._of_phase(wanted, kept) for wanted, times in self._wanted.items())
+
+    def _of_phase(self, wanted: frozenset[tuple[int, int]], kept: frozenset[int]) -> float:
+        missing = [place for place in wanted if place[0] not in kept]
+        steps, _ = _needed(self._program, self._writers, missing, kept)
+        return sum(map(self._cost, steps))

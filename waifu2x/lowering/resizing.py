@@ -12,8 +12,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.lowering.conv_steps import Conv, Resized
 from waifu2x.lowering.geometry import read_by
-from waifu2x.lowering.steps import BicubicResize, Conv, Program, Resized, Step, View, compacted
+from waifu2x.lowering.planewise_steps import BicubicResize
+from waifu2x.lowering.step_facts import compacted
+from waifu2x.lowering.steps import Program, Step
+from waifu2x.lowering.values import View
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.nodes import cubic_taps
 
@@ -44,7 +48,7 @@ def with_resizes(program: Program) -> Program:
         and conv.factors is None
         and program.values[conv.source.value].zero_outside
         and (conv.residual is None or conv.residual == View(0, enlarge=_BLOCK))
-        and not conv.gated
+        and not (conv.gated or conv.multiplied)
         and (program.model.padding, program.model.multiple) == (0, 1)
         and writers == [conv]
         and read_by(program)[value] == [number + 1]

@@ -15,26 +15,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from waifu2x.lowering.attention_steps import AttendWindows
+from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.costs import cost_of_pixel
 from waifu2x.lowering.phases import with_zeros_around
-from waifu2x.lowering.steps import (
-    BicubicResize,
-    Conv,
-    Copy,
-    GlobalAvgPool,
-    MapStep,
-    Program,
-    Step,
-    Target,
-    Value,
-    View,
-    compacted,
-    reads,
-    redirected,
-    renumbered,
-    touched,
-    writes,
-)
+from waifu2x.lowering.planewise_steps import BicubicResize, Copy
+from waifu2x.lowering.step_facts import compacted, reads, redirected, renumbered, touched, writes
+from waifu2x.lowering.steps import MapStep, PictureSum, Program, Step
+from waifu2x.lowering.values import Target, Value, View
 from waifu2x.system.lazy_dataclass import dataclass
 
 TILE = (128, 256)
@@ -79,7 +67,7 @@ def at_bottlenecks(program: Program) -> Program:
     Such a map stands between two networks in a row. Kept maps of the first, from which it is made,
     need not be there any more when those of the second are kept.
     """
-    means = [n for n, step in enumerate(program.steps) if isinstance(step, GlobalAvgPool)]
+    means = [n for n, step in enumerate(program.steps) if isinstance(step, PictureSum)]
     if not means:
         return program
     positions = []
@@ -97,7 +85,7 @@ def is_segmented(program: Program) -> bool:
 
 def has_means(program: Program) -> bool:
     """Whether means over the picture end phases of a program."""
-    return any(isinstance(step, GlobalAvgPool) for step in program.steps)
+    return any(isinstance(step, PictureSum) for step in program.steps)
 
 
 def cheapest(positions: Sequence[int], cost: Callable[[int, int], float]) -> list[int]:
@@ -203,12 +191,15 @@ def receptive_radii(program: Program, unit: int = 1) -> list[float]:
         if isinstance(step, MapStep):
             far = max(values[view.value] for view in reads(step))
             resolution = program.values[step.source.value].resolution
-            if isinstance(step, Conv):
+            if isinstance(step, Conv | Depthwise):
                 block = program.values[step.source.value].space_to_depth
                 cells = -(-(step.taps - 1) * block // (2 * unit))
                 far += float(cells * unit / resolution)
             elif isinstance(step, BicubicResize):
                 far += float(2 / resolution)
+            elif isinstance(step, AttendWindows):
+                side = max(step.windows.rows, step.windows.columns) - 1
+                far += float((side + step.windows.overlap) / resolution)
             values[step.target.value] = max(values[step.target.value], far)
         found.append(max(found[-1], *values))
     return found

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.attention import ChannelAttention, PlanesFrom, WindowAttention
 from waifu2x.networks.model import Border, Model
 from waifu2x.networks.nodes import (
     Add,
@@ -17,23 +18,35 @@ from waifu2x.networks.nodes import (
     Convolution,
     Crop,
     Dense,
+    DepthwiseConvolution,
     Enlarge,
     Gate,
     Interpolate,
     Mean,
     Multiply,
+    MultiplyMaps,
     Node,
     PixelShuffle,
     PixelUnshuffle,
+    Slice,
     TransposedConvolution,
+    Weighted,
     affine,
     renumbered,
+    sources,
+    ungrouped,
 )
+from waifu2x.networks.norms import GroupNorm, LayerNorm
 from waifu2x.networks.shapes import ValueShape, infer_shape, node_label, picture_shape
+from waifu2x.networks.windows import Windows
 
 MOST_NODES = 10_000
 _MULTIPLES = (1, 2, 4, 8, 16)
 """Rows and columns of a picture may have to be made up to a multiple of one of these."""
+
+_LEAST_OF_GROUP = 8
+"""The fewest planes of a group that is a convolution of its own: with fewer, engines would pad it
+to more than zeros between the groups of a single one cost."""
 
 Weight = NDArray[np.float32]
 
@@ -127,13 +140,37 @@ class GraphBuilder:
         *,
         stride: int = 1,
         padding: int = 0,
+        groups: int = 1,
     ) -> int:
-        """A cross-correlation by a weight (out_planes, in_planes, kH, kW), then an activation.
+        """A cross-correlation by a weight (out_planes, in_planes / groups, kH, kW), then an
+        activation.
 
-        Without padding by zeros it is valid. Without an activation it is linear.
+        Without padding by zeros it is valid. Without an activation it is linear. Each of several
+        groups of neighbouring planes is made of such a group of the source's.
         """
         function = activation or leaky(1.0, len(bias))
-        return self.append(Convolution(source, weight, bias, function, stride, padding))
+        if groups == 1:
+            return self.append(Convolution(source, weight, bias, function, stride, padding))
+        made, read = len(bias), self.planes(source)
+        fits = groups > 1 and made % groups == read % groups == 0
+        if not fits or weight.shape[:2] != (made, read // groups):
+            label = self.layer or f"node {len(self._shapes)} (Convolution)"
+            raise ModelError(
+                f"{self.name}: {label}: {groups} groups and a weight {weight.shape} do not fit"
+                f" {read} planes that become {made}"
+            )
+        if groups == made == read and stride == 1:
+            return self.append(DepthwiseConvolution(source, weight, bias, function, padding))
+        if min(made, read) // groups < _LEAST_OF_GROUP:
+            whole = ungrouped(weight, groups)
+            return self.append(Convolution(source, whole, bias, function, stride, padding))
+        parts = []
+        for number, group in enumerate(np.split(np.arange(made), groups)):
+            inner = self.slice(source, number * read // groups, read // groups)
+            own = Activation(function.function, function.slopes[group])
+            arrays = weight[group], bias[group], own
+            parts.append(self.convolution(inner, *arrays, stride=stride, padding=padding))
+        return self.concatenate(*parts)
 
     def transposed(
         self,
@@ -161,12 +198,18 @@ class GraphBuilder:
         return self.append(affine(source, factors, shifts))
 
     def activate(self, value: int, activation: Activation) -> int:
-        """Gives the layer with weights that made a value, so far linear, an activation."""
+        """A function of each number of a value: of the layer with weights that made it, if that is
+        linear and nothing else has read it, else of a layer that leaves all as it is."""
         node = self.node(value)
-        assert isinstance(node, Convolution | TransposedConvolution | Dense)
-        assert node.activation.is_linear
-        self.exchange(value, replace(node, activation=activation))
-        return value
+        is_read = any(value in sources(later) for later in self._nodes[value:])
+        if isinstance(node, Weighted) and node.activation.is_linear and not is_read:
+            self.exchange(value, replace(node, activation=activation))
+            return value
+        planes = self.planes(value)
+        ones, zeros = np.ones(planes, np.float32), np.zeros(planes, np.float32)
+        if self.is_vector(value):
+            return self.dense(value, np.diag(ones), zeros, activation)
+        return self.append(replace(affine(value, ones, zeros), activation=activation))
 
     def enlarge(self, source: int, factor: int) -> int:
         """Each pixel repeated in both directions (nearest neighbour)."""
@@ -200,16 +243,72 @@ class GraphBuilder:
         """The planes of several maps, one after the other."""
         return self.append(Concatenate(values))
 
+    def slice(self, source: int, first: int, planes: int) -> int:
+        """Some neighbouring planes of a map, from plane `first` on."""
+        return self.append(Slice(source, first, planes))
+
+    def split(self, source: int, *planes: int) -> tuple[int, ...]:
+        """All planes of a map, so many in each of the values that are returned."""
+        starts = np.cumsum((0, *planes)).tolist()
+        if starts[-1] != self.planes(source):
+            layer = self.layer or self.maker(source)
+            raise ModelError(
+                f"{self.name}: {layer}: splits {self.planes(source)} planes into {starts[-1]}"
+            )
+        return tuple(self.slice(source, *part) for part in zip(starts, planes, strict=False))
+
+    def layer_norm(self, source: int, weight: Weight, bias: Weight, eps: float = 1e-5) -> int:
+        """The planes of each pixel less their mean, divided by their deviation, then * weight +
+        bias, both (planes,)."""
+        return self.append(LayerNorm(source, weight, bias, eps))
+
+    def group_norm(
+        self, source: int, weight: Weight, bias: Weight, groups: int, eps: float = 1e-5
+    ) -> int:
+        """The same of all values of a group of planes over the whole map."""
+        return self.append(GroupNorm(source, weight, bias, groups, eps))
+
     def mean(self, source: int) -> int:
         """The mean of each plane over the whole map: a vector."""
         return self.append(Mean(source))
 
     def multiply(self, source: int, factors: int) -> int:
-        """Each plane of a map times its element of a vector."""
-        return self.append(Multiply(source, factors))
+        """Each plane of a map times its element of a vector, or times that of another map of as
+        many planes or one."""
+        if self.is_vector(factors):
+            return self.append(Multiply(source, factors))
+        return self.append(MultiplyMaps(source, factors))
 
-    def model(self, border: Border = "replicate", *, same_planes: bool = False) -> Model:
-        """The network, with the padding and the multiple that it needs, found.
+    def window_attention(
+        self,
+        queries: PlanesFrom,
+        keys: PlanesFrom,
+        values: PlanesFrom,
+        planes: int,
+        windows: Windows,
+        scale: float,
+        bias: Weight,
+    ) -> int:
+        """Attention of so many planes in windows; see WindowAttention for the biases."""
+        node = WindowAttention(queries, keys, values, planes, windows, scale, bias)
+        return self.append(node)
+
+    def channel_attention(
+        self,
+        queries: PlanesFrom,
+        keys: PlanesFrom,
+        values: PlanesFrom,
+        planes: int,
+        temperature: Weight,
+    ) -> int:
+        """Attention between so many planes, over the whole map; a temperature for each head."""
+        return self.append(ChannelAttention(queries, keys, values, planes, temperature))
+
+    def model(
+        self, border: Border = "replicate", *, same_planes: bool = False, multiple: int = 1
+    ) -> Model:
+        """The network, with the padding that it needs, found, and the multiple: the least one of
+        `multiple`.
 
         What no padding shows is taken to be zero, as its padded convolutions do: so they can read
         it. Raises ModelError if no padding makes the result a multiple of the picture's size, or,
@@ -227,11 +326,12 @@ class GraphBuilder:
         if padding.denominator != 1 or padding < 0:
             raise ModelError(f"{self.name}: its result begins {padding} pixels off the picture's")
         first: ModelError | None = None
-        for multiple in _MULTIPLES:
-            shown: Border = "zero" if padding == 0 and multiple == 1 else border
+        for times in _MULTIPLES:
+            more = times * multiple
+            shown: Border = "zero" if padding == 0 and more == 1 else border
             try:
                 return Model(
-                    *(self.name, planes, self.nodes, int(padding), shown, multiple),
+                    *(self.name, planes, self.nodes, int(padding), shown, more),
                     inferred=self._shapes,
                 )
             except ModelError as error:

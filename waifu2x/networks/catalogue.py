@@ -2,9 +2,9 @@
 
 What each is for, how fast and how good it was measured to be, its licence, and where its files are.
 
-vgg_7 is in the package itself. The others are ncnn files in distributions that hold data: one is a
-dependency, the others come with extras of this one. Their files are found, none of their code is
-run, and nothing is ever downloaded.
+vgg_7 and anime4k are in the package itself. The others are ncnn files in distributions that hold
+data: one is a dependency, the others come with extras of this one. Their files are found, none of
+their code is run, and nothing is ever downloaded.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class CatalogueEntry:
     """PSNR in dB of photos enlarged twice."""
     speed: float | None = None
     """Output megapixels a second of its network that enlarges least, by `auto` on two cores with
-    AVX2, by benchmarks/model_speeds.py (results/2026-11-21-models.md)."""
+    AVX2, by benchmarks/model_speeds.py (results/2026-11-21-models.md; of anime4k, by what it took
+    beside the others on another machine: results/2026-11-23-anime4k.md)."""
 
     @property
     def folder(self) -> Path | None:
@@ -240,6 +241,30 @@ ENTRIES = (
         speed=0.3,
         package=SPAN,
         pattern=r"spanx(?P<scale>[24])_ch48",
+    ),
+    CatalogueEntry(
+        "anime4k/l",
+        best_at="drawn films, many times as fast",
+        licence="MIT",
+        drawings=32.50,
+        photos=32.59,
+        speed=9.5,
+    ),
+    CatalogueEntry(
+        "anime4k/m",
+        best_at="the same; l is better, as fast",
+        licence="MIT",
+        drawings=30.74,
+        photos=31.63,
+        speed=9.5,
+    ),
+    CatalogueEntry(
+        "anime4k/s",
+        best_at="drawn films, faster still",
+        licence="MIT",
+        drawings=30.60,
+        photos=32.02,
+        speed=15.4,
     ),
 )
 

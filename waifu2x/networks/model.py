@@ -10,7 +10,15 @@ from functools import cached_property
 from typing import Literal
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.nodes import Convolution, Node, TransposedConvolution, Weighted
+from waifu2x.networks.attention import ChannelAttention, WindowAttention
+from waifu2x.networks.nodes import (
+    Convolution,
+    Dense,
+    DepthwiseConvolution,
+    Node,
+    TransposedConvolution,
+    Weighted,
+)
 from waifu2x.networks.shapes import ValueShape, infer_lengths, infer_shapes
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -85,7 +93,8 @@ class Model:
         paddings = [
             node.padding * self.scale / resolution
             for node, shape in zip(self.nodes, self.shapes[1:], strict=True)
-            if isinstance(node, Convolution) and (resolution := shape.resolution)
+            if isinstance(node, Convolution | DepthwiseConvolution)
+            and (resolution := shape.resolution)
         ]
         return self.padding * self.scale + min(MOST_OFFSET, math.ceil(sum(paddings)))
 
@@ -96,15 +105,20 @@ class Model:
 
     @property
     def multiply_adds(self) -> int:
-        """Multiply-adds for one output pixel, by the definition of convolution, rounded."""
-        return round(sum(self.node_multiply_adds(value) for value, _ in self.weighted))
+        """Multiply-adds for one output pixel, by the definition of convolution and attention,
+        rounded."""
+        return round(sum(map(self.node_multiply_adds, range(1, len(self.nodes) + 1))))
 
     def node_multiply_adds(self, value: int) -> Fraction:
         """Multiply-adds of the node that makes a value, for one output pixel."""
         node = self.nodes[value - 1]
-        if not isinstance(node, Convolution | TransposedConvolution):
+        if isinstance(node, WindowAttention | ChannelAttention):
+            resolution = self.shapes[value].resolution
+            assert resolution is not None
+            return node.multiply_adds * resolution**2 / self.scale**2
+        if not isinstance(node, Weighted) or isinstance(node, Dense):
             return Fraction(0)
-        at = value if isinstance(node, Convolution) else node.source
+        at = node.source if isinstance(node, TransposedConvolution) else value
         resolution = self.shapes[at].resolution
         assert resolution is not None
         return node.weight.size * resolution**2 / self.scale**2

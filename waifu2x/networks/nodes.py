@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.attention import ChannelAttention, WindowAttention
+from waifu2x.networks.norms import GroupNorm, LayerNorm
 from waifu2x.system.lazy_dataclass import dataclass
 
 
@@ -39,6 +41,15 @@ def affine(source: int, factors: NDArray[np.float32], shifts: NDArray[np.float32
     return Convolution(source, weight, shifts, leaky(1.0, len(shifts)))
 
 
+def ungrouped(weight: NDArray[np.float32], groups: int) -> NDArray[np.float32]:
+    """The weight (out, in, kH, kW) of what a weight (out, in / groups, kH, kW) does by groups."""
+    made, read, height, width = weight.shape
+    whole = np.zeros((groups, made // groups, groups, read, height, width), np.float32)
+    own = weight.reshape(groups, made // groups, read, height, width)
+    whole[np.arange(groups), :, np.arange(groups)] = own
+    return whole.reshape(made, groups * read, height, width)
+
+
 @dataclass(frozen=True, eq=False)
 class TransposedConvolution:
     """out[y * stride + k - crop] += weight[:, :, k] @ in[y], then an activation."""
@@ -51,6 +62,20 @@ class TransposedConvolution:
     stride: int
     crop: int = 0
     """Pixels of the result dropped on each side; other libraries call it padding."""
+
+
+@dataclass(frozen=True, eq=False)
+class DepthwiseConvolution:
+    """A cross-correlation of each plane with a kernel of its own, then an activation."""
+
+    source: int
+    weight: NDArray[np.float32]
+    """(planes, 1, kH, kW), kH = kW."""
+    bias: NDArray[np.float32]
+    """(planes,)."""
+    activation: Activation
+    padding: int = 0
+    """Zeros on each side of the source."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +149,15 @@ class Concatenate:
 
 
 @dataclass(frozen=True)
+class Slice:
+    """Some neighbouring planes of a map: `planes` of them, from plane `first` on."""
+
+    source: int
+    first: int
+    planes: int
+
+
+@dataclass(frozen=True)
 class Mean:
     """The mean of each plane over the network's whole map, its padding included: a vector."""
 
@@ -149,9 +183,19 @@ class Multiply:
     factors: int
 
 
+@dataclass(frozen=True)
+class MultiplyMaps:
+    """Each value of a map times that of another map of the same size: of its own plane, or of the
+    only one."""
+
+    source: int
+    other: int
+
+
 Node = (
     Convolution
     | TransposedConvolution
+    | DepthwiseConvolution
     | Enlarge
     | PixelShuffle
     | PixelUnshuffle
@@ -160,21 +204,29 @@ Node = (
     | Gate
     | Interpolate
     | Concatenate
+    | Slice
     | Mean
     | Dense
     | Multiply
+    | MultiplyMaps
+    | WindowAttention
+    | LayerNorm
+    | GroupNorm
+    | ChannelAttention
 )
-Weighted = Convolution | TransposedConvolution | Dense
+Weighted = Convolution | TransposedConvolution | DepthwiseConvolution | Dense
 
 
 def sources(node: Node) -> tuple[int, ...]:
     """The values that a node reads."""
     match node:
-        case Add() | Gate():
+        case Add() | Gate() | MultiplyMaps():
             return (node.source, node.other)
         case Multiply():
             return (node.source, node.factors)
         case Concatenate():
+            return node.sources
+        case WindowAttention() | ChannelAttention():
             return node.sources
         case _:
             return (node.source,)
@@ -183,9 +235,11 @@ def sources(node: Node) -> tuple[int, ...]:
 def renumbered(node: Node, places: Sequence[int]) -> Node:
     """The node, reading value places[n] where it read value n."""
     match node:
+        case WindowAttention() | ChannelAttention():
+            return node.renumbered(places)
         case Concatenate():
             return replace(node, sources=tuple(places[source] for source in node.sources))
-        case Add() | Gate():
+        case Add() | Gate() | MultiplyMaps():
             return replace(node, source=places[node.source], other=places[node.other])
         case Multiply():
             return replace(node, source=places[node.source], factors=places[node.factors])

@@ -7,24 +7,30 @@ from dataclasses import replace
 from fractions import Fraction
 
 from waifu2x.errors import ModelError
+from waifu2x.networks.attention import ChannelAttention, WindowAttention
 from waifu2x.networks.nodes import (
     Add,
     Concatenate,
     Convolution,
     Crop,
     Dense,
+    DepthwiseConvolution,
     Enlarge,
     Gate,
     Interpolate,
     Mean,
     Multiply,
+    MultiplyMaps,
     Node,
     PixelShuffle,
     PixelUnshuffle,
+    Slice,
     TransposedConvolution,
     Weighted,
     sources,
 )
+from waifu2x.networks.norms import GroupNorm, LayerNorm
+from waifu2x.networks.windows import check_heads
 from waifu2x.system.lazy_dataclass import dataclass
 
 MOST_PLANES = 1 << 16
@@ -136,6 +142,12 @@ def _shape(node: Node, shapes: Sequence[ValueShape], makers: Sequence[str]) -> V
             taps = node.weight.shape[-1]
             shift = pixel / node.stride * (Fraction(taps - node.stride, 2) - node.crop)
             return ValueShape(made, resolution * node.stride, origin - shift)
+        case DepthwiseConvolution():
+            if node.padding < 0:
+                raise ModelError(f"padding {node.padding}")
+            made = _weighted(node, planes, maker)
+            shift = pixel * (Fraction(node.weight.shape[-1] - 1, 2) - node.padding)
+            return ValueShape(made, resolution, origin + shift)
         case Enlarge():
             return ValueShape(planes, resolution * _positive(node.factor), origin)
         case PixelShuffle():
@@ -162,12 +174,31 @@ def _shape(node: Node, shapes: Sequence[ValueShape], makers: Sequence[str]) -> V
                     f" to the {planes} of {maker}"
                 )
             return source
+        case MultiplyMaps():
+            other = shapes[node.other]
+            _alike(source, other)
+            if other.planes not in (1, planes):
+                raise ModelError(
+                    f"multiplies the {planes} planes of {maker}"
+                    f" by the {other.planes} of {makers[node.other]}"
+                )
+            return source
         case Concatenate():
             for value in node.sources[1:]:
                 _alike(source, shapes[value])
             return replace(source, planes=sum(shapes[value].planes for value in node.sources))
+        case Slice():
+            if node.first < 0 or node.planes < 1 or node.first + node.planes > planes:
+                last = node.first + node.planes - 1
+                raise ModelError(f"takes planes {node.first} to {last} of the {planes} of {maker}")
+            return replace(source, planes=node.planes)
+        case LayerNorm() | GroupNorm():
+            _normed(node, planes, maker)
+            return source
         case Mean():
             return ValueShape(planes, None, Fraction(0))
+        case WindowAttention() | ChannelAttention():
+            return _attended(node, shapes)
         case Multiply():
             factors = shapes[node.factors]
             if factors.resolution is not None:
@@ -180,24 +211,63 @@ def _shape(node: Node, shapes: Sequence[ValueShape], makers: Sequence[str]) -> V
             return source
 
 
+def _attended(node: WindowAttention | ChannelAttention, shapes: Sequence[ValueShape]) -> ValueShape:
+    """The shape of what attention makes."""
+    if isinstance(node, WindowAttention):
+        cell = node.windows.cell
+        node.windows.check(node.heads, node.bias.shape, node.planes)
+    else:
+        cell = 1
+        check_heads(node.heads, node.planes)
+        if node.keys.source != node.queries.source:
+            raise ModelError("its queries and keys are of different maps")
+    queries, keys, values = (shapes[source] for source in node.sources)
+    for read in (node.queries, node.keys, node.values):
+        planes = shapes[read.source].planes
+        if not 0 <= read.first <= planes - node.planes:
+            raise ModelError(
+                f"reads planes {read.first} to {read.first + node.planes} of a map of {planes}"
+            )
+    cells = keys.resolution and keys.resolution * cell
+    if (queries.resolution, queries.origin) != (cells, keys.origin):
+        raise ModelError("its queries and keys lie at different places of the picture")
+    _alike(keys, values)
+    return replace(queries, planes=node.planes)
+
+
 def _weighted(node: Weighted, planes: int, maker: str) -> int:
     """Planes that a node with weights makes."""
     flat = isinstance(node, Dense)
     weight = node.weight
-    if (
-        weight.ndim != (2 if flat else 4)
-        or weight.shape[2:3] != weight.shape[3:]
-        or not weight.size
-    ):
+    if weight.ndim != (2 if flat else 4) or not weight.size:
         raise ModelError(f"weight has the shape {weight.shape}")
+    if weight.shape[2:3] != weight.shape[3:]:
+        rows, columns = weight.shape[2:]
+        raise ModelError(f"kernels of {rows}x{columns} taps, but expected square ones")
     made, read = weight.shape[:2]
-    if read != planes:
+    if isinstance(node, DepthwiseConvolution):
+        if (made, read) != (planes, 1):
+            raise ModelError(
+                f"weight has {made} kernels of {read} planes, but {maker} makes {planes} planes"
+            )
+    elif read != planes:
         raise ModelError(f"weight reads {read} planes, but {maker} makes {planes}")
     if node.bias.shape != (made,):
         raise ModelError(f"bias has {node.bias.size} values for {made} planes")
     if node.activation.slopes.shape != (made,):
         raise ModelError(f"activation has {node.activation.slopes.size} slopes for {made} planes")
     return int(made)
+
+
+def _normed(node: LayerNorm | GroupNorm, planes: int, maker: str) -> None:
+    for name, array in (("weight", node.weight), ("bias", node.bias)):
+        if array.shape != (planes,):
+            raise ModelError(f"{name} has {array.size} values, but {maker} makes {planes} planes")
+    if not 0 < node.eps < 1:
+        raise ModelError(f"eps is {node.eps}, but expected a small number above 0")
+    groups = node.groups if isinstance(node, GroupNorm) else 1
+    if groups < 1 or planes % groups:
+        raise ModelError(f"{groups} groups of {planes} planes")
 
 
 def _alike(first: ValueShape, second: ValueShape) -> None:
@@ -220,6 +290,8 @@ def _length(node: Node, lengths: Sequence[int]) -> int:
     match node:
         case Convolution():
             made = (length + 2 * node.padding - node.weight.shape[-1]) // node.stride + 1
+        case DepthwiseConvolution():
+            made = length + 2 * node.padding - node.weight.shape[-1] + 1
         case TransposedConvolution():
             made = (length - 1) * node.stride + node.weight.shape[-1] - 2 * node.crop
         case Enlarge() | PixelShuffle():
@@ -236,12 +308,18 @@ def _length(node: Node, lengths: Sequence[int]) -> int:
             made = length - 2 * node.pixels
         case Mean() | Dense():
             made = 1
-        case Add() | Gate() | Concatenate():
+        case Add() | Gate() | MultiplyMaps() | Concatenate():
             made = length
             if any(lengths[source] != length for source in sources(node)):
                 raise ModelError("its sources differ in size")
-        case Multiply():
+        case Multiply() | Slice() | LayerNorm() | GroupNorm():
             made = length
+        case ChannelAttention():
+            made = length
+        case WindowAttention():
+            made = length
+            if any(lengths[one] * node.windows.cell != length for one in node.sources[1:]):
+                raise ModelError("its queries and keys differ in size")
     if made < 1:
         raise ModelError("nothing is left of the picture")
     return made

@@ -19,6 +19,7 @@ else:
 
 _MOST = 200
 """Bytes that are read of what a holder says of itself."""
+_UNKNOWN = "another process"
 
 
 class HeldElsewhereError(Exception):
@@ -36,12 +37,18 @@ def locked(path: Path, *, shared: bool = False) -> Iterator[bool]:
     file stays. Raises HeldElsewhereError at once, and OSError where the file cannot be made.
     """
     with _opened(path, shared) as (file, has_locks):
-        if has_locks and not shared:
-            file.seek(0)
-            file.truncate()
-            file.write(f"{platform.node()}, process {os.getpid()}".encode())
-            file.flush()
-        yield has_locks
+        if not has_locks:
+            yield False
+            return
+        own = f"{platform.node()}, process {os.getpid()}".encode()
+        _write(file, own)
+        try:
+            yield True
+        finally:
+            with contextlib.suppress(OSError):
+                file.seek(0)
+                if file.read(_MOST) == own:  # of shared locks, the last one is named
+                    _write(file, b"")
 
 
 @contextlib.contextmanager
@@ -81,10 +88,33 @@ def _take(file: IO[bytes], shared: bool) -> bool | None:
     return True
 
 
+def _write(file: IO[bytes], own: bytes) -> None:
+    file.seek(0)
+    file.truncate()
+    file.write(own)
+    file.flush()
+
+
 def _holder(path: Path) -> str:
+    """Who holds the lock. A program that was killed has left its name: it is not the one."""
     try:
         with path.open("rb") as file:
             text = file.read(_MOST).decode("utf-8", "replace")
     except OSError:
-        text = ""
-    return printable(text) or "another process"
+        return _UNKNOWN
+    node, _, number = text.rpartition(", process ")
+    if node == platform.node() and not (number.isdecimal() and _is_alive(int(number))):
+        return _UNKNOWN
+    return printable(text) or _UNKNOWN
+
+
+def _is_alive(process: int) -> bool:
+    if sys.platform == "win32":
+        return True  # nothing here tells
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        pass  # it is another user's
+    return True

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-
 from waifu2x.backends.cpu.records import CELL
 from waifu2x.lowering import geometry
+from waifu2x.lowering.attention_steps import AttendWindows
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.segments import is_segmented, receptive_radius
@@ -39,10 +39,19 @@ def blocks(program: Program, size: Size, map_bytes: int, budget: int) -> list[Bl
     whole = Box(0, 0, height, width)
     if not is_segmented(program):
         return [Block(whole, whole)]
-    unit = int(np.lcm(_UNIT, program.model.multiple))
+    unit = math.lcm(_UNIT, program.model.multiple, *_window_sides(program))
     halo = round_up(receptive_radius(program), unit)
     down, across = _division(size, map_bytes, budget, unit, halo)
     return list(_divided(size, down, across, unit, halo))
+
+
+def _window_sides(program: Program) -> Iterator[int]:
+    """Pixels of the picture at whose multiples the windows of attention begin, but for shifts."""
+    for step in program.steps:
+        if isinstance(step, AttendWindows):
+            resolution = program.values[step.source.value].resolution
+            for side in (step.windows.rows, step.windows.columns, step.windows.filled_to):
+                yield (side / resolution).numerator
 
 
 def _division(size: Size, map_bytes: int, budget: int, unit: int, halo: int) -> tuple[int, int]:

@@ -29,6 +29,7 @@ from waifu2x.system import cache, sources
 
 _KIND = "numba"
 SOURCES = (
+    "backends/cpu/attention_shapes.py",
     "backends/cpu/isa.py",
     "backends/cpu/kernels/*.py",
     "backends/cpu/records.py",

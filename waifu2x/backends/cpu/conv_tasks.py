@@ -38,8 +38,9 @@ from waifu2x.backends.cpu.tasks import (
     TaskSource,
     TaskTarget,
 )
+from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.geometry import round_up
-from waifu2x.lowering.steps import Conv, View
+from waifu2x.lowering.values import View
 from waifu2x.networks.expressions import LEAKY
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -100,9 +101,11 @@ def _kind(packing: Packing, step: Conv, source: PixelLayout) -> int:
     if step.taps == 1:
         many = in_integers and step.in_planes >= _LEAST_INTEGERS
         return INTEGER_POINTWISE if many else POINTWISE
-    if in_integers:
+    if in_integers and step.taps == 3:
         inner = step.source.value and source.planes % INTEGER_BLOCK == 0
         return INTEGER_WINOGRAD if inner else FEW_INPUTS
+    if step.taps > 3:
+        return FEW_INPUTS if step.taps % 3 or source.planes % LANES else WINOGRAD
     if source.planes % LANES:
         fits = packing.arithmetic == "bf16" and source.planes <= FEW and not few
         return PIXEL_TILES if fits else FEW_INPUTS
@@ -128,6 +131,7 @@ def _is_direct(packing: Packing, step: Conv, kind: int) -> bool:
     does_all = (
         step.target.value != packing.program.result
         and step.activation.function == LEAKY
+        and not step.multiplied
         and (step.factor == 1 or bool(added))
         and target.space_to_depth <= 2
         and step.depth_to_space <= MOST_DEPTH_TO_SPACE
@@ -186,7 +190,7 @@ def _conv_task(
             zero=target.zero_at(part),
         ),
         residual=residual,
-        depth=depth,
+        depth=depth * ((step.taps // 3) ** 2 if kind == WINOGRAD else 1),
         planes=store.depth_to_space**2 * store.group_planes,
         group_planes=store.group_planes,
         taps=step.taps,

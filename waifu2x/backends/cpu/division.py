@@ -17,8 +17,9 @@ from waifu2x.backends.cpu.packed import PackedProgram
 from waifu2x.backends.cpu.shapes import TILE_ROWS, WIDTHS, tile_height
 from waifu2x.lowering import geometry
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.steps import Conv, MapStep
+from waifu2x.lowering.steps import MapStep
 from waifu2x.system.lazy_dataclass import dataclass
 
 _TILES_WIDTH = 256

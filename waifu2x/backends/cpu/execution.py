@@ -9,16 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Progress, scaled
+from waifu2x.backends.channel_weights import channel_weights
 from waifu2x.backends.cpu import records
 from waifu2x.backends.cpu.packed import PackedProgram
 from waifu2x.backends.cpu.plans import SizePlan
-from waifu2x.backends.cpu.records import BORDER_CODES, PICTURE, PIXEL_CODES, SUM_BITS
+from waifu2x.backends.cpu.records import BORDER_CODES, CROSS_BITS, PICTURE, PIXEL_CODES, SUM_BITS
 from waifu2x.backends.cpu.strips import PhaseStrips, StripBatch
-from waifu2x.backends.cpu.tasks import CpuTask, KeepTask, LoadTask, PoolTask
+from waifu2x.backends.cpu.tasks import CpuTask, CrossTask, KeepTask, LoadTask, PoolTask
 from waifu2x.backends.cpu.work_queue import TaskBatch
 from waifu2x.backends.cpu.workers import Workers
+from waifu2x.lowering.attention_steps import AttendWindows, ChannelWeights, CrossSums, MixPlanes
+from waifu2x.lowering.conv_steps import Conv
+from waifu2x.lowering.norm_steps import NormVector
 from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.steps import Conv, GlobalAvgPool, Linear
+from waifu2x.lowering.steps import PictureSum
+from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
 from waifu2x.networks.model import Model
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -142,9 +147,9 @@ class StripExecution:
                 table["memory"] = records.addresses(self._kept[:, start:], 1)[:, np.newaxis]
                 table["memory_rows"], table["memory_columns"] = rows, columns
                 table["memory_floats"] = columns * packed.maps.kept_floats(value)
-            case PoolTask():
+            case PoolTask() | CrossTask():
                 step = packed.program.steps[task.schedule.step]
-                assert isinstance(step, GlobalAvgPool)
+                assert isinstance(step, PictureSum)
                 table["memory"] = packed.vector_starts[step.vector]
 
     def _finish(
@@ -155,13 +160,14 @@ class StripExecution:
         self._sums += under_way.sums.sum(axis=1)
         ticks = under_way.tasks["ticks"].sum(axis=(0, 1)).tolist()
         for task, spent in zip(strips.tasks, ticks, strict=True):
-            number = task.schedule.step if self._is_of_conv(task) else -1
+            number = task.schedule.step if self._is_of_layer(task) else -1
             self.ticks[number] = self.ticks.get(number, 0) + spent
 
-    def _is_of_conv(self, task: CpuTask) -> bool:
-        """Whether a task computes maps for a convolution."""
+    def _is_of_layer(self, task: CpuTask) -> bool:
+        """Whether a task computes maps for a convolution or for attention."""
         steps = self._packed.program.steps
-        return task.kind < records.READ and isinstance(steps[task.schedule.step], Conv)
+        layers = Conv | AttendWindows | MixPlanes
+        return task.kind < records.READ and isinstance(steps[task.schedule.step], layers)
 
     def _make_vectors(
         self, phase: Phase, vectors: NDArray[np.float32], sums: NDArray[np.int64]
@@ -176,6 +182,23 @@ class StripExecution:
                 height, width = self._plan.sizes[step.source.value]
                 part = slice(start, start + planes)
                 vectors[part] = sums[part] / (height * width * float(1 << SUM_BITS))
+            elif isinstance(step, NormVector):
+                size = len(step.bias)
+                plane_means, squares = (
+                    vectors[start : start + size].astype(np.float64)
+                    for start in (starts[step.source], starts[step.squares])
+                )
+                start = starts[step.vector]
+                vectors[start : start + size] = step.made(plane_means, squares)
+            elif isinstance(step, CrossSums):
+                start, size = starts[step.vector], packed.program.vectors[step.vector]
+                parts = sums[start : start + 2 * size].reshape(2, size)
+                bits = -np.array(CROSS_BITS)[:, np.newaxis]
+                vectors[start : start + size] = np.ldexp(parts.astype(np.float64), bits).sum(axis=0)
+            elif isinstance(step, ChannelWeights):
+                made = channel_weights(step, vectors[starts[step.source] :])
+                start = starts[step.vector]
+                vectors[start : start + len(made)] = made
             elif isinstance(step, Linear):
                 first = starts[step.source]
                 source = vectors[first : first + step.weight.shape[1]].astype(np.float64)

@@ -13,8 +13,14 @@ from waifu2x.backends.cpu.arrays import Arrays
 from waifu2x.backends.cpu.map_layouts import MapLayouts
 from waifu2x.backends.cpu.pixel_layout import PixelLayout
 from waifu2x.lowering import geometry
+from waifu2x.lowering.attention_steps import AttendWindows, CrossSums, MixPlanes
+from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.geometry import round_up
-from waifu2x.lowering.steps import BicubicResize, Conv, Program, View
+from waifu2x.lowering.norm_steps import NormPlanes
+from waifu2x.lowering.planewise_steps import BicubicResize
+from waifu2x.lowering.step_facts import touched
+from waifu2x.lowering.steps import Program
+from waifu2x.lowering.values import View
 
 FEW = 4
 """The most planes that a map may have to be stored without padding."""
@@ -78,6 +84,12 @@ class ProgramMaps:
         steps = [self._program.steps[number] for number in self.readers[value]]
         return [s for s in steps if isinstance(s, Conv) and s.source.value == value]
 
+    def _is_of_vectors(self, value: int) -> bool:
+        """Whether a depthwise convolution or a norm, which take whole vectors of floats, touch a
+        value."""
+        steps = (step for step in self._program.steps if isinstance(step, Depthwise | NormPlanes))
+        return any(value in touched(step) for step in steps)
+
     def _float_layout(self, value: int) -> PixelLayout:
         stored = self._program.values[value]
         narrow = (
@@ -85,6 +97,7 @@ class ProgramMaps:
             and stored.space_to_depth == 1
             and stored.planes <= FEW
             and not any(conv.taps == 1 for conv in self._convs(value))
+            and not self._is_of_vectors(value)
         )
         unit = PLANE_UNIT[self._arithmetic]
         padded = tuple(p if narrow else round_up(p, unit) for p in stored.parts)
@@ -98,7 +111,9 @@ class ProgramMaps:
             not value
             or (not convs and self._fineness >= PLAIN)
             or layout.planes % PLANE_UNIT["bf16"]
-            or _is_resized(self._program, value)
+            or _is_only_float(self._program, value)
+            or any(conv.taps > 3 for conv in convs)
+            or self._is_of_vectors(value)
         )
         if stays_float:
             return layout
@@ -115,10 +130,11 @@ class ProgramMaps:
         return replace(layout, terms=2 if two else 1, zero_point=padded, zero_offset=offset)
 
 
-def _is_resized(program: Program, value: int) -> bool:
-    """Whether bicubic interpolation, which takes floats, reads or writes a value."""
-    resizes = [step for step in program.steps if isinstance(step, BicubicResize)]
-    return any(value in (step.source.value, step.target.value) for step in resizes)
+def _is_only_float(program: Program, value: int) -> bool:
+    """Whether bicubic interpolation or attention, which take floats, reads or writes a value."""
+    kinds = BicubicResize | AttendWindows | CrossSums | MixPlanes
+    steps = [step for step in program.steps if isinstance(step, kinds)]
+    return any(value in touched(step) for step in steps)
 
 
 def _padded(points: NDArray[np.float64], layout: PixelLayout) -> NDArray[np.float64]:

@@ -34,6 +34,11 @@ class CpuNetwork:
         """Empty once it is closed."""
         self._workers = workers
 
+    @property
+    def arithmetic(self) -> str:
+        """What its models compute in: int16, bf16 or fp32."""
+        return ", ".join(dict.fromkeys(model.packed.arithmetic for model in self.models))
+
     def __call__(
         self,
         pixels: NDArray[Any],

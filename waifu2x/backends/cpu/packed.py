@@ -10,18 +10,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.arithmetic import CELL_UNIT, Arithmetic
+from waifu2x.backends.cpu.attention_tasks import cross_task
 from waifu2x.backends.cpu.map_layouts import MapLayouts
-from waifu2x.backends.cpu.records import BY_PLANES, BY_VALUES, INTEGER_WINOGRAD, WINOGRAD
+from waifu2x.backends.cpu.records import (
+    BY_PLANES,
+    BY_VALUES,
+    CROSS_COLUMNS,
+    INTEGER_WINOGRAD,
+    WINOGRAD,
+)
 from waifu2x.backends.cpu.shapes import LANES
 from waifu2x.backends.cpu.tasks import (
     IN_INTEGERS,
     ON_TILES,
     ROWS,
-    ConvTask,
+    AttentionTask,
     CpuTask,
+    CrossTask,
     KeepTask,
     LoadTask,
-    PlanewiseTask,
+    MapTask,
     PoolTask,
     ReadTask,
     RowWindow,
@@ -30,14 +38,11 @@ from waifu2x.backends.cpu.tasks import (
     TaskTarget,
 )
 from waifu2x.backends.winograd import share
+from waifu2x.lowering.attention_steps import CrossSums
 from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.steps import (
-    GlobalAvgPool,
-    MapStep,
-    Program,
-    stored_block,
-    writes,
-)
+from waifu2x.lowering.step_facts import stored_block, writes
+from waifu2x.lowering.steps import MapStep, PictureSum, Program
+from waifu2x.lowering.vector_steps import GlobalAvgPool
 from waifu2x.system.lazy_dataclass import dataclass
 
 
@@ -53,12 +58,17 @@ class PackedProgram:
     maps: MapLayouts
     vector_starts: list[int]
     """Where each vector begins among all of them, and how long they are together."""
-    tasks: dict[int, list[ConvTask | PlanewiseTask]]
+    tasks: dict[int, list[MapTask]]
     """The tasks of each step that writes a map, in order."""
     unit: tuple[int, int]
     """Rows and columns that steps compute whole multiples of."""
     weights: NDArray[np.float32]
     constants: NDArray[np.float32]
+
+    @cached_property
+    def attends(self) -> bool:
+        """Whether any step computes attention, whose windows depend on the sizes of maps."""
+        return any(isinstance(task, AttentionTask) for own in self.tasks.values() for task in own)
 
     @cached_property
     def on_tiles(self) -> set[int]:
@@ -95,6 +105,8 @@ class PackedProgram:
         for step in self.program.steps:
             if isinstance(step, MapStep) and writes(step) == value:
                 units.append(self.unit[1] * stored_block(step))
+            elif isinstance(step, CrossSums) and step.source.value == value:
+                units.append(CROSS_COLUMNS)
         return math.lcm(*units)
 
     def multiplied(self, number: int) -> float:
@@ -114,12 +126,12 @@ class PackedProgram:
             as_integers=int(self.maps.is_kept_as_integers(value)),
         )
 
-    def _ends(self, phase: Phase) -> Iterator[KeepTask | PoolTask]:
+    def _ends(self, phase: Phase) -> Iterator[KeepTask | PoolTask | CrossTask]:
         """What keeps maps and adds to the sums of means, by the values that it reads."""
         pooled = []
         for number in phase.averages:
             step = self.program.steps[number]
-            assert isinstance(step, GlobalAvgPool)
+            assert isinstance(step, PictureSum)
             pooled.append((step.source.value, number))
         for value in sorted({*phase.kept, *(value for value, _ in pooled)}):
             if value in phase.kept:
@@ -135,8 +147,11 @@ class PackedProgram:
             as_integers=int(self.maps.is_kept_as_integers(value)),
         )
 
-    def _pool(self, value: int, number: int) -> PoolTask:
-        layout = self.maps.layouts[value]
+    def _pool(self, value: int, number: int) -> PoolTask | CrossTask:
+        layout, step = self.maps.layouts[value], self.program.steps[number]
+        if isinstance(step, CrossSums):
+            return cross_task(number, step)
+        assert isinstance(step, GlobalAvgPool)
         even = layout.space_to_depth == 1 and layout.planes % LANES == 0
         window = RowWindow(value, unit=layout.space_to_depth, parts=len(layout.parts))
         return PoolTask(
@@ -144,4 +159,5 @@ class PackedProgram:
             method=BY_PLANES if even else BY_VALUES,
             source=TaskSource(value),
             planes=layout.parts[0],
+            squared=int(step.squared),
         )

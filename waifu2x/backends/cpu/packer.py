@@ -4,31 +4,46 @@ from __future__ import annotations
 
 from waifu2x.backends.cpu.arithmetic import CELL_UNIT, PLAIN, Arithmetic, Fineness, unit_of
 from waifu2x.backends.cpu.arrays import Arrays
+from waifu2x.backends.cpu.attention_tasks import attention_task, mix_task
 from waifu2x.backends.cpu.conv_tasks import conv_tasks
+from waifu2x.backends.cpu.depthwise_tasks import depthwise_task
+from waifu2x.backends.cpu.layer_norm_tasks import layer_norm_task
+from waifu2x.backends.cpu.many_taps import in_threes
 from waifu2x.backends.cpu.maps import ProgramMaps
 from waifu2x.backends.cpu.packed import PackedProgram
 from waifu2x.backends.cpu.packing import Packing
 from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.backends.cpu.planewise_tasks import planewise_task
 from waifu2x.backends.cpu.records import WINOGRAD
-from waifu2x.backends.cpu.tasks import ConvTask, PlanewiseTask
+from waifu2x.backends.cpu.tasks import MapTask
+from waifu2x.lowering.attention_steps import AttendWindows, MixPlanes
+from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.costs import cost_of_pixel
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.norm_steps import NormPlanes
+from waifu2x.lowering.planewise_steps import PlanewiseStep
 from waifu2x.lowering.segments import at_bottlenecks, segmented
-from waifu2x.lowering.steps import Conv, PlanewiseStep
 from waifu2x.networks.model import Model
 
 
 def pack(model: Model, arithmetic: Arithmetic, fineness: Fineness = PLAIN) -> PackedProgram:
     """A model's program, packed."""
-    program = at_bottlenecks(segmented(with_picture(lower(model))))
+    program = at_bottlenecks(segmented(with_picture(in_threes(lower(model)))))
     arrays = Arrays()
     maps = ProgramMaps(program, arithmetic, arrays, fineness)
     packing = Packing(program, arithmetic, maps, arrays)
-    tasks: dict[int, list[ConvTask | PlanewiseTask]] = {}
+    tasks: dict[int, list[MapTask]] = {}
     for number, step in enumerate(program.steps):
         if isinstance(step, Conv):
-            tasks[number] = conv_tasks(packing, number, step)
+            tasks[number] = [*conv_tasks(packing, number, step)]
+        elif isinstance(step, MixPlanes):
+            tasks[number] = [mix_task(packing, number, step)]
+        elif isinstance(step, AttendWindows):
+            tasks[number] = [attention_task(packing, number, step)]
+        elif isinstance(step, NormPlanes):
+            tasks[number] = [layer_norm_task(packing, number, step)]
+        elif isinstance(step, Depthwise):
+            tasks[number] = [depthwise_task(packing, number, step)]
         elif isinstance(step, PlanewiseStep):
             tasks[number] = [planewise_task(packing, number, step)]
     kinds = {task.kind for own in tasks.values() for task in own}

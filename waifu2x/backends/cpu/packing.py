@@ -11,8 +11,10 @@ from waifu2x.backends.cpu.arrays import Arrays
 from waifu2x.backends.cpu.maps import ProgramMaps
 from waifu2x.backends.cpu.shapes import LANES
 from waifu2x.backends.cpu.tasks import RowWindow
+from waifu2x.lowering.attention_steps import CrossSums
 from waifu2x.lowering.geometry import round_up
-from waifu2x.lowering.steps import Program, View
+from waifu2x.lowering.steps import Program
+from waifu2x.lowering.values import View
 from waifu2x.system.lazy_dataclass import dataclass
 
 
@@ -33,6 +35,10 @@ class Packing:
         """
         unit = max(LANES, PLANE_UNIT[self.arithmetic])
         sizes = [round_up(size, unit) for size in self.program.vectors]
+        for step in self.program.steps:
+            if isinstance(step, CrossSums):
+                # Two integers for each, added by whole vectors from any place on.
+                sizes[step.vector] = round_up(2 * self.program.vectors[step.vector], unit) + unit
         starts: list[int] = np.cumsum([0, *sizes]).tolist()
         return starts
 

@@ -5,15 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from waifu2x.lowering.geometry import read_by
-from waifu2x.lowering.steps import (
-    Copy,
-    DepthToSpace,
-    GatedAdd,
-    Program,
-    Scale,
-    Target,
-    writes,
-)
+from waifu2x.lowering.planewise_steps import Copy, DepthToSpace, GatedAdd, Scale
+from waifu2x.lowering.step_facts import writes
+from waifu2x.lowering.steps import Program
+from waifu2x.lowering.values import Target
 
 
 def with_picture(program: Program) -> Program:

@@ -16,6 +16,8 @@ from waifu2x.backends.cpu.records import (
     BY_RESIZING,
     BY_VALUES,
     FUNCTIONS,
+    GATED,
+    MULTIPLIED,
     PLANEWISE,
     WRITE,
 )
@@ -31,20 +33,20 @@ from waifu2x.backends.cpu.tasks import (
     TaskTarget,
 )
 from waifu2x.errors import BackendError
+from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.geometry import round_up
-from waifu2x.lowering.steps import (
+from waifu2x.lowering.planewise_steps import (
     BicubicResize,
-    Conv,
     Copy,
     DepthToSpace,
     GatedAdd,
     PlanewiseStep,
     Scale,
+    ScaleByMap,
     SpaceToDepth,
-    Target,
-    View,
-    residual_of,
 )
+from waifu2x.lowering.step_facts import residual_of
+from waifu2x.lowering.values import Target, View
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.expressions import LEAKY, SIGMOID, Expression
 from waifu2x.networks.nodes import cubic_taps
@@ -113,9 +115,10 @@ def store_task(packing: Packing, number: int, step: Conv, source: int) -> Planew
         depth_to_space=block,
         row_step=block * group,
         column_step=group,
-        activation=_function_number(packing, step.activation.function),
+        activation=function_number(packing, step.activation.function),
         slopes=_slopes(packing, step.activation),
         factor=step.factor,
+        gate=MULTIPLIED if step.multiplied else 0,
     )
     planes = packing.maps.layouts[step.target.value].parts[step.target.part]
     window = RowWindow(source, down=block)
@@ -123,7 +126,8 @@ def store_task(packing: Packing, number: int, step: Conv, source: int) -> Planew
     return _task(packing, work)
 
 
-def _function_number(packing: Packing, function: Expression) -> int:
+def function_number(packing: Packing, function: Expression) -> int:
+    """The number of a function among those that are compiled."""
     if function not in FUNCTIONS:
         raise BackendError(
             f"{packing.program.model.name}: uses a function that is not among the activations that"
@@ -164,10 +168,17 @@ def _formula(packing: Packing, step: PlanewiseStep) -> Formula:
         case SpaceToDepth():
             return Formula(space_to_depth=step.block, enlarge=enlarge)
         case Scale():
-            vector = packing.vector_starts[step.vector]
-            return Formula(enlarge=enlarge, vector=vector, factor=step.factor)
+            starts = packing.vector_starts
+            return Formula(
+                enlarge=enlarge,
+                vector=starts[step.vector],
+                shifts=-1 if step.shifts is None else starts[step.shifts],
+                factor=step.factor,
+            )
         case GatedAdd():
-            return Formula(enlarge=enlarge, gate=1)
+            return Formula(enlarge=enlarge, gate=GATED)
+        case ScaleByMap():
+            return Formula(enlarge=enlarge, gate=MULTIPLIED)
         case BicubicResize():
             taps = packing.arrays.add_constant(cubic_taps(step.up, step.down).ravel())
             return Formula(up=step.up, down=step.down, cubic=taps)

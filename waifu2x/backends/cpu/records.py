@@ -42,24 +42,40 @@ CELL = 6
     PIXEL_TILES,
     FEW_TILES,
     PLANEWISE,
+    ATTENTION,
+    MIX,
+    DEPTHWISE,
+    LAYER_NORM,
     READ,
     LOAD,
     KEEP,
     POOL,
+    CROSS,
     WRITE,
-) = range(15)
-"""Kinds of task: nine ways to compute a convolution, planewise steps, and those, from READ on,
-that go between maps and the memory outside: the picture's pixels, maps that are kept whole, sums
-of means, the pixels of the result."""
+) = range(20)
+"""Kinds of task: nine ways to compute a convolution, planewise steps, two of attention, depthwise
+convolutions, norms, and those, from READ on, that go between maps and the memory outside: the
+picture's pixels, maps that are kept whole, sums of means, the pixels of the result."""
 
 BY_VALUES, BY_PLANES, BY_FLOATS, BY_RESIZING = range(4)
 """Methods to read the source of a planewise step, a mean or pixels to write: value by value, which
 is right for all, by vectors of planes, by floats that lie evenly spaced, or by bicubic
 interpolation."""
+GATED, MULTIPLIED = 1, 2
+"""How a planewise step joins its residual, instead of adding it."""
 FUNCTIONS = tuple(ACTIVATIONS.values())
 """The functions that planewise tasks apply, by number; the first is none, since convolutions do
 that themselves."""
 assert FUNCTIONS[0] == LEAKY
+
+CROSS_COLUMNS = 24
+"""Pixels of a row, from a multiple of it on, whose products are added up before they become
+integers: no strip divides them."""
+CROSS_BITS = (20, 50)
+"""Sums of products are two integers each: values times two to the power of the first, rounded, and
+what that leaves times two to the power of the second: a plane may have next to nothing in it, and
+is divided by its norm. Values are those of so many pixels, at most CROSS_LIMIT in size."""
+CROSS_LIMIT = 2.0**22
 
 LINE_BYTES = 64
 """A cache line, and the widest vector: a load that crosses two lines costs two."""
@@ -67,10 +83,15 @@ LINE_FLOATS = LINE_BYTES // 4
 SUM_BITS = 20
 """Means are sums of integers: values times 2**SUM_BITS, at most SUM_LIMIT in size, rounded."""
 SUM_LIMIT = 2.0 ** (30 - SUM_BITS)
+SQUARE_LIMIT = 2.0**19
+"""The same of sums of squares: 2**24 of them fit 64 bits."""
 
+MOST_TAPS = 18
+"""Taps in each direction of the largest kernel, made up to threes: so many rows more than its
+results are among the places of a task."""
 MOST_DEPTH_TO_SPACE = 4
 """The largest block of a depth-to-space whose rows fit among the places of a task."""
-SOURCE_ROWS, TARGET_ROWS = 0, CELL + 2
+SOURCE_ROWS, TARGET_ROWS = 0, CELL + MOST_TAPS
 RESIDUAL_ROWS = TARGET_ROWS + CELL * MOST_DEPTH_TO_SPACE
 PENDING_PLACES = 8
 PLACES = RESIDUAL_ROWS + CELL * MOST_DEPTH_TO_SPACE + PENDING_PLACES
@@ -160,7 +181,7 @@ TASK = np.dtype(
             "k_blocks",  # on tiles: products for each of those,
             "k_step",  # and floats from the inputs of one to those of the next
             "weight",  # offset of the first weight
-            "bias",  # offsets among the constants
+            "bias",  # offsets among the constants; of attention, -1 for none
             "slopes",  # also of planewise steps: the parameter of the function, for each sum
             "depth_to_space",
             "cells",  # Winograd: cells at a time
@@ -178,19 +199,35 @@ TASK = np.dtype(
             "padding",  # planes behind theirs that they make zero
             "activation",  # the number of the function that is applied first
             "vector",  # offset in the vectors of what planes are multiplied by; -1 for none
-            "gate",  # 1 for (value + residual) * (sigmoid(value) - 1/2)
+            "shifts",  # offset in the vectors of what is added to planes then; -1 for none
+            "gate",  # 1 for (value + residual) * (sigmoid(value) - 1/2), 2 for value * residual
             "up",  # of bicubic interpolation,
             "down",
             "cubic",  # whose taps stand at this offset among the constants
+            # Attention in windows; source, source_plane are of queries.
+            "keys",
+            "keys_plane",
+            "values",
+            "values_plane",
+            "heads",  # of `depth` planes each
+            "window_rows",  # see networks.windows
+            "window_columns",
+            "shift_rows",
+            "shift_columns",
+            "overlap",
+            "cell",
+            "filled_to",
+            "shifts_single",
             # Memory outside the strip.
             "memory",  # address of a map that is kept whole, or offset in the sums
             "memory_floats",  # of one row of it
             "memory_rows",  # in pixels of memory
             "memory_columns",
+            "squared",  # 1 for the mean of squares
             "as_integers",  # 1 for a map that is kept as 16-bit integers
             "ticks",  # time spent, in units of vector.ticks
         ),
-        ("factor", np.float64),
+        ("factor", np.float64),  # of attention: to logits by which two is raised
     ],
     align=True,
 )

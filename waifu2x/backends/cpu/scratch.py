@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from waifu2x.backends.cpu.attention_tasks import attention_floats
 from waifu2x.backends.cpu.records import (
     CELL,
     FEW_TILES,
@@ -26,7 +27,7 @@ from waifu2x.backends.cpu.shapes import (
     TILE_ROWS,
     WIDTHS,
 )
-from waifu2x.backends.cpu.tasks import ConvTask, CpuTask, PlanewiseTask
+from waifu2x.backends.cpu.tasks import AttentionTask, ConvTask, CpuTask, PlanewiseTask
 from waifu2x.lowering.geometry import round_up
 
 SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
@@ -76,6 +77,8 @@ def scratch(task: CpuTask, width: int, cache_bytes: int) -> Scratch:
             columns = -(-width * formula.down // formula.up) + _MOST_TAPS if formula.up else 0
             inputs = columns * task.planes + LANES if columns else 0
             return Scratch(round_up(inputs, LANES), round_up(products, LANES))
+        case AttentionTask():
+            return Scratch(inputs=attention_floats(task))
     return _NOTHING
 
 

@@ -18,7 +18,15 @@ from waifu2x.backends.cpu.records import MAP, STRIP, TASK, WRITE, addresses
 from waifu2x.backends.cpu.schedule import RunOrder, order
 from waifu2x.backends.cpu.scratch import SPARE_PIXELS, Scratch, scratch
 from waifu2x.backends.cpu.shapes import LANES
-from waifu2x.backends.cpu.tasks import CpuTask, KeepTask, LoadTask, PoolTask, ReadTask, fill
+from waifu2x.backends.cpu.tasks import (
+    CpuTask,
+    CrossTask,
+    KeepTask,
+    LoadTask,
+    PoolTask,
+    ReadTask,
+    fill,
+)
 from waifu2x.lowering import geometry
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.phases import Phase
@@ -90,7 +98,8 @@ class PhaseStrips:
 
     def strip(self, roots: Mapping[int, Box]) -> Strip:
         """The strip that makes these boxes of the phase's roots."""
-        work = geometry.work(self.packed.program, self.phase.steps, roots, self.packed.unit)
+        sizes = self.sizes if self.packed.attends else None
+        work = geometry.work(self.packed.program, self.phase.steps, roots, self.packed.unit, sizes)
         boxes = [self._box(task, work, roots) for task in self.tasks]
         held = self._held(work, boxes)
         for n, task in enumerate(self.tasks):
@@ -193,7 +202,7 @@ class PhaseStrips:
             case KeepTask():
                 side = self.packed.maps.layouts[schedule.step].space_to_depth
                 return geometry.divided(roots.get(schedule.step, _EMPTY), side)
-            case PoolTask():
+            case PoolTask() | CrossTask():
                 return roots.get(task.source.map, _EMPTY)
         if task.kind == WRITE:
             return roots.get(self.packed.program.result, _EMPTY)

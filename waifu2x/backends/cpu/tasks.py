@@ -15,11 +15,14 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 
 from waifu2x.backends.cpu.records import (
+    ATTENTION,
+    CROSS,
     FEW_TILES,
     INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
     KEEP,
     LOAD,
+    MIX,
     PIXEL_TILES,
     POOL,
     READ,
@@ -167,6 +170,7 @@ class Formula:
     activation: int = 0
     slopes: int = 0
     vector: int = -1
+    shifts: int = -1
     factor: float = 1.0
     gate: int = 0
     up: int = 0
@@ -224,16 +228,108 @@ class KeepTask:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PoolTask:
-    """A map into the sums of its planes' means."""
+    """A map into the sums of its planes' means, or of means of squares."""
 
     schedule: TaskSchedule
     kind: int = POOL
     method: int
     source: TaskSource
     planes: int
+    squared: int
 
 
-CpuTask = ConvTask | PlanewiseTask | ReadTask | LoadTask | KeepTask | PoolTask
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AttentionTask:
+    """Attention in windows, one row of which it computes at a time."""
+
+    schedule: TaskSchedule
+    kind: int = ATTENTION
+    source: TaskSource
+    """The map of the queries."""
+    keys: int
+    keys_plane: int
+    values: int
+    values_plane: int
+    target: TaskTarget
+    planes: int
+    padding: int
+    heads: int
+    depth: int
+    window_rows: int
+    window_columns: int
+    shift_rows: int
+    shift_columns: int
+    overlap: int
+    cell: int
+    filled_to: int
+    shifts_single: int
+    bias: int
+    factor: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DepthwiseTask:
+    """A convolution of each plane, into a map."""
+
+    schedule: TaskSchedule
+    kind: int
+    source: TaskSource
+    target: TaskTarget
+    residual: TaskResidual
+    planes: int
+    taps: int
+    weight: int
+    bias: int
+    slopes: int
+    activation: int
+    gate: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LayerNormTask:
+    """A norm over the planes of each pixel, into a map."""
+
+    schedule: TaskSchedule
+    kind: int
+    source: TaskSource
+    target: TaskTarget
+    planes: int
+    depth: int
+    slopes: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MixTask:
+    """Planes of heads mixed by weights of a vector, into a map."""
+
+    schedule: TaskSchedule
+    kind: int = MIX
+    source: TaskSource
+    target: TaskTarget
+    planes: int
+    padding: int
+    heads: int
+    depth: int
+    vector: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CrossTask:
+    """Products of a map's planes into their sums."""
+
+    schedule: TaskSchedule
+    kind: int = CROSS
+    source: TaskSource
+    """The map, from the first plane of the queries on."""
+    keys_plane: int
+    planes: int
+    heads: int
+    depth: int
+
+
+MapTask = LayerNormTask | ConvTask | DepthwiseTask | PlanewiseTask | AttentionTask | MixTask
+"""Tasks of steps that write maps."""
+CpuTask = MapTask | ReadTask | LoadTask | KeepTask | PoolTask | CrossTask
 
 
 def fill(record: np.void, task: CpuTask) -> None:

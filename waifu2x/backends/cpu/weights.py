@@ -38,14 +38,25 @@ def pack_direct(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.fl
     return _blocks(ordered, group_planes)
 
 
+def pack_depthwise(weight: NDArray[np.float32], planes: int) -> NDArray[np.float32]:
+    """(planes, taps, taps), to be padded to so many planes -> flat vectors of planes of (taps,
+    taps, LANES)."""
+    padded = np.zeros((planes, *weight.shape[1:]), np.float32)
+    padded[: len(weight)] = weight
+    return padded.reshape(-1, LANES, *weight.shape[1:]).transpose(0, 2, 3, 1).ravel()
+
+
 def pack_few_outputs(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
     """(out, in, 3, 3), in padded to LANES -> flat (out, 3 rows, 3 taps, in)."""
     return weight.transpose(0, 2, 3, 1).ravel()
 
 
 def pack_winograd(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """(out, in, 3, 3), both padded to LANES -> U, flat: chunks of (64, blocks of (in, planes of the
-    block))."""
+    """(out, in, taps, taps), planes padded to LANES, taps to threes -> U, flat: chunks of (64,
+    blocks of (in, planes of the block)). Several threes are further inputs: (across, along, in)."""
+    out_planes, in_planes, taps, _ = weight.shape
+    threes = weight.reshape(out_planes, in_planes, taps // 3, 3, taps // 3, 3)
+    weight = threes.transpose(0, 2, 4, 1, 3, 5).reshape(out_planes, -1, 3, 3)
     frequencies = zip(each_frequency(weight, CELL), _BALANCES, strict=True)
     transformed = np.stack([(exact / by).astype(np.float32) for exact, by in frequencies])
     return np.concatenate(

@@ -5,21 +5,22 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.lowering.steps import (
+from waifu2x.lowering.attention_steps import AttendWindows, MixPlanes
+from waifu2x.lowering.conv_steps import Conv, Depthwise
+from waifu2x.lowering.norm_steps import NormPlanes, NormVector
+from waifu2x.lowering.planewise_steps import (
     BicubicResize,
-    Conv,
     Copy,
     DepthToSpace,
     GatedAdd,
-    GlobalAvgPool,
-    Linear,
-    MapStep,
-    Program,
     Scale,
+    ScaleByMap,
     SpaceToDepth,
-    View,
-    residual_of,
 )
+from waifu2x.lowering.step_facts import is_multiplied, residual_of
+from waifu2x.lowering.steps import MapStep, Program
+from waifu2x.lowering.values import View
+from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.expressions import LEAKY, sigmoid
 
@@ -40,7 +41,9 @@ def find(program: Program) -> list[NDArray[np.float64]]:
     for step in program.steps:
         match step:
             case GlobalAvgPool():
-                vectors[step.vector] = read(step.source)
+                vectors[step.vector] = read(step.source) ** (2 if step.squared else 1)
+            case NormVector():
+                vectors[step.vector] = step.made(vectors[step.source], vectors[step.squares])
             case Linear():
                 sums = step.weight.astype(np.float64) @ vectors[step.source] + step.bias
                 vectors[step.vector] = _activated(sums, step.activation)
@@ -54,10 +57,21 @@ def find(program: Program) -> list[NDArray[np.float64]]:
                     # One for all places, though they may differ.
                     made = made.reshape(step.depth_to_space**2, -1).mean(axis=0)
                 _write(program, values, step, made)
+            case NormPlanes():
+                made = read(step.source)
+                centred = made - made.mean()
+                normed = centred / np.sqrt((centred**2).mean() + step.eps)
+                _write(program, values, step, normed * step.weight + step.bias)
+            case Depthwise():
+                weight = step.weight.sum(axis=(1, 2), dtype=np.float64)
+                made = _activated(weight * read(step.source) + step.bias, step.activation)
+                _write(program, values, step, made)
             case Copy():
                 _write(program, values, step, read(step.source) * step.factor)
             case Scale():
                 made = read(step.source) * vectors[step.vector]
+                if step.shifts is not None:
+                    made = made + vectors[step.shifts]
                 _write(program, values, step, made * step.factor)
             case DepthToSpace():
                 made = read(step.source).reshape(-1, step.block**2).mean(axis=1)
@@ -66,6 +80,13 @@ def find(program: Program) -> list[NDArray[np.float64]]:
                 _write(program, values, step, read(step.source).repeat(step.block**2))
             case BicubicResize():
                 _write(program, values, step, read(step.source))
+            case ScaleByMap():
+                _write(program, values, step, read(step.source))
+            case MixPlanes():
+                _write(program, values, step, read(step.source)[step.first :][: step.planes])
+            case AttendWindows():
+                first = step.first[2]
+                _write(program, values, step, read(step.values)[first : first + step.planes])
             case GatedAdd():
                 made = read(step.source)
                 gate = sigmoid(made) - 0.5
@@ -80,12 +101,13 @@ def _write(
     made: NDArray[np.float64],
     share: NDArray[np.float64] | float = 1.0,
 ) -> None:
-    """Writes what a step makes, plus `share` of its residual."""
+    """Writes what a step makes, plus `share` of its residual, or times it."""
     residual = residual_of(step)
     if residual is not None:
         parts = program.values[residual.value].parts
         first = sum(parts[: residual.first])
-        made = made + share * values[residual.value][first : first + len(made)]
+        added = values[residual.value][first : first + len(made)]
+        made = made * added if is_multiplied(step) else made + share * added
     parts = program.values[step.target.value].parts
     first = sum(parts[: step.target.part]) + step.target.plane
     values[step.target.value][first : first + len(made)] = made

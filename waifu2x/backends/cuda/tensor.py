@@ -33,8 +33,11 @@ from waifu2x.backends.gpu.launch import LaunchMaker
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.fusing import fused
-from waifu2x.lowering.steps import Conv, GlobalAvgPool, Linear, Program
+from waifu2x.lowering.planewise_steps import PlanewiseStep
+from waifu2x.lowering.steps import Program
+from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
 from waifu2x.networks.model import Model
 
 if TYPE_CHECKING:
@@ -124,6 +127,7 @@ class TensorExecutor:
         Raises BackendError for kernels that cannot be built, OutOfMemoryError.
         """
         self.program = program
+        self.arithmetic = f"{'fp16' if terms == 1 else 'fp32'} by {units}"
         self._runtime = runtime
         self._units = units
         self._terms = terms
@@ -153,6 +157,7 @@ class TensorExecutor:
                 case Linear():
                     pass
                 case _:
+                    assert isinstance(step, PlanewiseStep)
                     by_vectors = has_whole_vectors(program, step, found)
                     make = TensorPlanewiseStep if by_vectors else GatherStep
                     self._steps[number] = make(

@@ -12,8 +12,9 @@ from waifu2x.backends.cuda.tensor_step import Range, Task, TensorStep
 from waifu2x.backends.gpu.launch import Launch
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.steps import GlobalAvgPool, Program
+from waifu2x.lowering.steps import Program
 from waifu2x.lowering.symbols import larger
+from waifu2x.lowering.vector_steps import GlobalAvgPool
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime

@@ -49,7 +49,8 @@ from waifu2x.backends.gpu.launch import Arguments, Launch
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.steps import Conv, Program
+from waifu2x.lowering.conv_steps import Conv
+from waifu2x.lowering.steps import Program
 from waifu2x.lowering.symbols import larger, smaller
 from waifu2x.networks.expressions import GELU, LEAKY, MISH, SILU
 from waifu2x.networks.model import Size
@@ -392,6 +393,7 @@ class TensorConvStep(TensorStep):
             "PLANE_SLOPES": int(has_plane_slopes(step.activation)),
             "RESIDUAL": int(step.residual is not None),
             "GATED": int(step.gated),
+            "MULTIPLIED": int(step.multiplied),
             "SCALED_RESIDUAL": int(step.residual_factors is not None),
             "STACK": int(task.grid.pictures > 1),
             "BOUNDED": int(task.check.is_bounded),

@@ -15,7 +15,8 @@ from waifu2x.backends.cuda.tensor_pack import placed
 from waifu2x.backends.cuda.tensor_step import LayerExtent, Task, TensorStep
 from waifu2x.backends.gpu.launch import Arguments, Launch
 from waifu2x.backends.gpu.runtime import Macros
-from waifu2x.lowering.steps import Conv, Program
+from waifu2x.lowering.conv_steps import Conv
+from waifu2x.lowering.steps import Program
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime

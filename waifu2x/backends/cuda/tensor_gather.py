@@ -18,15 +18,15 @@ from waifu2x.backends.cuda.tensor_step import (
     Task,
 )
 from waifu2x.backends.gpu.launch import Launch
-from waifu2x.lowering.steps import (
+from waifu2x.lowering.planewise_steps import (
     BicubicResize,
     DepthToSpace,
     GatedAdd,
     Scale,
     SpaceToDepth,
-    View,
-    factor_of,
 )
+from waifu2x.lowering.step_facts import factor_of, is_multiplied
+from waifu2x.lowering.values import View
 
 _THREADS = 256
 
@@ -81,7 +81,7 @@ class GatherStep(AnyPlanewiseStep):
             "UP": up,
             "DOWN": down,
             "FACTORS": int(isinstance(step, Scale)),
-            "GATE": int(isinstance(step, GatedAdd)),
+            "GATE": 2 if is_multiplied(step) else int(isinstance(step, GatedAdd)),
             "TERMS": self._terms,
             "ADDED": int(self._residual is not None),
             "ZERO": int(self.reaches_out(step.target.value, box, task)),

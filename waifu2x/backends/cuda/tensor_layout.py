@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from waifu2x.backends.cuda.tensor_pack import VALUE_BYTES, VECTOR_VALUES
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import round_up
-from waifu2x.lowering.steps import Program, Value
+from waifu2x.lowering.steps import Program
+from waifu2x.lowering.values import Value
 from waifu2x.system.lazy_dataclass import dataclass
 
 FEW_PLANES = 4

@@ -18,8 +18,9 @@ from waifu2x.backends.cuda.tensor_step import LayerExtent, Range, Task, TensorSt
 from waifu2x.backends.gpu.launch import Arguments, Launch
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.geometry import read_by
-from waifu2x.lowering.steps import Conv, Program
+from waifu2x.lowering.steps import Program
 from waifu2x.lowering.symbols import smaller
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _is_plain(conv: Conv) -> bool:
         conv.taps == 3
         and conv.depth_to_space == 1
         and conv.factors is None
-        and not conv.gated
+        and not (conv.gated or conv.multiplied)
         and not conv.resized
         and (conv.factor == 1 or conv.residual is not None)
     )

@@ -13,18 +13,10 @@ from waifu2x.backends.cuda.tensor_pack import VECTOR_VALUES
 from waifu2x.backends.cuda.tensor_step import LayerExtent, Range, Task, TensorStep
 from waifu2x.backends.gpu.launch import Launch
 from waifu2x.lowering.geometry import round_up
-from waifu2x.lowering.steps import (
-    Copy,
-    GatedAdd,
-    PlanewiseStep,
-    Program,
-    Scale,
-    View,
-    factor_of,
-    made_planes,
-    reads,
-    residual_of,
-)
+from waifu2x.lowering.planewise_steps import Copy, GatedAdd, PlanewiseStep, Scale, ScaleByMap
+from waifu2x.lowering.step_facts import factor_of, is_multiplied, made_planes, reads, residual_of
+from waifu2x.lowering.steps import Program
+from waifu2x.lowering.values import View
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
@@ -92,10 +84,12 @@ class TensorPlanewiseStep(AnyPlanewiseStep):
         held = task.places[step.target.value].box
         planes, written = written_planes(self.program, step)
         vectors = next(n for n in (8, 4, 1) if written % (VECTOR_VALUES * n) == 0)
+        # Two terms of two maps take more registers than a thread has.
+        repeats = _REPEATS // 2 if self._residual and self._terms == 2 else _REPEATS
         chosen: dict[str, str | int] = {
             "THREADS": _THREADS,
             "VECTORS": vectors,
-            "REPEATS": _REPEATS,
+            "REPEATS": repeats,
             "PLANES": planes,
             "WRITTEN": written,
             "GROUP": source.group,
@@ -105,7 +99,7 @@ class TensorPlanewiseStep(AnyPlanewiseStep):
             "IN_PART": source.start(step.source.first),
             "ENLARGE": step.source.enlarge,
             "FACTORS": int(isinstance(step, Scale)),
-            "GATE": int(isinstance(step, GatedAdd)),
+            "GATE": 2 if is_multiplied(step) else int(isinstance(step, GatedAdd)),
             "TERMS": self._terms,
             "OUT_GROUP": target.group,
             "OUT_STORED": target.stored,
@@ -139,7 +133,7 @@ class TensorPlanewiseStep(AnyPlanewiseStep):
             np.float32(factor_of(step)),
             task.check.beyond,
         )
-        columns_each = _THREADS // vectors * _REPEATS
+        columns_each = _THREADS // vectors * repeats
         parts = written // (VECTOR_VALUES * vectors)
         blocks = (-(-box.width // columns_each), box.height, parts * task.grid.pictures)
         kernel = ("tensor_planewise", chosen)
@@ -177,7 +171,7 @@ def has_whole_vectors(
     _, written = written_planes(program, step)
     return (
         are_maps
-        and isinstance(step, Copy | Scale | GatedAdd)
+        and isinstance(step, Copy | Scale | GatedAdd | ScaleByMap)
         and (step.target.plane | written) % VECTOR_VALUES == 0
     )
 

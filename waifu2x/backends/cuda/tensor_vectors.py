@@ -16,7 +16,8 @@ from waifu2x.backends.gpu.launch import Launch, LaunchMaker
 from waifu2x.backends.gpu.runtime import Buffer, Macros
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.steps import GlobalAvgPool, Linear, Program
+from waifu2x.lowering.steps import Program
+from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
 from waifu2x.networks.expressions import LEAKY
 from waifu2x.networks.model import Size
 

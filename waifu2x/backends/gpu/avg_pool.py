@@ -9,16 +9,20 @@ from waifu2x.backends.gpu.executor import Batch
 from waifu2x.backends.gpu.launch import Groups, Launch, LaunchMaker, plain
 from waifu2x.backends.gpu.maps import UNIT, Map, blocks_of
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Macros, Runtime
+from waifu2x.lowering.attention_steps import CrossSums
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.steps import GlobalAvgPool, Linear, Program, Value
+from waifu2x.lowering.steps import Program
+from waifu2x.lowering.values import Value
+from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
 from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
 
-_CHUNKS = 64
-_GROUP = 64
+CHUNKS = 64
+"""Parts of a box whose sums are made apart."""
+GROUP = 64
 _ALIGNMENT = 32
 """Floats: each vector begins at a multiple of it."""
-_SUM_BYTES = 8
+SUM_BYTES = 8
 _ONE = 1 << 24
 """What counts as 1 in sums: see the kernel."""
 
@@ -30,7 +34,7 @@ class VectorLayout:
     vectors: tuple[int, ...]
     """The first float of each."""
     sums: dict[int, int]
-    """By the numbers of GlobalAvgPool steps: the first 64-bit integer of the sums."""
+    """By the numbers of PictureSum steps: the first 64-bit integer of the sums."""
     partial: int
     """The first 64-bit integer of partial sums."""
     sum_count: int
@@ -47,15 +51,21 @@ def vector_layout(program: Program, block: int) -> VectorLayout:
         if isinstance(step, GlobalAvgPool):
             sums[number] = count
             count += program.vectors[step.vector]
-            partial = max(partial, _blocks(program.values[step.source.value], block))
-    at = count * _SUM_BYTES // 4
+            blocks = _blocks(program.values[step.source.value], block)
+            partial = max(partial, blocks * block * CHUNKS)
+        elif isinstance(step, CrossSums):
+            sums[number] = count
+            own = 2 * program.vectors[step.vector]
+            count += own
+            partial = max(partial, own * CHUNKS)
+    at = count * SUM_BYTES // 4
     vectors = []
     for length in program.vectors:
         at = -(-at // _ALIGNMENT) * _ALIGNMENT
         vectors.append(at)
         at += length
-    first = -(-at // _ALIGNMENT) * _ALIGNMENT * 4 // _SUM_BYTES
-    size = (first + partial * block * _CHUNKS) * _SUM_BYTES
+    first = -(-at // _ALIGNMENT) * _ALIGNMENT * 4 // SUM_BYTES
+    size = (first + partial) * SUM_BYTES
     return VectorLayout(tuple(vectors), sums, first, count, -(-size // 256) * 256)
 
 
@@ -73,7 +83,7 @@ class Sums:
 
     def clearing(self, vectors: Buffer, pictures: int) -> Launch:
         """Its launch. Sums lie before partial ones, which need no clearing."""
-        count = self._layout.size // _SUM_BYTES * (pictures - 1) + self._layout.sum_count
+        count = self._layout.size // SUM_BYTES * (pictures - 1) + self._layout.sum_count
         groups = (-(-count // self._group), 1, 1)
         return Launch(None, lambda: self.kernel, groups, lambda: plain(vectors, count))
 
@@ -94,7 +104,10 @@ class Fp32AvgPoolStep:
         self._vector = layout.vectors[step.vector]
         self._blocks = _blocks(value, block)
         self._planes = program.vectors[step.vector]
-        macros = _macros(runtime.limits, block, self._blocks, self._planes, value.space_to_depth)
+        macros = _macros(
+            *(runtime.limits, block, self._blocks, self._planes, value.space_to_depth),
+            squared=step.squared,
+        )
         self._group = int(macros["GROUP"])
         built = runtime.build("avg_pool", macros)
         self._sum, self._add, self._mean = (
@@ -107,10 +120,10 @@ class Fp32AvgPoolStep:
 
     def sums(self, source: Map, box: Box, vectors: Buffer, pictures: int) -> list[LaunchMaker]:
         """What adds the pixels of a box to the sums."""
-        step = self._layout.size // _SUM_BYTES
+        step = self._layout.size // SUM_BYTES
         top, left = source.corner
         places = (box.top - top, box.left - left, box.height, box.width)
-        wide = (_CHUNKS, self._blocks, pictures)
+        wide = (CHUNKS, self._blocks, pictures)
         return [
             lambda: Launch(
                 None,
@@ -126,9 +139,9 @@ class Fp32AvgPoolStep:
             ),
         ]
 
-    def mean(self, size: Size, vectors: Buffer, pictures: int) -> Launch:
+    def finish(self, size: Size, vectors: Buffer, pictures: int) -> Launch:
         """The launch for the mean of a map of that size."""
-        source = (vectors, self._first, self._layout.size // _SUM_BYTES)
+        source = (vectors, self._first, self._layout.size // SUM_BYTES)
         target = (vectors, self._vector, self._layout.size // 4)
         factor = 1 / (size[0] * size[1] * _ONE)
         return Launch(
@@ -154,7 +167,7 @@ class Fp32LinearStep:
         self._places = (layout.vectors[step.source], layout.vectors[step.vector], layout.size // 4)
         outputs, inputs = step.weight.shape
         self._outputs = outputs
-        self._group = runtime.limits.group(_GROUP)
+        self._group = runtime.limits.group(GROUP)
         macros: dict[str, str | int] = {"GROUP": self._group, "INPUTS": inputs, "OUTPUTS": outputs}
         macros |= dialect_macro(step.activation.function)
         self._kernel = runtime.build("linear", macros).kernel("linear", self._group)
@@ -186,14 +199,23 @@ class Fp32LinearStep:
         self._bias.release()
 
 
-def _macros(limits: Limits, block: int, blocks: int, planes: int, space_to_depth: int) -> Macros:
+def _macros(
+    limits: Limits,
+    block: int,
+    blocks: int,
+    planes: int,
+    space_to_depth: int,
+    *,
+    squared: bool = False,
+) -> Macros:
     return {
-        "GROUP": 1 if limits.is_cpu else limits.group(_GROUP),
+        "GROUP": 1 if limits.is_cpu else limits.group(GROUP),
         "BLOCK": block,
         "BLOCKS": blocks,
         "PLANES": planes,
         "S2D": space_to_depth,
-        "CHUNKS": _CHUNKS,
+        "CHUNKS": CHUNKS,
+        "SQUARED": int(squared),
         "UNIT": UNIT,
         "ONE": f"{float(_ONE)}f",
     }

@@ -25,8 +25,9 @@ from waifu2x.backends.gpu.maps import (
 )
 from waifu2x.backends.gpu.runtime import Argument, Kernel, Macros, Runtime
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.geometry import round_up, scaled
-from waifu2x.lowering.steps import Conv, Program
+from waifu2x.lowering.steps import Program
 from waifu2x.system.lazy_dataclass import dataclass
 
 CELL = 4
@@ -271,6 +272,8 @@ class Fp32ConvStep:
             macros["FACTOR"] = f"{float(np.float32(step.factor))!r}f"
         if step.residual is not None:
             macros["RESIDUAL"] = 1
+        if step.multiplied:
+            macros["MULTIPLIED"] = 1
         if target.zero_outside and not planes.to_pixels:
             macros["ZERO_OUTSIDE"] = 1
         return macros

@@ -16,7 +16,8 @@ from waifu2x.backends.gpu.executor import Executor
 from waifu2x.lowering import segments
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.costs import cost_of_result
-from waifu2x.lowering.steps import MapStep, Program, reads, stored_block, writes
+from waifu2x.lowering.step_facts import reads, stored_block, writes
+from waifu2x.lowering.steps import MapStep, Program
 from waifu2x.networks.model import Size
 
 TILE = (512, 1024)

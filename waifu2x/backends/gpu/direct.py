@@ -16,6 +16,13 @@ _FEW = 16
 """Planes of results that are pixels, which a work-item makes alone."""
 
 
+_USUAL_TAPS = 3
+_LINE = 4
+"""The most results of a line with more taps."""
+_LINE_DOWN = 2
+"""The same for lines that go down: their groups are larger, and leave fewer registers."""
+
+
 @dataclass(frozen=True)
 class DirectShape:
     """How the work is cut: see the macros of the kernel."""
@@ -81,6 +88,16 @@ class DirectShape:
 
 def candidates(limits: Limits, planes: Planes) -> list[DirectShape]:
     """Shapes for a convolution on a device, the usual one first."""
+    found = _candidates(limits, planes)
+    if planes.taps <= _USUAL_TAPS:
+        return found
+    # All pixels of a line are in registers: fewer planes of fewer results for many taps.
+    lines = (min(shape.line, _LINE_DOWN if shape.down else _LINE) for shape in found)
+    pairs = zip(found, lines, strict=True)
+    return list(dict.fromkeys(replace(shape, line=line, load=1) for shape, line in pairs))
+
+
+def _candidates(limits: Limits, planes: Planes) -> list[DirectShape]:
     count = planes.out_count
     if limits.is_cpu:
         # Twelve vectors of sums at most, for the sixteen or more registers that processors have.

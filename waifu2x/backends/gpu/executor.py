@@ -78,12 +78,12 @@ class PassWork:
     places: Mapping[int, BufferPlace]
     """Where each value of `work` lies that is neither the picture nor the result."""
     sums: Mapping[int, Box]
-    """By the numbers of GlobalAvgPool steps: over which box of its source each adds to its sums in
+    """By the numbers of PictureSum steps: over which box of its source each adds to its sums in
     `vectors`. Boxes of all passes together are each value's whole size, and some may be empty."""
     vectors: Buffer
     ends: Phase | None
-    """The phase whose last pass this is: its sums are complete then, and its means and linear
-    layers follow."""
+    """The phase whose last pass this is: its sums are complete then, and its means and the
+    steps on vectors follow."""
 
 
 class Executor(Protocol):
@@ -94,6 +94,8 @@ class Executor(Protocol):
     """
 
     program: Program
+    arithmetic: str
+    """Its precision, and by which units where others make other bits: for people."""
     unit: tuple[int, int]
     """Rows and columns to which `geometry.work` aligns steps for it."""
     alignment: int

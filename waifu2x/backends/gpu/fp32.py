@@ -6,34 +6,54 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from waifu2x.backends.gpu import direct, winograd, winograd_vector
+from waifu2x.backends.gpu.attention import Fp32AttentionStep
 from waifu2x.backends.gpu.avg_pool import Fp32AvgPoolStep, Fp32LinearStep, Sums, vector_layout
+from waifu2x.backends.gpu.channel_attention import (
+    Fp32ChannelWeightsStep,
+    Fp32CrossSumsStep,
+    Fp32MixStep,
+)
 from waifu2x.backends.gpu.conv import CELL, ConvShape, Fp32ConvStep, Planes, planes_of
+from waifu2x.backends.gpu.depthwise import Fp32DepthwiseStep
 from waifu2x.backends.gpu.executor import Batch, PassWork
 from waifu2x.backends.gpu.flags import NO_FLAGS, Flags
 from waifu2x.backends.gpu.launch import LaunchMaker
+from waifu2x.backends.gpu.layer_norm import Fp32LayerNormStep
 from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Maps, Margin, block_of, layout_of
+from waifu2x.backends.gpu.norm_vector import Fp32NormVectorStep
 from waifu2x.backends.gpu.peak import multiply_add_peak
 from waifu2x.backends.gpu.planewise import Fp32PlanewiseStep
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Runtime
 from waifu2x.backends.gpu.tuning import Choose
+from waifu2x.lowering.attention_steps import AttendWindows, ChannelWeights, CrossSums, MixPlanes
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.conv_steps import Conv, Depthwise
+from waifu2x.lowering.norm_steps import NormPlanes, NormVector
 from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.steps import (
-    Conv,
-    GlobalAvgPool,
-    Linear,
-    Program,
-    Scale,
-    Step,
-    reads,
-)
+from waifu2x.lowering.planewise_steps import Scale
+from waifu2x.lowering.step_facts import reads
+from waifu2x.lowering.steps import PictureSum, Program, Step
+from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
 
-_Own = Fp32ConvStep | Fp32PlanewiseStep | Fp32AvgPoolStep | Fp32LinearStep
+_Own = (
+    Fp32AttentionStep
+    | Fp32ChannelWeightsStep
+    | Fp32CrossSumsStep
+    | Fp32MixStep
+    | Fp32ConvStep
+    | Fp32DepthwiseStep
+    | Fp32LayerNormStep
+    | Fp32PlanewiseStep
+    | Fp32AvgPoolStep
+    | Fp32LinearStep
+    | Fp32NormVectorStep
+)
 
 
 class Fp32Executor:
     """Runs programs in fp32. Maps are floats, in the layout of `kernels/maps.h`."""
 
+    arithmetic = "fp32"
     unit = (CELL, CELL)
     alignment = ALIGNMENT
     map_limit = MAP_LIMIT
@@ -62,16 +82,21 @@ class Fp32Executor:
         for number in sorted({*one.work.steps, *one.sums}):
             own = self._steps[number]
             match own:
-                case Fp32ConvStep():
+                case (
+                    Fp32ConvStep() | Fp32DepthwiseStep() | Fp32LayerNormStep() | Fp32AttentionStep()
+                ):
                     found.append(partial(own.launch, batch, one.work.steps[number], maps))
                 case Fp32PlanewiseStep():
                     places = self._factors(number), self._layout.size // 4
                     box = one.work.steps[number]
                     found.append(partial(own.launch, batch, box, maps, vectors, *places))
-                case Fp32AvgPoolStep():
+                case Fp32MixStep():
+                    box = one.work.steps[number]
+                    found.append(partial(own.launch, batch, box, maps, vectors))
+                case Fp32AvgPoolStep() | Fp32CrossSumsStep():
                     source = self.program.steps[number]
                     box = one.sums[number]
-                    if box.height and box.width and isinstance(source, GlobalAvgPool):
+                    if box.height and box.width and isinstance(source, PictureSum):
                         value = maps[source.source.value]
                         found += own.sums(value, box, vectors, pictures)
         if one.ends is not None:
@@ -108,14 +133,15 @@ class Fp32Executor:
             own.close()
 
     def _finishing(self, phase: Phase, batch: Batch, vectors: Buffer) -> Iterator[LaunchMaker]:
-        """The means whose sums are complete, then the linear layers of them."""
+        """What is made of sums that are complete, then the steps on vectors."""
         pictures = batch.source.shape[0]
         for number in (*phase.averages, *phase.dense):
             own, step = self._steps[number], self.program.steps[number]
-            if isinstance(own, Fp32AvgPoolStep) and isinstance(step, GlobalAvgPool):
+            if isinstance(own, Fp32AvgPoolStep | Fp32CrossSumsStep):
+                assert isinstance(step, PictureSum)
                 size = batch.sizes[step.source.value]
-                yield partial(own.mean, size, vectors, pictures)
-            elif isinstance(own, Fp32LinearStep):
+                yield partial(own.finish, size, vectors, pictures)
+            elif isinstance(own, Fp32LinearStep | Fp32NormVectorStep | Fp32ChannelWeightsStep):
                 yield partial(own.launch, batch, vectors)
 
     def _prepare(self, choose: Choose) -> None:
@@ -135,10 +161,24 @@ class Fp32Executor:
                 found = candidates(runtime.limits, planes)
                 shape = choose(number, found, f"fp32 {planes!r}")
                 return Fp32ConvStep(runtime, program, step, planes, shape)
+            case Depthwise():
+                return Fp32DepthwiseStep(runtime, program, step, self._block)
+            case NormPlanes():
+                return Fp32LayerNormStep(runtime, program, step, self._block)
             case GlobalAvgPool():
                 return Fp32AvgPoolStep(runtime, program, number, self._layout, self._block)
+            case NormVector():
+                return Fp32NormVectorStep(runtime, step, self._layout)
             case Linear():
                 return Fp32LinearStep(runtime, step, self._layout)
+            case CrossSums():
+                return Fp32CrossSumsStep(runtime, program, number, self._layout, self._block)
+            case ChannelWeights():
+                return Fp32ChannelWeightsStep(runtime, step, self._layout, self._block)
+            case MixPlanes():
+                return Fp32MixStep(runtime, program, step, self._layout, self._block)
+            case AttendWindows():
+                return Fp32AttentionStep(runtime, program, step, self._block)
             case _:
                 return Fp32PlanewiseStep(runtime, program, number, self._block)
 
@@ -156,10 +196,11 @@ class Fp32Executor:
                 margins[view.value] = margins[view.value].hull(margin)
         return margins
 
-    def _factors(self, number: int) -> int:
-        """The first float of a step's factors."""
+    def _factors(self, number: int) -> list[int]:
+        """The first float of a step's factors, and that of its shifts if it has any."""
         step = self.program.steps[number]
-        return self._layout.vectors[step.vector] if isinstance(step, Scale) else 0
+        vectors = [step.vector, step.shifts] if isinstance(step, Scale) else []
+        return [self._layout.vectors[vector] for vector in vectors if vector is not None]
 
 
 def candidates(limits: Limits, planes: Planes) -> list[ConvShape]:

@@ -10,7 +10,7 @@ from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels
 from waifu2x.backends.gpu.runtime import Argument, Limits, Macros
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import round_up
-from waifu2x.lowering.steps import Value, View
+from waifu2x.lowering.values import Value, View
 from waifu2x.networks.model import Model
 from waifu2x.system.lazy_dataclass import dataclass
 

@@ -114,6 +114,11 @@ class GpuNetwork:
         self._widening = threading.Lock()
         """Held while the network for flagged pictures is made."""
 
+    @property
+    def arithmetic(self) -> str:
+        """What its models compute in."""
+        return ", ".join(dict.fromkeys(model.executor.arithmetic for model in self.models))
+
     def __call__(
         self,
         pixels: NDArray[Any],

@@ -20,18 +20,17 @@ from waifu2x.backends.gpu.maps import (
 from waifu2x.backends.gpu.runtime import Argument, Buffer, Kernel, Macros, Runtime
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import round_up
-from waifu2x.lowering.steps import (
+from waifu2x.lowering.planewise_steps import (
     BicubicResize,
     DepthToSpace,
     GatedAdd,
     PlanewiseStep,
-    Program,
     Scale,
+    ScaleByMap,
     SpaceToDepth,
-    factor_of,
-    made_planes,
-    residual_of,
 )
+from waifu2x.lowering.step_facts import factor_of, made_planes, residual_of
+from waifu2x.lowering.steps import Program
 
 _GROUP = 64
 
@@ -82,8 +81,12 @@ class Fp32PlanewiseStep:
                 macros["STEP_S2D"] = step.block
             case Scale():
                 macros["FACTORS"] = 1
+                if step.shifts is not None:
+                    macros["SHIFTS"] = 1
             case GatedAdd():
                 macros["GATE"] = 1
+            case ScaleByMap():
+                macros["MULTIPLIED"] = 1
             case BicubicResize():
                 macros["UP"], macros["DOWN"] = step.up, step.down
         if factor_of(step) != 1:
@@ -123,14 +126,14 @@ class Fp32PlanewiseStep:
         return any(own is kernel for own in self._kernels.values())
 
     def launch(
-        self, batch: Batch, box: Box, maps: Maps, vectors: Buffer, first: int, step: int
+        self, batch: Batch, box: Box, maps: Maps, vectors: Buffer, first: Sequence[int], step: int
     ) -> Launch:
-        """The launch for the results in a box; the factors lie in `vectors` at `first`, in
-        floats."""
+        """The launch for the results in a box; the factors, and shifts if there are any, lie in
+        `vectors` at `first`, in floats."""
         groups = (-(-box.width // self._group), self._blocks, box.height * batch.source.shape[0])
         factors: Sequence[Argument] = ()
         if isinstance(self._step, Scale):
-            factors = (vectors, first, step)
+            factors = (vectors, first[0], step, *first[1:])
 
         def arguments() -> Arguments:
             return plain(

@@ -13,10 +13,12 @@ from waifu2x.backends.gpu.cuts import step_cost
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.lowering import geometry, liveness, phases
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.liveness import Span
 from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.steps import Conv, GlobalAvgPool, Program, writes
+from waifu2x.lowering.step_facts import writes
+from waifu2x.lowering.steps import PictureSum, Program
 from waifu2x.lowering.symbols import larger
 from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
@@ -405,5 +407,5 @@ class _Planner:
 
 def _averaged(program: Program, number: int) -> int:
     step = program.steps[number]
-    assert isinstance(step, GlobalAvgPool)
+    assert isinstance(step, PictureSum)
     return step.source.value

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from waifu2x.backends import Progress
 from waifu2x.flows.batch.assignments import WantedPage
+from waifu2x.flows.batch.request import FileRequest
 from waifu2x.flows.flow import StoppedError
-from waifu2x.flows.jobs import Job, Output
-from waifu2x.flows.outcome import Outcome, outcome_of_error
+from waifu2x.flows.jobs import Job
+from waifu2x.flows.outcome import STOPPED, Outcome, outcome_of_error
 
 if TYPE_CHECKING:
     from waifu2x.flows.archive import ArchivePage
@@ -29,7 +30,6 @@ class ArchiveOwners:
 
     def __init__(
         self,
-        output: Output,
         pages: deque[WantedPage],
         changed: threading.Condition,
         stopped: threading.Event,
@@ -46,7 +46,6 @@ class ArchiveOwners:
         """
         self.owners: dict[threading.Thread, Job] = {}
         """Who reads and writes which archive."""
-        self._output = output
         self._pages = pages
         self._changed = changed
         self._stopped = stopped
@@ -55,18 +54,20 @@ class ArchiveOwners:
         self._on_ended = on_ended
         self._on_defect = on_defect
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: Job, request: FileRequest) -> None:
         """Starts the owner of an archive, once there is room for one."""
-        owner = threading.Thread(target=self._own, args=(job,), name="waifu2x-archive", daemon=True)
+        owner = threading.Thread(
+            target=self._own, args=(job, request), name="waifu2x-archive", daemon=True
+        )
         with self._changed:
             self._changed.wait_for(lambda: len(self.owners) < _ARCHIVES or self._stopped.is_set())
             if not self._stopped.is_set():
                 owner.start()
                 self.owners[owner] = job
 
-    def _own(self, job: Job) -> None:
+    def _own(self, job: Job, request: FileRequest) -> None:
         try:
-            outcome = self._archived(job)
+            outcome = self._archived(job, request)
         except BaseException as error:
             self._on_defect(error)
             return
@@ -74,7 +75,7 @@ class ArchiveOwners:
             del self.owners[threading.current_thread()]
             self._on_ended(outcome)
 
-    def _archived(self, job: Job) -> Outcome:
+    def _archived(self, job: Job, request: FileRequest) -> Outcome:
         """The outcome of an archive."""
         # Imported where there is an archive: most folders have none.
         from waifu2x.flows.archive import upscale_archive
@@ -84,22 +85,29 @@ class ArchiveOwners:
                 raise StoppedError
             try:
                 self._on_progress(job, part)
+            except StoppedError:  # nobody wants it any more
+                raise
             except BaseException as error:  # not the archive's
                 self._on_defect(error)
                 raise StoppedError from error
 
-        make_page = partial(self._made_page, job)
+        output = request.task.output
+        make_page = partial(self._made_page, job, request)
         try:
             made = upscale_archive(
-                job, self._output, make_page, on_progress=report, in_flight=self._in_flight
+                job, output, make_page, on_progress=report, in_flight=self._in_flight
             )
+        except StoppedError:
+            return Outcome(job, error=STOPPED)
         except Exception as error:
-            return outcome_of_error(job, self._output, error)
+            return outcome_of_error(job, output, error)
         return Outcome(job, made)
 
-    def _made_page(self, job: Job, name: str, content: bytes, on_progress: Progress) -> ArchivePage:
+    def _made_page(
+        self, job: Job, request: FileRequest, name: str, content: bytes, on_progress: Progress
+    ) -> ArchivePage:
         """A page that a worker has made. Raises FailedError, StoppedError."""
-        page = WantedPage(job, name, content, on_progress)
+        page = WantedPage(job, request, name, content, on_progress)
         with self._changed:
             if self._stopped.is_set():
                 raise StoppedError

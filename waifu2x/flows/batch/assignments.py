@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waifu2x.backends import Progress
+from waifu2x.flows.batch.request import FileRequest
 from waifu2x.flows.jobs import Job
 from waifu2x.system import stores
 from waifu2x.system.files import is_temporary, remove_abandoned, remove_unfinished
@@ -26,6 +27,7 @@ class WantedPage:
 
     job: Job
     """The archive's."""
+    request: FileRequest
     name: str
     content: bytes
     on_progress: Progress
@@ -39,6 +41,7 @@ class Assignment:
 
     job: Job
     """The file's, or the archive's."""
+    request: FileRequest
     page: WantedPage | None
     on_progress: Progress
     memory: dict[int, tuple[int, Callable[[], None]]] = field(default_factory=dict)

@@ -23,7 +23,7 @@ from waifu2x.flows.batch.semaphore import needed_bytes
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.noise_choice import NoiseChoice
-from waifu2x.flows.outcome import Outcome, outcome_of_error, run_one
+from waifu2x.flows.outcome import STOPPED, Outcome, outcome_of_error, run_one
 from waifu2x.flows.upscaling import Upscaled
 from waifu2x.formats.preview import Preview
 from waifu2x.imaging.enlarger import Enlarger
@@ -37,7 +37,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True)
 class CodecTask:
-    """What is the same for all files of a batch, told to each worker once."""
+    """What is the same for all files of a request, told to a worker with the first of them."""
 
     facts: Facts
     request: Request
@@ -59,6 +59,8 @@ class Make(NamedTuple):
     job: Job
     allowance: int
     """Bytes of memory that it may take before it looks."""
+    task: CodecTask | None
+    """What is asked for; None: the same as of the file or page before."""
 
 
 class MakePage(NamedTuple):
@@ -71,7 +73,8 @@ class MakePage(NamedTuple):
     content: bytes
     """The page's file."""
     allowance: int
-    """As in Make."""
+    task: CodecTask | None
+    """Both as in Make."""
 
 
 class Proceed(NamedTuple):
@@ -210,10 +213,11 @@ class Link(Protocol):
 class Codec:
     """Makes the files that the driver names, one after the other."""
 
-    def __init__(self, task: CodecTask, link: Link) -> None:
-        self._task = task
+    def __init__(self, link: Link) -> None:
         self._link = link
-        self._enlarger = Enlarger(task.facts, task.request, task.noise, self._compute, task.limits)
+        self._task: CodecTask
+        self._enlarger: Enlarger
+        """Both there from the first file on."""
         self._jobs: queue.SimpleQueue[Make | MakePage | None] = queue.SimpleQueue()
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -247,16 +251,23 @@ class Codec:
         while (make := self._jobs.get()) is not None:
             try:
                 self._allowance = make.allowance
+                if make.task is not None:
+                    self._take(make.task)
                 made = self._page(make) if isinstance(make, MakePage) else self._file(make.job)
             except StoppedError:
                 if self._is_stopped:
                     return
                 # Only the page is not wanted any more: another one of its archive has failed.
-                made = Ended.of(Outcome(make.job, error="stopped"))
+                made = Ended.of(Outcome(make.job, error=STOPPED))
             except Exception as error:
                 self._link.report(Defect(error))
                 continue
             self._link.report(made)
+
+    def _take(self, task: CodecTask) -> None:
+        """Makes files by another request from now on."""
+        self._task = task
+        self._enlarger = Enlarger(task.facts, task.request, task.noise, self._compute, task.limits)
 
     def _file(self, job: Job) -> Ended:
         """How a file ends."""

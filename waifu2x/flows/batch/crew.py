@@ -7,14 +7,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 from numpy.typing import NDArray
 
 from waifu2x.backends import Pin
-from waifu2x.flows.batch.codec import CodecTask, Report
+from waifu2x.errors import BackendError
+from waifu2x.flows.batch.codec import Report
 from waifu2x.flows.batch.scheduler import Scheduler
 from waifu2x.flows.batch.worker import (
     CodecProcess,
@@ -22,8 +21,6 @@ from waifu2x.flows.batch.worker import (
     CodecWorker,
     may_start_processes,
 )
-from waifu2x.imaging.sizes import MOST
-from waifu2x.networks.chains import FactTable
 from waifu2x.system.machine import available_memory, core_count
 
 _FIRST_WORKERS = 3
@@ -53,7 +50,6 @@ class Crew:
 
     def __init__(
         self,
-        task: CodecTask,
         scheduler: Scheduler,
         pin: Callable[[NDArray[Any]], Pin],
         changed: threading.Condition,
@@ -62,23 +58,23 @@ class Crew:
         most: int,
         cores: int,
         grows: bool,
+        isolates: bool,
         is_needless: Callable[[], bool],
         on_report: Callable[[CodecWorker, Report], None],
     ) -> None:
-        """There are at most `most` workers; with `grows`, no more than keep the network busy.
+        """There are at most `most` workers; with `grows`, no more than keep the network busy; with
+        `isolates`, all of them processes, so that a file can end none but its own worker.
         `is_needless` says, with the lock held, whether nobody more will have anything to do;
         `on_report` is told what workers report, each from a thread of its own."""
         self.changed = changed
         self.stopped = stopped
         self.workers: set[CodecWorker] = set()
-        self._task = task
-        self._told: CodecTask | None = None
-        """The task as processes are told it."""
         self._scheduler = scheduler
         self._pin = pin
         self._most = most
         self._cores = cores
         self._grows = grows
+        self._isolates = isolates
         self._is_needless = is_needless
         self._on_report = on_report
         self._free: deque[CodecWorker] = deque()
@@ -97,7 +93,9 @@ class Crew:
         """Begins, with the first workers or with all."""
         few = self._grows and not all_at_once
         count = min(_FIRST_WORKERS, self._most) if few else self._most
-        if self._may_have_processes and not few and count > _FIRST_WORKERS:
+        if self._isolates:
+            self._processes_wanted = count
+        elif self._may_have_processes and not few and count > _FIRST_WORKERS:
             self._processes_wanted = min(count, _PROCESSES * self._cores)
         self._threads_wanted = count - self._processes_wanted
         self.add_processes()
@@ -151,7 +149,7 @@ class Crew:
         """Called with the lock."""
         self._started += 1
         try:
-            worker = CodecThread(self._task, self._on_report, f"waifu2x-codec-{self._started}")
+            worker = CodecThread(self._on_report, f"waifu2x-codec-{self._started}")
         except RuntimeError:  # the system has no more
             if not self.workers:
                 raise
@@ -170,19 +168,25 @@ class Crew:
                     return
                 self._started += 1
                 name = f"waifu2x-codec-{self._started}"
-                task = self._told = self._told or self._process_task()
                 try:
-                    worker = CodecProcess(task, self._on_report, name, self._pin)
+                    worker = CodecProcess(self._on_report, name, self._pin)
                 except (RuntimeError, OSError):
                     self._do_without_processes()
                 else:
                     self.workers.add(worker)
 
     def _do_without_processes(self) -> None:
-        """Threads do what is left. Called with the lock."""
+        """Threads do what is left, or the processes that there are. Called with the lock.
+
+        Raises BackendError where that is nobody.
+        """
         count = sum(each.is_process for each in self.workers)
-        self._may_have_processes = False
-        self._threads_wanted += max(0, self._processes_wanted - count)
+        if self._isolates:
+            if not count:
+                raise BackendError("no process can be started for pictures: free some memory")
+        else:
+            self._may_have_processes = False
+            self._threads_wanted += max(0, self._processes_wanted - count)
         self._processes_wanted = count
         self.changed.notify_all()
 
@@ -213,12 +217,3 @@ class Crew:
     def _has_process(self) -> bool:
         """Whether one is at work. Called with the lock."""
         return any(worker.is_process for worker in self._up)
-
-    def _process_task(self) -> CodecTask:
-        """The task, with facts that need no models: of the scales that pictures may grow by."""
-        task = self._task
-        scales = [Fraction(scale) for scale in range(1, MOST + 1)]
-        if task.request.scale is not None:
-            scales = [task.request.scale]
-        levels = {task.noise} | (task.limits.levels if task.limits else frozenset())
-        return replace(task, facts=FactTable.of(task.facts, levels, scales))

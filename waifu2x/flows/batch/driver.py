@@ -17,12 +17,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from waifu2x.api import Upscaler
+from waifu2x.backends.engine import Engine
 from waifu2x.errors import OutputError, Waifu2xError
 from waifu2x.flows.batch.archive_owners import ArchiveOwners
 from waifu2x.flows.batch.assignments import Assignment, Pending, WantedPage, clear_job, with_wait
 from waifu2x.flows.batch.codec import (
-    CodecTask,
     Computed,
     Defect,
     Died,
@@ -39,15 +38,14 @@ from waifu2x.flows.batch.codec import (
     Up,
 )
 from waifu2x.flows.batch.crew import Crew, cores_of, most_workers
+from waifu2x.flows.batch.request import FileRequest
 from waifu2x.flows.batch.scheduler import NetworkCall, Scheduler
 from waifu2x.flows.batch.semaphore import MemorySemaphore
 from waifu2x.flows.batch.worker import CodecWorker
 from waifu2x.flows.flow import StoppedError
-from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, Output, may_write
+from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, may_write
 from waifu2x.flows.outcome import FailedError, Outcome
 
-_IN_FLIGHT = 4
-"""Pictures of one file that are under way at a time, at most."""
 _ALLOWED_SHARE = 0.1
 """The share of the memory for pictures that all workers together may take on top, unasked."""
 _PAGES_EACH = 2
@@ -69,62 +67,57 @@ class DeviceDriver:
     def __init__(
         self,
         jobs: Iterable[Job | None],
-        upscaler: Upscaler,
-        output: Output,
+        engine: Engine,
+        request_of: Callable[[Job], FileRequest],
         *,
-        in_flight: InFlight | None,
-        max_pixels: int,
-        sources: frozenset[Identity],
-        sharing: int,
+        in_flight: InFlight | None = None,
+        sources: frozenset[Identity] = frozenset(),
+        sharing: int = 1,
+        isolates: bool = False,
         on_progress: Callable[[Job, float], None],
         on_notice: OnNotice,
     ) -> None:
-        """`sharing` is how many drivers share the cores and the memory of this machine."""
+        """`request_of` says what is asked for of a job, by networks of `engine`; it is asked once
+        the job has come. `sharing` is how many drivers share the cores and the memory of this
+        machine. With `isolates`, codecs run in other processes alone, so that no file can end this
+        one. `on_progress` may raise StoppedError: nobody wants the file any more.
+        """
         self.ended: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()
         """How jobs end; an error that is a defect; None when all have ended."""
         self._jobs = iter(jobs)
-        self._output = output
+        self._request_of = request_of
         self._sources = sources
         self._on_progress = on_progress
         self._on_notice = on_notice
-        in_network = in_flight.in_network if in_flight else upscaler.engine.backend.calls_at_once
-        self._scheduler = Scheduler(upscaler.networks, in_network)
+        in_network = calls_at_once(engine, in_flight)
+        self._scheduler = Scheduler(in_network)
         self._memory = MemorySemaphore(sharing=sharing)
         most = in_flight.pictures if in_flight else most_workers(in_network, sharing)
         self._allowance = int(self._memory.size * _ALLOWED_SHARE / most)
-        enlarger = upscaler.enlarger
-        task = CodecTask(
-            enlarger.facts,
-            enlarger.request,
-            enlarger.noise,
-            enlarger.limits,
-            output,
-            max_pixels,
-            min(in_network + 1, _IN_FLIGHT),
-        )
         self._stopped = threading.Event()
         self._device_failed = threading.Event()
         self._changed = threading.Condition()
         self._assigned: dict[CodecWorker, Assignment] = {}
         self._pages: deque[WantedPage] = deque()
         """Pages that no worker has yet."""
+        self._told: dict[CodecWorker, FileRequest] = {}
+        """What a worker was asked for last."""
         self._calls: dict[CodecWorker, int] = {}
         """How many calls use the memory of a worker; also of those that have died."""
         self._is_exhausted = False
         self._crew = Crew(
-            task,
             self._scheduler,
-            upscaler.engine.backend.pin,
+            engine.backend.pin,
             self._changed,
             self._stopped,
             most=most,
             cores=cores_of(sharing),
             grows=in_flight is None,
+            isolates=isolates,
             is_needless=lambda: self._is_exhausted and not self._archives.owners,
             on_report=self._on_report,
         )
         self._archives = ArchiveOwners(
-            output,
             self._pages,
             self._changed,
             self._stopped,
@@ -172,6 +165,14 @@ class DeviceDriver:
             if feeder.ident is not None:
                 feeder.join(_FEEDER_SECONDS)
 
+    def end(self, job: Job) -> None:
+        """Ends the process that is at a job, which fails with that, whatever it is doing."""
+        with self._changed:
+            workers = [worker for worker, each in self._assigned.items() if each.job == job]
+        for worker in workers:
+            if worker.is_process:
+                worker.stop()
+
     # The jobs' way to workers, in a thread of its own: whoever gives them may take long.
 
     def _feed(self) -> None:
@@ -182,13 +183,14 @@ class DeviceDriver:
                 job = self._next()
                 if job is None:
                     break
-                outcome = self._settled(job)
+                request = self._request_of(job)
+                outcome = self._settled(job, request)
                 if outcome is not None:
                     self.ended.put(outcome)
                 elif job.source.suffix[1:].lower() in ARCHIVES:
-                    self._archives.begin(job)
+                    self._archives.begin(job, request)
                 else:
-                    file = Assignment(job, None, partial(self._on_progress, job))
+                    file = Assignment(job, request, None, partial(self._on_progress, job))
                     while (worker := self._vacant()) and not self._assign(worker, file):
                         pass  # that one has died meanwhile
         except BaseException as error:
@@ -211,7 +213,7 @@ class DeviceDriver:
                     page.answer.put(error)
                     self._crew.vacate(worker)
                 else:
-                    self._assign(worker, Assignment(page.job, page, page.on_progress))
+                    self._assign(worker, Assignment(page.job, page.request, page, page.on_progress))
         except BaseException as error:
             self._fail(error)
 
@@ -221,13 +223,16 @@ class DeviceDriver:
             if worker not in self._crew.workers:
                 return False
             self._assigned[worker] = assignment
-            job, page = assignment.job, assignment.page
+            job, page, request = assignment.job, assignment.page, assignment.request
             if page is not None:
                 self._pages.popleft()
+            is_told = self._told.get(worker) is request
+            self._told[worker] = request
+        task = None if is_told else request.task_for(worker.is_process)
         if page is None:
-            worker.send(Make(job, self._allowance))
+            worker.send(Make(job, self._allowance, task))
         else:
-            worker.send(MakePage(job, page.name, page.content, self._allowance))
+            worker.send(MakePage(job, page.name, page.content, self._allowance, task))
         return True
 
     def _vacant(self) -> CodecWorker | None:
@@ -245,14 +250,15 @@ class DeviceDriver:
                 return job
         return None
 
-    def _settled(self, job: Job) -> Outcome | None:
+    def _settled(self, job: Job, request: FileRequest) -> Outcome | None:
         """How a job ends that no worker need look at."""
         if self._device_failed.is_set():
             message = f"{job.source}: not begun, since the device had stopped working"
             return Outcome(job, error=message, device_failed=True)
         try:
             # Workers look as well: only what other inputs are they do not know.
-            if self._sources and not may_write(job, self._output.existing, self._sources):
+            existing = request.task.output.existing
+            if self._sources and not may_write(job, existing, self._sources):
                 return Outcome(job)
         except OutputError as error:
             return Outcome(job, error=str(error))
@@ -304,6 +310,7 @@ class DeviceDriver:
         for call in offer.calls:
             self._scheduler.submit(
                 NetworkCall(
+                    assignment.request.networks,
                     call.factor,
                     call.noise,
                     call.pixels,
@@ -398,6 +405,7 @@ class DeviceDriver:
         """A process has ended: the file that it was at fails, and another takes its place."""
         with self._changed:
             self._crew.remove(worker)
+            self._told.pop(worker, None)
             assignment = self._assigned.get(worker)
             is_unused = not self._calls.get(worker)
         if is_unused:
@@ -432,3 +440,8 @@ class DeviceDriver:
         """Hands a defect to whoever waits for outcomes."""
         if not (self._stopped.is_set() and isinstance(error, StoppedError)):
             self.ended.put(error)
+
+
+def calls_at_once(engine: Engine, in_flight: InFlight | None = None) -> int:
+    """How many calls of networks a driver has under way on an engine."""
+    return in_flight.in_network if in_flight else engine.backend.calls_at_once

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 
 from waifu2x.api import Upscaler
-from waifu2x.flows.batch.driver import DeviceDriver
+from waifu2x.flows.batch.driver import DeviceDriver, calls_at_once
+from waifu2x.flows.batch.request import FileRequest
 from waifu2x.flows.jobs import Identity, InFlight, Job, OnNotice, Output
 from waifu2x.flows.outcome import Outcome
 from waifu2x.formats.limits import MAX_PIXELS
@@ -37,19 +38,20 @@ def run(
     Closing the iterator, or an interrupt, ends the work at once: finished files stay, unfinished
     ones leave nothing.
     """
+    engine = upscaler.engine
+    request = FileRequest(upscaler, output, max_pixels, calls_at_once(engine, in_flight))
     driver = DeviceDriver(
         jobs,
-        upscaler,
-        output,
+        engine,
+        lambda job: request,
         in_flight=in_flight,
-        max_pixels=max_pixels,
         sources=sources,
         sharing=sharing,
         on_progress=on_progress,
         on_notice=on_notice,
     )
     try:
-        driver.start(many and upscaler.engine.backend.device.is_gpu)
+        driver.start(many and engine.backend.device.is_gpu)
         while (ended := driver.ended.get()) is not None:
             if isinstance(ended, BaseException):
                 raise ended

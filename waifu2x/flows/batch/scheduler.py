@@ -28,6 +28,7 @@ _LARGEST_STACK = 1 << 22
 class _Kind(NamedTuple):
     """What calls have in common that can run as one."""
 
+    networks: Networks
     factor: int
     noise: int | None
     shape: tuple[int, ...]
@@ -39,9 +40,10 @@ class _Kind(NamedTuple):
 class NetworkCall:
     """A call of a network that waits for its turn."""
 
+    networks: Networks
     factor: int
     noise: int | None
-    """With `factor`, which chain."""
+    """With `factor`, which chain of `networks`."""
     pixels: NDArray[Any]
     out: NDArray[Any]
     """Where the result is written."""
@@ -55,16 +57,15 @@ class NetworkCall:
 
     def __post_init__(self) -> None:
         shape, dtype = self.pixels.shape, self.pixels.dtype
-        self.kind = _Kind(self.factor, self.noise, shape, dtype, self.out.dtype)
+        self.kind = _Kind(self.networks, self.factor, self.noise, shape, dtype, self.out.dtype)
         self.since = time.monotonic()
 
 
 class Scheduler:
     """Threads that run calls in the order in which they come."""
 
-    def __init__(self, networks: Networks, at_once: int) -> None:
+    def __init__(self, at_once: int) -> None:
         """At most `at_once` calls run at a time."""
-        self._networks = networks
         self._at_once = at_once
         self._enough = max(1, 2 * at_once // 3)
         """Calls that keep devices busy if nothing holds them up: the rest of `at_once` is for what
@@ -173,7 +174,8 @@ class Scheduler:
         self, calls: Sequence[NetworkCall], buffers: _Buffers, on_recomputed: OnRecomputed
     ) -> None:
         first, kind = calls[0], calls[0].kind
-        network = self._networks.chains.network(kind.factor, kind.noise)
+        networks = kind.networks
+        network = networks.chains.network(kind.factor, kind.noise)
         pixels, out = first.pixels, first.out
         if len(calls) > 1:
             pixels = buffers.array(0, (len(calls), *pixels.shape), pixels.dtype)
@@ -195,8 +197,8 @@ class Scheduler:
             pixels,
             kind.out_dtype,
             out=out,
-            tile=self._networks.tile,
-            tta=self._networks.tta,
+            tile=networks.tile,
+            tta=networks.tta,
             on_progress=report,
             on_recomputed=on_recomputed,
         )

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from waifu2x.backends import Pin
 from waifu2x.flows.batch.codec import (
     Codec,
-    CodecTask,
     Command,
     Died,
     DirectLink,
@@ -66,11 +65,9 @@ class CodecThread:
 
     is_process = False
 
-    def __init__(
-        self, task: CodecTask, on_report: Callable[[CodecWorker, Report], None], name: str
-    ) -> None:
+    def __init__(self, on_report: Callable[[CodecWorker, Report], None], name: str) -> None:
         """Raises RuntimeError where no thread can be started."""
-        self._codec = Codec(task, DirectLink(lambda report: on_report(self, report)))
+        self._codec = Codec(DirectLink(lambda report: on_report(self, report)))
         self._thread = threading.Thread(target=self._codec.run, name=name, daemon=True)
         self._thread.start()
 
@@ -98,7 +95,6 @@ class CodecProcess:
 
     def __init__(
         self,
-        task: CodecTask,
         on_report: Callable[[CodecWorker, Report], None],
         name: str,
         pin: Callable[[NDArray[Any]], Pin],
@@ -107,7 +103,6 @@ class CodecProcess:
 
         Raises RuntimeError where no thread can be started, OSError where no pipe can be opened.
         """
-        self._task = task
         self._on_report = on_report
         self._lock = threading.Lock()
         self._sending = threading.Lock()
@@ -153,7 +148,7 @@ class CodecProcess:
         """Starts the process; why that cannot be, if so."""
         process = start_context().Process(
             target=work,
-            args=(self._theirs, self._task, _lifelines),
+            args=(self._theirs, _lifelines),
             name="waifu2x-worker",
             daemon=True,
         )
@@ -246,7 +241,7 @@ def keep_open(lifeline: Connection) -> None:
     _lifelines.append(lifeline)
 
 
-def work(connection: Connection, task: CodecTask, lifelines: Sequence[Connection]) -> None:
+def work(connection: Connection, lifelines: Sequence[Connection]) -> None:
     """The process: makes files until there are no more, or nobody wants them. It holds `lifelines`
     open until it ends."""
     warnings.filterwarnings("ignore")  # of codecs, on odd but readable files
@@ -255,7 +250,7 @@ def work(connection: Connection, task: CodecTask, lifelines: Sequence[Connection
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    codec = Codec(task, _PipeLink(connection))
+    codec = Codec(_PipeLink(connection))
 
     def receive() -> None:
         while True:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from waifu2x.errors import Waifu2xError
 from waifu2x.flows.film.request import FilmJob
-from waifu2x.formats.film import targets
-from waifu2x.formats.film.codecs import ENCODERS, choose, is_available
+from waifu2x.formats.film.writing import targets
+from waifu2x.formats.film.writing.codecs import ENCODERS, choose, is_available
+from waifu2x.imaging import sizes
+from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from waifu2x.formats.film.description import Film, Pictures
     from waifu2x.networks.model_set import ModelSet
 
@@ -22,6 +28,60 @@ _LOSSLESS = {
 _MAKERS = ("nvenc", "qsv", "amf")
 _H264_MOST = 4096
 """The most pixels of a side that encoders of H.264 in hardware take."""
+_SIZES = ("scale", "width", "height")
+_DECIDING = ("model", "noise", "tta")
+"""Arguments that decide the pixels, by name."""
+
+
+@dataclass(frozen=True)
+class DecidedFilm:
+    """A job and the arguments of its Upscaler, without anything that is still to be chosen."""
+
+    job: FilmJob
+    arguments: dict[str, Any]
+    height: int
+    width: int
+    """Pixels of the result."""
+    asked: tuple[int, int]
+    """The height and width that were asked for: they may be odd where the encoder's are not."""
+    changes: bool
+    """Whether anything is asked for at all."""
+
+
+def decided(
+    film: Film, job: FilmJob, arguments: Mapping[str, Any], models: ModelSet
+) -> DecidedFilm:
+    """Chooses the noise level and the encoder where they are `auto`, and an even size.
+
+    Raises Waifu2xError for what cannot be made of this film.
+    """
+    chosen = dict(arguments)
+    size = film.pictures.height, film.pictures.width
+    try:
+        request = sizes.request(**{name: chosen[name] for name in _SIZES})
+        plan = request.plan(*size, lambda scale: 1)
+    except Waifu2xError as error:
+        raise type(error)(f"{job.source}: {error}") from error
+    if chosen["noise"] == "auto":
+        chosen["noise"] = noise_level(film.pictures, models)
+    asked = plan.height, plan.width
+    changes = chosen["noise"] is not None or asked != size
+    if job.wish.codec == "auto":
+        codec = hardware_codec(film.pictures, job, *asked)
+        job = replace(job, wish=replace(job.wish, codec=codec))
+    even = even_size(film, job, *asked)
+    if even != asked:
+        chosen |= {"scale": None, "height": even[0], "width": even[1], "fit": "exact"}
+    return DecidedFilm(job, chosen, *even, asked, changes)
+
+
+def deciding_settings(
+    arguments: Mapping[str, Any], models: ModelSet, arithmetic: str
+) -> tuple[tuple[str, str], ...]:
+    """All that decides the pixels of a film's parts, for `FilmJob.settings`: what the network
+    computes in among it."""
+    deciding = [(name, str(arguments[name])) for name in _DECIDING]
+    return (*deciding, ("arithmetic", arithmetic), ("weights", models.digest()))
 
 
 def noise_level(pictures: Pictures, models: ModelSet) -> int | None:

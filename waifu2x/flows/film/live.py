@@ -11,17 +11,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.flows.film.film_reader import FilmReader
-from waifu2x.flows.film.frame_sink import FrameFilesSink
+from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarge_frames
+from waifu2x.flows.film.frames.frame_source import FrameSource
 from waifu2x.flows.film.making import MadeFilm
-from waifu2x.flows.film.muxed_sink import MuxedSink
-from waifu2x.flows.film.parts import FrameSource, PartRun
-from waifu2x.flows.film.raw_sink import RawSink
+from waifu2x.flows.film.parts.part_run import PartRun
+from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm
-from waifu2x.flows.film.runs import FrameDevice, OnFrames, enlarge_frames
+from waifu2x.flows.film.sinks.frame_files_sink import FrameFilesSink
+from waifu2x.flows.film.sinks.frame_sink import FrameSink
+from waifu2x.flows.film.sinks.muxed_sink import MuxedSink
+from waifu2x.flows.film.sinks.raw_sink import RawSink
 from waifu2x.flows.jobs import STANDARD
-from waifu2x.formats.film import targets
 from waifu2x.formats.film.frame_files import frame_pattern
+from waifu2x.formats.film.writing import targets
 from waifu2x.system.files import reason, writing
 
 _STANDARD_OUTPUT = 1
@@ -65,13 +67,13 @@ def make_live(
         enlarge_frames(frames, sink, prepared.shape, reader.stages, device, on_frames)
         if not sink.frames:
             raise ImageError(f"{job.source}: has no frames between --start and --end")
-    return MadeFilm(sink.frames, 0, sink.computed, reader.ending, sink.lost, tuple(sink.notices))
+    return MadeFilm(sink.frames, 0, sink.computed, reader.ending, sink.lost, sink.notices)
 
 
 @contextmanager
 def _sink(
     reader: FilmReader, job: FilmJob, prepared: PreparedFilm, replace: bool
-) -> Iterator[RawSink | MuxedSink | FrameFilesSink]:
+) -> Iterator[FrameSink]:
     """Where the results go: into what is complete at the end of the block, or never there."""
     shape, plan = prepared.shape, prepared.plan
     pattern = frame_pattern(job.target)

@@ -2,46 +2,30 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as changed
-from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from waifu2x.backends import Pin
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.flows.batch.assignments import clear_folder
 from waifu2x.flows.batch.shard import Shard
-from waifu2x.flows.film import chain, manifest
-from waifu2x.flows.film.film_reader import FilmReader
-from waifu2x.flows.film.manifest import PartRecord
-from waifu2x.flows.film.parts import PartRun, first_part
-from waifu2x.flows.film.request import FilmJob, PreparedFilm, settings
-from waifu2x.flows.film.runs import (
-    Enlarge,
-    FilmWork,
-    FrameDevice,
-    MadeHere,
-    OnFrames,
-    RunMaker,
-    expected_parts,
-)
+from waifu2x.flows.film.frames.frame_device import Enlarge, FrameDevice, OnFrames
+from waifu2x.flows.film.makers.run_maker import MakerHere, RunMaker
+from waifu2x.flows.film.parts import chain, manifest
+from waifu2x.flows.film.parts.begun_film import begun
+from waifu2x.flows.film.parts.manifest import PartRecord
+from waifu2x.flows.film.parts.part_run import FilmWork, PartRun, expected_parts
+from waifu2x.flows.film.reading.client import FilmReader
+from waifu2x.flows.film.request import FilmJob, PreparedFilm
 from waifu2x.formats.film.description import Film
-from waifu2x.formats.film.packets import MAX_GAPS, Gap
-from waifu2x.formats.film.reader import Ending
-from waifu2x.system.files import reason, writing
+from waifu2x.formats.film.reading.packets import MAX_GAPS, Gap
+from waifu2x.formats.film.reading.selection import Ending
 from waifu2x.system.lazy_dataclass import dataclass
-from waifu2x.system.locks import HeldElsewhereError, locked
 
 _ROUNDS = 4
 """How often missing parts are made: where seeking comes to other places, once more without it."""
-NO_LOCKS = (
-    "this file system has no locks, so nothing keeps a second run away from these parts: it would"
-    " do the same work again, but spoil nothing"
-)
 
 
 @dataclass(frozen=True)
@@ -58,11 +42,6 @@ class MadeFilm:
     """What is missing in sounds that were copied from a damaged film, each a clause."""
     notices: tuple[str, ...] = ()
     """What could not be kept, each a clause."""
-
-
-def parts_folder(target: Path) -> Path:
-    """Where the parts of a film are kept until it is complete."""
-    return target.with_name(f"{target.name}.parts")
 
 
 def make_film(
@@ -92,7 +71,7 @@ def make_film(
     """
     device = FrameDevice(enlarge, in_flight, stack, pin)
     return make_film_by(
-        MadeHere(reader, device, on_frames),
+        MakerHere(reader, device, on_frames),
         reader,
         job,
         prepared,
@@ -121,24 +100,24 @@ def make_film_by(
 
     Unless `by_whom`, parts that are there need not have been made by the networks of this job.
     """
-    with _begun(job, prepared, on_notice, restart=restart, by_whom=by_whom) as begun:
-        there = begun.there()
+    with begun(job, prepared, on_notice, restart=restart, by_whom=by_whom) as film:
+        there = film.there()
         before = frozenset(there)
         on_resumed(sum(len(told.encoded.pts) for told in there.values()))
-        for attempt in range(_ROUNDS):
-            found = chain.missing(there, begun.first(reader), begun.work.part_ticks)
-            begun.forget(found.wrong)
+        for attempt in range(_ROUNDS + 1):
+            found = chain.missing(there, film.first(reader), film.work.part_ticks)
+            film.forget(found.wrong)
             if not found.runs:
                 break
-            maker([changed(run, is_sought=not attempt) for run in found.runs], begun.work)
-            there = begun.there()
+            if attempt == _ROUNDS:
+                raise ImageError(f"{job.source}: decodes otherwise each time: it is damaged")
+            maker([changed(run, is_sought=not attempt) for run in found.runs], film.work)
+            there = film.there()
             if not there:
                 raise ImageError(f"{job.source}: has no frames between --start and --end")
-        else:
-            raise ImageError(f"{job.source}: decodes otherwise each time: it is damaged")
         resumed = sum(len(there[number].encoded.pts) for number in before if number in there)
         computed = sum(told.computed for number, told in there.items() if number not in before)
-        lost = begun.join(reader, job, prepared, there, replace=replace)
+        lost = film.join(reader, job, prepared, there, replace=replace)
         made = MadeFilm(
             sum(len(told.encoded.pts) for told in there.values()),
             resumed,
@@ -146,8 +125,8 @@ def make_film_by(
             _ending(reader.film, there, prepared),
             lost,
         )
-    if not keep_parts:
-        _remove(begun.work.folder)
+        if not keep_parts and (left := film.remove()):
+            on_notice(f"{film.work.folder}: {left}")
     return made
 
 
@@ -165,22 +144,22 @@ def make_shard(
 
     Raises as `make_film`.
     """
-    with _begun(job, prepared, on_notice, shard=shard) as begun:
-        first, ticks = begun.first(reader), begun.work.part_ticks
-        expected = max(0, expected_parts(reader.film, begun.work) - first)
+    with begun(job, prepared, on_notice, shard=shard) as film:
+        first, ticks = film.first(reader), film.work.part_ticks
+        expected = max(0, expected_parts(reader.film, film.work) - first)
         begin = first + expected * (shard.number - 1) // shard.parts
         until: int | None = first + expected * shard.number // shard.parts
         if shard.number == shard.parts:
             until = None  # the film may be longer than it says
 
         def mine() -> Mapping[int, PartRecord]:
-            return manifest.all_recorded(begun.work.folder, begin, until)
+            return manifest.all_recorded(film.work.folder, begin, until)
 
         found = chain.missing(mine(), first, ticks)
-        begun.forget(found.wrong)
+        film.forget(found.wrong)
         runs = chain.within(found.runs, begin, until)
         if runs:
-            maker(runs, begun.work)
+            maker(runs, film.work)
         return len(mine())
 
 
@@ -216,121 +195,6 @@ def join_film(
         by_whom=False,
         on_notice=on_notice,
     )
-
-
-@dataclass(frozen=True)
-class _BegunFilm:
-    """A film whose parts are being made by this process, or for it, and by no other."""
-
-    work: FilmWork
-    source: Mapping[str, str]
-    """What tells its source from others."""
-
-    def first(self, reader: FilmReader) -> int:
-        """The number of the part that it begins in."""
-        return first_part(reader.film, self.work.selection, self.work.part_ticks)
-
-    def there(self) -> dict[int, PartRecord]:
-        """The parts that are complete, by their numbers."""
-        return manifest.all_recorded(self.work.folder)
-
-    def forget(self, numbers: frozenset[int]) -> None:
-        """Lets parts be made again."""
-        try:
-            for number in numbers:
-                manifest.forget(self.work.folder, number)
-        except OSError as error:
-            raise OutputError(f"{self.work.folder}: cannot write: {reason(error)}") from error
-
-    def join(
-        self,
-        reader: FilmReader,
-        job: FilmJob,
-        prepared: PreparedFilm,
-        there: Mapping[int, PartRecord],
-        *,
-        replace: bool,
-    ) -> tuple[str, ...]:
-        """Writes the film; what is missing in streams that were copied.
-
-        Raises OutputError, ImageError.
-        """
-        if manifest.source_identity(job.source) != self.source:
-            raise ImageError(f"{job.source}: has changed meanwhile: do it again, with --restart")
-        parts = [
-            (manifest.part_path(self.work.folder, number), there[number].encoded)
-            for number in sorted(there)
-        ]
-        try:
-            with writing(job.target, replace=replace) as file:
-                own = Path(file.name)
-                try:
-                    return reader.join(own, self.work.shape, prepared.plan, parts, job.cut)
-                except OutputError as error:
-                    raise OutputError(f"{job.target}: {error}") from error
-        except OSError as error:
-            raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
-
-
-@contextmanager
-def _begun(
-    job: FilmJob,
-    prepared: PreparedFilm,
-    on_notice: Callable[[str], None],
-    *,
-    restart: bool = False,
-    by_whom: bool = True,
-    shard: Shard | None = None,
-) -> Iterator[_BegunFilm]:
-    """Takes the folder of parts for this process alone, or for it and other shards."""
-    folder = parts_folder(job.target)
-    try:
-        source = manifest.source_identity(job.source)
-    except OSError as error:
-        raise ImageError(f"{job.source}: cannot read: {reason(error)}") from error
-    if not by_whom and not manifest.has_begun(folder):
-        raise OutputError(f"{folder}: there are no parts to join: make them with --shard")
-    with ExitStack() as held:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            has_locks = held.enter_context(locked(folder / "lock", shared=shard is not None))
-            if shard is not None:
-                own = f"shard-{shard.number}-of-{shard.parts}.lock"
-                has_locks &= held.enter_context(locked(folder / own))
-        except HeldElsewhereError as error:
-            raise OutputError(
-                f"{job.target}: is being made by {error}: wait for it, or end it"
-            ) from error
-        except OSError as error:
-            raise OutputError(f"{folder}: cannot keep parts here: {reason(error)}") from error
-        if not has_locks:
-            on_notice(f"{folder}: {NO_LOCKS}")
-        wanted = settings(job, prepared, source)
-        theirs = set() if job.threads else {"threads"}
-        if not by_whom:
-            theirs |= {key for key, _ in job.settings}
-        found = manifest.begin(folder, wanted, own=theirs, restart=restart)
-        if shard is None:
-            # What a run that was killed has left.
-            clear_folder(folder)
-            clear_folder(job.target.resolve().parent)
-        shape = changed(prepared.shape, threads=int(found["threads"]))
-        work = FilmWork(
-            job.source.absolute(),
-            folder.absolute(),
-            shape,
-            prepared.selection,
-            prepared.part_ticks,
-            job.duplicates,
-        )
-        yield _BegunFilm(work, source)
-
-
-def _remove(folder: Path) -> None:
-    try:
-        shutil.rmtree(folder)
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot be removed: {reason(error)}") from error
 
 
 def _ending(film: Film, there: Mapping[int, PartRecord], prepared: PreparedFilm) -> Ending:

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ImageError
-from waifu2x.formats.film.reader import Selection
+from waifu2x.formats.film.reading.selection import Selection
 from waifu2x.imaging import comparison, sheet
 from waifu2x.imaging.dtypes import from_unit
 from waifu2x.imaging.picture import Picture
 
 if TYPE_CHECKING:
-    from waifu2x.flows.film.enlarging import FrameEnlarger
-    from waifu2x.flows.film.film_reader import FilmReader
-    from waifu2x.formats.film.deinterlacing import Deinterlacing
+    from waifu2x.flows.film.frames.enlarging import FrameEnlarger
+    from waifu2x.flows.film.reading.client import FilmReader
+    from waifu2x.formats.film.reading.deinterlacing import Deinterlacing
 
 
 def preview(

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from waifu2x.api import Upscaler
-from waifu2x.flows.film.enlarging import FrameEnlarger
+from waifu2x.flows.film.frames.enlarging import FrameEnlarger
 from waifu2x.formats.film.description import Film
-from waifu2x.formats.film.encode import Shape
+from waifu2x.formats.film.writing.encode import Shape
 
 _PIXELS = 480 * 270
 """Pixels of the frame that a processor is measured with: its time grows as they do. A GPU is given

@@ -9,10 +9,17 @@ from pathlib import Path
 
 from waifu2x import __version__
 from waifu2x.errors import OutputError
-from waifu2x.flows.film.film_reader import FilmReader
-from waifu2x.flows.film.held import Duplicates
-from waifu2x.formats.film import targets
-from waifu2x.formats.film.codecs import (
+from waifu2x.flows.film.frames.held import Duplicates
+from waifu2x.flows.film.reading.client import FilmReader
+from waifu2x.formats.film.cut import Cut
+from waifu2x.formats.film.description import BT709, SMPTE170M, FilmColours, Pictures, PixelFormat
+from waifu2x.formats.film.library import versions
+from waifu2x.formats.film.raw import raw_encoding
+from waifu2x.formats.film.reading.deinterlacing import Deinterlacing
+from waifu2x.formats.film.reading.describe import HD_LINES
+from waifu2x.formats.film.reading.selection import Selection, tick_of
+from waifu2x.formats.film.writing import targets
+from waifu2x.formats.film.writing.codecs import (
     ENCODERS,
     Encoding,
     Wish,
@@ -22,20 +29,23 @@ from waifu2x.formats.film.codecs import (
     has_own_hdr,
     is_available,
 )
-from waifu2x.formats.film.deinterlacing import Deinterlacing
-from waifu2x.formats.film.describe import HD_LINES
-from waifu2x.formats.film.description import BT709, SMPTE170M, FilmColours, Pictures, PixelFormat
-from waifu2x.formats.film.encode import Shape, check
-from waifu2x.formats.film.library import versions
-from waifu2x.formats.film.muxing import Cut
-from waifu2x.formats.film.raw import raw_encoding
-from waifu2x.formats.film.reader import Selection, tick_of
-from waifu2x.formats.film.targets import StreamPlan
+from waifu2x.formats.film.writing.encode import Shape, check
+from waifu2x.formats.film.writing.losses import losses
+from waifu2x.formats.film.writing.picture_stream import template_of
+from waifu2x.formats.film.writing.targets import StreamPlan
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.machine import core_count
 
 PART_SECONDS = 10
 """How long a part is, in the film's own time."""
+LONG_PART_SECONDS = 30
+"""How long a part is that GPUs make: encoders then come to their own rate, for all that they begin
+and end with in each part."""
+
+
+PART_TICKS = "ticks of a part"
+THREADS = "threads"
+"""Settings of which those of whoever has begun the film count."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +66,10 @@ class FilmJob:
     """Threads of the encoder; 0 for as many as suit the machine that begins the film."""
     form: str | None = None
     """The extension of what standard output gets: mkv, webm or y4m; None: mkv."""
+    has_long_parts: bool = False
+    """Whether parts are long. Whoever begins the film decides."""
     settings: tuple[tuple[str, str], ...] = ()
-    """What else decides the pixels: network, noise level, backend."""
+    """What else decides the pixels: network, noise level, arithmetic."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,6 @@ class PreparedFilm:
     shape: Shape
     plan: StreamPlan
     selection: Selection
-    part_ticks: int
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -108,10 +119,10 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
     )
     plan = targets.plan(film, container, sound=job.sound, subtitles=job.subtitles)
     if not is_raw:
-        check(shape)
-        plan = reader.tried(shape, plan)
+        plan = reader.tried(shape, plan, template_of(check(shape)))
         if not job.drop_unsupported:
             targets.check(plan, str(job.target))
+    plan = replace(plan, notices=(*plan.notices, *losses(job.wish, pictures.pixels, encoding)))
     if pictures.hdr is not None and not (has_own_hdr(encoding.codec) or container == "mkv"):
         told = (
             f"the metadata of HDR10 is lost: {encoding.codec} in .{container} has no place for it"
@@ -121,7 +132,6 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
         shape,
         plan,
         Selection(job.cut.start, job.cut.end, deinterlacing=how),
-        max(1, round(PART_SECONDS / shape.tick)),
     )
 
 
@@ -148,6 +158,7 @@ def _coded_colours(pictures: Pictures, pixels: PixelFormat, height: int) -> Film
 def settings(job: FilmJob, prepared: PreparedFilm, source: Mapping[str, str]) -> dict[str, str]:
     """All that decides the bytes of parts: `source` is what tells the source from others."""
     shape = prepared.shape
+    seconds = LONG_PART_SECONDS if job.has_long_parts else PART_SECONDS
     return {
         **{f"source {key}": value for key, value in source.items()},
         **dict(job.settings),
@@ -155,12 +166,12 @@ def settings(job: FilmJob, prepared: PreparedFilm, source: Mapping[str, str]) ->
         "pixel format": shape.encoding.pixels.name,
         **{f"codec option {key}": value for key, value in shape.encoding.options},
         "size": f"{shape.width}x{shape.height}",
-        "threads": str(shape.threads),
+        THREADS: str(shape.threads),
         "start": str(prepared.selection.start),
         "end": str(prepared.selection.end),
         "deinterlace": prepared.selection.deinterlacing,
         "duplicates": job.duplicates,
-        "ticks of a part": str(prepared.part_ticks),
+        PART_TICKS: str(max(1, round(seconds / shape.tick))),
         "version of waifu2x": __version__,
         **{f"version of {name}": number for name, number in versions().items()},
     }

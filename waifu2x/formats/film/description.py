@@ -122,6 +122,8 @@ class OtherStream:
     is_cover: bool
     tags: tuple[tuple[str, str], ...]
     disposition: int
+    is_hidden: bool = False
+    """Whether it is not read: FFmpeg makes chapters of it, or it has pictures of chapters."""
 
     @property
     def title(self) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import count, pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from waifu2x.errors import ImageError
+from waifu2x.errors import ExistsError, ImageError
 from waifu2x.system.files import open_regular, reason
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -24,6 +24,8 @@ PLAIN_RATE = 25
 _FORMAT = "# timestamp format v2"
 _NUMBERED = re.compile(r"%0?([1-9]?)d")
 _MOST_BYTES = 64 << 20
+_MOST_OF_FRAME = 1 << 30
+"""Bytes of a frame's file."""
 _LARGEST = 7 * 24 * 3600 * 1000.0
 """Milliseconds that no film lasts."""
 
@@ -49,6 +51,11 @@ class FramePattern:
         end = next(number for number in count(first) if not self.frame(number).exists())
         return range(first, end)
 
+    def check_free(self, *, replace: bool) -> None:
+        """Raises ExistsError where there are frames that are not to be replaced."""
+        if not replace and (there := self.numbers()):
+            raise ExistsError(self.frame(there[0]), "use --overwrite, or other names")
+
 
 def frame_pattern(path: Path) -> FramePattern | None:
     """The frames that a path such as `frames/%06d.png` names; None if it names one file."""
@@ -66,7 +73,8 @@ class FrameFiles(io.RawIOBase):
         numbers = pattern.numbers()
         if not numbers:
             raise ImageError(f"{pattern.frame(1)}: cannot read: no such file or directory")
-        self._paths = iter([pattern.frame(number) for number in numbers])
+        self._paths = [pattern.frame(number) for number in numbers]
+        self._waiting = iter(self._paths)
         self._file: Any = None
         self.count = len(numbers)
 
@@ -78,18 +86,26 @@ class FrameFiles(io.RawIOBase):
         """At most so many bytes; none at the end of the last file. Raises ImageError."""
         while True:
             if self._file is None:
-                path = next(self._paths, None)
+                path = next(self._waiting, None)
                 if path is None:
                     return b""
-                try:
-                    self._file = open_regular(path)
-                except OSError as error:
-                    raise ImageError(f"{path}: cannot read: {reason(error)}") from error
+                self._file = _opened(path)
             data: bytes = self._file.read(size)
             if data:
                 return data
             self._file.close()
             self._file = None
+
+    def contents(self) -> Iterator[bytes]:
+        """What each file holds, wherever `read` has come to. Raises ImageError."""
+        for path in self._paths:
+            with _opened(path) as file:
+                data: bytes = file.read(_MOST_OF_FRAME + 1)
+            if len(data) > _MOST_OF_FRAME:
+                raise ImageError(
+                    f"{path}: is larger than the {_MOST_OF_FRAME >> 30} GiB that a frame may have"
+                )
+            yield data
 
     def close(self) -> None:
         """Closes the file that is open."""
@@ -97,6 +113,13 @@ class FrameFiles(io.RawIOBase):
             self._file.close()
             self._file = None
         super().close()
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return open_regular(path)
+    except OSError as error:
+        raise ImageError(f"{path}: cannot read: {reason(error)}") from error
 
 
 def read_times(pattern: FramePattern, frames: int) -> tuple[int, ...]:

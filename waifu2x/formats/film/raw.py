@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from waifu2x.errors import OutputError
-from waifu2x.formats.film.codecs import Encoding, Wish
 from waifu2x.formats.film.description import PixelFormat
+from waifu2x.formats.film.writing.codecs import Encoding, Wish
 
 _NAMES = {(2, 2): "420", (2, 1): "422", (1, 1): "444"}
 """Names of chroma's layout, by columns and rows of luma for one sample of it."""

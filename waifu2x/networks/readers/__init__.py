@@ -18,13 +18,19 @@ _MODULES = {
     ".param": "ncnn",
     ".npz": "chainer",
 }
-NAMED_SUFFIXES = (".pth", ".safetensors")
-"""Suffixes of files of weights by name."""
+NAMED_SUFFIXES = (".pth", ".safetensors", ".onnx")
+"""Suffixes of files that hold a whole network, and tensors of any size: weights by name, and ONNX.
+"""
 SUFFIXES = (*_MODULES, *NAMED_SUFFIXES)
 
 
 def parse_named(content: bytes, name: str) -> Model:
-    """The network in the bytes of a .pth or .safetensors file; `name` stands for it in messages."""
+    """The network in the bytes of a .pth, .safetensors or .onnx file; `name` stands for it in
+    messages."""
+    if name.lower().endswith(".onnx"):
+        from waifu2x.networks.readers.onnx.reader import parse as parse_onnx
+
+        return parse_onnx(content, name)
     from waifu2x.networks.readers import recognised, safetensors, torch_files
 
     parse = safetensors.parse if name.lower().endswith(".safetensors") else torch_files.parse
@@ -38,7 +44,7 @@ def content_files(path: Path) -> tuple[Path, ...]:
 
 def read_model(path: Path) -> Model:
     """The network in a file of waifu2x JSON, ncnn (.param, with its .bin beside it), Chainer,
-    PyTorch (.pth) or safetensors.
+    PyTorch (.pth), safetensors or ONNX.
 
     Raises ModelError, one sentence with the file, if it cannot be read, is damaged or holds what a
     Model cannot express.

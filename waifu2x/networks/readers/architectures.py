@@ -1,9 +1,9 @@
 """The networks whose files hold weights alone, in order: what is between them is known by name.
 
 vgg_N (N 3x3 convolutions), upconv_7 and its larger upconv_7l, cunet and upcunet (two U-nets, the
-second on the first one's result), Real-CUGAN's upcunet3x and upcunet4x. Planes are read from the
-weights; taps, strides and the kinds of layers are the architecture's, and the file's are held
-against them.
+second on the first one's result), Real-CUGAN's upcunet3x and upcunet4x, Anime4K's anime4k_2x and
+anime4k_restore. Planes are read from the weights; taps, strides and the kinds of layers are the
+architecture's, and the file's are held against them.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def build(
     layers that are not its.
     """
     stack = re.fullmatch(r"vgg_(\d{1,4})", architecture)
-    network = None if stack else _NETWORKS.get(architecture)
-    if not stack and not network:
+    network = (int(stack[1]), _vgg) if stack else _NETWORKS.get(architecture)
+    if not network:
         raise ModelError(
             f"{name}: layer 1: model_config: architecture {reprlib.repr(architecture)}"
             f" is not supported: only vgg_7, {', '.join(_NETWORKS)}"
         )
-    count, make = network or (int(stack[1]) if stack else 0, _vgg)
+    count, make = network[0] or max(2, len(layers)), network[1]
     if len(layers) != count:
         raise ModelError(
             f"{name}: {len(layers)} layers with weights, but {architecture} has {count}"
@@ -99,6 +99,25 @@ class _LayeredGraph(GraphBuilder):
         layer = self._take("convolution", taps, stride, 0)
         activation = leaky(slope, len(layer.bias))
         return self.convolution(source, layer.weight, layer.bias, activation, stride=stride)
+
+    def next_both_signs(self, source: int) -> int:
+        """The next layer, a 3x3 convolution without padding, as its values above 0 and then those
+        below, made positive: twice its planes."""
+        layer = self._take("convolution", 3, 1, 0)
+        weight, bias = (np.concatenate([part, -part]) for part in (layer.weight, layer.bias))
+        return self.convolution(source, weight, bias, leaky(0.0, len(bias)))
+
+    def last_repeated(self, source: int, taps: int, planes: int) -> int:
+        """The last layer, linear, its planes one after the other until there are so many."""
+        layer = self._take("convolution", taps, 1, 0)
+        times = planes // len(layer.bias) or 1
+        weight = np.tile(layer.weight, (times, 1, 1, 1))
+        return self.convolution(source, weight, np.tile(layer.bias, times))
+
+    @property
+    def next_taps(self) -> int:
+        """Taps of the next layer in each direction."""
+        return int(self._layers[self._taken].weight.shape[-1])
 
     def next_transposed(
         self, source: int, taps: int, crop: int = 0, slope: float = SLOPE, stride: int = 2
@@ -219,6 +238,42 @@ def _deep(net: _LayeredGraph, source: int) -> int:
     return net.next_convolution(value, slope=1.0)
 
 
+def _anime4k_2x(net: _LayeredGraph) -> None:
+    """The picture enlarged by bilinear interpolation, plus what the layers make of it."""
+    value, read = _anime4k(net)
+    planes = net.planes(0)
+    made = net.last_repeated(value, net.next_taps, 4 * planes)
+    made = net.pixel_shuffle(made, 2)
+    # Pixels of the result lie a quarter of a pixel above and below those of the picture.
+    near = np.array([[1, 3, 0], [0, 3, 1]]) / 4
+    weight = np.einsum("ab,dy,ex->adebyx", np.eye(planes), near, near)
+    weight = weight.reshape(4 * planes, planes, 3, 3).astype(np.float32)
+    inner = net.crop(0, read - 1)
+    enlarged = net.convolution(inner, weight, np.zeros(4 * planes, np.float32))
+    net.add(made, net.pixel_shuffle(enlarged, 2))
+
+
+def _anime4k_restore(net: _LayeredGraph) -> None:
+    """The picture, plus what the layers make of it."""
+    value, read = _anime4k(net)
+    net.add(net.last_repeated(value, net.next_taps, net.planes(0)), net.crop(0, read))
+
+
+def _anime4k(net: _LayeredGraph) -> tuple[int, int]:
+    """What the last layer reads: one of 3x3 taps the layer before it, one of a single tap all.
+
+    And the pixels on each side of the picture that are lost with that layer.
+    """
+    made = [net.next_both_signs(0)]
+    while net.left > 1:
+        made.append(net.next_both_signs(made[-1]))
+    if net.next_taps == 3:
+        return made[-1], len(made) + 1
+    lost = range(len(made) - 1, -1, -1)
+    cropped = [net.crop(value, by) if by else value for value, by in zip(made, lost, strict=True)]
+    return net.concatenate(*cropped), len(made)
+
+
 _NETWORKS: dict[str, tuple[int, Callable[[_LayeredGraph], None]]] = {
     "upconv_7": (7, _upconv),
     "upconv_7l": (7, _upconv),
@@ -226,5 +281,8 @@ _NETWORKS: dict[str, tuple[int, Callable[[_LayeredGraph], None]]] = {
     "upcunet": (30, _upcunet),
     "upcunet3x": (30, _upcunet3x),
     "upcunet4x": (31, _upcunet4x),
+    "anime4k_2x": (0, _anime4k_2x),
+    "anime4k_restore": (0, _anime4k_restore),
 }
-"""The number of layers with weights of each architecture, and the function that takes them."""
+"""The number of layers with weights of each architecture, 0 for any from two on, and the function
+that takes them."""

@@ -7,35 +7,105 @@ no layer is refused.
 from __future__ import annotations
 
 import re
+from importlib import import_module
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.model import Model
-from waifu2x.networks.readers.compact import compact, is_compact
-from waifu2x.networks.readers.esrgan import esrgan, is_esrgan
 from waifu2x.networks.readers.named_graph import NamedWeights
-from waifu2x.networks.readers.span import is_span, span
 from waifu2x.networks.readers.tensors import Contents
-from waifu2x.networks.readers.waifu2x_named import is_stack, is_u_net, stack, u_net
+from waifu2x.system.lazy_dataclass import dataclass
 
+
+@dataclass(frozen=True)
+class _Family:
+    """Networks that are told by names of their weights."""
+
+    module: str
+    """The module of `readers/` that makes their graph; imported when it is needed."""
+    function: str
+    """That module's function."""
+    keys: tuple[tuple[str, ...], ...]
+    """Sets of names: a file that has all of one set is of this family."""
+
+
+def _weights(*layers: str) -> tuple[str, ...]:
+    return tuple(f"{layer}.weight" for layer in layers)
+
+
+_FIRST = "layers.0.residual_group.blocks.0"
 _KNOWN = (
-    (is_compact, compact),
-    (is_span, span),
-    (is_u_net, u_net),
-    (is_esrgan, esrgan),
-    (is_stack, stack),
+    _Family("families.compact", "compact", (_weights("body.0", "body.1"),)),
+    _Family(
+        "families.swinir",
+        "swinir",
+        (
+            _weights("conv_first", f"{_FIRST}.attn.qkv", f"{_FIRST}.mlp.fc1"),  # SwinIR, HAT
+            _weights("conv_first.1", f"{_FIRST}.attn.qkv", f"{_FIRST}.mlp.fc1"),
+            _weights("conv_first", f"{_FIRST}.attn.kv", f"{_FIRST}.attn.q"),  # SRFormer
+        ),
+    ),
+    _Family(
+        "families.dat",
+        "dat",
+        (_weights("conv_first", "layers.0.blocks.0.attn.qkv", "layers.0.blocks.0.ffn.sg.conv"),),
+    ),
+    _Family("families.swinir", "drct", (_weights("conv_first", "layers.0.swin1.attn.qkv"),)),
+    _Family(
+        "families.span",
+        "span",
+        tuple(
+            _weights("conv_cat", "upsampler.0", f"block_1.c1_r.{part}")
+            for part in ("sk", "eval_conv")
+        ),
+    ),
+    _Family(
+        "families.spanf3", "spanf3", (_weights("block_1.att_conv", "conv_cat", "block_1.c1_r.sk"),)
+    ),
+    _Family(
+        "families.realplksr",
+        "realplksr",
+        (_weights("feats.0", "feats.1.channel_mixer.0", "feats.1.lk.conv"),),
+    ),
+    _Family("families.mosr", "mosr", (_weights("gblocks.0", "gblocks.1.fc1", "gblocks.1.conv"),)),
+    _Family("families.spanplus", "spanplus", (_weights("feats.1.conv_cat", "upsampler.0"),)),
+    _Family("families.swin_unet", "swin_unet", (_weights("unet.swin1.block.0.attn.qkv"),)),
+    _Family(
+        "waifu2x_named", "u_net", (_weights("unet1.conv1.conv.0", "unet2.conv2.seblock.conv1"),)
+    ),
+    _Family(
+        "families.esrgan",
+        "esrgan",
+        (
+            _weights("conv_first", "body.0.rdb1.conv1"),
+            _weights("conv_first", "RRDB_trunk.0.RDB1.conv1"),
+            _weights("model.0", "model.1.sub.0.RDB1.conv1.0"),
+        ),
+    ),
+    _Family("waifu2x_named", "stack", (_weights("net.0", "net.2"),)),
+    _Family(
+        "families.rcan",
+        "rcan",
+        (
+            _weights("tail.1", "body.0.body.0.body.3.conv_du.0"),  # RCAN
+            _weights("tail.1", "head.0", "body.0.body.0", "body.0.body.2"),  # EDSR
+        ),
+    ),
+    _Family(
+        "families.artcnn", "artcnn", (_weights("res_block.0.conv.0.0", "depth_to_space.upscale.0"),)
+    ),
 )
+"""In this order: the first one is it."""
 _UNSUPPORTED = {
-    "a HAT": r"overlap_attn",
-    "a SwinIR": r"layers\.\d+\.residual_group\.blocks\.\d+\.attn\.(qkv|relative)",
-    "a DAT": r"layers\.\d+\.blocks\.\d+\.(attn\.attns|ffn\.sg)",
+    "a Swin2SR": r"attn\.logit_scale",
+    "an ATD": r"layers\.\d+\.residual_group\.td",
+    "an RGT": r"layers\.\d+\.blocks\.\d+\.gamma",
     "a SCUNet": r"m_head\.0\.weight|m_body\.\d+\.trans_block",
-    "a RealPLKSR": r"feats\.\d+\.(lk|channe_mixer|channel_mixer)",
+    "a PLKSR": r"feats\.\d+\.channe_mixer",
     "an OmniSR": r"residual_layer\.\d+\.residual_layer",
-    "a SwinUNet of waifu2x": r"unet\.(patch|swin)",
-    "an RCAN": r"body\.\d+\.body\.\d+\.body\.3\.conv_du",
-    "an EDSR": r"head\.0\.weight",
+    "a SAFMN": r"feats\.\d+\.safm\.",
+    "a GRL": r"layers\.\d+\.blocks\.\d+\.attn\.(window_attn|stripe_attn)",
 }
-"""Architectures of the field by a name of a weight that no other has."""
+"""Architectures of the field by a name of a weight that no other has; some look like known ones."""
 
 
 def build(contents: Contents, name: str) -> Model:
@@ -44,14 +114,16 @@ def build(contents: Contents, name: str) -> Model:
     Raises ModelError for networks that are not known, by their name where they are, and for weights
     that are not those of their network.
     """
-    for is_one, make in _KNOWN:
-        if is_one(contents):
+    names = contents.tensors.keys()
+    for word, pattern in _UNSUPPORTED.items():
+        if any(re.search(pattern, key) for key in names):
+            raise ModelError(f"{name}: {word}: not supported")
+    for family in _KNOWN:
+        if any(names >= set(keys) for keys in family.keys):
             weights = NamedWeights(contents, name)
-            model = make(weights)
+            module = import_module(f"waifu2x.networks.readers.{family.module}")
+            model: Model = getattr(module, family.function)(weights)
             weights.finish()
             return model
-    for word, pattern in _UNSUPPORTED.items():
-        if any(re.search(pattern, key) for key in contents.tensors):
-            raise ModelError(f"{name}: {word}: not supported yet")
-    some = ", ".join(sorted(contents.tensors)[:2])
+    some = ", ".join(sorted(names)[:2])
     raise ModelError(f"{name}: weights of no network that is known ({some[:80]} ...)")

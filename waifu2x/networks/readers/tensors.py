@@ -34,7 +34,8 @@ class Contents:
 
     tensors: dict[str, TensorInfo]
     marks: frozenset[str] = frozenset()
-    """Which of `state_dicts.MARKS` it has."""
+    """Which of `state_dicts.MARKS` it has; `pre_antialias` where the program that wrote it says
+    that."""
     maker: str = ""
     """The network's name, where the program that wrote the file says it."""
 

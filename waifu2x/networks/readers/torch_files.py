@@ -191,6 +191,9 @@ def _contents(found: object, data: Mapping[str, _Read], size: int, name: str) ->
     if isinstance(found, Mapping) and isinstance(found.get("name"), str):
         maker = found["name"]
     weights, marks = unwrapped(found, Tensor, name)
+    settings = found.get("kwargs") if isinstance(found, Mapping) else None
+    if isinstance(settings, Mapping) and settings.get("pre_antialias") is True:
+        marks |= {"pre_antialias"}
     check_size((tensor.shape for tensor in weights.values()), size, name)
     kept: dict[str, memoryview] = {}
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from waifu2x.errors import ModelError
 from waifu2x.networks.digests import file_states, known_content, note_content
 from waifu2x.networks.model import Model
-from waifu2x.networks.nodes import Dense, TransposedConvolution
+from waifu2x.networks.nodes import Convolution, TransposedConvolution
 from waifu2x.networks.readers.architectures import Kind, Layer, build
 from waifu2x.networks.readers.limits import ModelBudget, gunzip, read_file
 from waifu2x.system import cache
@@ -119,7 +119,7 @@ def dump(weights: NetworkWeights) -> bytes:
         out_planes, in_planes, height, width = layer.weight.shape
         transposed = layer.kind == "transposed"
         node = model.weighted[index][1]
-        stride = 1 if isinstance(node, Dense) else node.stride
+        stride = node.stride if isinstance(node, Convolution | TransposedConvolution) else 1
         padding = node.crop if isinstance(node, TransposedConvolution) else 0
         entry: dict[str, Any] = {
             "class_name": _TRANSPOSED if transposed else _CONVOLUTION,

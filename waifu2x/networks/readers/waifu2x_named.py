@@ -10,7 +10,6 @@ from waifu2x.networks.model import Model
 from waifu2x.networks.readers import architectures
 from waifu2x.networks.readers.architectures import Layer
 from waifu2x.networks.readers.named_graph import NamedWeights
-from waifu2x.networks.readers.tensors import Contents
 
 _U_NETS = (
     *("unet1.conv1.conv.0", "unet1.conv1.conv.2", "unet1.conv1_down"),
@@ -27,13 +26,6 @@ _U_NETS = (
     *("unet2.conv5", "unet2.conv_bottom"),
 )
 _TRANSPOSED = ("unet1.conv2_up", "unet2.conv3_up", "unet2.conv4_up")
-
-
-def is_u_net(contents: Contents) -> bool:
-    """Whether the names of weights are those of two U-nets."""
-    return "unet1.conv1.conv.0.weight" in contents.tensors and (
-        "unet2.conv2.seblock.conv1.weight" in contents.tensors
-    )
 
 
 def u_net(weights: NamedWeights) -> Model:
@@ -79,11 +71,6 @@ def _between(model: Model, factor: float, shift: float) -> Model:
     value = net.extend(model.nodes, mapped(0, factor, shift))
     mapped(value, 1 / factor, -shift / factor)
     return net.model(model.border)
-
-
-def is_stack(contents: Contents) -> bool:
-    """Whether the names of weights are those of a stack of layers, as waifu2x numbers them."""
-    return {"net.0.weight", "net.2.weight"} <= contents.tensors.keys()
 
 
 def stack(weights: NamedWeights) -> Model:

@@ -36,6 +36,29 @@ def accumulate(
                     v.set(slot, v.fma(value, vectors[n], v.get(slot)))
 
 
+def accumulate_apart(
+    v: Emitter,
+    slots: list[ir.Value],
+    width: int,
+    scalars: ir.Value,
+    strides: tuple[ir.Value | int, ir.Value | int],
+    vectors: ir.Value,
+    step: ir.Value | int,
+    depth: ir.Value,
+) -> None:
+    """Adds scalars (height, depth), `strides` floats apart, times vectors (depth, width), rows
+    `step` floats apart, to height * width accumulators."""
+    with v.loop(depth) as k:
+        row = v.mul(k, step)
+        factors = [v.load(vectors, v.add(row, n * LANES)) for n in range(width)]
+        for m in range(len(slots) // width):
+            place = v.add(v.mul(strides[0], m), v.mul(strides[1], k))
+            value = v.splat(v.load_float(scalars, place))
+            for n in range(width):
+                slot = slots[m * width + n]
+                v.set(slot, v.fma(value, factors[n], v.get(slot)))
+
+
 def accumulate_pairs(
     v: Emitter,
     slots: list[ir.Value],

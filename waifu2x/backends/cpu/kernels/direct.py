@@ -1,8 +1,8 @@
-"""Convolution as the definition has it, fp32: 3x3 with few planes on one side, and 1x1.
+"""Convolution as the definition has it, fp32: few planes on one side, and 1x1.
 
 `convolve_few_inputs` (the first layer: 1 or 3 planes in) keeps a tile of pixels and output planes
 in registers; interleaved rows make the taps of one kernel row neighbours in memory, so each of the
-three rows is one inner product of depth 3 * in_planes.
+rows is one inner product of depth taps * in_planes.
 
 `convolve_pointwise` (1x1, also over maps stored by space-to-depth: all that is read of a pixel are
 neighbours) is the same with one row. A span of pixels stays in the L1 or L2 cache while all weights
@@ -17,6 +17,8 @@ Bound: fp32 multiply-adds; together they hold 1.5 % of the arithmetic of vgg_7. 
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from llvmlite import ir
 
@@ -42,7 +44,8 @@ def _emit_rows(
     width: ir.Value,
     task: ir.Value,
     scratch: ir.Value,
-    rows: list[ir.Value],
+    count: ir.Value,
+    row: Callable[[ir.Value], ir.Value],
     pixel: ir.Value,
     depth: ir.Value,
     weights: ir.Value,
@@ -52,16 +55,16 @@ def _emit_rows(
     residual: ir.Value,
     unroll: int,
 ) -> None:
-    """A tile of results: neighbouring pixels of `width` vectors each, `depth` inputs from each
-    row."""
+    """A tile of results: neighbouring pixels of `width` vectors each, `depth` inputs from each of
+    `count` rows, whose places `row` gives."""
     for tile in v.cases(width, WIDTHS):
         height = tile_height(tile)
         epilogue = Epilogue(v, task, scratch, constants, plane)
         epilogue.prefetch(height, tile, target, residual)
         slots = v.accumulators([epilogue.bias(n) for n in range(tile)] * height)
-        for y, row in enumerate(rows):
-            vectors = v.at(weights, v.mul(depth, y * tile * LANES))
-            accumulate(v, slots, tile, v.at(scratch, row), pixel, vectors, depth, unroll)
+        with v.loop(count) as y:
+            vectors = v.at(weights, v.mul(v.mul(depth, y), tile * LANES))
+            accumulate(v, slots, tile, v.at(scratch, row(y)), pixel, vectors, depth, unroll)
         for n in range(tile):
             sums = [v.get(slots[m * tile + n]) for m in range(height)]
             epilogue.store(sums, n, target, residual)
@@ -83,11 +86,16 @@ def _emit_few_inputs(
     target: ir.Value,
     residual: ir.Value,
 ) -> None:
-    """3x3: a tile of row `row` of those that are located, its inputs `offset` floats along."""
-    rows = [v.add(v.integer(places, v.add(row, SOURCE_ROWS + y)), offset) for y in range(3)]
-    depth, vectors = v.mul(pixel, 3), v.at(weights, block)
+    """Any taps: a tile of row `row` of those that are located, its inputs `offset` floats along."""
+    taps = v.field(task, TASK, "taps")
+    depth, vectors = v.mul(pixel, taps), v.at(weights, block)
+
+    def located(y: ir.Value) -> ir.Value:
+        return v.add(v.integer(places, v.add(v.add(row, y), SOURCE_ROWS)), offset)
+
     _emit_rows(
-        v, width, task, scratch, rows, pixel, depth, vectors, constants, plane, target, residual, 1
+        *(v, width, task, scratch, taps, located, pixel, depth, vectors, constants),
+        *(plane, target, residual, 1),
     )
 
 
@@ -108,19 +116,8 @@ def _emit_pointwise(
     """1x1: a tile of pixels, the first at `source`, `pixel` floats apart."""
     depth, vectors = v.field(task, TASK, "depth"), v.at(weights, block)
     _emit_rows(
-        v,
-        width,
-        task,
-        scratch,
-        [source],
-        pixel,
-        depth,
-        vectors,
-        constants,
-        plane,
-        target,
-        residual,
-        4,
+        *(v, width, task, scratch, v.index(1), lambda y: source, pixel, depth, vectors, constants),
+        *(plane, target, residual, 4),
     )
 
 
@@ -176,8 +173,9 @@ _tile_height = native(tile_height)
 
 @native
 def convolve_few_inputs(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next rows of a 3x3 convolution over a map whose pixels are all read."""
-    locate_source(task, record(maps, task.source), places, task.rows + 2)
+    """The next rows of a convolution over a map whose pixels are all read."""
+    taps = task.taps
+    locate_source(task, record(maps, task.source), places, task.rows + taps - 1)
     locate_results(task, maps, places)
     pixel = task.depth
     for row in range(task.rows):
@@ -211,7 +209,7 @@ def convolve_few_inputs(task, maps, places, scratch, weights, constants):  # typ
                     target + x // 2 * task.target_pair,
                     residual + x // 2 * task.residual_pair,
                 )
-            block += 9 * pixel * width * LANES
+            block += taps * taps * pixel * width * LANES
             plane += width * LANES
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from llvmlite import ir
 from numba.core import cgutils
 
@@ -28,16 +30,37 @@ class FloatEmitter(ControlEmitter):
 
     def first_lanes(self, a: ir.Value, count: ir.Value) -> ir.Value:
         """Zero in all lanes but so many."""
-        lanes = VECTOR.lanes
-        numbers = ir.Constant(INTEGERS, list(range(lanes)))
-        zeros = self.splat(0.0)
+        return self._builder.select(self.lanes_below(count), a, self.splat(0.0))
+
+    def transposed(self, rows: Sequence[ir.Value]) -> list[ir.Value]:
+        """The columns of a square of as many vectors as each has lanes."""
+        lanes, made = VECTOR.lanes, list(rows)
+        step = 1
+        while step < lanes:
+            below, above = [], []
+            for lane in range(lanes):
+                is_low = lane & step == 0
+                below.append(lane if is_low else lanes + lane - step)
+                above.append(lane + step if is_low else lanes + lane)
+            kind = ir.VectorType(INTEGER, lanes)
+            for row in range(lanes):
+                if row & step == 0:
+                    pair = made[row], made[row + step]
+                    for n, mask in ((row, below), (row + step, above)):
+                        made[n] = self._builder.shuffle_vector(*pair, ir.Constant(kind, mask))
+            step *= 2
+        return made
+
+    def lanes_below(self, count: ir.Value) -> ir.Value:
+        """For each lane whether it is one of the first so many."""
+        numbers = ir.Constant(INTEGERS, list(range(VECTOR.lanes)))
         first = self._builder.insert_element(
             ir.Constant(INTEGERS, ir.Undefined),
             self._builder.trunc(count, INTEGER),
             ir.Constant(INTEGER, 0),
         )
         counts = self._builder.shuffle_vector(first, first, self.no_integers())
-        return self._builder.select(self._builder.icmp_signed("<", numbers, counts), a, zeros)
+        return self._builder.icmp_signed("<", numbers, counts)
 
     def fma(self, a: ir.Value, b: float | ir.Value, c: ir.Value) -> ir.Value:
         """`a * b + c`, fused where the processor fuses."""
@@ -79,6 +102,10 @@ class FloatEmitter(ControlEmitter):
         """`positive` in the lanes in which `test` is above 0, else `otherwise`."""
         is_positive = self._builder.fcmp_ordered(">", test, self.splat(0.0))
         return self._builder.select(is_positive, positive, otherwise)
+
+    def root(self, a: ir.Value) -> ir.Value:
+        """The square root."""
+        return self._call("llvm.sqrt", FLOATS, a)
 
     def magnitude(self, a: ir.Value) -> ir.Value:
         """`|a|`."""

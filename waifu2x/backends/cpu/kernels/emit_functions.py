@@ -20,6 +20,11 @@ _EXPONENTIAL = (
     *(4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1),
 )
 """(exp(r) - 1 - r) / r**2 for r within half the logarithm of two, the highest power first."""
+_POWER_OF_TWO = (
+    *(1.535336188319500e-4, 1.339887440266574e-3, 9.618437357674640e-3),
+    *(5.550332471162809e-2, 2.402264791363012e-1, 6.931472028550421e-1, 1.0),
+)
+"""2**x for x within +-0.5, by powers of x, as in Cephes's exp2f."""
 _LARGEST_POWER = 88.3
 """exp of more than that is not computed: two to the power of 128 is no float."""
 _SMALLEST_POWER = -87.3
@@ -47,6 +52,19 @@ class FunctionEmitter(FloatEmitter):
     def exp(self, a: ir.Value) -> ir.Value:
         """exp(a), off by at most 1.2e-7 of itself; 2.2e38 from 88.3 on, 1.2e-38 up to -87.3."""
         return self._exp(self._clamped(a, _SMALLEST_POWER, _LARGEST_POWER))
+
+    def power_of_two(self, a: ir.Value) -> ir.Value:
+        """2 to the power of a, which is not above 0, off by at most 1.2e-7 of itself; 1.2e-38 up to
+        -126."""
+        builder = self._builder
+        a = self.maximum(a, self.splat(-126.0))
+        whole = self._call("llvm.rint", FLOATS, a)
+        result = self._polynomial(_POWER_OF_TWO, self.minus(a, whole))
+        power = builder.fptosi(whole, INTEGERS)
+        power = builder.shl(power, ir.Constant(INTEGERS, [23] * VECTOR.lanes))
+        # To the bits of a float between 0.7 and 1.5: to its exponent.
+        raised = builder.add(builder.bitcast(result, INTEGERS), power)
+        return builder.bitcast(raised, FLOATS)
 
     def sigmoid(self, a: ir.Value) -> ir.Value:
         """1 / (1 + exp(-a)), off by at most 1e-7; as at +-87 beyond."""

@@ -10,7 +10,14 @@ from numba.core import cgutils
 
 from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels.emit_floats import FloatEmitter
-from waifu2x.backends.cpu.kernels.llvm_types import BFLOATS, BYTES, FLOAT, FLOATS, INDEX
+from waifu2x.backends.cpu.kernels.llvm_types import (
+    BFLOATS,
+    BYTES,
+    FLOAT,
+    FLOATS,
+    INDEX,
+    INTEGER,
+)
 
 
 class MemoryEmitter(FloatEmitter):
@@ -25,6 +32,21 @@ class MemoryEmitter(FloatEmitter):
         """Stores a vector to neighbouring floats."""
         address = self._builder.bitcast(self.at(pointer, offset), FLOATS.as_pointer())
         self._builder.store(vector, address, align=4)
+
+    def store_first(
+        self, vector: ir.Value, count: ir.Value, pointer: ir.Value, offset: ir.Value
+    ) -> None:
+        """Stores so many lanes of a vector, and touches nothing behind them."""
+        builder, lanes = self._builder, VECTOR.lanes
+        kind = ir.FunctionType(
+            ir.VoidType(),
+            [FLOATS, FLOATS.as_pointer(), INTEGER, ir.VectorType(ir.IntType(1), lanes)],
+        )
+        function = cgutils.get_or_insert_function(
+            builder.module, kind, f"llvm.masked.store.v{lanes}f32.p0"
+        )
+        address = builder.bitcast(self.at(pointer, offset), FLOATS.as_pointer())
+        builder.call(function, [vector, address, ir.Constant(INTEGER, 4), self.lanes_below(count)])
 
     def prefetch(self, pointer: ir.Value, offset: ir.Value, *, to_write: bool = False) -> None:
         """Asks for the cache line of a float, which need not be memory of ours."""

@@ -18,7 +18,7 @@ from waifu2x.backends.cpu.kernels.integers import blocks, largest, scale_of, sto
 from waifu2x.backends.cpu.kernels.memory import memory_row, pointer, record
 from waifu2x.backends.cpu.kernels.values import clear, get, pixel_plane, pixel_start
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.records import BY_PLANES, SUM_BITS, SUM_LIMIT
+from waifu2x.backends.cpu.records import BY_PLANES, SQUARE_LIMIT, SUM_BITS, SUM_LIMIT
 from waifu2x.backends.cpu.shapes import LANES, MOST_SHORT, PART_PAIRS, TERMS
 
 _PART = 2 * PART_PAIRS
@@ -36,8 +36,10 @@ def _emit_sum(
     constants: ir.Value,
     sums: ir.Value,
     first: ir.Value,
+    squared: ir.Value,
 ) -> None:
-    """Adds a run of pixels, `pixel` values apart, to sums of integers, plane by plane."""
+    """Adds a run of pixels, `pixel` values apart, or their squares, to sums of integers, plane by
+    plane."""
     for terms in v.cases(terms_stored, TERMS):
         with v.loop(pixels) as x:
             start = v.add(source, v.mul(x, pixel))
@@ -45,7 +47,13 @@ def _emit_sum(
                 value = v.load_terms(scratch, v.add(start, plane), terms, planes)
                 if terms:
                     value = v.plus(value, v.load_constant(constants, v.add(zero_point, plane)))
-                v.add_fixed(value, SUM_BITS, SUM_LIMIT, sums, v.add(first, plane))
+                place = v.add(first, plane)
+                for squares in v.cases(squared, (0, 1)):
+                    if squares:
+                        square = v.times(value, value)
+                        v.add_fixed(square, SUM_BITS, SQUARE_LIMIT, sums, place, is_wide=True)
+                    else:
+                        v.add_fixed(value, SUM_BITS, SUM_LIMIT, sums, place)
 
 
 def _emit_kept(
@@ -183,11 +191,15 @@ def add_rows(task, maps, scratch, constants, sums):  # type: ignore[no-untyped-d
                 constants,
                 sums,
                 task.memory,
+                task.squared,
             )
             continue
         for x in range(task.column, task.column + task.columns):
             start, plane = pixel_start(source, y, x), pixel_plane(source, y, x)
             for p in range(task.planes):
                 value = get(source, scratch, constants, start, plane + p)
-                value = min(max(value, np.float32(-SUM_LIMIT)), np.float32(SUM_LIMIT))
+                most = np.float32(SUM_LIMIT)
+                if task.squared:
+                    value, most = value * value, np.float32(SQUARE_LIMIT)
+                value = min(max(value, -most), most)
                 sums[task.memory + p] += np.int64(np.rint(value * np.float32(1 << SUM_BITS)))

@@ -20,7 +20,15 @@ from waifu2x.backends.cpu.kernels.activations import activated, emit_activated
 from waifu2x.backends.cpu.kernels.memory import memory_row, pixel_row, record
 from waifu2x.backends.cpu.kernels.values import get, pixel_plane, pixel_start, put
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.records import BY_FLOATS, BY_PLANES, BY_RESIZING, FUNCTIONS, TASK
+from waifu2x.backends.cpu.records import (
+    BY_FLOATS,
+    BY_PLANES,
+    BY_RESIZING,
+    FUNCTIONS,
+    GATED,
+    MULTIPLIED,
+    TASK,
+)
 from waifu2x.backends.cpu.shapes import LANES, TERMS
 from waifu2x.networks.expressions import has_parameter
 
@@ -57,7 +65,10 @@ def _emit_planes(
                 zero_point = v.load_constant(constants, v.add(field(f"{map_}_zero"), plane))
                 value = v.plus(value, zero_point)
             if map_ == "residual":
-                v.set(slot, v.plus(v.get(slot), value))
+                for _ in v.cases(v.at_least(field("gate"), MULTIPLIED), (1,)):
+                    v.set(slot, v.times(v.get(slot), value))
+                for _ in v.cases(v.at_least(field("gate"), MULTIPLIED), (0,)):
+                    v.set(slot, v.plus(v.get(slot), value))
             else:
                 v.set(slot, v.first_lanes(value, v.minus_offset(planes, plane)))
 
@@ -79,10 +90,13 @@ def _emit_planes(
                 v.set(slot, emit_activated(v, function, own, parameter))
             for _ in v.cases(v.at_least(factors, 0), (1,)):
                 v.set(slot, v.times(v.get(slot), v.load(vectors, v.add(factors, plane))))
+            for _ in v.cases(v.at_least(field("shifts"), 0), (1,)):
+                shift = v.load(vectors, v.add(field("shifts"), plane))
+                v.set(slot, v.plus(v.get(slot), shift))
             v.set(slot, v.times(v.get(slot), factor))
             for _ in v.cases(v.at_least(field("residual"), 0), (1,)):
                 read("residual", other, plane)
-            for _ in v.cases(field("gate"), (1,)):
+            for _ in v.cases(field("gate"), (GATED,)):
                 v.set(slot, v.times(v.get(slot), v.minus(v.sigmoid(own), v.splat(0.5))))
             for terms in v.cases(field("target_terms"), TERMS):
                 value = v.get(slot)
@@ -159,7 +173,7 @@ def gathered(task, source, scratch, constants, y, x, p):  # type: ignore[no-unty
 
 @native
 def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # type: ignore[no-untyped-def]
-    """value, activated, * factors * factor + residual, or gated by it, at a pixel and plane."""
+    """value, activated, * factors * factor, joined to its residual, at a pixel and plane."""
     own = value
     if task.activation:
         side, first = task.depth_to_space, task.slopes + plane * task.plane_step
@@ -167,13 +181,16 @@ def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # typ
         value = activated(task.activation, value, parameter)
     if task.vector >= 0:
         value *= vectors[task.vector + plane]
+    if task.shifts >= 0:
+        value += vectors[task.shifts + plane]
     value *= np.float32(task.factor)
     if task.residual >= 0:
         residual = record(maps, task.residual)
         y, x = y + task.residual_offset, x + task.residual_offset
         first = pixel_plane(residual, y, x) + task.residual_plane
-        value += get(residual, scratch, constants, pixel_start(residual, y, x), first + plane)
-    if task.gate:
+        added = get(residual, scratch, constants, pixel_start(residual, y, x), first + plane)
+        value = value * added if task.gate == MULTIPLIED else value + added
+    if task.gate == GATED:
         value *= np.float32(1 / (1 + math.exp(-own)) - 0.5)
     return value
 

@@ -6,6 +6,9 @@ import numpy as np
 from numba import from_dtype
 
 from waifu2x.backends.cpu.kernels import INTEGER, INTEGERS, entry_point, native
+from waifu2x.backends.cpu.kernels.attention import attend_rows
+from waifu2x.backends.cpu.kernels.channel_attention import add_products, mix_rows
+from waifu2x.backends.cpu.kernels.depthwise import convolve_depthwise
 from waifu2x.backends.cpu.kernels.direct import (
     convolve_few_inputs,
     convolve_few_outputs,
@@ -15,6 +18,7 @@ from waifu2x.backends.cpu.kernels.few_tiles import convolve_few_tiles
 from waifu2x.backends.cpu.kernels.integer_pointwise import convolve_integer_pointwise
 from waifu2x.backends.cpu.kernels.integers import convolve_integers
 from waifu2x.backends.cpu.kernels.kept_maps import add_rows, keep_rows, load_rows
+from waifu2x.backends.cpu.kernels.layer_norm import norm_rows
 from waifu2x.backends.cpu.kernels.memory import (
     advance,
     atomic_load,
@@ -31,8 +35,11 @@ from waifu2x.backends.cpu.kernels.values import clear_outside
 from waifu2x.backends.cpu.kernels.vector import pause, ticks
 from waifu2x.backends.cpu.kernels.winograd import convolve
 from waifu2x.backends.cpu.records import (
+    ATTENTION,
     CONSTANTS,
     COUNT,
+    CROSS,
+    DEPTHWISE,
     DONE,
     ENDED,
     FEW_INPUTS,
@@ -42,8 +49,10 @@ from waifu2x.backends.cpu.records import (
     INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
     KEEP,
+    LAYER_NORM,
     LOAD,
     MAP,
+    MIX,
     PICTURE,
     PIXEL_TILES,
     PLACES,
@@ -100,18 +109,28 @@ def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[n
             convolve_few_tiles(task, maps, places, scratch, weights, constants)
         elif kind == PLANEWISE:
             planewise_rows(task, maps, scratch, constants, vectors)
+        elif kind == ATTENTION:
+            attend_rows(task, maps, places, scratch, constants)
+        elif kind == LAYER_NORM:
+            norm_rows(task, maps, scratch, constants)
+        elif kind == DEPTHWISE:
+            convolve_depthwise(task, maps, places, scratch, weights, constants)
+        elif kind == MIX:
+            mix_rows(task, maps, scratch, vectors)
         elif kind == READ:
             read_rows(task, maps, record(pictures, 0), scratch)
         elif kind == LOAD:
             load_rows(task, maps, scratch, constants)
         elif kind == KEEP:
             keep_rows(task, maps, scratch)
+        elif kind == CROSS:
+            add_products(task, maps, scratch, sums)
         elif kind == POOL:
             add_rows(task, maps, scratch, constants, sums)
         else:
             write_rows(task, maps, record(pictures, 1), scratch, constants, vectors)
         if kind < READ and record(maps, task.target).is_zero_outside:
-            side = task.depth_to_space if kind != PLANEWISE else 1
+            side = task.depth_to_space if kind < PLANEWISE else 1
             clear_outside(
                 record(maps, task.target),
                 scratch,

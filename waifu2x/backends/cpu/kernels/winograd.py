@@ -27,6 +27,7 @@ from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.accumulate import accumulate
 from waifu2x.backends.cpu.kernels.epilogue import Epilogue
 from waifu2x.backends.cpu.kernels.memory import (
+    advance,
     block_at,
     chunk_width,
     locate_results,
@@ -224,19 +225,24 @@ _output_cell = vector_kernel(_emit_output)
 
 @native
 def convolve(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next rows of a 3x3 convolution: one row of cells."""
+    """The next rows of a convolution of threes of taps: one row of cells."""
     source = record(maps, task.source)
-    locate_source(task, source, places, CELL + 2)
+    threes = task.taps // 3
+    locate_source(task, source, places, CELL + 3 * threes - 1)
     locate_results(task, maps, places)
     depth, group, pixel = task.depth, task.cells, source.pixel_floats
+    own = depth // threes**2
     stride = group * depth + LANES
     cells = task.columns // CELL
     for index in range(-(-cells // group)):
         first = index * group
         count = min(group, cells - first)
         for cell in range(count):
-            x = (first + cell) * CELL * pixel
-            _input_cell(depth, pixel, places, x, scratch, task.inputs + cell * depth, stride)
+            x, v = (first + cell) * CELL * pixel, task.inputs + cell * depth
+            for part in range(threes**2):
+                rows = advance(places, part // threes * 3)
+                _input_cell(own, pixel, rows, x + part % threes * 3 * pixel, scratch, v, stride)
+                v += own
         u, plane = task.weight, 0
         product_stride = group * CHUNK + LANES
         while plane < task.planes:

@@ -1,0 +1,188 @@
+"""Which parts of a film are missing, and who makes what of it: without any film."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from waifu2x.errors import ImageError
+from waifu2x.flows.film.parts import chain
+from waifu2x.flows.film.parts.manifest import PartRecord
+from waifu2x.flows.film.parts.part_run import PartRun
+from waifu2x.flows.film.parts.run_queue import RunQueue
+from waifu2x.formats.film.writing.encode import Encoded
+
+TICKS = 10
+"""Ticks of a part, which has two frames: at 2 and at 7."""
+
+
+def part(
+    number: int, of: int | None = None, *, sought: bool = False, damaged: int = 0, **changed: Any
+) -> PartRecord:
+    """A part as it follows from those around it; `of` is how many the film has."""
+    first = number * TICKS + 2
+    pts = (first, first + 5)
+    record = PartRecord(
+        Encoded(pts, (5, 5), 0),
+        100,
+        "fingerprint",
+        f"frame {first - 5}" if number else "",
+        f"frame {pts[-1]}",
+        None if number + 1 == of else first + TICKS,
+        2,
+        damaged,
+        0,
+        False,
+        sought,
+    )
+    return record._replace(**changed)
+
+
+def film(*numbers: int, of: int) -> dict[int, PartRecord]:
+    return {number: part(number, of) for number in numbers}
+
+
+@pytest.mark.parametrize(
+    ("there", "runs"),
+    [
+        ((), [PartRun(0, None, None)]),
+        ((0,), [PartRun(1, None, "frame 7")]),
+        ((0, 1, 2, 3), []),
+        ((1, 2, 3), [PartRun(0, 1)]),
+        ((0, 3), [PartRun(1, 3, "frame 7")]),
+        ((1, 3), [PartRun(0, 1), PartRun(2, 3, "frame 17")]),
+        ((0, 1, 2), [PartRun(3, None, "frame 27")]),
+    ],
+)
+def test_gaps_are_found(there: Sequence[int], runs: list[PartRun]) -> None:
+    assert chain.missing(film(*there, of=4), 0, TICKS) == (runs, frozenset())
+
+
+def test_a_selection_may_begin_later() -> None:
+    there = {2: part(2, 4, before=""), 3: part(3, 4)}
+    assert chain.missing(there, 2, TICKS).runs == []
+    assert chain.missing({3: part(3, 4)}, 2, TICKS).runs == [PartRun(2, 3)]
+    # Where no frame is in the part in which it begins, the next is the first.
+    assert chain.missing({3: part(3, 4, before="")}, 2, TICKS).runs == []
+
+
+def test_a_film_may_have_parts_without_frames() -> None:
+    there = {0: part(0, following=32), 3: part(3, 4, before="frame 7")}
+    assert chain.missing(there, 0, TICKS) == ([], frozenset())
+
+
+@pytest.mark.parametrize(
+    ("changed", "sought", "wrong"),
+    [
+        ({"before": "another"}, (1,), {1}),
+        ({"before": "another"}, (0, 1), {0, 1}),
+        ({"before": "another"}, (0,), {0}),
+        ({"encoded": Encoded((13, 17), (4, 5), 0)}, (1,), {1}),
+    ],
+)
+def test_what_was_sought_and_does_not_meet_is_made_again(
+    changed: Mapping[str, Any], sought: Sequence[int], wrong: set[int]
+) -> None:
+    there = film(0, 1, 2, of=3)
+    there[1] = part(1, 3, **changed)
+    there |= {number: there[number]._replace(is_sought=True) for number in sought}
+    found = chain.missing(there, 0, TICKS)
+    assert found.wrong == wrong
+    assert found.runs == [PartRun(min(wrong), max(wrong) + 1, found.runs[0].before)]
+
+
+def test_what_was_decoded_and_does_not_meet_is_a_sentence() -> None:
+    there = film(0, 1, of=2) | {1: part(1, 2, before="another")}
+    with pytest.raises(ImageError, match=r"decodes otherwise .*--restart"):
+        chain.missing(there, 0, TICKS)
+    concealed = there | {0: part(0, damaged=1)}
+    assert chain.missing(concealed, 0, TICKS) == ([], frozenset())
+
+
+def test_runs_are_cut_to_a_stretch() -> None:
+    runs = [PartRun(0, 4, "a"), PartRun(6, None, "b", is_sought=False)]
+    assert chain.within(runs, 0, None) == runs
+    assert chain.within(runs, 2, 8) == [
+        PartRun(2, 4),
+        PartRun(6, 8, "b", is_sought=False),
+    ]
+    assert chain.within(runs, 4, 6) == []
+
+
+def taken(queue: RunQueue) -> list[tuple[int, int | None]]:
+    """All runs that one maker gets who makes each at once; it ends the film in what has no end."""
+    found = []
+    while (run := queue.take_now()) is not None:
+        found.append((run.first, run.until))
+        queue.done(has_ended=run.until is None)
+    return found
+
+
+def test_shares_grow_smaller_and_cover_all() -> None:
+    found = taken(RunQueue([PartRun(0, 40)], 40, 2))
+    assert found[0] == (0, 10)  # a quarter: two makers, half an equal share
+    assert [end for _, end in found][:-1] == [begin for begin, _ in found][1:]
+    assert found[-1][1] == 40
+    lengths = [end - begin for begin, end in found if end is not None]
+    assert lengths == sorted(lengths, reverse=True)
+    assert max(end - begin for begin, end in taken(RunQueue([PartRun(0, 40)], 40, 1, 3))) == 3  # type: ignore[operator]
+
+
+def test_what_is_not_sought_stays_whole() -> None:
+    run = PartRun(0, 40, is_sought=False)
+    assert taken(RunQueue([run], 40, 4, 3)) == [(0, 40)]
+
+
+def test_only_the_first_of_a_divided_run_knows_the_frame_before() -> None:
+    queue = RunQueue([PartRun(5, 9, "before")], 9, 1)
+    runs = []
+    while (run := queue.take_now()) is not None:
+        runs.append(run)
+    assert [run.before for run in runs] == ["before", *[None] * (len(runs) - 1)]
+
+
+def test_a_film_longer_than_it_says_is_gone_on_with_until_its_end() -> None:
+    queue = RunQueue([PartRun(0, None)], 4, 1)
+    found = []
+    while (run := queue.take_now()) is not None:
+        found.append((run.first, run.until))
+        queue.done(has_ended=run.first >= 8)
+    assert found == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 8), (8, 10)]
+
+
+def test_makers_wait_for_what_may_come_back() -> None:
+    """Six threads, each of which loses one run in three: every part is made once at the end."""
+    queue = RunQueue([PartRun(0, 30), PartRun(40, 70)], 70, 6)
+    made: list[int] = []
+    lock = threading.Lock()
+
+    def serve(seed: int) -> None:
+        rng = random.Random(seed)
+        while (run := queue.take()) is not None:
+            assert run.until is not None
+            if rng.random() < 1 / 3:
+                half = run.first + (run.until - run.first) // 2
+                with lock:
+                    made.extend(range(run.first, half))
+                queue.give_back([PartRun(half, run.until)])
+                continue
+            with lock:
+                made.extend(range(run.first, run.until))
+            queue.done(has_ended=False)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(serve, range(6)))
+    assert sorted(made) == [*range(30), *range(40, 70)]
+
+
+def test_nothing_more_is_handed_out_once_stopped() -> None:
+    queue = RunQueue([PartRun(0, 30)], 30, 1)
+    assert queue.take() is not None
+    with ThreadPoolExecutor(1) as pool:
+        queue.stop()
+        assert pool.submit(queue.take).result(timeout=60) is None

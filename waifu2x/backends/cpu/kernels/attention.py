@@ -1,0 +1,210 @@
+"""Attention in windows, fp32, without logits beyond those of a block of queries.
+
+For a window and a head, queries are transposed: the lanes of a vector are queries. A block of them
+takes its logits with all keys, one number of a key at a time times vectors of queries, the biases
+being what the sums begin with; then their powers; then the sums of values, again one number at a
+time, weighed by vectors of powers. So no planes are needed to fill up a vector, and the highest
+logit and the sum of powers of a query are lanes too. What a window reads and makes is copied, since
+its rows lie far apart in maps.
+
+Keys that do not exist, at the edges of the map, are left out; those beyond the map that do are
+zeros. The order in which a window's keys are added up depends on its place in the picture alone.
+
+Bound: fp32 multiply-adds, 2 * keys for each plane of a result, and a power for each logit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from waifu2x.backends.cpu.attention_shapes import (
+    BIAS_PLACES,
+    BIASES,
+    BLOCK,
+    BLOCK_HEIGHT,
+    BLOCK_WIDTH,
+    HIGHEST,
+    KEY_PLACES,
+    KEYS,
+    LOGITS,
+    MADE,
+    NOTHING,
+    QUERIES,
+    QUERY_PLACES,
+    RESULT_PLACES,
+    SHARES,
+    SPARE,
+    VALUE_PLACES,
+    VALUES,
+    attention_places,
+)
+from waifu2x.backends.cpu.kernels import native
+from waifu2x.backends.cpu.kernels.attention_parts import (
+    fill,
+    gather_pixels,
+    make_logits,
+    make_powers,
+    put_biases,
+    transpose_in,
+    transpose_out,
+    weigh_values,
+)
+from waifu2x.backends.cpu.kernels.memory import advance, record
+from waifu2x.backends.cpu.kernels.values import pixel_start
+from waifu2x.backends.cpu.records import PLACES
+from waifu2x.backends.cpu.shapes import LANES
+
+_LOWEST = -3.0e38
+_places_of = native(attention_places)
+
+
+@native
+def _locate_pixels(map_, numbers, first, top, left, rows, columns, plane, elsewhere):  # type: ignore[no-untyped-def]
+    """Writes where the pixels of a box are, from a plane on; those beyond the map are
+    `elsewhere`."""
+    pixel = map_.pixel_floats
+    map_rows, map_columns = map_.rows, map_.columns
+    for y in range(top, top + rows):
+        if y < 0 or y >= map_rows:
+            for x in range(columns):
+                numbers[first + x] = elsewhere
+        else:
+            start = pixel_start(map_, y, left) + plane
+            for x in range(columns):
+                inside = 0 <= left + x < map_columns
+                numbers[first + x] = start + x * pixel if inside else elsewhere
+        first += columns
+
+
+@native
+def _attend(task, scratch, numbers, places, queries, keys, padded, row, planes):  # type: ignore[no-untyped-def]
+    """The results of a window and head, whose pixels are located: of so many queries, keys and
+    planes to be written."""
+    depth = task.depth
+    transpose_in(
+        *(padded, depth, np.float32(task.factor), numbers, places[QUERY_PLACES] // 2),
+        *(scratch, places[QUERIES]),
+    )
+    gather_pixels(keys, depth, numbers, places[KEY_PLACES] // 2, scratch, places[KEYS], row)
+    gather_pixels(keys, depth, numbers, places[VALUE_PLACES] // 2, scratch, places[VALUES], row)
+    tiles = -(-depth // BLOCK_HEIGHT)
+    height = -(-depth // tiles)
+    for first in range(0, queries, BLOCK):
+        width = min(BLOCK_WIDTH, (padded - first) // LANES)
+        fill(BLOCK, np.float32(_LOWEST), scratch, places[HIGHEST])
+        own = places[QUERIES] + first
+        key = 0
+        while key < keys:
+            # The last keys are computed twice rather than one by one.
+            count = BLOCK_HEIGHT if keys >= BLOCK_HEIGHT else 1
+            key = min(key, keys - count)
+            biases = places[BIAS_PLACES] // 2 + key if task.bias >= 0 else -1
+            make_logits(
+                *(width, count, depth, scratch, places[KEYS] + key * row, row, own, padded),
+                *(numbers, biases, first, places[LOGITS] + key * BLOCK, places[HIGHEST]),
+            )
+            key += count
+        make_powers(width, keys, scratch, places[LOGITS], places[HIGHEST], places[SHARES])
+        for plane in range(0, depth, height):
+            weigh_values(
+                *(width, height, keys, scratch, places[VALUES] + plane, row, places[LOGITS]),
+                *(places[SHARES], places[MADE] + plane * BLOCK),
+            )
+        fill((planes - depth) * BLOCK, np.float32(0), scratch, places[MADE] + depth * BLOCK)
+        transpose_out(
+            *(width, planes, numbers, places[RESULT_PLACES] // 2 + first, scratch, places[MADE])
+        )
+
+
+@native
+def _locate_biases(numbers, first, place, box, columns, step):  # type: ignore[no-untyped-def]
+    """Writes where the biases of a box of a window's keys are, which has so many columns; those of
+    each key begin `step` floats behind those of the one before."""
+    top, left, height, width = box
+    for y in range(top, top + height):
+        for x in range(left, left + width):
+            numbers[first] = place + (y * columns + x) * step
+            first += 1
+
+
+@native
+def _expand_biases(task, scratch, constants, places, head, padded):  # type: ignore[no-untyped-def]
+    """The biases of a head for all pairs of a query and a key of a window."""
+    rows, columns, cell = task.window_rows, task.window_columns, task.cell
+    key_rows, key_columns = (rows + 2 * task.overlap) // cell, (columns + 2 * task.overlap) // cell
+    step = key_columns + columns // cell - 1
+    table = task.bias + head * (key_rows + rows // cell - 1) * step
+    target = places[BIASES]
+    for y in range(key_rows):
+        for x in range(key_columns):
+            start = table + (y + rows // cell - 1) * step + key_columns - 1 - x
+            if cell == 1:
+                put_biases(rows, columns, constants, start, step, scratch, target)
+            else:
+                for query in range(rows * columns):
+                    down, across = query // columns // cell, query % columns // cell
+                    scratch[target + query] = constants[start - down * step + across]
+            target += padded
+
+
+@native
+def attend_rows(task, maps, places, scratch, constants):  # type: ignore[no-untyped-def]
+    """The next row of windows."""
+    own, target = record(maps, task.source), record(maps, task.target)
+    key_map, value_map = record(maps, task.keys), record(maps, task.values)
+    rows, columns, overlap, cell = task.window_rows, task.window_columns, task.overlap, task.cell
+    key_columns = (columns + 2 * overlap) // cell
+    key_count = (rows + 2 * overlap) // cell * key_columns
+    queries, depth, top = rows * columns, task.depth, task.next_row
+    padded, row = -(-queries // LANES) * LANES, -(-depth // LANES) * LANES
+    if top >= own.rows or top + rows <= 0:
+        return
+    begin = _places_of(task.inputs, queries, key_count, depth, task.padding)
+    numbers = advance(places, PLACES)
+    nothing, spare = begin[NOTHING], begin[SPARE]
+    fill(spare - nothing, np.float32(0), scratch, nothing)
+    filled_rows = -(-own.rows // task.filled_to) * task.filled_to
+    filled_columns = -(-own.columns // task.filled_to) * task.filled_to
+    first_row = (max(top, 0) - overlap) // cell
+    height = (min(top + rows, filled_rows) + overlap) // cell - first_row
+    for query in range(queries, padded):
+        numbers[begin[QUERY_PLACES] // 2 + query] = nothing
+        numbers[begin[RESULT_PLACES] // 2 + query] = spare
+    for head in range(task.heads):
+        if task.bias >= 0:
+            _expand_biases(task, scratch, constants, begin, head, padded)
+        plane = head * depth
+        planes = depth + task.padding if head == task.heads - 1 else depth
+        for left in range(task.column, task.column + task.columns, columns):
+            if left >= own.columns or left + columns <= 0:
+                continue
+            first = (max(left, 0) - overlap) // cell
+            width = (min(left + columns, filled_columns) + overlap) // cell - first
+            _locate_pixels(
+                *(own, numbers, begin[QUERY_PLACES] // 2, top, left, rows, columns),
+                *(task.source_plane + plane, nothing),
+            )
+            _locate_pixels(
+                *(target, numbers, begin[RESULT_PLACES] // 2, top, left, rows, columns),
+                *(task.target_plane + plane, spare),
+            )
+            _locate_pixels(
+                *(key_map, numbers, begin[KEY_PLACES] // 2, first_row, first, height, width),
+                *(task.keys_plane + plane, nothing),
+            )
+            _locate_pixels(
+                *(value_map, numbers, begin[VALUE_PLACES] // 2, first_row, first, height, width),
+                *(task.values_plane + plane, nothing),
+            )
+            if task.bias >= 0:
+                inner = (
+                    first_row - (top - overlap) // cell,
+                    first - (left - overlap) // cell,
+                    height,
+                    width,
+                )
+                _locate_biases(
+                    *(numbers, begin[BIAS_PLACES] // 2, begin[BIASES], inner),
+                    *(key_columns, padded),
+                )
+            _attend(*(task, scratch, numbers, begin, queries, height * width, padded, row, planes))

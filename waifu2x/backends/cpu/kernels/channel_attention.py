@@ -1,0 +1,160 @@
+"""Attention between planes, fp32: products of queries and keys over the picture, and values mixed.
+
+A run of pixels of a row, at a place of the picture that no strip divides, has its products added up
+in registers, those of some planes of queries with vectors of planes of keys. Then they become
+integers, whose sums have the same bits in any order.
+
+Bound: fp32 multiply-adds; a percent or two of a network's.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from waifu2x.backends.cpu.kernels import native
+from waifu2x.backends.cpu.kernels.accumulate import accumulate_apart
+from waifu2x.backends.cpu.kernels.memory import record
+from waifu2x.backends.cpu.kernels.values import pixel_start
+from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
+from waifu2x.backends.cpu.records import CROSS_BITS, CROSS_COLUMNS, CROSS_LIMIT
+from waifu2x.backends.cpu.shapes import LANES
+
+_HEIGHT = 10
+
+
+def _emit_products(
+    v: Emitter,
+    height: ir.Value,
+    pixels: ir.Value,
+    pixel: ir.Value,
+    scratch: ir.Value,
+    queries: ir.Value,
+    keys: ir.Value,
+    planes: ir.Value,
+    sums: ir.Value,
+    first: ir.Value,
+    step: ir.Value,
+    rest: ir.Value,
+) -> None:
+    """Adds products of some planes of queries with the first `planes` lanes of a vector of keys to
+    sums, `step` from a plane of queries to the next; `rest` as of `add_split`."""
+    for h in v.cases(height, (_HEIGHT, 1)):
+        slots = v.accumulators([v.splat(0.0)] * h)
+        for slot in slots:
+            v.set(slot, v.splat(0.0))
+        accumulate_apart(
+            *(v, slots, 1, v.at(scratch, queries), (1, pixel), v.at(scratch, keys), pixel, pixels)
+        )
+        for m, slot in enumerate(slots):
+            value = v.first_lanes(v.get(slot), planes)
+            place = v.add(first, v.mul(step, m))
+            v.add_split(value, CROSS_BITS, CROSS_LIMIT, sums, place, rest)
+
+
+def _emit_squares(
+    v: Emitter,
+    pixels: ir.Value,
+    pixel: ir.Value,
+    scratch: ir.Value,
+    source: ir.Value,
+    planes: ir.Value,
+    sums: ir.Value,
+    first: ir.Value,
+    rest: ir.Value,
+) -> None:
+    """Adds the squares of planes to sums."""
+    with v.loop(planes, LANES) as plane:
+        (slot,) = v.accumulators([v.splat(0.0)])
+        v.set(slot, v.splat(0.0))
+        with v.loop(pixels) as x:
+            value = v.load(scratch, v.add(v.add(source, plane), v.mul(x, pixel)))
+            v.set(slot, v.fma(value, value, v.get(slot)))
+        value = v.first_lanes(v.get(slot), v.minus_offset(planes, plane))
+        v.add_split(value, CROSS_BITS, CROSS_LIMIT, sums, v.add(first, plane), rest)
+
+
+def _emit_mixed(
+    v: Emitter,
+    height: ir.Value,
+    depth: ir.Value,
+    plane: ir.Value,
+    stored: ir.Value,
+    scratch: ir.Value,
+    source: ir.Value,
+    pixel: ir.Value,
+    vectors: ir.Value,
+    weights: ir.Value,
+    target: ir.Value,
+    target_pixel: ir.Value,
+) -> None:
+    """A vector of planes from `plane` on, of a head's `depth`, of some pixels; so many are
+    stored."""
+    for h in v.cases(height, (_HEIGHT, 1)):
+        slots = v.accumulators([v.splat(0.0)] * h)
+        for slot in slots:
+            v.set(slot, v.splat(0.0))
+        rows = v.at(vectors, v.add(weights, plane))
+        accumulate_apart(*(v, slots, 1, v.at(scratch, source), (pixel, 1), rows, depth, depth))
+        for m, slot in enumerate(slots):
+            value = v.first_lanes(v.get(slot), v.minus_offset(depth, plane))
+            place = v.add(v.add(target, plane), v.mul(target_pixel, m))
+            v.store_first(value, stored, scratch, place)
+
+
+_products = vector_kernel(_emit_products)
+_squares = vector_kernel(_emit_squares)
+_mixed = vector_kernel(_emit_mixed)
+
+
+@native
+def add_products(task, maps, scratch, sums):  # type: ignore[no-untyped-def]
+    """Adds the next rows to sums of products of planes."""
+    source = record(maps, task.source)
+    pixel, depth, planes = source.pixel_floats, task.depth, task.planes
+    end = task.column + task.columns
+    squares, rest = task.memory + planes * depth, planes * (depth + 2)
+    for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
+        x = task.column
+        while x < end:
+            stop = min((x // CROSS_COLUMNS + 1) * CROSS_COLUMNS, end)
+            start = pixel_start(source, y, x)
+            queries, keys = start + task.source_plane, start + task.keys_plane
+            for head in range(task.heads):
+                own = task.memory + head * depth * depth
+                for key in range(0, depth, LANES):
+                    query = 0
+                    while query < depth:
+                        height = _HEIGHT if depth - query >= _HEIGHT else 1
+                        _products(
+                            *(height, stop - x, pixel, scratch, queries + head * depth + query),
+                            *(keys + head * depth + key, depth - key, sums),
+                            *(own + query * depth + key, depth, rest),
+                        )
+                        query += height
+            _squares(stop - x, pixel, scratch, queries, planes, sums, squares, rest)
+            _squares(stop - x, pixel, scratch, keys, planes, sums, squares + planes, rest)
+            x = stop
+
+
+@native
+def mix_rows(task, maps, scratch, vectors):  # type: ignore[no-untyped-def]
+    """The next rows of planes mixed by weights."""
+    source, target = record(maps, task.source), record(maps, task.target)
+    depth, pixel, target_pixel = task.depth, source.pixel_floats, target.pixel_floats
+    for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
+        start = pixel_start(source, y, task.column) + task.source_plane
+        to = pixel_start(target, y, task.column) + task.target_plane
+        for head in range(task.heads):
+            first = head * depth
+            planes = depth + task.padding if head == task.heads - 1 else depth
+            weights = task.vector + first * depth
+            for plane in range(0, planes, LANES):
+                x = 0
+                while x < task.columns:
+                    height = _HEIGHT if task.columns - x >= _HEIGHT else 1
+                    _mixed(
+                        *(height, depth, plane, min(planes - plane, LANES), scratch),
+                        *(start + x * pixel + first, pixel, vectors, weights),
+                        *(to + x * target_pixel + first, target_pixel),
+                    )
+                    x += height

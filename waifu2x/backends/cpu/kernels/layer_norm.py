@@ -1,0 +1,85 @@
+"""Norms over the planes of a pixel, fp32, on vectors of planes.
+
+A pixel is read three times, from the nearest cache after the first. Maps are floats, padded to
+whole vectors.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from waifu2x.backends.cpu.kernels import native
+from waifu2x.backends.cpu.kernels.memory import pixel_row, record
+from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
+from waifu2x.backends.cpu.records import TASK
+from waifu2x.backends.cpu.shapes import LANES
+
+
+def _emit_row(
+    v: Emitter,
+    columns: ir.Value,
+    task: ir.Value,
+    scratch: ir.Value,
+    source: ir.Value,
+    source_pixel: ir.Value,
+    constants: ir.Value,
+    target: ir.Value,
+    target_pixel: ir.Value,
+) -> None:
+    """A row of pixels. The weights are followed by the biases, then by vectors of eps and of what
+    makes a sum a mean."""
+
+    def field(name: str) -> ir.Value:
+        return v.field(task, TASK, name)
+
+    planes, count, weights = field("planes"), field("depth"), field("slopes")
+    biases = v.add(weights, planes)
+    eps = v.load_constant(constants, v.add(biases, planes))
+    share = v.load_constant(constants, v.add(v.add(biases, planes), LANES))
+    (sums,) = v.accumulators([v.splat(0.0)])
+
+    def centred(pixel: ir.Value, plane: ir.Value, mean: ir.Value) -> ir.Value:
+        value = v.minus(v.load(pixel, plane), mean)
+        return v.first_lanes(value, v.minus_offset(count, plane))
+
+    def averaged() -> ir.Value:
+        return v.times(v.splat(v.total(v.get(sums))), share)
+
+    with v.loop(columns) as x:
+        pixel = v.at(scratch, v.add(source, v.mul(source_pixel, x)))
+        to = v.at(scratch, v.add(target, v.mul(target_pixel, x)))
+        v.set(sums, v.splat(0.0))
+        with v.loop(planes, LANES) as plane:
+            v.set(sums, v.plus(v.get(sums), centred(pixel, plane, v.splat(0.0))))
+        mean = averaged()
+        v.set(sums, v.splat(0.0))
+        with v.loop(planes, LANES) as plane:
+            value = centred(pixel, plane, mean)
+            v.set(sums, v.fma(value, value, v.get(sums)))
+        factor = v.divided(v.splat(1.0), v.root(v.plus(averaged(), eps)))
+        with v.loop(planes, LANES) as plane:
+            value = v.times(centred(pixel, plane, mean), factor)
+            weight = v.load_constant(constants, v.add(weights, plane))
+            bias = v.load_constant(constants, v.add(biases, plane))
+            v.store(v.fma(value, weight, bias), to, plane)
+
+
+_row = vector_kernel(_emit_row)
+
+
+@native
+def norm_rows(task, maps, scratch, constants):  # type: ignore[no-untyped-def]
+    """The next rows of a norm over the planes of each pixel."""
+    source, target = record(maps, task.source), record(maps, task.target)
+    for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
+        x = task.column + task.source_offset
+        _row(
+            task.columns,
+            task,
+            scratch,
+            pixel_row(source, y + task.source_offset, x) + task.source_plane,
+            source.pixel_floats,
+            constants,
+            pixel_row(target, y, task.column) + task.target_plane,
+            target.pixel_floats,
+        )

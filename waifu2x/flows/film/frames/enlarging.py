@@ -1,0 +1,127 @@
+"""The planes of a frame, enlarged: by a network that takes planes, or through arrays of RGB."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from waifu2x.api import Upscaler
+from waifu2x.backends import Backend
+from waifu2x.imaging import planar_rgb
+from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.planar import Matrix, PlanarPicture, PlaneFormat, Subsampling
+
+if TYPE_CHECKING:
+    from waifu2x.flows.film.frames.steps import Planes
+    from waifu2x.formats.film.description import FilmColours, Pictures, PixelFormat
+    from waifu2x.formats.film.writing.encode import Shape
+
+_MATRICES: dict[int, Matrix] = {
+    1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "bt2020",
+}  # fmt: skip
+"""By the numbers of ITU-T H.273."""
+_SUBSAMPLINGS: dict[tuple[int, int], Subsampling] = {
+    (1, 1): "444",
+    (2, 1): "422",
+    (2, 2): "420",
+}
+"""By columns and rows of luma for a sample of chroma."""
+
+
+def plane_format(pixels: PixelFormat, colours: FilmColours) -> PlaneFormat:
+    """What the planes of a film's pictures mean, but for that of transparency."""
+    is_grey = pixels.planes < 3
+    return PlaneFormat(
+        pixels.bits,
+        "400" if is_grey else _SUBSAMPLINGS[pixels.columns, pixels.rows],
+        # Grey is the luma that `upscale` gives it; its film may well name another matrix.
+        "rgb" if pixels.is_rgb else "bt601" if is_grey else _MATRICES[colours.matrix],
+        colours.range == "full",
+        colours.siting,
+    )
+
+
+class FrameEnlarger:
+    """What `make_film` takes to enlarge the frames of one film. Threads may share it.
+
+    Where the whole of it is to run a network of three planes, engines read and write the planes
+    themselves. All else goes through float RGB on the host, by the same definition: results that
+    are resized after the network, networks of luma alone, and frames that are transparent.
+    """
+
+    def __init__(self, upscaler: Upscaler, pictures: Pictures, shape: Shape) -> None:
+        """Raises ImageError, ModelError, BackendError."""
+        self.upscaler = upscaler
+        self._networks = upscaler.networks
+        self._enlarger = upscaler.enlarger
+        self._pictures = pictures
+        pixels = shape.encoding.pixels
+        self._source = plane_format(pictures.pixels, pictures.colours)
+        self._target = plane_format(pixels, shape.colours)
+        self._grey = 0
+        """The code of no chroma, where frames are grey and results are not."""
+        if pictures.pixels.planes < 3 <= pixels.planes:
+            self._target = replace(self._target, subsampling="400", matrix="bt601")
+            self._grey = 128 << (pixels.bits - 8)
+        self._has_alpha = pictures.pixels.planes in (2, 4)
+        self._factor = None
+        if not self._has_alpha:
+            self._factor = self._enlarger.network_factor(pictures.height, pictures.width, 3)
+
+    @property
+    def backend(self) -> Backend:
+        """What computes."""
+        return self.upscaler.engine.backend
+
+    def arithmetic(self) -> str:
+        """The name of the backend, and what its network really computes in: frames that others
+        make likewise are the same.
+
+        Raises BackendError, ModelError.
+        """
+        factor = self._enlarger.chain_factor(self._pictures.height, self._pictures.width)
+        if factor is None:
+            return self.backend.name
+        network = self._networks.chains.network(factor, self._enlarger.noise)
+        return f"{self.backend.name}: {network.arithmetic}"
+
+    def picture(self, planes: Planes) -> Picture:
+        """A frame as RGB or grey, float32."""
+        pixels = planar_rgb.to_rgb(_planar(planes, self._source))
+        peak = np.float32((1 << self._source.bits) - 1)
+        return Picture(pixels, planes[-1] / peak if self._has_alpha else None)
+
+    def __call__(self, frames: Sequence[Planes], out: Sequence[Planes]) -> None:
+        """Writes the results of frames into as many planes. Raises BackendError."""
+        if self._factor is None:
+            for planes, made in zip(frames, out, strict=True):
+                self._write(self._enlarger.picture(self.picture(planes)), made)
+        else:
+            network = self._networks.chains.network(self._factor, self._enlarger.noise)
+            network.run_planes(
+                [_planar(planes, self._source) for planes in frames],
+                [_planar(planes, self._target) for planes in out],
+                tile=self._networks.tile,
+                tta=self._networks.tta,
+            )
+        if self._grey:
+            for made in out:
+                for chroma in made[1:3]:
+                    chroma.fill(self._grey)
+
+    def _write(self, picture: Picture, out: Planes) -> None:
+        """Writes a result into planes."""
+        planar_rgb.from_rgb(picture.pixels, _planar(out, self._target))
+        if self._has_alpha:
+            peak = (1 << self._target.bits) - 1
+            if picture.alpha is None:
+                out[-1].fill(peak)
+            else:
+                np.add(picture.alpha * np.float64(peak), 0.5, out=out[-1], casting="unsafe")
+
+
+def _planar(planes: Planes, form: PlaneFormat) -> PlanarPicture:
+    return PlanarPicture(form, *planes[: 1 if form.is_grey else 3])

@@ -1,0 +1,157 @@
+"""The frames of a film, each with its place in a part: the source of a film's flow."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import replace
+
+from waifu2x.flows.film.frames.held import Duplicates, is_held
+from waifu2x.flows.film.frames.steps import PartBegin, PartEnd, Step
+from waifu2x.flows.film.parts.part_run import PartRun, first_part
+from waifu2x.flows.film.reading.client import DecodedFrame, FilmReader
+from waifu2x.formats.film.reading.selection import Selection
+from waifu2x.imaging.streams import Extent, Header
+
+
+class FrameSource:
+    """The frames of a run of parts, in order: a source of a flow."""
+
+    def __init__(
+        self,
+        reader: FilmReader,
+        selection: Selection,
+        run: PartRun,
+        part_ticks: int,
+        duplicates: Duplicates,
+        ahead: int,
+    ) -> None:
+        self._reader = reader
+        self._selection = selection
+        self._run = run
+        self._part_ticks = part_ticks
+        self._duplicates = duplicates
+        # Beside those that are under way: the one that others are compared with, and two that are
+        # looked at together.
+        self._ahead = ahead + 3
+        self._before = ""
+        self._is_sought = False
+        self._damaged = self._moved = 0
+        """What the reader had counted when the part began."""
+        self.has_ended = False
+        """Whether the end of the film was found."""
+        self._steps = self._made()
+        pictures = reader.film.pictures
+        nbytes = sum(
+            rows * columns
+            for rows, columns in pictures.pixels.shapes(pictures.height, pictures.width)
+        ) * (1 if pictures.pixels.bits == 8 else 2)
+        self.header = Header(
+            (Extent(pictures.height, pictures.width, nbytes),), count=None, animated=True
+        )
+
+    def __iter__(self) -> Generator[Step]:
+        """The steps. Raises ImageError."""
+        return self._steps
+
+    def close(self) -> None:
+        """Ends the decoding. The reader is another's."""
+        self._steps.close()
+
+    def _made(self) -> Generator[Step]:
+        bits = self._reader.film.pictures.pixels.bits
+        reference: DecodedFrame | None = None
+        part: int | None = None
+        following: DecodedFrame | None = None
+        with closing(self._frames()) as frames:
+            try:
+                following = frame = next(frames, None)
+                while frame is not None and frame.is_wanted:
+                    following = next(frames, None)
+                    number = frame.pts // self._part_ticks
+                    begin = self._begun(frame) if number != part else None
+                    part = number
+                    held = (
+                        reference is not None
+                        and begin is None  # a part does not depend on another
+                        and is_held(reference.planes, frame.planes, self._duplicates, bits)
+                    )
+                    if not held:
+                        if reference is not None:
+                            reference.release()
+                        reference = frame
+                        reference.hold()
+                    is_last = following is None or following.pts // self._part_ticks != number
+                    end = self._end(frame, following) if is_last else None
+                    yield Step(number, frame, held, begin, end)
+                    frame = following
+                self.has_ended = frame is None
+            finally:
+                if reference is not None:
+                    reference.release()
+                if following is not None:
+                    following.release()
+
+    def _begun(self, first: DecodedFrame) -> PartBegin:
+        if self._before:  # what is damaged before it is another part's
+            self._damaged, self._moved = first.damaged, first.moved
+        return PartBegin(self._before, self._is_sought)
+
+    def _end(self, frame: DecodedFrame, following: DecodedFrame | None) -> PartEnd:
+        found = self._reader.ending if following is None else following
+        self._before = hash_of(frame)
+        return PartEnd(
+            self._before,
+            None if following is None else following.pts,
+            found.damaged - self._damaged,
+            found.moved - self._moved,
+            following is None and self._reader.ending.is_short,
+        )
+
+    def _frames(self) -> Generator[DecodedFrame]:
+        """The frames of the run, then the one after it, unwanted, if there is one."""
+        run, ticks = self._run, self._part_ticks
+        start = first_part(self._reader.film, self._selection, ticks)
+        wanted = replace(
+            self._selection,
+            first=run.first * ticks if run.first > start else None,
+            until=None if run.until is None else run.until * ticks,
+            is_sought=run.is_sought,
+        )
+        self._is_sought = wanted.first is not None and wanted.is_sought
+        if self._is_sought:
+            with closing(self._reader.frames(wanted, self._ahead)) as frames:
+                if self._has_found(next(frames, None)):
+                    yield from frames
+                    return
+            # The search has come to another place: decode it all.
+            wanted, self._is_sought = replace(wanted, is_sought=False), False
+        with closing(self._reader.frames(wanted, self._ahead)) as frames:
+            first = next(frames, None)
+            if first is None:
+                return
+            if wanted.first is not None and first.pts < wanted.first:
+                self._before = hash_of(first)
+                first.release()
+            else:
+                yield first
+            yield from frames
+
+    def _has_found(self, first: DecodedFrame | None) -> bool:
+        """Whether a search has found a frame before the run, and the right one, as far as known."""
+        if first is None:
+            return False
+        is_before = first.pts < self._run.first * self._part_ticks
+        if is_before:
+            self._before = hash_of(first)
+        first.release()
+        return is_before and self._run.before in (None, self._before)
+
+
+def hash_of(frame: DecodedFrame) -> str:
+    """A hash of a frame's planes and time."""
+    hashed = hashlib.blake2b(str(frame.pts).encode(), digest_size=16)
+    for plane in frame.planes:
+        hashed.update(plane.data)
+    return hashed.hexdigest()

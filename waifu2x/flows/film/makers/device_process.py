@@ -1,0 +1,164 @@
+"""A process that has a device of its own, and makes runs of parts of one film.
+
+It reads the film itself and writes parts itself: nothing but orders and news pass between it and
+whoever has started it. When nobody is left at the other end, it ends at once.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+from waifu2x.errors import Waifu2xError
+from waifu2x.flows.film.frames.frame_device import Enlarging
+from waifu2x.flows.film.frames.stages import StageTimes
+from waifu2x.flows.film.makers.run_maker import make_run
+from waifu2x.flows.film.parts.part_run import FilmWork, PartRun
+from waifu2x.flows.film.reading.client import FilmReader
+from waifu2x.formats.film.description import Film
+from waifu2x.formats.film.writing.encode import Shape
+from waifu2x.system.files import remove_unfinished
+
+_TOLD_SECONDS = 0.1
+"""Between two messages about progress."""
+
+
+class MakeRun(NamedTuple):
+    """What the process is told: make this. None ends it, as the end of the connection does."""
+
+    run: PartRun
+    work: FilmWork
+
+
+# What it tells.
+
+
+class DeviceOpened(NamedTuple):
+    """Its device is there."""
+
+    arithmetic: str
+    is_gpu: bool
+    described: str
+
+
+class FramesMade(NamedTuple):
+    """So many more frames have results."""
+
+    frames: int
+    computed: int
+    spent: StageTimes
+    """Seconds since the last time."""
+
+
+class RunDone(NamedTuple):
+    """The run is made."""
+
+    has_ended: bool
+
+
+class ProcessFailed(NamedTuple):
+    """Why it can do nothing more: it ends."""
+
+    error: BaseException
+
+
+News = DeviceOpened | FramesMade | RunDone | ProcessFailed
+
+
+def work(
+    connection: Connection, source: Path, film: Film, shape: Shape, enlarging: Enlarging
+) -> None:
+    """The process. SIGINT, SIGTERM and SIGHUP are for whoever has started it."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    starter = _Starter(connection)
+    try:
+        with enlarging.opened(film, shape) as device, FilmReader(source, device.pin) as reader:
+            starter.tell(DeviceOpened(device.arithmetic, device.is_gpu, device.described))
+            while True:
+                order = starter.next()
+                told = _Told(starter, reader)
+                has_ended = make_run(reader, order.work, order.run, device, told.add)
+                told.tell()
+                starter.tell(RunDone(has_ended))
+    except Waifu2xError as error:
+        starter.tell(ProcessFailed(error))
+    except Exception as error:  # which may be of a library that the other process lacks
+        starter.tell(ProcessFailed(RuntimeError(f"{type(error).__name__}: {error}")))
+    starter.vanish()
+
+
+class _Starter:
+    """Whoever has started the process, at the other end of its connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._orders: queue.SimpleQueue[MakeRun] = queue.SimpleQueue()
+        threading.Thread(target=self._receive, name="waifu2x-orders", daemon=True).start()
+
+    def next(self) -> MakeRun:
+        """The next order."""
+        return self._orders.get()
+
+    def tell(self, news: News) -> None:
+        """Tells whoever has started the process; if there is nobody, this one ends."""
+        try:
+            with self._lock:
+                self._connection.send(news)
+        except OSError:
+            self.vanish()
+
+    def vanish(self) -> None:
+        """Ends the process, in the middle of whatever it is at."""
+        try:
+            remove_unfinished()
+        finally:
+            os._exit(0)
+
+    def _receive(self) -> None:
+        while True:
+            try:
+                order = self._connection.recv()
+            except Exception:  # whoever has started it is gone
+                order = None
+            if order is None:
+                self.vanish()
+            self._orders.put(order)
+
+
+class _Told:
+    """Counts frames, and tells of them now and then. Threads share it."""
+
+    def __init__(self, starter: _Starter, reader: FilmReader) -> None:
+        self._starter = starter
+        self._stages = reader.stages
+        self._lock = threading.Lock()
+        self._frames = self._computed = 0
+        self._before = self._stages.times()
+        self._at = time.monotonic()
+
+    def add(self, frames: int, computed: int) -> None:
+        """So many more."""
+        with self._lock:
+            self._frames += frames
+            self._computed += computed
+            is_due = time.monotonic() - self._at >= _TOLD_SECONDS
+        if is_due:
+            self.tell()
+
+    def tell(self) -> None:
+        """Tells of those that were not told."""
+        times = self._stages.times()
+        with self._lock:
+            news = FramesMade(self._frames, self._computed, times.since(self._before))
+            self._frames = self._computed = 0
+            self._before, self._at = times, time.monotonic()
+        self._starter.tell(news)

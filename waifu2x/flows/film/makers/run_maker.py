@@ -1,0 +1,68 @@
+"""Who makes runs of parts: here, this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarge_frames
+from waifu2x.flows.film.frames.frame_source import FrameSource
+from waifu2x.flows.film.parts.part_run import FilmWork, PartRun, expected_parts
+from waifu2x.flows.film.reading.client import FilmReader
+from waifu2x.flows.film.sinks.part_sink import PartSink
+
+
+class RunMaker(Protocol):
+    """Who makes parts: this process, others, other machines."""
+
+    def __call__(self, runs: Sequence[PartRun], work: FilmWork) -> None:
+        """Makes all parts of some runs that have frames.
+
+        The parts that are complete stay, whatever happens. Raises Waifu2xError.
+        """
+        ...
+
+
+class MakerHere:
+    """Makes parts by this process, one after the other."""
+
+    def __init__(
+        self,
+        reader: FilmReader,
+        device: FrameDevice,
+        on_frames: OnFrames = lambda frames, computed: None,
+    ) -> None:
+        self._reader = reader
+        self._device = device
+        self._on_frames = on_frames
+
+    def __call__(self, runs: Sequence[PartRun], work: FilmWork) -> None:
+        """As RunMaker says."""
+        for run in runs:
+            make_run(self._reader, work, run, self._device, self._on_frames)
+
+
+def make_run(
+    reader: FilmReader,
+    work: FilmWork,
+    run: PartRun,
+    device: FrameDevice,
+    on_frames: OnFrames = lambda frames, computed: None,
+) -> bool:
+    """Makes a run of parts with a reader of the film; whether the end of the film was found.
+
+    Raises ImageError, OutputError, BackendError.
+    """
+    frames = FrameSource(
+        reader,
+        work.selection,
+        run,
+        work.part_ticks,
+        work.duplicates,
+        device.in_flight * device.stack,
+    )
+    expected = expected_parts(reader.film, work)
+    until = expected if run.until is None else min(run.until, expected)
+    sink = PartSink(work, reader.stages, until)
+    enlarge_frames(frames, sink, work.shape, reader.stages, device, on_frames)
+    return frames.has_ended

@@ -1,0 +1,173 @@
+"""The folder of a film's parts, while one process has them made."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace as changed
+from pathlib import Path
+
+from waifu2x.errors import ImageError, OutputError
+from waifu2x.flows.batch.assignments import clear_folder
+from waifu2x.flows.batch.shard import Shard
+from waifu2x.flows.film.parts import manifest
+from waifu2x.flows.film.parts.manifest import PartRecord
+from waifu2x.flows.film.parts.part_run import FilmWork, first_part
+from waifu2x.flows.film.reading.client import FilmReader
+from waifu2x.flows.film.request import PART_TICKS, THREADS, FilmJob, PreparedFilm, settings
+from waifu2x.system.files import reason, writing
+from waifu2x.system.lazy_dataclass import dataclass
+from waifu2x.system.locks import HeldElsewhereError, locked
+
+_LOCK = "lock"
+_NUMBERS = {THREADS: range(10_000), PART_TICKS: range(1, 1 << 60)}
+_NO_LOCKS = (
+    "this file system has no locks, so nothing keeps a second run away from these parts: it would"
+    " do the same work again, but spoil nothing"
+)
+
+
+def parts_folder(target: Path) -> Path:
+    """Where the parts of a film are kept until it is complete."""
+    return target.with_name(f"{target.name}.parts")
+
+
+@dataclass(frozen=True)
+class BegunFilm:
+    """A film whose parts are being made by this process, or for it, and by no other."""
+
+    work: FilmWork
+    source: Mapping[str, str]
+    """What tells its source from others."""
+
+    def first(self, reader: FilmReader) -> int:
+        """The number of the part that it begins in."""
+        return first_part(reader.film, self.work.selection, self.work.part_ticks)
+
+    def there(self) -> dict[int, PartRecord]:
+        """The parts that are complete, by their numbers."""
+        return manifest.all_recorded(self.work.folder)
+
+    def forget(self, numbers: frozenset[int]) -> None:
+        """Lets parts be made again."""
+        try:
+            for number in numbers:
+                manifest.forget(self.work.folder, number)
+        except OSError as error:
+            raise OutputError(f"{self.work.folder}: cannot write: {reason(error)}") from error
+
+    def remove(self) -> str:
+        """Removes the folder, as far as that can be; a clause that says what cannot, or nothing.
+
+        The lock goes last, while it is held: whoever comes in the meantime begins another folder.
+        """
+        folder = self.work.folder
+        try:
+            for path in folder.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                elif path.name != _LOCK:
+                    path.unlink()
+        except OSError as error:
+            return f"cannot be removed ({reason(error)}): remove it yourself"
+        if sys.platform != "win32":
+            _remove_lock(folder)
+        return ""
+
+    def join(
+        self,
+        reader: FilmReader,
+        job: FilmJob,
+        prepared: PreparedFilm,
+        there: Mapping[int, PartRecord],
+        *,
+        replace: bool,
+    ) -> tuple[str, ...]:
+        """Writes the film; what is missing in streams that were copied.
+
+        Raises OutputError, ImageError.
+        """
+        if _source_of(job) != self.source:
+            raise ImageError(f"{job.source}: has changed meanwhile: do it again, with --restart")
+        parts = [
+            (manifest.part_path(self.work.folder, number), there[number].encoded)
+            for number in sorted(there)
+        ]
+        try:
+            with writing(job.target, replace=replace) as file:
+                own = Path(file.name)
+                try:
+                    return reader.join(own, self.work.shape, prepared.plan, parts, job.cut)
+                except OutputError as error:
+                    raise OutputError(f"{job.target}: {error}") from error
+        except OSError as error:
+            raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
+
+
+@contextmanager
+def begun(
+    job: FilmJob,
+    prepared: PreparedFilm,
+    on_notice: Callable[[str], None],
+    *,
+    restart: bool = False,
+    by_whom: bool = True,
+    shard: Shard | None = None,
+) -> Iterator[BegunFilm]:
+    """Takes the folder of parts for this process alone, or for it and other shards."""
+    folder = parts_folder(job.target)
+    source = _source_of(job)
+    if not by_whom and not manifest.has_begun(folder):
+        raise OutputError(f"{folder}: there are no parts to join: make them with --shard")
+    with ExitStack() as held:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            has_locks = held.enter_context(locked(folder / _LOCK, shared=shard is not None))
+            if shard is not None:
+                own = f"shard-{shard.number}-of-{shard.parts}.lock"
+                has_locks &= held.enter_context(locked(folder / own))
+        except HeldElsewhereError as error:
+            raise OutputError(
+                f"{job.target}: is being made by {error}: wait for it, or end it"
+            ) from error
+        except OSError as error:
+            raise OutputError(f"{folder}: cannot keep parts here: {reason(error)}") from error
+        if not has_locks:
+            on_notice(f"{folder}: {_NO_LOCKS}")
+        wanted = settings(job, prepared, source)
+        theirs = {PART_TICKS} if job.threads else {PART_TICKS, THREADS}
+        if not by_whom:
+            theirs |= {key for key, _ in job.settings}
+        found = manifest.begin(folder, wanted, own=theirs, numbers=_NUMBERS, restart=restart)
+        if shard is None:
+            # What a run that was killed has left.
+            clear_folder(folder)
+            clear_folder(job.target.resolve().parent)
+        shape = changed(prepared.shape, threads=int(found[THREADS]))
+        work = FilmWork(
+            job.source.absolute(),
+            folder.absolute(),
+            shape,
+            prepared.selection,
+            int(found[PART_TICKS]),
+            job.duplicates,
+        )
+        yield BegunFilm(work, source)
+    if sys.platform == "win32":  # where what is open cannot be removed
+        _remove_lock(folder)
+
+
+def _source_of(job: FilmJob) -> Mapping[str, str]:
+    """What tells a film's source from others. Raises ImageError."""
+    try:
+        return manifest.source_identity(job.source)
+    except OSError as error:
+        raise ImageError(f"{job.source}: cannot read: {reason(error)}") from error
+
+
+def _remove_lock(folder: Path) -> None:
+    with suppress(OSError):
+        (folder / _LOCK).unlink()
+        folder.rmdir()

@@ -1,0 +1,262 @@
+"""What is known of the parts of a film: files beside them, so that a killed run can go on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from waifu2x.errors import OutputError
+from waifu2x.formats.film.writing.encode import Encoded
+from waifu2x.system.files import reason, write_atomically
+
+_VERSION = 3
+_MANIFEST = "manifest.json"
+_MOST_BYTES = 64 << 20
+"""The most bytes of a record: a part has some hundreds of pictures."""
+_HASHED = 1 << 20
+"""Bytes at the beginning and the end of a file that tell it from others."""
+_LARGEST = 1 << 62
+_MOST_DIGITS = 18
+
+
+class PartRecord(NamedTuple):
+    """A part that is complete."""
+
+    encoded: Encoded
+    size: int
+    """Bytes of its file."""
+    fingerprint: str
+    before: str
+    """A hash of the frame of the source before its first one; empty where there is none."""
+    last: str
+    """A hash of the last frame of the source that it was made of."""
+    following: int | None
+    """The time in ticks of the frame after that; None at the end of the film."""
+    computed: int
+    """How many of its pictures the network has made; the others were held."""
+    damaged: int
+    """Packets of the source that could not be decoded."""
+    moved: int
+    """Frames whose time was moved."""
+    is_short: bool
+    """Whether the film ends here, before it says it does."""
+    is_sought: bool
+    """Whether its first frame was found by seeking: another way may show that it was not there."""
+
+
+def fingerprint(path: Path) -> str:
+    """A hash of a file's size, beginning and end. Raises OSError."""
+    size = path.stat().st_size
+    hashed = hashlib.blake2b(str(size).encode(), digest_size=16)
+    with path.open("rb") as file:
+        hashed.update(file.read(_HASHED))
+        if size > _HASHED:
+            file.seek(max(_HASHED, size - _HASHED))
+            hashed.update(file.read(_HASHED))
+    return hashed.hexdigest()
+
+
+def source_identity(path: Path) -> dict[str, str]:
+    """What tells whether a source has changed. Raises OSError."""
+    status = path.stat()
+    return {
+        "size": str(status.st_size),
+        "modified": str(status.st_mtime_ns),
+        "content": fingerprint(path),
+    }
+
+
+def begin(
+    folder: Path,
+    settings: Mapping[str, str],
+    *,
+    own: Collection[str] = (),
+    numbers: Mapping[str, range],
+    restart: bool = False,
+) -> Mapping[str, str]:
+    """Begins an empty folder of parts, or finds it begun with the same settings; these settings.
+
+    Of the settings that are `own`, those of the machine that has begun it count; those that are
+    `numbers` are whole ones in a range. Raises OutputError where others differ, and names what
+    does.
+    """
+    path = folder / _MANIFEST
+    try:
+        if restart:
+            for file in folder.glob("part-*"):
+                file.unlink()
+            path.unlink(missing_ok=True)
+        if not path.exists():
+            whole = {"version": _VERSION, "settings": dict(sorted(settings.items()))}
+            with suppress(FileExistsError):  # another machine has just begun it
+                write_atomically(path, json.dumps(whole, indent=1).encode(), replace=False)
+        found = _settings(_read(path), path)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot keep parts here: {reason(error)}") from error
+    differing = sorted(
+        key
+        for key in {*found, *settings}
+        if found.get(key) != settings.get(key) and not (key in own and key in found)
+    )
+    if differing:
+        told = "; ".join(
+            f"{key} was {found.get(key, 'not there')!r} and is {settings.get(key, 'not there')!r}"
+            for key in differing
+        )
+        way = (
+            "--backend and --precision as before" if differing == ["arithmetic"] else "do as before"
+        )
+        raise OutputError(
+            f"{folder}: holds parts that were made otherwise ({told}): use --restart, or {way}"
+        )
+    for key, allowed in numbers.items():
+        text = found.get(key, "")
+        if not (text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) in allowed):
+            raise _damaged(path)
+    return found
+
+
+def has_begun(folder: Path) -> bool:
+    """Whether a folder is one of parts."""
+    return (folder / _MANIFEST).is_file()
+
+
+def part_path(folder: Path, number: int) -> Path:
+    """The file of a part."""
+    return folder / f"part-{number:06d}.mkv"
+
+
+def record(folder: Path, number: int, told: PartRecord) -> None:
+    """Marks a part as complete. Raises OSError."""
+    whole = {
+        "version": _VERSION,
+        "pts": told.encoded.pts,
+        "durations": told.encoded.durations,
+        "depth": told.encoded.depth,
+        "size": told.size,
+        "fingerprint": told.fingerprint,
+        "before": told.before,
+        "last": told.last,
+        "following": told.following,
+        "computed": told.computed,
+        "damaged": told.damaged,
+        "moved": told.moved,
+        "is_short": told.is_short,
+        "is_sought": told.is_sought,
+    }
+    path = part_path(folder, number).with_suffix(".json")
+    write_atomically(path, json.dumps(whole, separators=(",", ":")).encode())
+
+
+def forget(folder: Path, number: int) -> None:
+    """Lets a part be made again. Raises OSError."""
+    path = part_path(folder, number)
+    path.with_suffix(".json").unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def all_recorded(folder: Path, first: int = 0, until: int | None = None) -> dict[int, PartRecord]:
+    """The parts from `first` up to and without `until` that are complete, by their numbers.
+
+    Raises OutputError for a damaged record.
+    """
+    numbers = sorted(
+        int(path.stem[5:]) for path in folder.glob("part-*.json") if path.stem[5:].isdecimal()
+    )
+    found = {
+        number: recorded(folder, number)
+        for number in numbers
+        if first <= number and (until is None or number < until)
+    }
+    return {number: told for number, told in found.items() if told is not None}
+
+
+def recorded(folder: Path, number: int) -> PartRecord | None:
+    """A part, if it is complete and as it was written. Raises OutputError for a damaged record."""
+    file = part_path(folder, number)
+    path = file.with_suffix(".json")
+    try:
+        told = _record(_read(path), path)
+        whole = file.stat().st_size == told.size and fingerprint(file) == told.fingerprint
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise OutputError(f"{path}: cannot read: {reason(error)}") from error
+    return told if whole else None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    try:
+        found = json.loads(data) if len(data) <= _MOST_BYTES else None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or found.get("version") != _VERSION:
+        raise _damaged(path)
+    return found
+
+
+def _settings(found: Mapping[str, Any], path: Path) -> dict[str, str]:
+    settings = found.get("settings")
+    if (
+        found.keys() != {"version", "settings"}
+        or not isinstance(settings, dict)
+        or not all(isinstance(value, str) for value in settings.values())
+    ):
+        raise _damaged(path)
+    return settings
+
+
+_KEYS = {
+    "version", "pts", "durations", "depth", "size", "fingerprint", "before", "last", "following",
+    "computed", "damaged", "moved", "is_short", "is_sought",
+}  # fmt: skip
+
+
+def _record(found: Mapping[str, Any], path: Path) -> PartRecord:
+    if found.keys() != _KEYS:
+        raise _damaged(path)
+    pts, durations, following = found["pts"], found["durations"], found["following"]
+    numbers = [found[key] for key in ("depth", "size", "computed", "damaged", "moved")]
+    times = [] if following is None else [following]
+    texts = [found["fingerprint"], found["before"], found["last"]]
+    facts = [found["is_short"], found["is_sought"]]
+    if (
+        not isinstance(pts, list)
+        or not isinstance(durations, list)
+        or not all(
+            type(one) is int and abs(one) < _LARGEST for one in (*pts, *durations, *numbers, *times)
+        )
+        or not all(isinstance(one, str) for one in texts)
+        or not all(isinstance(one, bool) for one in facts)
+        or not pts
+        or len(pts) != len(durations)
+        or min(numbers) < 0
+        or min(durations) < 0
+        or found["depth"] > len(pts)
+        or any(later <= earlier for earlier, later in pairwise([*pts, *times]))
+    ):
+        raise _damaged(path)
+    return PartRecord(
+        Encoded(tuple(pts), tuple(durations), found["depth"]),
+        found["size"],
+        found["fingerprint"],
+        found["before"],
+        found["last"],
+        following,
+        found["computed"],
+        found["damaged"],
+        found["moved"],
+        found["is_short"],
+        found["is_sought"],
+    )
+
+
+def _damaged(path: Path) -> OutputError:
+    return OutputError(f"{path}: damaged, or of another version: use --restart")

@@ -1,0 +1,279 @@
+"""A film that another process reads, as the process sees it that enlarges its frames."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from waifu2x.backends import Pin
+from waifu2x.errors import ImageError
+from waifu2x.flows.batch.shared_memory import AttachedPool
+from waifu2x.flows.batch.worker import how_ended, prepare, start_context
+from waifu2x.flows.film.frames.stages import Stages
+from waifu2x.flows.film.reading.descriptors import send_descriptor
+from waifu2x.flows.film.reading.inbox import inbox
+from waifu2x.flows.film.reading.messages import (
+    AddPicture,
+    AskFrames,
+    AskJoin,
+    AskTrial,
+    BeginLive,
+    FilmDescribed,
+    FinishLive,
+    FramesEnded,
+    ReadingFailed,
+    ReleaseFrame,
+    Reply,
+    Request,
+    RequestDone,
+    SharedFrame,
+    StopFrames,
+)
+from waifu2x.flows.film.reading.process import name_of, read_film
+from waifu2x.flows.film.reading.pulse import OFTEN, Watch, new_signs
+from waifu2x.flows.jobs import STANDARD
+from waifu2x.formats.film.cut import Cut
+from waifu2x.formats.film.description import Film, PixelFormat
+from waifu2x.formats.film.reading.selection import Ending, Selection
+from waifu2x.formats.film.writing.encode import Encoded, Shape
+from waifu2x.formats.film.writing.live_encode import CodedPicture
+from waifu2x.formats.film.writing.picture_stream import PictureTemplate
+from waifu2x.formats.film.writing.targets import StreamPlan
+
+_LOG = logging.getLogger(__name__)
+_STANDARD_INPUT = 0
+SILENCE = 120.0
+"""Seconds after which a process that says nothing counts as lost: it reads packets all the time."""
+
+
+class DecodedFrame:
+    """A decoded frame. Its planes may be looked at until it is let go of as often as it is held."""
+
+    def __init__(
+        self, reader: FilmReader, message: SharedFrame, planes: Sequence[NDArray[Any]]
+    ) -> None:
+        self.planes = planes
+        """(rows, columns) each."""
+        self.pts = message.pts
+        self.duration = message.duration
+        self.is_wanted = message.is_wanted
+        self.damaged = message.damaged
+        """Packets that could not be decoded by then."""
+        self.moved = message.moved
+        """Frames by then whose time was moved."""
+        self._number = message.number
+        self._reader = reader
+        self._holders = 1
+
+    def hold(self) -> None:
+        """Needs it once more."""
+        with self._reader.lock:
+            self._holders += 1
+
+    def release(self) -> None:
+        """Lets go of it. Its planes are gone with the last one who does."""
+        with self._reader.lock:
+            self._holders -= 1
+            if self._holders:
+                return
+        self.planes = ()
+        self._reader.send(ReleaseFrame(self._number))
+
+
+class FilmReader:
+    """Reads one film, in a process of its own. A context manager, whose end ends the process."""
+
+    def __init__(
+        self, path: Path, pin: Callable[[NDArray[Any]], Pin] = lambda array: Pin()
+    ) -> None:
+        """`path` may name numbered frames, or be STANDARD for standard input; `pin` is the
+        device's, `Backend.pin`. Raises ImageError for what is no film, UnavailableError where PyAV
+        is missing."""
+        self.lock = threading.Lock()
+        self._sending = threading.Lock()
+        self.path = path
+        self._name = name_of(path)
+        context = start_context()
+        self._connection, theirs = context.Pipe()
+        self._has_message = inbox(self._connection)
+        self._attached = AttachedPool(self._connection, pin)
+        signs = new_signs(context)
+        self._watch = Watch(signs, SILENCE)
+        self._process = context.Process(
+            target=read_film, args=(theirs, path, signs), name="waifu2x-film", daemon=True
+        )
+        self.ending = Ending()
+        """What was found, once all frames have been read."""
+        self.stages = Stages()
+        """How long each stage of the film was at work."""
+        prepare()
+        self._process.start()
+        theirs.close()
+        try:
+            if path == STANDARD:
+                send_descriptor(self._connection, _STANDARD_INPUT, self._process.pid)
+            described = self._receive()
+        except BaseException:
+            self.close()
+            raise
+        assert isinstance(described, FilmDescribed)
+        self.film: Film = described.film
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def frames(self, selection: Selection, ahead: int) -> Generator[DecodedFrame]:
+        """The frames that are wanted, `ahead` of them under way at a time: each has to be released.
+
+        Raises ImageError.
+        """
+        pixels = self.film.pictures.pixels
+        shapes = pixels.shapes(self.film.pictures.height, self.film.pictures.width)
+        self.send(AskFrames(selection, ahead))
+        finished = False
+        try:
+            while True:
+                reply = self._receive()
+                if isinstance(reply, FramesEnded):
+                    finished = True
+                    self.ending = reply.ending
+                    return
+                assert isinstance(reply, SharedFrame)
+                self.stages.add("decoding", reply.busy)
+                yield self._frame(reply, shapes, pixels)
+        finally:
+            if not finished:
+                self._stop(shapes, pixels)
+
+    def tried(self, shape: Shape, plan: StreamPlan, template: PictureTemplate) -> StreamPlan:
+        """The plan as FFmpeg agrees with it. Raises OutputError, ImageError."""
+        self.send(AskTrial(shape, plan, template))
+        reply = self._receive()
+        assert isinstance(reply, RequestDone)
+        assert reply.plan is not None
+        return reply.plan
+
+    def join(
+        self,
+        target: Path,
+        shape: Shape,
+        plan: StreamPlan,
+        parts: Sequence[tuple[Path, Encoded]],
+        cut: Cut,
+    ) -> tuple[str, ...]:
+        """Writes the film into an existing file. Returns what is missing in the streams that are
+        copied where the source is damaged, each a clause. Raises OutputError, ImageError."""
+        self.send(AskJoin(target, shape, plan, parts, cut))
+        reply = self._receive()
+        assert isinstance(reply, RequestDone)
+        return reply.lost
+
+    def begin_live(
+        self,
+        target: Path | int,
+        shape: Shape,
+        plan: StreamPlan,
+        template: PictureTemplate,
+        cut: Cut,
+    ) -> None:
+        """Begins to write the film into an existing file, or into a descriptor, beside its
+        decoding: call `frames` then, and `add_picture` for each picture as it is encoded.
+
+        Raises OutputError, BrokenPipeError, ImageError, and so do the others then.
+        """
+        path = target if isinstance(target, Path) else None
+        self.send(BeginLive(path, shape, plan, template, cut))
+        if not isinstance(target, Path):
+            send_descriptor(self._connection, target, self._process.pid)
+        reply = self._receive()
+        assert isinstance(reply, RequestDone)
+
+    def add_picture(self, coded: CodedPicture) -> None:
+        """Writes a picture into the film that was begun. What is wrong, `frames` raises."""
+        self.send(AddPicture(coded))
+
+    def finish_live(self) -> tuple[str, ...]:
+        """Completes the film; what is missing in the streams that are copied, each a clause."""
+        self.send(FinishLive())
+        reply = self._receive()
+        assert isinstance(reply, RequestDone)
+        return reply.lost
+
+    def send(self, request: Request) -> None:
+        """Tells the process something. A process that is gone hears nothing: that shows later."""
+        with suppress(OSError), self._sending:
+            # As `send` does, but for what it makes ready for arrays and connections.
+            self._connection.send_bytes(pickle.dumps(request))
+
+    def close(self) -> None:
+        """Ends the process. Frames cannot be looked at any more."""
+        self._process.kill()
+        self._process.join()
+        self._connection.close()
+        self._attached.close()
+
+    def _stop(self, shapes: Sequence[tuple[int, int]], pixels: PixelFormat) -> None:
+        """Ends the decoding; what is on its way goes back."""
+        self.send(StopFrames())
+        with suppress(ImageError, OSError):  # the process may be gone
+            while isinstance(reply := self._receive(), SharedFrame):
+                self._frame(reply, shapes, pixels).release()
+
+    def _frame(
+        self, reply: SharedFrame, shapes: Sequence[tuple[int, int]], pixels: PixelFormat
+    ) -> DecodedFrame:
+        self._attached.drop(reply.dropped)
+        try:
+            (whole,) = self._attached.receive([reply.array])
+        except (EOFError, ConnectionError) as error:
+            raise self._lost() from error
+        planes, begin = [], 0
+        size = 1 if pixels.bits == 8 else 2
+        for rows, columns in shapes:
+            end = begin + rows * columns * size
+            planes.append(whole[begin:end].view(pixels.dtype).reshape(rows, columns))
+            begin = end
+        return DecodedFrame(self, reply, planes)
+
+    def _lost(self) -> ImageError:
+        self._process.join()
+        return ImageError(
+            f"{self._name}: the process that reads it {how_ended(self._process.exitcode)}: the film"
+            " is damaged"
+        )
+
+    def _receive(self) -> Reply:
+        watch = self._watch
+        watch.begin()
+        try:
+            while not self._has_message(OFTEN):
+                if watch.is_lost():
+                    self._process.kill()
+                    raise ImageError(
+                        f"{self._name}: its decoder has not answered for "
+                        f"{watch.silent:.0f} seconds: the film is damaged"
+                    )
+            reply: Reply = self._connection.recv()
+        except (EOFError, ConnectionError) as error:
+            raise self._lost() from error
+        if isinstance(reply, ReadingFailed):
+            for line in reply.trace.splitlines():
+                _LOG.debug(line)
+            raise reply.error
+        return reply

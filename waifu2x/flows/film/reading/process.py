@@ -1,0 +1,273 @@
+"""The process that reads one film: demuxers and decoders are large, and films come from strangers.
+
+Whatever they do there, here it is a sentence. The process that asks trusts nothing but the planes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.errors import ImageError
+from waifu2x.flows.batch.shared_memory import SharedPool
+from waifu2x.flows.film.reading.descriptors import receive_descriptor
+from waifu2x.flows.film.reading.failures import failure_of
+from waifu2x.flows.film.reading.inbox import inbox
+from waifu2x.flows.film.reading.limits import OPENING, limit_memory, needed_memory
+from waifu2x.flows.film.reading.messages import (
+    AddPicture,
+    AskFrames,
+    AskJoin,
+    AskTrial,
+    BeginLive,
+    FilmDescribed,
+    FinishLive,
+    FramesEnded,
+    ReleaseFrame,
+    Reply,
+    Request,
+    RequestDone,
+    SharedFrame,
+    StopFrames,
+)
+from waifu2x.flows.film.reading.pulse import OFTEN, Pulse
+from waifu2x.flows.jobs import STANDARD
+from waifu2x.formats.film.frame_files import FrameFiles, frame_pattern, read_times
+from waifu2x.formats.film.pixels import planes_of
+from waifu2x.formats.film.reading.opening import opened
+from waifu2x.formats.film.reading.pipe_input import piped
+from waifu2x.formats.film.reading.reader import Reader
+from waifu2x.formats.film.reading.selection import Decoded
+from waifu2x.formats.film.writing.covers import cover_from_file
+from waifu2x.formats.film.writing.header import FilmPlan
+from waifu2x.formats.film.writing.joining import join
+from waifu2x.formats.film.writing.live_muxing import LiveMuxer
+from waifu2x.formats.film.writing.pipe_output import PipeOutput
+from waifu2x.formats.film.writing.trial import tried
+from waifu2x.system.files import open_regular, reason
+
+_SLOWEST = 2e6
+"""Bytes a second that a disk moves at least."""
+
+
+def name_of(path: Path) -> str:
+    """What stands for a film in messages."""
+    return "standard input" if path == STANDARD else str(path)
+
+
+def read_film(connection: Connection, path: Path, signs: Any) -> None:
+    """The process: describes the film, and does what it is asked until nobody asks any more. Its
+    signs of life are given by `signs`."""
+    limit_memory(OPENING)
+    try:
+        answer(connection, path, signs, ExitStack())
+    finally:
+        # To free a decoder waits for its threads with Python's lock held, which these want where
+        # they have something to say: neither would ever end. So nothing is closed.
+        os._exit(0)
+
+
+def answer(connection: Connection, path: Path, signs: Any, held: ExitStack) -> None:
+    """What the process does, up to its end; `held` is what it leaves open."""
+    try:
+        ReadFilm(connection, path, Pulse(signs), held).run()
+    except Exception as error:
+        with suppress(OSError):  # where whoever asked is gone, nobody hears it
+            connection.send(failure_of(error, name_of(path)))
+
+
+class ReadFilm:
+    """A film in the process that reads it."""
+
+    def __init__(self, connection: Connection, path: Path, pulse: Pulse, held: ExitStack) -> None:
+        """Opens it; `held` gets what stays open."""
+        self._connection = connection
+        self._has_message = inbox(connection)
+        self._path = path
+        self._held = held
+        self._pulse = pulse
+        self._alive = pulse.beat
+        self._pool = SharedPool()
+        self._lent: dict[int, NDArray[Any]] = {}
+        """Arrays that the other process still uses, by the numbers of their frames."""
+        self._sent = 0
+        self._complaints: list[int] = []
+        """How much was wrong each time that the film was opened."""
+        self._resumed = 0.0
+        """When the decoder last went on."""
+        self._sounds: Sequence[int] = ()
+        """Numbers of the sounds that it keeps."""
+        self._live: LiveMuxer | None = None
+        """The film that is written beside the decoding."""
+        self._pattern = frame_pattern(path)
+        self._name = name_of(path)
+        # What can be read only once is read for both.
+        self._reader = self._new_reader(keeps_others=path == STANDARD)
+        self._is_fresh = True
+        """Whether the reader is still at the beginning."""
+        self._film = self._reader.film
+        if path == STANDARD:  # a file that was redirected cannot be opened again
+            self._film = replace(self._film, seekable=False)
+
+    def run(self) -> None:
+        """Answers until there are no more questions."""
+        self._say(FilmDescribed(self._film))
+        while True:
+            request: Request = self._connection.recv()
+            if isinstance(request, AskFrames):
+                self._frames(request)
+            elif isinstance(request, AskTrial):
+                container, cover_of = self._container, self._kept_cover
+                if self._film.seekable:
+                    container, _ = self._open()
+                    cover_of = cover_from_file
+                plan = FilmPlan(self._film, request.shape, request.plan)
+                self._say(RequestDone(tried(container, plan, request.template, cover_of)))
+            elif isinstance(request, BeginLive):
+                self._begin_live(request)
+            elif isinstance(request, FinishLive):
+                assert self._live is not None
+                # FFmpeg moves a whole mp4 for its index, and says nothing meanwhile.
+                self._pulse.rest(self._live.size / _SLOWEST)
+                self._say(RequestDone(lost=self._live.close(self._reader.complaints)))
+            elif isinstance(request, AskJoin):
+                container, _ = self._open()
+                plan = FilmPlan(self._film, request.shape, request.plan, request.cut)
+                complaints = self._complaints[-1]
+                lost = join(request.target, container, plan, request.parts, self._alive, complaints)
+                self._say(RequestDone(lost=lost))
+            else:
+                self._heed(request)
+
+    def _heed(self, request: Request) -> None:
+        """Does what is asked for at any time."""
+        if isinstance(request, ReleaseFrame):
+            self._lent.pop(request.number, None)
+        elif isinstance(request, AddPicture) and self._live is not None:
+            self._live.picture(request.coded)
+
+    def _open(self) -> tuple[Any, Any]:
+        """The film's container, newly opened, and its file."""
+        file: Any
+        if self._pattern is not None:
+            file = FrameFiles(self._pattern)
+        else:
+            try:
+                if self._path == STANDARD:
+                    file = piped(receive_descriptor(self._connection), self._alive)
+                else:
+                    file = open_regular(self._path)
+            except OSError as error:
+                raise ImageError(f"{self._name}: cannot read: {reason(error)}") from error
+        self._held.enter_context(file)
+        container = self._held.enter_context(
+            opened(file, self._name, self._complaints.append, are_frames=self._pattern is not None)
+        )
+        return container, file
+
+    def _new_reader(self, *, keeps_others: bool = False) -> Reader:
+        self._container, file = self._open()
+        limit_memory(needed_memory(self._container))
+        times = () if self._pattern is None else read_times(self._pattern, file.count)
+        return Reader(
+            self._container,
+            file,
+            self._name,
+            self._alive,
+            self._complaints[-1],
+            keeps_others=keeps_others,
+            times=times,
+        )
+
+    def _begin_live(self, request: BeginLive) -> None:
+        cover_of = self._kept_cover
+        if self._film.seekable:
+            self._reader = self._new_reader(keeps_others=True)
+            self._is_fresh = True
+        target: Path | PipeOutput | None = request.target
+        if target is None:
+            target = PipeOutput(receive_descriptor(self._connection), self._alive)
+            self._held.enter_context(target)
+        kept = {one.index for one in request.plan.taken}
+        self._sounds = [
+            one.index for one in self._film.others if one.kind == "audio" and one.index in kept
+        ]
+        self._live = LiveMuxer(
+            target,
+            str(request.target or "standard output"),
+            self._container,
+            FilmPlan(self._film, request.shape, request.plan, request.cut),
+            request.template,
+            cover_of,
+        )
+        self._say(RequestDone())
+
+    def _kept_cover(self, stream: Any) -> bytes:
+        """A cover, from what was read with the first picture."""
+        packets = self._reader.others
+        return next((bytes(one) for one in packets if one.stream_index == stream.index), b"")
+
+    def _frames(self, request: AskFrames) -> None:
+        if not self._is_fresh:
+            self._reader = self._new_reader()
+        self._is_fresh = False
+        self._resumed = time.monotonic()
+        for decoded in self._reader.frames(request.selection):
+            busy = time.monotonic() - self._resumed
+            self._pass_others()
+            while len(self._lent) >= request.ahead or self._has_message(0):
+                while not self._has_message(OFTEN):
+                    self._alive()
+                answer: Request = self._connection.recv()
+                if isinstance(answer, StopFrames):
+                    self._say(FramesEnded(self._reader.ending))
+                    return
+                self._heed(answer)
+            self._resumed = time.monotonic()
+            self._lend(decoded, busy)
+        end = request.selection.end
+        if self._live is not None and end is not None:
+            self._reader.read_on(end, self._sounds)
+        self._pass_others()
+        self._say(FramesEnded(self._reader.ending))
+
+    def _pass_others(self) -> None:
+        """Copies what has been read of other streams."""
+        packets = self._reader.others
+        while packets:
+            packet = packets.popleft()
+            if self._live is not None:
+                self._live.copy(packet)
+
+    def _lend(self, decoded: Decoded, busy: float) -> None:
+        """Sends a frame, in memory that both processes see."""
+        planes = planes_of(decoded.frame, self._film.pictures.pixels)
+        whole = self._pool.array((sum(plane.nbytes for plane in planes),), np.uint8)
+        begin = 0
+        for plane in planes:
+            place = whole[begin : begin + plane.nbytes].view(plane.dtype)
+            place.reshape(plane.shape)[...] = plane
+            begin += plane.nbytes
+        number = self._sent
+        self._sent += 1
+        self._lent[number] = whole
+
+        def message(told: Sequence[Any], dropped: Sequence[int]) -> SharedFrame:
+            return SharedFrame(
+                number, told[0], dropped, decoded.pts, decoded.duration, decoded.is_wanted,
+                decoded.damaged, decoded.moved, busy,
+            )  # fmt: skip
+
+        self._pool.send(self._connection, [whole], message)
+
+    def _say(self, reply: Reply) -> None:
+        self._connection.send(reply)

@@ -1,0 +1,1 @@
+"""Films that are read: demuxers, decoders, and what is checked before."""

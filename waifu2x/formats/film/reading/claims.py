@@ -1,0 +1,88 @@
+"""What a film says of itself: how long it is, and how many pictures it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from waifu2x.formats.film.description import Film
+
+if TYPE_CHECKING:
+    from av.packet import Packet
+    from av.video.frame import VideoFrame
+    from av.video.stream import VideoStream
+
+_FRAMED = ("matroska", "mov")
+_ONE_EACH = ("h264", "hevc", "ffv1", "prores", "dnxhd", "mjpeg", "png", "vp9")
+"""Containers and codecs of which each packet is one picture."""
+
+
+class CodedPictures:
+    """Counts the packets of pictures that are to be shown."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._waiting: list[int | None] = []
+        """Times of packets before the first picture."""
+        self._first: int | None = None
+
+    def add(self, packet: Packet[Any]) -> None:
+        """Counts one, unless it is shown before the first picture: what it needs is not there."""
+        if packet.is_discard:
+            return
+        if self._first is None:
+            self._waiting.append(packet.pts)
+        else:
+            self._count(packet.pts)
+
+    def begin(self, frames: Sequence[VideoFrame]) -> None:
+        """Hears of the pictures that have come."""
+        if self._first is None and frames:
+            self._first = -1 if frames[0].pts is None else frames[0].pts
+            for pts in self._waiting:
+                self._count(pts)
+            self._waiting.clear()
+
+    def _count(self, pts: int | None) -> None:
+        assert self._first is not None
+        self.number += pts is None or pts >= self._first
+
+
+def missing_frames(film: Film, coded: CodedPictures, frames: int) -> int:
+    """How many frames there are less than a film has, as far as that can be known; AVI: at most 1.
+
+    All of it was decoded, into as many frames.
+    """
+    pictures = film.pictures
+    if film.container == "avi" and pictures.codec != "mpeg4":
+        # Its frames have no times that could be missing, only a number. That of MPEG-4 counts some
+        # twice.
+        return int(frames < (pictures.frames or 0))
+    if film.container in _FRAMED and pictures.codec in _ONE_EACH:
+        return max(0, coded.number - frames)
+    return 0
+
+
+def ends_early(film: Film, stream: VideoStream, end: float) -> bool:
+    """Whether a film whose last frame ends at so many seconds says that it is longer."""
+    pictures = film.pictures
+    if stream.duration is not None and stream.duration > 0:
+        claimed = float((stream.duration + (stream.start_time or 0)) * pictures.time_base)
+        claimed -= film.shift / 1e6
+    elif pictures.frames is not None:
+        claimed = float(pictures.frames / pictures.rate)
+    else:
+        # The end of the longest stream counts for a container, so a bit less is no damage.
+        claimed = _seconds(dict(pictures.tags).get("DURATION", "")) or film.seconds or 0
+    near = 3 / float(pictures.rate)
+    # Other containers' claims are of their longest stream, or were copied from another file.
+    return end < claimed - (near if film.container in ("avi", "mov") else max(1.0, near))
+
+
+def _seconds(duration: str) -> float:
+    """Seconds of Matroska's tag, as in 00:01:02.500000000; 0 for any other text."""
+    try:
+        hours, minutes, seconds = duration.split(":")
+        return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+    except ValueError:
+        return 0.0

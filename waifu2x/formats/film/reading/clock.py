@@ -1,0 +1,235 @@
+"""Recordings that follow one another in a file, each with a clock of its own: all on one clock.
+
+MPEG's streams tell no length, so recordings are joined by writing one file after the other, and a
+receiver that starts anew begins its clock anew. FFmpeg gives the times as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from av.packet import Packet
+
+RESTARTED = ("mpegts", "mpeg")
+"""FFmpeg's formats whose times begin anywhere, and may begin anew: in ticks of 1/90000 s."""
+TIMED = ("video", "audio")
+"""Streams that go on all the time, so that a leap of theirs can be seen."""
+_SECOND = 90_000
+_NEAR = _SECOND // 10
+"""What goes back further is damaged or has another clock; so is what is further ahead of the packet
+before, or there is a gap."""
+_AHEAD = 600 * _SECOND
+"""The longest gap in a recording. FFmpeg adds 26.5 hours to a clock that has gone back far."""
+_AGREED = 8
+"""Packets of a stream, one after the other, that tell by which clock it goes on."""
+_LONGEST = 5 * _SECOND
+"""For how long a sound or pictures may pause and still are awaited."""
+_MOST_PACKETS, _MOST_BYTES = 2048, 64 << 20
+"""What waits at most."""
+
+
+class OneClock:
+    """Moves each further recording, all its streams by as much, to where the one before has ended.
+
+    A recording begins where all the sounds and pictures leap that are going on. So it has to see
+    all of them: whoever reads the same file then finds the same.
+    """
+
+    def __init__(self) -> None:
+        self.recordings = 1
+        """How many have begun so far."""
+        self._offset = 0
+        """Ticks by which the present recording is moved."""
+        self._ends: dict[int, _End] = {}
+        """Where the sounds and pictures of the present recording stand."""
+        self._leapt = _Leapt()
+
+    def given(self, packets: Iterable[Packet[Any]]) -> Iterator[Packet[Any]]:
+        """All packets, with times that go on from one recording to the next."""
+        for packet in packets:
+            yield from self._taken(packet)
+        yield from self._settled()
+
+    def _taken(self, packet: Packet[Any]) -> Iterator[Packet[Any]]:
+        index, time, leapt = packet.stream_index, _time_of(packet), self._leapt
+        end = self._ends.get(index)
+        begun = end is not None and time is not None and end.is_left(time)
+        if not leapt.waiting and not begun:
+            self._note(packet)
+            yield self._moved(packet)
+            return
+        known = leapt.streams.get(index)
+        if known and end is not None and time is not None and not _goes_on(known, time, end):
+            yield from self._settled()
+            yield from self._taken(packet)
+            return
+        if begun or known is not None:
+            leapt.add(packet)
+        else:
+            leapt.hold(packet, is_going_on=end is not None)
+            if end is not None:
+                self._note(packet)
+        if leapt.is_enough(self._awaited()):
+            yield from self._settled()
+
+    def _awaited(self) -> list[int]:
+        """The streams that are going on."""
+        latest = max((end.decoded for end in self._ends.values()), default=0)
+        return [index for index, end in self._ends.items() if latest - end.decoded <= _LONGEST]
+
+    def _settled(self) -> Iterator[Packet[Any]]:
+        """The packets that waited, in their recordings."""
+        leapt, self._leapt = self._leapt, _Leapt()
+        agreed = leapt.agreed()
+        if leapt.is_divided() or not any(
+            self._ends[index].is_over(leapt.streams[index][0].decoded) for index in agreed
+        ):
+            # A gap, or damage, or one stream that goes another way, which others need not follow.
+            for packet, is_next in leapt.waiting:
+                if is_next is None or (is_next and packet.stream_index in agreed):
+                    self._note(packet)
+                yield self._moved(packet)
+            return
+        later = []
+        for packet, is_next in leapt.waiting:
+            if is_next or (is_next is None and leapt.is_behind(packet)):
+                later.append(packet)
+            else:
+                yield self._moved(packet)
+        self._offset += max(self._ends[index].until(leapt.streams[index]) for index in agreed)
+        self._ends = {}
+        self.recordings += 1
+        for packet in later:
+            self._note(packet)
+            yield self._moved(packet)
+
+    def _note(self, packet: Packet[Any]) -> None:
+        if packet.dts is not None and packet.stream.type in TIMED:
+            self._ends.setdefault(packet.stream_index, _End()).add(packet)
+
+    def _moved(self, packet: Packet[Any]) -> Packet[Any]:
+        if self._offset:
+            packet.pts = None if packet.pts is None else packet.pts + self._offset
+            packet.dts = None if packet.dts is None else packet.dts + self._offset
+        return packet
+
+
+class _Times(NamedTuple):
+    """When a packet is decoded and shown, in ticks."""
+
+    decoded: int
+    shown: int
+
+
+class _End:
+    """Where a stream stands in the present recording, in ticks of its clock."""
+
+    def __init__(self) -> None:
+        self.decoded = 0
+        """When its latest packet is decoded."""
+        self.length = 0
+        """How long its packets last."""
+        self._shown_until: int | None = None
+
+    def add(self, packet: Packet[Any]) -> None:
+        """Goes on by a packet whose times are known."""
+        decoded, shown = packet.dts, packet.pts
+        assert decoded is not None
+        if packet.duration:
+            self.length = packet.duration
+        elif self._shown_until is not None:
+            self.length = min(max(decoded - self.decoded, 0), _SECOND)
+        self.decoded = decoded
+        until = (decoded if shown is None else shown) + self.length
+        self._shown_until = max(until, self._shown_until or until)
+
+    def is_left(self, time: int) -> bool:
+        """Whether the next packet is not where the stream goes on."""
+        return not -_NEAR <= time - self.decoded <= self.length + _NEAR
+
+    def is_over(self, time: int) -> bool:
+        """Whether the next packet, and those after it, are of another recording."""
+        return not -_NEAR <= time - self.decoded <= self.length + _AHEAD
+
+    def until(self, begun: list[_Times]) -> int:
+        """By how much packets of the next recording have to be moved, to follow this one."""
+        assert self._shown_until is not None
+        return max(
+            self.decoded + self.length - begun[0].decoded,
+            self._shown_until - min(one.shown for one in begun),
+        )
+
+
+class _Leapt:
+    """The packets from the first that leaps on, until it is known what that means."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Packet[Any], bool | None]] = []
+        """Packets, and whether their streams have leapt: None for what tells nothing."""
+        self.streams: dict[int, list[_Times]] = {}
+        """The times of packets since then, of each stream that has leapt."""
+        self._going_on: dict[int, int] = {}
+        """How many packets each other stream has had meanwhile."""
+        self._size = 0
+        self._place: int | None = None
+        """Where in the file the first packet begins that has leapt."""
+
+    def add(self, packet: Packet[Any]) -> None:
+        """Takes a packet of a stream that has leapt."""
+        self._take(packet, True)
+        known = self.streams.setdefault(packet.stream_index, [])
+        if packet.dts is not None:
+            known.append(_Times(packet.dts, packet.dts if packet.pts is None else packet.pts))
+        place = packet.pos
+        if place is not None and (self._place is None or place < self._place):
+            self._place = place
+
+    def hold(self, packet: Packet[Any], *, is_going_on: bool) -> None:
+        """Takes a packet of a stream that has not leapt; `is_going_on` says that it could have."""
+        self._take(packet, False if is_going_on else None)
+        if is_going_on:
+            index = packet.stream_index
+            self._going_on[index] = self._going_on.get(index, 0) + 1
+
+    def _take(self, packet: Packet[Any], is_next: bool | None) -> None:
+        self.waiting.append((packet, is_next))
+        self._size += packet.size
+
+    def is_behind(self, packet: Packet[Any]) -> bool:
+        """Whether a packet lies behind the first one that has leapt, in the file."""
+        return self._place is None or packet.pos is None or packet.pos >= self._place
+
+    def is_divided(self) -> bool:
+        """Whether a stream goes on without a leap."""
+        return any(count >= _AGREED for count in self._going_on.values())
+
+    def agreed(self) -> list[int]:
+        """The streams that go on from where they have leapt to."""
+        return [index for index, known in self.streams.items() if len(known) >= _AGREED]
+
+    def is_enough(self, awaited: list[int]) -> bool:
+        """Whether all that are awaited have told by which clock they go on, or had the time."""
+        return (
+            self.is_divided()
+            or set(awaited) <= set(self.agreed())
+            or any(
+                known and known[-1].decoded - known[0].decoded > _LONGEST
+                for known in self.streams.values()
+            )
+            or len(self.waiting) >= _MOST_PACKETS
+            or self._size >= _MOST_BYTES
+        )
+
+
+def _goes_on(known: list[_Times], time: int, end: _End) -> bool:
+    """Whether a packet follows those that have leapt: else they were damaged, or have ended."""
+    before = known[-1].decoded
+    if len(known) == 1 and abs(time - end.decoded) < abs(time - before):
+        return False
+    return -_NEAR <= time - before <= _NEAR + end.length + max(0, before - end.decoded)
+
+
+def _time_of(packet: Packet[Any]) -> int | None:
+    return packet.pts if packet.dts is None else packet.dts

@@ -1,0 +1,171 @@
+"""Packets become pictures, past whatever cannot be decoded; those of other streams are kept."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from fractions import Fraction
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol
+
+from waifu2x.errors import ImageError
+from waifu2x.formats.film.library import library
+from waifu2x.formats.film.reading.claims import CodedPictures
+from waifu2x.formats.film.reading.decoders import new_decoder
+
+if TYPE_CHECKING:
+    from av.packet import Packet
+    from av.video.frame import VideoFrame
+    from av.video.stream import VideoStream
+
+_UNTIL_FIRST = 2000
+"""Packets within which there must be a frame, at a film's beginning: later, one that is damaged for
+long may go on."""
+_MOST_KEPT = 256 << 20
+"""Bytes of other streams between two pictures: what can be read only once keeps them."""
+_MOST_SKIPPED = 64 << 20
+"""Bytes from a keyframe on, that are kept while the next one is looked for."""
+_BEHIND = 60
+"""Seconds of pictures after the end in which a sound that has not come so far is expected still."""
+
+
+class PacketSource(Protocol):
+    """Packets, in the order of the file: an iterable that goes on where it has stopped."""
+
+    @property
+    def damaged(self) -> int:
+        """Places found so far at which the container is damaged."""
+        ...
+
+    @property
+    def recordings(self) -> int:
+        """How many recordings have begun so far, each with a clock of its own."""
+        ...
+
+    def __iter__(self) -> Iterator[Packet[Any]]:
+        """The packets that are not empty."""
+        ...
+
+
+class Decoding:
+    """Decodes the pictures of a film."""
+
+    def __init__(
+        self,
+        packets: PacketSource,
+        stream: VideoStream,
+        name: str,
+        on_packet: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`stream` is that of the pictures, `name` stands for the film in messages; `on_packet` is
+        called for each packet. Raises ImageError for a codec that films may not have."""
+        self._packets = packets
+        self._stream = stream
+        self._name = name
+        self._on_packet = on_packet
+        self.others: deque[Packet[Any]] = deque()
+        """Packets of other streams, in the order of the file: for whoever takes them out."""
+        self.coded = CodedPictures()
+        self._undecodable = 0
+        self._has_begun = False
+        self._feed = iter(packets)
+        self._context = new_decoder(stream, name)
+        self._frames = self._decode()
+
+    @property
+    def damaged(self) -> int:
+        """Packets so far that could not be decoded, and damaged places of the container."""
+        return self._undecodable + self._packets.damaged
+
+    def __iter__(self) -> Iterator[VideoFrame]:
+        """The frames that are left. Raises ImageError."""
+        return self._frames
+
+    def restart(self, until: Fraction | None = None) -> None:
+        """The file stands elsewhere; all that comes before the last keyframe that is decoded before
+        `until`, in seconds of the file, is passed over."""
+        self._frames.close()
+        self._context = new_decoder(self._stream, self._name)
+        self.others.clear()
+        self._feed = iter(self._packets)
+        if until is not None:
+            self._feed = self._behind(until, self._feed)
+        self._frames = self._decode()
+
+    def read_on(self, until: Fraction, sounds: Sequence[int]) -> None:
+        """Goes on to read packets of other streams, up to a time in seconds of the file.
+
+        Sound may lie behind the pictures in the file: it is read up to that time, in all streams of
+        these numbers. A stream that comes no more is not waited for until the end of a pipe, unless
+        the file has told its length. Raises ImageError.
+        """
+        awaited = {number: bool(self._stream.container.streams[number].frames) for number in sounds}
+        kept = 0
+        for packet in self._feed:
+            self._on_packet()
+            base = packet.time_base
+            now = None if packet.dts is None or base is None else packet.dts * base
+            if packet.stream_index != self._stream.index and (now is None or now <= until):
+                self.others.append(packet)
+                kept = self._keep(kept, packet)
+            elif now is not None and now > until:
+                awaited.pop(packet.stream_index, None)
+            if now is not None and now > until + _BEHIND and not any(awaited.values()):
+                return
+            if not awaited and now is not None and now > until:
+                return
+
+    def _behind(self, until: Fraction, packets: Iterator[Packet[Any]]) -> Iterator[Packet[Any]]:
+        """The packets from a keyframe on: an earlier one where much lies behind it."""
+        held: list[Packet[Any]] = []
+        size = 0
+        for packet in packets:
+            self._on_packet()
+            base = packet.time_base
+            if packet.stream_index == self._stream.index and packet.dts is not None:
+                if base is not None and packet.dts * base > until:
+                    held.append(packet)
+                    break
+                if packet.is_keyframe:
+                    held.clear()
+                    size = 0
+            held.append(packet)
+            size += packet.size
+            if size > _MOST_SKIPPED:
+                break
+        yield from held
+        held.clear()
+        yield from packets
+
+    def _keep(self, kept: int, packet: Packet[Any]) -> int:
+        kept += packet.size
+        if kept > _MOST_KEPT:
+            raise ImageError(
+                f"{self._name}: {kept >> 20} MiB of other streams come before a picture"
+            )
+        return kept
+
+    def _decode(self) -> Generator[VideoFrame]:
+        av = library()
+        fruitless = kept = 0
+        for packet in chain(self._feed, [None]):
+            if packet is not None:
+                self._on_packet()
+                if packet.stream_index != self._stream.index:
+                    self.others.append(packet)
+                    kept = self._keep(kept, packet)
+                    continue
+                self.coded.add(packet)
+            try:
+                frames = self._context.decode(packet)  # None flushes it
+            except av.error.EOFError:
+                return
+            except av.FFmpegError:
+                self._undecodable += 1
+                frames = []
+            self.coded.begin(frames)
+            self._has_begun |= bool(frames)
+            fruitless, kept = (0, 0) if frames else (fruitless + 1, kept)
+            if fruitless > _UNTIL_FIRST and not self._has_begun:
+                raise ImageError(f"{self._name}: its first {fruitless} packets give no picture")
+            yield from frames

@@ -1,0 +1,263 @@
+"""Describes a film by its header and its first frame."""
+
+from __future__ import annotations
+
+import struct
+from fractions import Fraction
+from typing import TYPE_CHECKING, cast
+
+from waifu2x.errors import ImageError
+from waifu2x.formats.film.description import (
+    BT709,
+    BT2020,
+    HLG,
+    MATRICES,
+    PQ,
+    RGB,
+    SMPTE170M,
+    UNSPECIFIED,
+    ChromaSiting,
+    Film,
+    FilmColours,
+    Hdr,
+    OtherStream,
+    Pictures,
+    PixelFormat,
+    Range,
+)
+from waifu2x.formats.film.pixels import FULL_RANGE, pixel_format
+from waifu2x.formats.film.reading.clock import RESTARTED
+from waifu2x.formats.film.reading.decoders import decoder_of
+from waifu2x.formats.film.reading.opening import MAX_RATE, MAX_SIDE
+from waifu2x.formats.film.reading.stream_header import header_of
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.sidedata.sidedata import SideDataContainer
+    from av.stream import Stream
+    from av.video.frame import VideoFrame
+    from av.video.stream import VideoStream
+
+HD_LINES = 720
+"""The lines from which a film that says nothing is BT.709."""
+_OTHER_MATRICES = {
+    8: "YCgCo",
+    10: "BT.2020 of constant luminance",
+    12: "of derived constant luminance",
+    13: "of derived constant luminance",
+    14: "ICtCp",
+    15: "IPT",
+}
+"""Those of H.273 that are no plain product, and their names."""
+_ATTACHED_PICTURE = 0x400
+"""FFmpeg's disposition of a cover."""
+_NOT_READ = 48
+"""FFmpeg's way to discard all of a stream."""
+
+
+def main_stream(container: InputContainer, name: str) -> VideoStream:
+    """The pictures of a film: its first video stream that is no cover. Raises ImageError."""
+    for stream in container.streams.video:
+        if not int(stream.disposition) & _ATTACHED_PICTURE:
+            return stream
+    raise ImageError(f"{name}: has no pictures to enlarge, only sound or a cover")
+
+
+def describe(
+    container: InputContainer,
+    stream: VideoStream,
+    first: VideoFrame,
+    siting: ChromaSiting | None,
+    seekable: bool,
+    name: str,
+) -> Film:
+    """A film, whose first frame has been decoded. `siting` is what only its own bytes tell of its
+    chroma, if they do. Raises ImageError for what is out of bounds."""
+    others = tuple(_other(one) for one in container.streams if one.index != stream.index)
+    restarted = container.format.name in RESTARTED  # an hour means nothing there
+    return Film(
+        container.format.name,
+        None if container.duration is None else container.duration / 1_000_000,
+        container.start_time or 0 if restarted else 0,
+        seekable,
+        _pictures(stream, first, siting, name),
+        others,
+        len(container.chapters()),
+        tuple(sorted(container.metadata.items())),
+    )
+
+
+def _other(stream: Stream) -> OtherStream:
+    codec = ""
+    if stream.type in ("video", "audio", "subtitle"):
+        # Streams of codecs without a decoder have no context.
+        context = getattr(stream, "codec_context", None)
+        codec = context.name if context is not None else ""
+    elif stream.type == "attachment":
+        codec = stream.metadata.get("mimetype", "")
+    elif stream.type == "data":
+        codec = stream.name or ""
+    disposition = int(stream.disposition)
+    return OtherStream(
+        stream.index,
+        stream.type,
+        codec,
+        stream.type == "video" and bool(disposition & _ATTACHED_PICTURE),
+        _tags(stream),
+        disposition,
+        int(stream.discard) >= _NOT_READ,
+    )
+
+
+def _tags(stream: Stream) -> tuple[tuple[str, str], ...]:
+    """A stream's tags; FFmpeg's demuxer of mp4 calls the title of a track its name."""
+    tags = dict(stream.metadata)
+    if "name" in tags:
+        tags.setdefault("title", tags.pop("name"))
+    return tuple(sorted(tags.items()))
+
+
+def _pictures(
+    stream: VideoStream, first: VideoFrame, siting: ChromaSiting | None, name: str
+) -> Pictures:
+    if not (0 < first.width <= MAX_SIDE and 0 < first.height <= MAX_SIDE):
+        raise ImageError(f"{name}: {first.width}x{first.height} pixels are more than are read")
+    rate = _rate(stream)
+    if stream.time_base is None or stream.time_base <= 0:
+        raise ImageError(f"{name}: has no times: it is damaged")
+    pixels = pixel_format(first.format.name, name)
+    context = stream.codec_context
+    # PyAV's stubs name another class than its frames have.
+    hdr, lost, matrix = _side_data(cast("SideDataContainer", first.side_data))
+    header = header_of(stream)
+    if header.dolby_vision is not None:
+        if header.dolby_vision.is_needed:
+            raise ImageError(
+                f"{name}: its colours are of Dolby Vision, profile {header.dolby_vision.profile}, "
+                "and mean nothing without it: it is not supported"
+            )
+        lost = tuple(dict.fromkeys(("Dolby Vision", *lost)))
+    aspect = stream.sample_aspect_ratio
+    return Pictures(
+        stream.index,
+        context.name,
+        decoder_of(stream),
+        first.height,
+        first.width,
+        pixels,
+        stream.time_base,
+        rate,
+        stream.frames or None,
+        aspect if aspect is not None and aspect > 0 else None,
+        first.rotation,
+        matrix,
+        _colours(stream, first, pixels, siting or header.siting, name),
+        hdr,
+        lost,
+        first.interlaced_frame or 2 <= int(context.field_order) <= 5,
+        _tags(stream),
+        int(stream.disposition),
+    )
+
+
+def _rate(stream: VideoStream) -> Fraction:
+    for rate in (stream.average_rate, stream.guessed_rate):
+        if rate is not None and 0 < rate <= MAX_RATE:
+            return Fraction(rate)
+    return Fraction(25)
+
+
+def _colours(
+    stream: VideoStream,
+    first: VideoFrame,
+    pixels: PixelFormat,
+    told_siting: ChromaSiting | None,
+    name: str,
+) -> FilmColours:
+    context = stream.codec_context
+    assumed = []
+
+    def told(of_frame: int, of_stream: int) -> int:
+        # A stream's numbers come from the container, where only that has them.
+        return int(of_frame) if int(of_frame) != UNSPECIFIED else int(of_stream)
+
+    matrix = told(first.colorspace, context.colorspace)
+    span: Range = "limited"
+    code = int(first.color_range) or int(context.color_range)
+    if pixels.is_rgb:
+        matrix, span = RGB, "full"
+    elif code == 2 or first.format.name in FULL_RANGE:
+        span = "full"
+    elif code == 0:
+        assumed.append("limited range")
+    if matrix == UNSPECIFIED or (matrix == RGB and not pixels.is_rgb):
+        matrix = BT709 if first.height >= HD_LINES else SMPTE170M
+        assumed.append(f"{MATRICES[matrix]}, by its height")
+    if matrix not in MATRICES:
+        told_as = _OTHER_MATRICES.get(matrix, f"matrix {matrix} of H.273")
+        raise ImageError(f"{name}: its colours are {told_as}, which is not supported")
+    siting = None
+    if pixels.planes >= 3 and (pixels.columns, pixels.rows) != (1, 1):
+        siting = told_siting
+        if siting is None:
+            is_420 = pixels.rows == 2
+            siting = "left"
+            if context.name == "mjpeg":
+                siting = "center"
+            elif matrix == BT2020 and is_420:
+                siting = "topleft"
+            assumed.append(f"chroma {siting}")
+    return FilmColours(
+        matrix,
+        span,
+        told(first.color_primaries, context.color_primaries),
+        told(first.color_trc, context.color_trc),
+        siting or "left",
+        tuple(assumed),
+    )
+
+
+def _side_data(
+    found: SideDataContainer,
+) -> tuple[Hdr | None, tuple[str, ...], tuple[int, ...] | None]:
+    """HDR10's metadata, what is lost, and the display matrix."""
+    primaries: tuple[Fraction, ...] = ()
+    luminance: tuple[Fraction, ...] = ()
+    light: tuple[int, int] | None = None
+    matrix: tuple[int, ...] | None = None
+    lost: list[str] = []
+    for one in found:
+        kind, data = one.type.name, bytes(one)
+        if kind == "MASTERING_DISPLAY_METADATA" and len(data) >= 88:
+            *numbers, has_primaries, has_luminance = struct.unpack("=22i", data[:88])
+            values = [
+                Fraction(top, bottom) if bottom else Fraction(0)
+                for top, bottom in zip(numbers[::2], numbers[1::2], strict=True)
+            ]
+            primaries = tuple(values[:8]) if has_primaries else ()
+            luminance = tuple(values[8:]) if has_luminance else ()
+        elif kind == "CONTENT_LIGHT_LEVEL" and len(data) >= 8:
+            most, mean = struct.unpack("=2I", data[:8])
+            light = (most, mean)
+        elif kind == "DISPLAYMATRIX" and len(data) >= 36:
+            matrix = struct.unpack("=9i", data[:36])
+        elif kind in _LOST and _LOST[kind] not in lost:
+            lost.append(_LOST[kind])
+    hdr = Hdr(primaries, luminance, light) if primaries or luminance or light else None
+    return hdr, tuple(lost), matrix
+
+
+_LOST = {
+    "DOVI_RPU_BUFFER": "Dolby Vision",
+    "DOVI_METADATA": "Dolby Vision",
+    "DYNAMIC_HDR_PLUS": "HDR10+",
+    "DYNAMIC_HDR_VIVID": "HDR Vivid",
+    "A53_CC": "closed captions",
+    "STEREO3D": "the arrangement of a stereo picture",
+    "SPHERICAL": "the projection of a spherical picture",
+}
+
+
+def is_hdr(colours: FilmColours) -> bool:
+    """Whether its codes are of PQ or HLG, which networks were not made for."""
+    return colours.transfer in (PQ, HLG)

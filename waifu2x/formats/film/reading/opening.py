@@ -1,0 +1,176 @@
+"""Opens films that nobody vouches for.
+
+FFmpeg can read playlists and lists of files, which name other files and addresses. So the format is
+chosen here, by the first bytes of the file; FFmpeg is given bytes and no name, and may open nothing
+else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+from waifu2x.errors import ImageError
+from waifu2x.formats.film.library import library
+from waifu2x.formats.film.reading.decoders import (
+    DECODERS,
+    bind_decoders,
+    settle_decoders,
+)
+from waifu2x.formats.film.reading.packets import complaints
+from waifu2x.formats.film.reading.pipe_input import PipeInput
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+
+MAX_STREAMS = 256
+"""The most streams of a film: of those that exist, a disc's with all its languages has about 50."""
+MAX_SIDE = 16384
+"""The most pixels of a side of its pictures."""
+MAX_RATE = 1000
+"""The most pictures a second."""
+MAX_SECONDS = 7 * 24 * 3600
+"""The longest film."""
+MAX_CHAPTERS = 10_000
+MAX_ATTACHED = 256 << 20
+"""Bytes of all fonts and pictures that are attached to a film."""
+SNIFFED = 1024
+"""Bytes from a file's beginning that tell what it is."""
+
+
+def format_of(head: bytes) -> str | None:
+    """FFmpeg's name of the container that a file's first bytes tell, if it is one for films."""
+    for offset, mark, name in _SIGNATURES:
+        if head[offset : offset + len(mark)] == mark:
+            return name
+    for offset, stride in ((0, 188), (4, 192)):
+        if len(head) > offset + 3 * stride and all(
+            head[offset + number * stride] == 0x47 for number in range(4)
+        ):
+            return "mpegts"
+    return None
+
+
+_SIGNATURES = (
+    (0, b"\x1a\x45\xdf\xa3", "matroska"),
+    *((4, box, "mov") for box in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")),
+    (0, b"\0\0\1\xba", "mpeg"),
+    (8, b"AVI ", "avi"),
+    (0, b"FLV\1", "flv"),
+    (0, b"OggS", "ogg"),
+    (0, b"YUV4MPEG2 ", "yuv4mpegpipe"),
+    (0, bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c"), "asf"),
+    (0, b"nut/multimedia container\0", "nut"),
+    (0, b"DKIF", "ivf"),
+    (0, bytes.fromhex("060e2b34020501010d01020101"), "mxf"),
+)
+
+
+@contextmanager
+def opened(
+    file: IO[bytes] | PipeInput,
+    name: str,
+    on_complaints: Callable[[int], None] = lambda count: None,
+    *,
+    are_frames: bool = False,
+) -> Iterator[InputContainer]:
+    """A film, open for reading, within the bounds above.
+
+    `name` stands for it in messages. `on_complaints` is told how often something was wrong in what
+    has been read so far. `are_frames` says that it is PNG files, one after the other. Raises
+    ImageError.
+    """
+    av = library()
+    kind = "png_pipe" if are_frames else _kind(file, name)
+    try:
+        with complaints(kind) as heard:
+            container = av.open(
+                file,
+                "r",
+                format=kind,
+                options={
+                    # No other file or address: neither by name nor by a protocol.
+                    "protocol_whitelist": "none",
+                    "format_whitelist": _whole_name(kind),
+                    "codec_whitelist": DECODERS,
+                    "max_streams": str(MAX_STREAMS),
+                },
+                metadata_errors="replace",
+                buffer_size=1 << 18,
+                io_open=_refuse,
+            )
+            on_complaints(heard())
+    except (av.FFmpegError, ValueError, OSError) as error:
+        raise ImageError(f"{name}: damaged, or no film after all: {in_short(error)}") from error
+    with container:
+        bind_decoders(container)
+        _check(container, name)
+        try:
+            yield container
+        finally:
+            settle_decoders(container)
+
+
+def in_short(error: BaseException) -> str:
+    """What FFmpeg says is wrong, without its number and function."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(str(text).split()).lower()
+
+
+def _kind(file: IO[bytes] | PipeInput, name: str) -> str:
+    """FFmpeg's name of a film's container. Raises ImageError."""
+    head = beginning(file)
+    kind = format_of(head)
+    if kind is None:
+        raise ImageError(f"{name}: is not a film that can be read (mkv, mp4, mov, webm, ts, ...)")
+    if kind == "mov" and not file.seekable() and _has_late_index(head):
+        raise ImageError(
+            f"{name}: is an mp4 or mov whose index is at its end, which a pipe cannot be read for: "
+            "give the file by its name"
+        )
+    return kind
+
+
+def _has_late_index(head: bytes) -> bool:
+    """Whether the samples of an mp4 or mov come before what tells where each of them is."""
+    at = 0
+    while at + 8 <= len(head):
+        size, box = int.from_bytes(head[at : at + 4]), head[at + 4 : at + 8]
+        if box in (b"mdat", b"moov"):
+            return box == b"mdat"
+        at += max(size, 8)
+    return False
+
+
+def beginning(file: IO[bytes] | PipeInput) -> bytes:
+    """The first bytes of a film, wherever it is read; they will still be read."""
+    if isinstance(file, PipeInput):
+        return file.beginning(SNIFFED)
+    place = file.tell()
+    file.seek(0)
+    head = file.read(SNIFFED)
+    file.seek(place)
+    return head
+
+
+def _whole_name(kind: str) -> str:
+    """The demuxer's own name, which lists all formats that it reads."""
+    return {"matroska": "matroska,webm", "mov": "mov,mp4,m4a,3gp,3g2,mj2"}.get(kind, kind)
+
+
+def _refuse(url: str, *_: Any, **__: Any) -> NoReturn:
+    raise PermissionError(f"a film may not open {url}")
+
+
+def _check(container: InputContainer, name: str) -> None:
+    """Raises ImageError for what no sound film has."""
+    if len(container.streams) >= MAX_STREAMS:
+        raise ImageError(f"{name}: has more streams than the {MAX_STREAMS} that are read")
+    if container.duration is not None and container.duration > MAX_SECONDS * 1_000_000:
+        raise ImageError(f"{name}: claims to last longer than a week: it is damaged")
+    if len(container.chapters()) > MAX_CHAPTERS:
+        raise ImageError(f"{name}: has more than {MAX_CHAPTERS} chapters")
+    attached = sum(len(one.data) for one in container.streams.attachments)
+    if attached > MAX_ATTACHED:
+        raise ImageError(f"{name}: has more than {MAX_ATTACHED >> 20} MiB of attachments")

@@ -1,0 +1,140 @@
+"""The packets of a film, past whatever is damaged in its container."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from waifu2x.errors import ImageError
+from waifu2x.formats.film.frame_files import TICK, FrameFiles
+from waifu2x.formats.film.library import library
+from waifu2x.formats.film.reading.clock import RESTARTED, TIMED, OneClock
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.packet import Packet
+    from av.stream import Stream
+
+_HOPELESS = 100
+"""Errors in a row after which nothing more is expected."""
+
+MAX_GAPS = 20
+"""More gaps than that are not listed."""
+
+
+class Gap(NamedTuple):
+    """A stretch in which a stream has nothing."""
+
+    start: Fraction
+    """Seconds from the beginning."""
+    length: Fraction
+    """In seconds."""
+
+
+class Packets:
+    """The packets of streams, in the order of the file: an iterator that no damage ends.
+
+    FFmpeg finds the next sound place after a damaged stretch by itself, and only its log tells of
+    that. Where a file holds several recordings, their times go on from one to the next: from the
+    beginning of the file on, which is where one has to begin to read it.
+    """
+
+    def __init__(self, container: InputContainer, streams: Sequence[Stream]) -> None:
+        self._container = container
+        self._streams = streams
+        self._clock = OneClock()
+        self.damaged = 0
+        """Places found so far at which the container is damaged."""
+
+    @property
+    def recordings(self) -> int:
+        """How many have begun so far."""
+        return self._clock.recordings
+
+    def __iter__(self) -> Iterator[Packet[Any]]:
+        """The packets that are not empty."""
+        if self._container.format.name not in RESTARTED:
+            yield from self._all_of(self._streams)
+            return
+        self._clock = OneClock()
+        wanted = frozenset(stream.index for stream in self._streams)
+        others = [one for one in self._streams if one.type not in TIMED]
+        seen = [one for one in self._container.streams if one.type in TIMED]
+        for packet in self._clock.given(self._all_of([*seen, *others])):
+            if packet.stream_index in wanted:
+                yield packet
+
+    def _all_of(self, streams: Sequence[Stream]) -> Iterator[Packet[Any]]:
+        """The packets as FFmpeg gives them, past what is damaged."""
+        av = library()
+        failures = 0
+        packets = self._container.demux(streams)
+        while failures < _HOPELESS:
+            try:
+                packet = self._next(packets)
+            except av.FFmpegError:
+                # It ends what it was called for, but not the file.
+                failures += 1
+                self.damaged += failures == 1
+                packets = self._container.demux(streams)
+                continue
+            if packet is None:
+                return
+            failures = 0
+            self.damaged += packet.is_corrupt
+            if packet.size:
+                yield packet
+
+    def _next(self, packets: Iterator[Packet[Any]]) -> Packet[Any] | None:
+        with complaints(self._container.format.name) as heard:
+            try:
+                return next(packets, None)
+            except IndexError as error:
+                # At the end of a file PyAV asks for streams that came up behind its header, too,
+                # of which it knows nothing.
+                raise ImageError(
+                    "the film is damaged: a stream begins behind its header; repair it, "
+                    "for instance by `ffmpeg -i FILM -c copy OUT.mkv`"
+                ) from error
+            finally:
+                self.damaged += bool(heard())
+
+
+class FramePackets:
+    """Files of pictures, each a packet with the time of its frame: one that is damaged moves no
+    other."""
+
+    def __init__(self, files: FrameFiles, times: Sequence[int]) -> None:
+        """`times` are in ticks of `frame_files`, for each file."""
+        self._files = files
+        self._times = times
+        self.damaged = 0
+        """They have no container."""
+        self.recordings = 1
+
+    def __iter__(self) -> Iterator[Packet[Any]]:
+        """All of them, from the first on. Raises ImageError for a file that cannot be read."""
+        for data, time in zip(self._files.contents(), self._times, strict=True):
+            packet: Packet[Any] = library().Packet(data)
+            packet.pts = packet.dts = time
+            packet.time_base = TICK
+            packet.is_keyframe = True  # else it is what has changed since the one before
+            yield packet
+
+
+@contextmanager
+def complaints(demuxer: str) -> Iterator[Callable[[], int]]:
+    """While it lasts, counts what a demuxer says is wrong.
+
+    Decoders complain as well, in threads of their own: they are counted by their results.
+    """
+    log = library().logging
+    quiet = log.get_level()
+    with log.Capture(local=False) as messages:
+        log.set_level(log.ERROR)
+        try:
+            yield lambda: sum(demuxer in name.split(",") for _, name, _ in messages)
+        finally:
+            log.set_level(quiet)

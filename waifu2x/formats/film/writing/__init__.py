@@ -1,0 +1,1 @@
+"""Films that are written: encoders, containers, and streams that are copied."""

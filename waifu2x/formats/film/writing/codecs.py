@@ -1,0 +1,300 @@
+"""Encoders of films: their names, options and pixel formats."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fractions import Fraction
+
+from waifu2x.errors import OutputError
+from waifu2x.formats.film.description import Hdr, PixelFormat
+from waifu2x.formats.film.library import library
+from waifu2x.system.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class FilmEncoder:
+    """An encoder as users know it."""
+
+    library: str
+    """FFmpeg's name."""
+    containers: tuple[str, ...]
+    quality: str = "crf"
+    """FFmpeg's option that `--crf` sets; empty where there is none."""
+    crf: int | None = None
+    preset_option: str = "preset"
+    preset: str | None = None
+    depths: tuple[int, ...] = (8, 10)
+    chromas: tuple[str, ...] = ("420", "422", "444")
+    alpha: bool = False
+    presets: tuple[str, ...] = ()
+    """All there are, of encoders that complain on the terminal; none: the encoder decides."""
+    tunes: tuple[str, ...] = ()
+    even: bool = True
+    """Whether sides must be even where chroma is halved."""
+    extra: tuple[tuple[str, str], ...] = ()
+    repacked: tuple[tuple[str, str], ...] = ()
+    """Formats of planes that it does not take, and that in which it takes the same samples."""
+
+
+_PRESETS = (
+    *("ultrafast", "superfast", "veryfast", "faster", "fast", "medium"),
+    *("slow", "slower", "veryslow", "placebo"),
+)
+_TUNES = ("animation", "grain", "psnr", "ssim", "fastdecode", "zerolatency")
+_ALL = ("mkv", "mp4", "mov")
+ENCODERS = {
+    "x264": FilmEncoder(
+        "libx264", _ALL, crf=18, preset="medium", presets=_PRESETS,
+        tunes=(*_TUNES, "film", "stillimage"),
+    ),
+    "x265": FilmEncoder(
+        "libx265", _ALL, crf=20, preset="medium", presets=_PRESETS, tunes=_TUNES
+    ),
+    "av1": FilmEncoder(
+        "libsvtav1", ("mkv", "mp4", "webm"), crf=28, preset="8", chromas=("420",)
+    ),
+    "vp9": FilmEncoder(
+        "libvpx-vp9", ("mkv", "mp4", "webm"), crf=28, preset_option="cpu-used", preset="4",
+        depths=(8,), alpha=True, even=False, extra=(("b", "0"), ("row-mt", "1")),
+    ),
+    "ffv1": FilmEncoder(
+        "ffv1", ("mkv",), quality="", alpha=True, even=False, preset_option="",
+        extra=(("level", "3"), ("slices", "16"), ("slicecrc", "1"), ("g", "1")),
+    ),
+    "prores": FilmEncoder(
+        "prores_ks", ("mkv", "mov"), quality="", preset_option="profile", preset="3",
+        depths=(10,), chromas=("422", "444"), alpha=True,
+    ),
+    **{
+        f"{coded}_{maker}": FilmEncoder(
+            f"{coded}_{maker}",
+            (*_ALL, "webm") if coded == "av1" else _ALL,
+            quality={"nvenc": "cq", "qsv": "global_quality", "amf": "qp_i"}[maker],
+            crf=20,
+            depths=(8,) if coded == "h264" else (8, 10),
+            chromas=("420", "444") if maker == "nvenc" and coded != "av1" else ("420",),
+            repacked=(
+                ("yuv420p10le", "p010le"),
+                *((("yuv420p", "nv12"),) if maker != "nvenc" else ()),
+            ),
+        )
+        for coded in ("h264", "hevc", "av1")
+        for maker in ("nvenc", "qsv", "amf")
+    },
+}  # fmt: skip
+"""By the name that `--codec` takes."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How pictures are to be encoded; None leaves it to the film or the encoder."""
+
+    codec: str | None = None
+    crf: float | None = None
+    preset: str | None = None
+    tune: str | None = None
+    depth: int | None = None
+    chroma: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    """Options of the encoder, by FFmpeg's names."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How pictures are encoded: an encoder, all its options, and what it is given."""
+
+    codec: str
+    pixels: PixelFormat
+    """The planes that the encoder is given."""
+    options: tuple[tuple[str, str], ...]
+
+    @property
+    def taken(self) -> str:
+        """The format of frames in which the encoder takes these planes."""
+        name = self.pixels.name
+        return dict(ENCODERS[self.codec].repacked).get(name, name)
+
+
+def choose(wish: Wish, source: PixelFormat, container: str, hdr: Hdr | None) -> Encoding:
+    """The encoding of a film. Raises OutputError, in a sentence, for what does not go together."""
+    depth = wish.depth or (8 if source.bits == 8 else 10)
+    name = wish.codec
+    if name is None:
+        name = "av1" if container == "webm" else "x264" if depth == 8 else "x265"
+    encoder = ENCODERS[name]
+    if container not in encoder.containers:
+        raise OutputError(f".{container} cannot hold {name}: use .{encoder.containers[0]}")
+    if depth not in encoder.depths:
+        if wish.depth is not None or len(encoder.depths) != 1:
+            raise OutputError(f"{name} has no {depth} bits here: use --depth {encoder.depths[0]}")
+        depth = encoder.depths[0]
+    chroma = wish.chroma or _chroma(source)
+    if chroma not in encoder.chromas:
+        if wish.chroma is not None:
+            raise OutputError(f"{name} cannot code 4:{chroma[1]}:{chroma[2]}")
+        chroma = encoder.chromas[0]
+    return Encoding(name, _pixels(name, depth, chroma, source), _options(name, encoder, wish, hdr))
+
+
+def fitted(encoding: Encoding, height: int, width: int) -> Encoding:
+    """An encoding for pictures of that size."""
+    pixels = encoding.pixels
+    if encoding.codec == "ffv1" and (height % pixels.rows or width % pixels.columns):
+        # FFV1 cannot cut such planes into any number of slices: FFmpeg finds one that it can.
+        kept = tuple(option for option in encoding.options if option[0] != "slices")
+        return replace(encoding, options=kept)
+    return encoding
+
+
+def _chroma(source: PixelFormat) -> str:
+    if source.planes < 3 or source.rows == 2:
+        return "420"
+    return "422" if source.columns == 2 else "444"
+
+
+def _pixels(name: str, depth: int, chroma: str, source: PixelFormat) -> PixelFormat:
+    encoder = ENCODERS[name]
+    columns = 1 if chroma == "444" else 2
+    rows = 2 if chroma == "420" else 1
+    has_alpha = source.planes == 4
+    if has_alpha and not encoder.alpha:
+        raise OutputError(
+            f"{name} cannot code pictures that are transparent: use --codec vp9, prores or ffv1"
+        )
+    if has_alpha and encoder.library == "prores_ks":
+        chroma, columns, rows = "444", 1, 1
+    called = f"yuv{'a' * has_alpha}{chroma}p{'' if depth == 8 else '10le'}"
+    return PixelFormat(called, depth, columns, rows, 4 if has_alpha else 3)
+
+
+def _options(
+    name: str, encoder: FilmEncoder, wish: Wish, hdr: Hdr | None
+) -> tuple[tuple[str, str], ...]:
+    options = dict(encoder.extra)
+    crf = wish.crf if wish.crf is not None else encoder.crf
+    if encoder.quality and crf is not None:
+        options[encoder.quality] = f"{crf:g}"
+    elif wish.crf is not None:
+        raise OutputError(f"{name} has no --crf")
+    preset = wish.preset or encoder.preset
+    if encoder.preset_option and preset is not None:
+        options[encoder.preset_option] = preset
+    elif wish.preset is not None:
+        raise OutputError(f"{name} has no --preset")
+    if wish.tune is not None:
+        if not encoder.tunes:
+            raise OutputError(f"{name} has no --tune")
+        options["tune"] = wish.tune
+    own = _PARAMETERS.get(name)
+    parameters = ["log-level=none"] if name == "x265" else []
+    if own is not None and hdr is not None:
+        parameters += _hdr(name, hdr)
+    for key, value in wish.options:
+        if key in _OURS:
+            raise OutputError(f"{name}: --codec-option {key} would move pictures: leave it out")
+        if key == own:
+            _check_display(name, value)
+            parameters.append(value)
+        else:
+            options[key] = value
+    for key, known in (("preset", encoder.presets), ("tune", encoder.tunes)):
+        if known and key in options and options[key] not in known:
+            raise OutputError(f"{name} has no {key} {options[key]!r}: use {', '.join(known)}")
+    if own is not None and parameters:
+        options[own] = ":".join(parameters)
+    if name in ("x264", "x265"):
+        options.setdefault("flags", "+cgop")  # each part begins on its own
+    return tuple(sorted(options.items()))
+
+
+_OURS = frozenset({"time_base", "framerate"})
+"""Options of all encoders that its times depend on."""
+_NUMBER = r"\d{1,12}(?:\.\d{1,12})?"
+_DISPLAY = re.compile(
+    "".join(rf"{colour}\({_NUMBER},{_NUMBER}\)" for colour in ("G", "B", "R", "WP", "L")), re.ASCII
+)
+
+
+def _check_display(name: str, parameters: str) -> None:
+    """Raises OutputError for a mastering display that is none: x265 would write whatever it takes
+    it for, and svtav1 would look for its end for ever."""
+    for parameter in parameters.split(":"):
+        key, _, value = parameter.partition("=")
+        if key.strip() in ("master-display", "mastering-display") and not _DISPLAY.fullmatch(value):
+            raise OutputError(
+                f"{name} does not understand {parameter}: write {key}=G(x,y)B(x,y)R(x,y)WP(x,y)"
+                "L(most,least)"
+            )
+
+
+def encoder_threads(codec: str, height: int, cores: int) -> int:
+    """How many threads an encoder takes by itself on so many cores; 0 where their number does not
+    change its bytes. With that number it gives on any machine what it gives there."""
+    if codec == "x264":
+        return max(1, min(cores * 3 // 2, (height + 15) // 16 // 2, _X264_MOST))
+    if codec == "x265":
+        return next(frames for least, frames in _X265_FRAMES if cores >= least)
+    return 0
+
+
+_X264_MOST = 128
+_X265_FRAMES = ((32, 6), (16, 5), (8, 3), (4, 2), (0, 1))
+"""Cores, and how many pictures x265 codes at a time on as many."""
+
+
+def has_own_hdr(codec: str) -> bool:
+    """Whether HDR10's static metadata can be given to an encoder, which puts it into its stream."""
+    return codec in _PARAMETERS
+
+
+_PARAMETERS = {"x264": "x264-params", "x265": "x265-params", "av1": "svtav1-params"}
+
+
+def _hdr(name: str, hdr: Hdr) -> list[str]:
+    """HDR10's metadata in an encoder's own words."""
+    found = []
+    light = hdr.light
+    if hdr.primaries and hdr.luminance:
+        red, green, blue, white = (hdr.primaries[at : at + 2] for at in (0, 2, 4, 6))
+        least, most = hdr.luminance
+
+        def pair(x: Fraction, y: Fraction, unit: int) -> str:
+            if name == "av1":
+                return f"({float(x):.6g},{float(y):.6g})"
+            return f"({round(x * unit)},{round(y * unit)})"
+
+        display = "".join(
+            letter + pair(x, y, unit)
+            for letter, (x, y), unit in (
+                ("G", green, 50_000),
+                ("B", blue, 50_000),
+                ("R", red, 50_000),
+                ("WP", white, 50_000),
+                ("L", (most, least), 10_000),
+            )
+        )
+        found.append(f"{'master-display' if name == 'x265' else 'mastering-display'}={display}")
+    if light is not None:
+        key = {"x265": "max-cll", "x264": "cll", "av1": "content-light"}[name]
+        found.append(f"{key}={light[0]},{light[1]}")
+    if name == "x265":
+        found += ["hdr10=1", "repeat-headers=1"]
+    return found
+
+
+def is_available(name: str) -> bool:
+    """Whether an encoder is built in, and, for those of hardware, whether there is that."""
+    av = library()
+    encoder = ENCODERS[name]
+    try:
+        context = av.CodecContext.create(encoder.library, "w")
+        if "_" not in name:
+            return True
+        context.width = context.height = 256
+        context.pix_fmt = dict(encoder.repacked).get("yuv420p", "yuv420p")
+        context.time_base = Fraction(1, 25)
+        context.open()
+    except (av.FFmpegError, ValueError, OSError):
+        return False
+    return True

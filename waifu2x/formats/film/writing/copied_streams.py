@@ -1,0 +1,187 @@
+"""Streams of a film that are copied: packet by packet, as they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from waifu2x.formats.film.library import library
+from waifu2x.formats.film.reading.opening import MAX_SECONDS
+from waifu2x.formats.film.writing.header import BegunStreams, FilmPlan
+from waifu2x.formats.film.writing.packet_times import FollowingTimes, SortedTimes
+from waifu2x.formats.film.writing.silence import FilledGaps
+from waifu2x.formats.film.writing.subtitles import to_mov_text, to_subrip
+from waifu2x.formats.film.writing.targets import KeptStream
+
+if TYPE_CHECKING:
+    from av.packet import Packet
+
+Timed = tuple[float, int, Any]
+"""A packet of the target, after its time in seconds and the order of those of one time."""
+
+
+class CopiedStreams:
+    """What becomes of the packets of streams that are copied."""
+
+    def __init__(self, plan: FilmPlan, begun: BegunStreams) -> None:
+        """The target's header has been written: only then its ticks are known."""
+        self._others = begun.others
+        self._cut = plan.cut
+        self._shift = Fraction(plan.film.shift, 1_000_000) + plan.cut.start
+        self._sources = {stream.index: index for index, (stream, _) in self._others.items()}
+        """The streams of the source, by the numbers of those of the target."""
+        described = {stream.index: stream for stream in plan.film.others}
+        self._titles = {index: described[index].title for index in self._others}
+        self._times: dict[int, FollowingTimes | SortedTimes] = {}
+        self._filled: dict[int, FilledGaps] = {}
+        """Sounds that the target keeps no gaps of."""
+        for index, (stream, _) in self._others.items():
+            told = described[index]
+            if told.kind == "subtitle":
+                self._times[index] = SortedTimes(stream.time_base)
+            elif not told.is_cover:
+                if plan.streams.container == "mov" and told.codec.startswith("pcm_"):
+                    channels = stream.codec_context.layout.nb_channels
+                    self._filled[index] = FilledGaps(
+                        told.title, told.codec, channels, stream.time_base
+                    )
+                self._times[index] = FollowingTimes(
+                    stream.time_base,
+                    is_sound=told.kind == "audio",
+                    may_repeat=plan.streams.container in ("mkv", "webm"),
+                )
+        self._absurd: Counter[int] = Counter()
+        """Packets of each stream whose times no film has."""
+        self._spoilt: Counter[int] = Counter()
+        """Packets of each stream that the target refused."""
+        self.muxed: Counter[int] = Counter()
+        """Packets of each stream that were written."""
+        self._now = float("-inf")
+        """Seconds of the latest packet so far."""
+
+    @property
+    def indices(self) -> list[int]:
+        """The numbers of the streams in the source."""
+        return list(self._others)
+
+    def all_of(self, packets: Iterable[Packet[Any]]) -> Iterator[Timed]:
+        """The packets of the target for packets of the source, in their order."""
+        if not self._others:
+            return
+        for packet in packets:
+            for made in self.packets(packet):
+                yield self._now, 1, made
+        for made in self.rest():
+            yield self._now, 1, made
+
+    def packets(self, packet: Packet[Any]) -> Iterator[Packet[Any]]:
+        """The packets of the target that are ready with one of the source."""
+        index = packet.stream_index
+        if index not in self._others or not self._is_wanted(packet):
+            return
+        stream, taken = self._others[index]
+        made = packet if taken.handling == "copy" else _converted(packet, taken)
+        if made is None:
+            return
+        made.stream = stream
+        times = self._times.get(index)
+        if times is None:  # a cover
+            yield made
+            return
+        for one in times.add(made):
+            if isinstance(times, FollowingTimes) and one.dts is not None:
+                yield from self.until(float(one.dts * stream.time_base))
+                if index in self._filled:
+                    yield from self._filled[index].before(one)
+            yield one
+
+    def until(self, seconds: float) -> Iterator[Packet[Any]]:
+        """The subtitles that are ready, now that the film has come to that time."""
+        self._now = max(self._now, seconds)
+        for times in self._times.values():
+            if isinstance(times, SortedTimes):
+                yield from times.until(self._now)
+
+    def rest(self) -> Iterator[Packet[Any]]:
+        """The last packets, when there are no more of the source."""
+        for index, times in self._times.items():
+            for one in times.rest():
+                if index in self._filled:
+                    yield from self._filled[index].before(one)
+                yield one
+
+    def mux(self, out: Any, made: Packet[Any]) -> None:
+        """Gives a packet to the target, but for a damaged one that it cannot take."""
+        index = self._sources[made.stream_index]
+        errors = library().error
+        try:
+            out.mux(made)
+            self.muxed[index] += 1
+        except (errors.InvalidDataError, errors.ArgumentError):
+            self._spoilt[index] += 1
+
+    def _is_wanted(self, packet: Packet[Any]) -> bool:
+        """Whether a packet lies in the stretch that is wanted; its times are of that then."""
+        base, cut, shift = packet.time_base, self._cut, self._shift
+        assert base is not None  # as every packet of a demuxer has one
+        pts = packet.pts if packet.pts is not None else packet.dts
+        if pts is None:  # a cover, or what follows the packet before
+            return True
+        is_text = packet.stream.type == "subtitle"
+        ticks = round(shift / base)
+        if cut.start and pts < ticks:
+            shown = pts + (packet.duration or 0) - ticks
+            if not is_text or shown <= 0:
+                return False
+            # It is on the screen when the stretch begins.
+            packet.pts = packet.dts = pts = ticks
+            packet.duration = shown
+        if cut.end is not None:
+            last = round((cut.end - cut.start + shift) / base)
+            if pts >= last:
+                return False
+            if is_text:
+                packet.duration = min(packet.duration or 0, last - pts)
+        if abs((pts - ticks) * base) > MAX_SECONDS:
+            self._absurd[packet.stream_index] += 1
+            return False
+        packet.pts = None if packet.pts is None else packet.pts - ticks
+        packet.dts = None if packet.dts is None else packet.dts - ticks
+        return True
+
+    def lost(self, complaints: int) -> tuple[str, ...]:
+        """What is wrong with times, and what is missing in sounds if there were complaints: else
+        it is meant so."""
+        wrong = {index: times.wrong + self._absurd[index] for index, times in self._times.items()}
+        found = [
+            f"{self._titles[index]} has {count} packet{'s' * (count > 1)} out of time"
+            for index, count in wrong.items()
+            if count
+        ]
+        found += [
+            f"{self._titles[index]} lost {count} packet{'s' * (count > 1)}, which cannot be written"
+            for index, count in self._spoilt.items()
+            if count
+        ]
+        found += [
+            f"{self._titles[index]} has nothing from {float(gap.start):.2f} to "
+            f"{float(gap.start + gap.length):.2f} s"
+            for index, times in self._times.items()
+            for gap in times.gaps
+            if complaints
+        ]
+        return tuple(found)
+
+
+def _converted(packet: Packet[Any], taken: KeptStream) -> Packet[Any] | None:
+    text = bytes(packet)
+    codec = packet.stream.codec_context.name
+    made = to_subrip(text) if taken.handling == "subrip" else to_mov_text(text, codec)
+    if not made:
+        return None
+    new: Packet[Any] = library().Packet(made)
+    new.pts = new.dts = packet.pts
+    new.duration, new.time_base = packet.duration, packet.time_base
+    return new

@@ -1,0 +1,114 @@
+"""Writes a film: its header at once, then packets as they come."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from waifu2x.formats.film.writing.aac import audio_config
+from waifu2x.formats.film.writing.copied_streams import CopiedStreams
+from waifu2x.formats.film.writing.covers import CoverOf
+from waifu2x.formats.film.writing.header import (
+    BegunStreams,
+    FilmPlan,
+    begin_streams,
+    open_target,
+    write_fields,
+)
+from waifu2x.formats.film.writing.mp4 import turn_off
+from waifu2x.formats.film.writing.picture_stream import PictureTemplate
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.packet import Packet
+
+_DEFAULT = 1
+"""FFmpeg's disposition of a stream that players take unless they are told otherwise."""
+
+
+class FilmWriter:
+    """A film that is being written into a file or pipe. All methods raise FFmpeg's errors, OSError
+    and OutputError."""
+
+    def __init__(
+        self,
+        target: Path | io.RawIOBase,
+        source: InputContainer,
+        plan: FilmPlan,
+        template: PictureTemplate,
+        cover_of: CoverOf,
+        room: int | None = None,
+    ) -> None:
+        """Writes the header. `room` is as of `open_target`."""
+        self._target, self._plan = target, plan
+        held = None if isinstance(target, Path) else _HeldPipe(target)
+        self._out: Any = open_target(held or f"file:{target}", plan.streams.container, room)
+        begun = begin_streams(self._out, source, plan, template, cover_of)
+        if held is not None:
+            _describe_aac(source, begun)
+        self._out.start_encoding()
+        if held is not None:
+            with held.released() as header:
+                write_fields(header, plan)
+        texts = [one for one, _ in begun.others.values() if one.type == "subtitle"]
+        self._off = [one.index + 1 for one in texts if not one.disposition & _DEFAULT]
+        """Tracks that players show only when they are asked to."""
+        self.pictures = begun.pictures
+        """The stream of pictures."""
+        self.copied = CopiedStreams(plan, begun)
+        """The other streams."""
+
+    def add_picture(self, packet: Packet[Any]) -> None:
+        """Writes a coded picture, with times from the beginning of the stretch that is wanted."""
+        packet.stream = self.pictures
+        self._out.mux(packet)
+
+    def add_copied(self, made: Packet[Any]) -> None:
+        """Writes a packet that `copied` has made."""
+        self.copied.mux(self._out, made)
+
+    def close(self) -> None:
+        """Completes the film."""
+        self._out.close()
+        if isinstance(self._target, Path):
+            with self._target.open("r+b") as file:
+                write_fields(file, self._plan)
+                if self._plan.streams.container in ("mp4", "mov"):
+                    turn_off(file, self._off)
+
+
+def _describe_aac(source: InputContainer, begun: BegunStreams) -> None:
+    for index, (stream, taken) in begun.others.items():
+        context: Any = source.streams[index].codec_context
+        is_aac = taken.handling == "copy" and context is not None and context.name == "aac"
+        if is_aac and not context.extradata:
+            stream.codec_context.extradata = audio_config(context)
+
+
+class _HeldPipe(io.RawIOBase):
+    """A pipe whose beginning is held back until `released`, since it cannot be changed then."""
+
+    def __init__(self, file: io.RawIOBase) -> None:
+        self._file = file
+        self._held: io.BytesIO | None = io.BytesIO()
+
+    @contextmanager
+    def released(self) -> Iterator[IO[bytes]]:
+        """The beginning, which is written at the end of the block. Raises OSError."""
+        held, self._held = self._held, None
+        assert held is not None
+        yield held
+        self.write(held.getvalue())
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Takes all of it. Raises OSError."""
+        if self._held is not None:
+            return self._held.write(data)
+        return self._file.write(data) or 0

@@ -1,0 +1,139 @@
+"""Joins the parts of a film, and copies all its other streams beside them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from waifu2x.errors import ImageError, OutputError
+from waifu2x.formats.film.library import library
+from waifu2x.formats.film.reading.opening import in_short
+from waifu2x.formats.film.reading.packets import Packets
+from waifu2x.formats.film.writing.copied_streams import Timed
+from waifu2x.formats.film.writing.covers import cover_from_file
+from waifu2x.formats.film.writing.encode import Encoded, rank_of
+from waifu2x.formats.film.writing.film_writer import FilmWriter
+from waifu2x.formats.film.writing.header import FilmPlan
+from waifu2x.formats.film.writing.index_room import CountedPackets, expected_packets
+from waifu2x.formats.film.writing.picture_stream import PictureTemplate, opened_part
+from waifu2x.system.files import reason
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+
+Parts = Sequence[tuple[Path, Encoded]]
+"""Files and times of the parts of a film, in their order."""
+
+
+def join(
+    target: Path,
+    source: InputContainer,
+    plan: FilmPlan,
+    parts: Parts,
+    on_packet: Callable[[], None] = lambda: None,
+    complaints: int = 0,
+) -> tuple[str, ...]:
+    """Writes a film into a file: the pictures of its parts, and the other streams as they are.
+
+    Returns what is missing in the others where the source is damaged, each a clause. `complaints`
+    there were when the source was opened; `on_packet` is called for each packet. Raises
+    OutputError, ImageError for a part that is not as it was written.
+    """
+    expected: CountedPackets | None = None
+    if plan.streams.container in ("mp4", "mov"):
+        expected = expected_packets(source, plan, [one for _, one in parts])
+    try:
+        try:
+            return _joined(target, source, plan, parts, on_packet, complaints, expected)
+        except _LargerIndexError as error:  # the source has more packets than it said
+            source.seek(0)
+            return _joined(target, source, plan, parts, on_packet, complaints, error.counted)
+    except library().FFmpegError as error:
+        raise OutputError(f"cannot write the film: {in_short(error)}") from error
+    except OSError as error:
+        raise OutputError(f"cannot write the film: {reason(error)}") from error
+
+
+class _LargerIndexError(Exception):
+    """The index is larger than the room that was left for it."""
+
+    def __init__(self, counted: CountedPackets) -> None:
+        super().__init__()
+        self.counted = counted
+
+
+def _joined(
+    target: Path,
+    source: InputContainer,
+    plan: FilmPlan,
+    parts: Parts,
+    on_packet: Callable[[], None],
+    complaints: int,
+    expected: CountedPackets | None,
+) -> tuple[str, ...]:
+    room = None if expected is None else expected.room(plan)
+    template = PictureTemplate(parts[0][0])
+    writer = FilmWriter(target, source, plan, template, cover_from_file, room)
+    copied = writer.copied
+    packets = Packets(source, [source.streams[index] for index in copied.indices])
+    pictures = _pictures(parts, plan)
+    for _, is_copied, packet in heapq.merge(
+        copied.all_of(packets), pictures, key=lambda one: one[:2]
+    ):
+        on_packet()
+        if is_copied:
+            writer.add_copied(packet)
+        else:
+            writer.add_picture(packet)
+    try:
+        writer.close()
+    except library().error.ArgumentError as error:
+        counted = None if expected is None else expected.counted(copied.muxed)
+        if counted is None or counted.room(plan) <= (room or 0):
+            raise
+        raise _LargerIndexError(counted) from error
+    return copied.lost(packets.damaged + complaints)
+
+
+def _pictures(parts: Parts, plan: FilmPlan) -> Iterator[Timed]:
+    """The packets of all parts, with their own times: a decoder's times are those of the film's
+    pictures in their order, as much earlier as any picture is coded later than it is shown."""
+    shape = plan.shape
+    offset = -(-plan.cut.start // shape.tick)
+    times = [pts - offset for _, one in parts for pts in one.pts]
+    durations = [length for _, one in parts for length in one.durations]
+    depth = max((one.depth for _, one in parts), default=0)
+    step = times[1] - times[0] if len(times) > 1 else 1
+    earlier = [times[0] - step * (depth - number) for number in range(depth)] if times else []
+    decoded = [*earlier, *times]
+    begun = 0
+    first: bytes | None = None
+    for path, told in parts:
+        left = set(range(len(told.pts)))
+        damaged = ImageError(f"{path}: is not as it was written: use --restart")
+        with opened_part(path) as part:
+            extradata = part.streams.video[0].codec_context.extradata
+            first = first if begun else extradata
+            if extradata != first:
+                raise ImageError(
+                    f"{path.parent}: its parts were not all encoded alike: use --restart"
+                )
+            packets = (one for one in part.demux(part.streams.video[0]) if one.size)
+            for number, packet in enumerate(packets):
+                rank = rank_of(packet.pts)
+                if rank not in left:
+                    raise damaged
+                left.remove(rank)
+                place = begun + rank
+                packet.time_base = shape.tick
+                packet.pts, packet.dts = times[place], decoded[begun + number]
+                following = times[place + 1] - times[place] if place + 1 < len(times) else 0
+                packet.duration = (
+                    durations[place] or following or round(1 / shape.rate / shape.tick)
+                )
+                yield float(packet.dts * shape.tick), 0, packet
+        if left:
+            raise damaged
+        begun += len(told.pts)

@@ -1,0 +1,237 @@
+"""Times of packets that are copied, as containers take them: those of a stream in their order.
+
+Times of a source may repeat (Matroska rounds them to a millisecond, and packets of TrueHD are
+shorter), leap (a damaged packet), begin anew (two recordings in one file) or be unknown (Matroska
+keeps no decoding times). Whatever is changed here is changed for the packet that is to blame alone.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from waifu2x.formats.film.reading.packets import MAX_GAPS, Gap
+
+if TYPE_CHECKING:
+    from av.packet import Packet
+
+LEAP = 10
+"""Seconds by which a stream of one recording does not go on or back: a packet or a file ends."""
+_AGREED = 8
+"""Packets after a leap, none of which goes back, that tell that it is meant so."""
+_DEEPEST = 64
+"""More packets than any encoder codes before the first one that is shown."""
+_UNHEARD = Fraction(1, 100)
+"""Seconds of silence that are within the rounding of times."""
+_MOST_AHEAD = 256
+_BYTES_AHEAD = 8 << 20
+"""Subtitles that wait for their time, and their bytes."""
+
+
+class FollowingTimes:
+    """Times of sound or pictures, of which each packet follows the one before it."""
+
+    def __init__(self, tick: Fraction, *, is_sound: bool, may_repeat: bool) -> None:
+        """`tick` is the target's, in seconds; whether two packets may be decoded at one time is for
+        its container to say."""
+        self._tick = tick
+        self._leap = LEAP // tick
+        self._is_sound = is_sound
+        self._step = 0 if may_repeat else 1
+        self._last: int | None = None
+        """When the latest packet is decoded, in ticks."""
+        self._due = 0
+        """When the next packet is due."""
+        self._undated: list[Packet[Any]] = []
+        """Packets before the first one whose time of decoding is known."""
+        self._held: list[Packet[Any]] = []
+        """Packets after a leap."""
+        self._heard: Fraction | None = None
+        """Ticks at which the sound so far ends; None where that is not known."""
+        self.gaps: list[Gap] = []
+        """Stretches without sound."""
+        self.wrong = 0
+        """Packets whose times leap or go back."""
+
+    def add(self, packet: Packet[Any]) -> Iterator[Packet[Any]]:
+        """Takes the next packet; those that are ready, with times in ticks of the target."""
+        rounding = _in_ticks(packet, self._tick)
+        if packet.dts is None and packet.pts is None:
+            self.wrong += 1
+            if not self._is_sound or self._last is None:
+                return
+            packet.dts = self._due
+        if self._is_sound:  # which is decoded in the order of hearing
+            if packet.dts is None:
+                packet.dts = packet.pts
+            elif packet.pts is None:
+                packet.pts = packet.dts
+        if packet.dts is None:
+            self._undated.append(packet)
+            if len(self._undated) >= _DEEPEST:
+                yield from self._dated(None, rounding)
+            return
+        if self._undated:
+            yield from self._dated(packet.dts, rounding)
+        yield from self._arrived(packet, rounding)
+
+    def rest(self) -> Iterator[Packet[Any]]:
+        """The last packets, when there are no more."""
+        if self._undated:
+            yield from self._dated(None, 1)
+        if len(self._held) == 1 and self._last is not None:  # nothing goes on from there
+            yield from self._blamed()
+        else:
+            yield from self._meant()
+
+    def _dated(self, following: int | None, rounding: int) -> Iterator[Packet[Any]]:
+        """Packets without a time of decoding, with the latest there can be: before the next one's,
+        and before they are shown."""
+        waiting, self._undated = self._undated, []
+        for packet in reversed(waiting):
+            assert packet.pts is not None
+            before = packet.pts
+            if following is not None:
+                before = min(before, following - max(packet.duration or 0, 1))
+            packet.dts = following = before
+        for packet in waiting:
+            yield from self._arrived(packet, rounding)
+
+    def _arrived(self, packet: Packet[Any], rounding: int) -> Iterator[Packet[Any]]:
+        assert packet.dts is not None
+        if self._held:
+            first = self._held[0].dts
+            assert first is not None
+            if packet.dts < first:
+                yield from self._blamed()
+                yield from self._arrived(packet, rounding)
+                return
+            self._held.append(packet)
+            if len(self._held) >= _AGREED:
+                yield from self._meant()
+        elif packet.dts - self._due > self._leap:
+            self._held.append(packet)
+        else:
+            yield self._placed(packet, rounding)
+
+    def _meant(self) -> Iterator[Packet[Any]]:
+        """The packets after a leap, where they say that they belong."""
+        held, self._held = self._held, []
+        for one in held:
+            yield self._placed(one, 1)
+
+    def _blamed(self) -> Iterator[Packet[Any]]:
+        """The packets that leapt, where they are due: none followed them there."""
+        held, self._held = self._held, []
+        self.wrong += len(held)
+        if self._last is None:
+            return  # nothing tells where they belong
+        for packet in held:
+            assert packet.dts is not None
+            _shift(packet, self._due - packet.dts)
+            yield self._placed(packet, 0)
+
+    def _placed(self, packet: Packet[Any], rounding: int) -> Packet[Any]:
+        """A packet that is not decoded before the last one."""
+        assert packet.dts is not None
+        if self._last is not None:
+            late = self._last + self._step - packet.dts
+            if late > self._leap:  # times have begun anew: it follows the last one
+                self.wrong += 1
+                _shift(packet, max(self._due, self._last + self._step) - packet.dts)
+            elif late > rounding:
+                self.wrong += 1
+                _shift(packet, late)
+            elif late > 0:
+                packet.dts += late
+                if packet.pts is not None:
+                    packet.pts = max(packet.pts, packet.dts)
+        self._last = packet.dts
+        self._due = packet.dts + (packet.duration or 0)
+        if self._is_sound:
+            self._listen(packet)
+        return packet
+
+    def _listen(self, packet: Packet[Any]) -> None:
+        """Notes a stretch without sound before this packet that is longer than the packet."""
+        assert packet.pts is not None
+        start, length = packet.pts * self._tick, (packet.duration or 0) * self._tick
+        due, self._heard = self._heard, None
+        if not length:
+            return  # who knows when the next one is due
+        if due is not None and start - due > max(length, _UNHEARD) and len(self.gaps) < MAX_GAPS:
+            self.gaps.append(Gap(due, start - due))
+        self._heard = start + length
+
+
+class SortedTimes:
+    """Times of subtitles, which wait until sound and pictures come to them: so a line that leaps
+    ahead in the file holds no other back."""
+
+    def __init__(self, tick: Fraction) -> None:
+        """`tick` is the target's, in seconds."""
+        self._tick = tick
+        self._waiting: list[tuple[int, int, Packet[Any]]] = []
+        """A heap of times, numbers and packets."""
+        self._number = self._size = 0
+        self._last: int | None = None
+        self.gaps: list[Gap] = []
+        """None: subtitles have nothing most of the time."""
+        self.wrong = 0
+        """Packets that come later than they should."""
+
+    def add(self, packet: Packet[Any]) -> Iterator[Packet[Any]]:
+        """Takes the next packet; those that wait no longer, with times in ticks of the target."""
+        _in_ticks(packet, self._tick)
+        time = packet.pts if packet.pts is not None else packet.dts
+        if time is None:
+            self.wrong += 1
+            return
+        packet.pts = packet.dts = time
+        heapq.heappush(self._waiting, (time, self._number, packet))
+        self._number += 1
+        self._size += packet.size
+        while len(self._waiting) > _MOST_AHEAD or self._size > _BYTES_AHEAD:
+            yield self._next()
+
+    def until(self, seconds: float) -> Iterator[Packet[Any]]:
+        """Those whose time has come."""
+        while self._waiting and self._waiting[0][0] * self._tick <= seconds:
+            yield self._next()
+
+    def rest(self) -> Iterator[Packet[Any]]:
+        """The last packets, when there are no more."""
+        while self._waiting:
+            yield self._next()
+
+    def _next(self) -> Packet[Any]:
+        time, _, packet = heapq.heappop(self._waiting)
+        self._size -= packet.size
+        if self._last is not None and time < self._last:
+            self.wrong += 1
+            packet.pts = packet.dts = time = self._last
+        self._last = time
+        return packet
+
+
+def _in_ticks(packet: Packet[Any], tick: Fraction) -> int:
+    """Gives a packet its times in ticks; how many of them lie within the rounding of times."""
+    base = packet.time_base
+    assert base is not None  # as every packet of a demuxer has one
+    unit = base / tick
+    if unit != 1:
+        packet.pts, packet.dts = (
+            None if time is None else round(time * unit) for time in (packet.pts, packet.dts)
+        )
+        packet.duration = round((packet.duration or 0) * unit)
+        packet.time_base = tick
+    return -(-unit.numerator // unit.denominator) + 1
+
+
+def _shift(packet: Packet[Any], ticks: int) -> None:
+    assert packet.dts is not None
+    packet.dts += ticks
+    if packet.pts is not None:
+        packet.pts += ticks

@@ -1,0 +1,125 @@
+"""Containers to write: which streams of a film they take, and how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from waifu2x.errors import OutputError
+from waifu2x.formats.film.description import Film, OtherStream
+from waifu2x.formats.film.frame_files import frame_pattern
+from waifu2x.system.lazy_dataclass import dataclass
+
+CONTAINERS = {"mkv": "matroska", "mp4": "mp4", "mov": "mov", "webm": "webm"}
+"""FFmpeg's formats, by the extension of a name."""
+Handling = Literal["copy", "subrip", "mov_text", "attachment"]
+"""A stream as it is; subtitles as text of another container; a cover as an attached file."""
+_TEXT = ("srt", "subrip")
+_STYLED = ("ass", "ssa")
+
+
+@dataclass(frozen=True)
+class KeptStream:
+    """A stream of the source that goes into the target."""
+
+    index: int
+    handling: Handling
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """What becomes of the streams of a film."""
+
+    container: str
+    """The extension."""
+    taken: tuple[KeptStream, ...]
+    refused: tuple[tuple[int, str], ...]
+    """Streams that the container cannot hold: number and name for people."""
+    notices: tuple[str, ...]
+    """What is not kept as it is, each a clause."""
+
+
+RAW = ("y4m", "png")
+"""What is written without an encoder, and holds nothing but pictures."""
+_PIPED = ("mkv", "webm", "y4m")
+"""What can be written into a pipe, where nothing can be changed any more."""
+
+
+def container_of(path: Path, form: str | None = None) -> str:
+    """The extension of a target: that of its name, or `form`, which standard output needs.
+
+    Raises OutputError if it is that of nothing that is written here.
+    """
+    if path == Path("-"):
+        if form not in (None, *_PIPED):
+            raise OutputError(f"standard output: .{form} has to be sought in: use -f mkv or y4m")
+        return form or "mkv"
+    extension = "png" if frame_pattern(path) is not None else path.suffix[1:].lower()
+    if extension not in (*CONTAINERS, *RAW) or (extension == "png" and frame_pattern(path) is None):
+        raise OutputError(
+            f"{path}: a film is written as .mkv, .mp4, .mov, .webm or .y4m, or as frames such as "
+            "frames/%06d.png: choose one"
+        )
+    if form not in (None, extension):
+        raise OutputError(f"{path}: is a .{extension} by its name, and -f says {form}: choose one")
+    return extension
+
+
+def plan(film: Film, container: str, *, sound: bool = True, subtitles: bool = True) -> StreamPlan:
+    """What a container takes, as far as tables tell; `formats.film.writing.trial` asks FFmpeg."""
+    taken: list[KeptStream] = []
+    refused: list[tuple[int, str]] = []
+    notices: list[str] = []
+    if container in RAW:
+        others = any(stream.kind in ("audio", "subtitle") for stream in film.others)
+        notices = [f"{container} holds pictures only: sound and subtitles are left out"] * others
+        return StreamPlan(container, (), (), tuple(notices))
+    for stream in film.others:
+        if (stream.kind == "audio" and not sound) or (stream.kind == "subtitle" and not subtitles):
+            continue
+        handling = _handling(stream, container, notices)
+        if handling is not None:
+            taken.append(KeptStream(stream.index, handling))
+        elif _is_written_anew(stream):
+            pass  # chapters and the timecode
+        else:
+            refused.append((stream.index, stream.title))
+    return StreamPlan(container, tuple(taken), tuple(refused), tuple(notices))
+
+
+def _handling(stream: OtherStream, container: str, notices: list[str]) -> Handling | None:
+    kind, codec = stream.kind, stream.codec
+    into_mp4 = container in ("mp4", "mov")
+    if kind == "audio":
+        return "copy" if container != "webm" or codec in ("opus", "libopus", "vorbis") else None
+    if kind == "subtitle":
+        if container == "mkv":
+            return "subrip" if codec == "mov_text" else "copy"
+        if into_mp4 and codec in _TEXT:
+            return "mov_text"
+        if into_mp4 and codec in _STYLED:
+            notices.append(f"{stream.title} loses its styles and drawings")
+            return "mov_text"
+        fits = codec == "mov_text" if into_mp4 else codec == "webvtt"
+        return "copy" if fits else None
+    if kind == "attachment":
+        return "copy" if container == "mkv" else None
+    if kind == "video" and not stream.is_hidden:
+        if stream.is_cover:
+            return {"mkv": "attachment", "mp4": "copy"}.get(container)  # type: ignore[return-value]
+        return "copy" if container == "mkv" else None
+    return None
+
+
+def _is_written_anew(stream: OtherStream) -> bool:
+    return stream.kind == "data" and (stream.is_hidden or "timecode" in dict(stream.tags))
+
+
+def check(plan: StreamPlan, name: str) -> None:
+    """Raises OutputError where streams are refused: `name` cannot hold them."""
+    if plan.refused:
+        titles = ", ".join(title for _, title in plan.refused)
+        way = "use --drop-unsupported"
+        if plan.container != "mkv":
+            way = "use .mkv, or --drop-unsupported"
+        raise OutputError(f"{name}: .{plan.container} cannot hold {titles}: {way}")

@@ -1,0 +1,183 @@
+"""What of a graph is computed together, in one step, and how its values are stored."""
+
+from __future__ import annotations
+
+from waifu2x.networks.attention import ChannelAttention, WindowAttention
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import (
+    Add,
+    Concatenate,
+    Convolution,
+    Crop,
+    Dense,
+    DepthwiseConvolution,
+    Enlarge,
+    Interpolate,
+    Mean,
+    Multiply,
+    MultiplyMaps,
+    Node,
+    PixelShuffle,
+    TransposedConvolution,
+    sources,
+)
+from waifu2x.networks.norms import GroupNorm, LayerNorm
+
+_ATTENTION = WindowAttention | ChannelAttention
+_READS_PLAIN = TransposedConvolution | DepthwiseConvolution | Concatenate | _ATTENTION | LayerNorm
+"""What reads only maps that are stored by single pixels."""
+_TAKES_ALONG = (
+    *(Convolution, TransposedConvolution, DepthwiseConvolution),
+    *(PixelShuffle, Multiply, GroupNorm),
+)
+"""Whose steps may add another map."""
+_PLAIN = (
+    LayerNorm | DepthwiseConvolution | _ATTENTION | Crop | Concatenate | Mean | Dense | Interpolate
+)
+"""What makes no map that is stored by space-to-depth."""
+
+
+class Joins:
+    """What is computed together in a model, and how its values are stored."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.live = _live(model)
+        """The values that the result depends on, the picture left out, in order."""
+        self.readers: dict[int, list[int]] = {value: [] for value in range(len(model.nodes) + 1)}
+        """The values that are made of each value."""
+        for value in self.live:
+            for source in sources(model.nodes[value - 1]):
+                self.readers[source].append(value)
+        self.fused = self._fusions()
+        """Values that are never made, by what takes them along."""
+        self.blocks = {value: self._stored_block(value) for value in self.live}
+        """Their space-to-depth."""
+
+    def node(self, value: int) -> Node | None:
+        """What makes a graph value; None for the picture."""
+        return self.model.nodes[value - 1] if value else None
+
+    def planes(self, value: int) -> int:
+        """Planes of a value."""
+        return self.model.shapes[value].planes
+
+    def residual_of(self, value: int) -> int | None:
+        """The graph value that the step which makes a value adds, or multiplies by."""
+        node = self.node(value)
+        inner = self.taken(value)
+        if not isinstance(node, Add | MultiplyMaps):
+            return None
+        return node.other if inner in (node.source, None) else node.source
+
+    def taken(self, value: int) -> int | None:
+        """The graph value that the node of another takes along."""
+        operands = sources(self.model.nodes[value - 1])
+        return next((v for v in operands if self.fused.get(v) == value), None)
+
+    def flat(self, value: int) -> tuple[int, ...]:
+        """The graph values of a concatenation, none of them one itself."""
+        node = self.node(value)
+        if not isinstance(node, Concatenate):
+            return (value,)
+        return tuple(part for source in node.sources for part in self.flat(source))
+
+    def is_made(self, value: int) -> bool:
+        """Whether a step writes a graph value, rather than its being a way to read another."""
+        if value == 0 or isinstance(self.node(value), Crop | Concatenate):
+            return False
+        return not self.is_view(value)
+
+    def is_view(self, value: int) -> bool:
+        """Whether it is the picture, enlarged."""
+        node = self.node(value)
+        if not isinstance(node, Enlarge):
+            return False
+        source = node.source
+        while source and isinstance(self.node(source), Crop):
+            source = sources(self.model.nodes[source - 1])[0]
+        return source == 0
+
+    def _fusions(self) -> dict[int, int]:
+        """Graph values that are never made, since the one node that reads them takes them along."""
+        fused: dict[int, int] = {}
+        for value in self.live:
+            node = self.node(value)
+            if isinstance(node, PixelShuffle):
+                source = self.node(node.source)
+                if isinstance(source, Convolution) and self.readers[node.source] == [value]:
+                    fused[node.source] = value
+            elif isinstance(node, Add):
+                for operand in sorted({node.source, node.other}, reverse=True):
+                    if self._can_add(value, node, operand):
+                        fused[operand] = value
+                        break
+            elif isinstance(node, MultiplyMaps):
+                for operand in sorted({node.source, node.other}, reverse=True):
+                    kinds = Convolution | DepthwiseConvolution
+                    only = self.readers[operand] == [value]
+                    if only and isinstance(self.node(operand), kinds):
+                        fused[operand] = value
+                        break
+        return fused
+
+    def _can_add(self, value: int, node: Add, operand: int) -> bool:
+        """Whether an operand of an addition is a sum that can take the other one as its
+        residual."""
+        kinds = _TAKES_ALONG
+        made = self.node(operand)
+        if not isinstance(made, kinds) or self.readers[operand] != [value]:
+            return False
+        if isinstance(made, PixelShuffle) and not isinstance(self.node(made.source), Convolution):
+            return False
+        if isinstance(made, DepthwiseConvolution) and node.factor != 1:
+            return False
+        return operand == node.source or node.factor == 1
+
+    def _stored_block(self, value: int) -> int:
+        """How a graph value is stored: by space-to-depth if all convolutions that read it do so at
+        one stride."""
+        node = self.node(value)
+        if isinstance(node, _PLAIN) or value == len(self.model.nodes):
+            return 1
+        if self._shuffle_of(value) > 1 or self.residual_of(value) is not None:
+            return 1
+        strides = set()
+        for reader, offset in self._convolutions(value):
+            if reader is None or offset % reader.stride:
+                return 1
+            strides.add(reader.stride)
+        return strides.pop() if len(strides) == 1 else 1
+
+    def _convolutions(self, value: int, offset: int = 0) -> list[tuple[Convolution | None, int]]:
+        """The convolutions that read a graph value and by what it is cropped for them; None for
+        what reads only plain maps."""
+        found: list[tuple[Convolution | None, int]] = []
+        for reader in self.readers[value]:
+            node = self.node(reader)
+            if isinstance(node, Crop):
+                found += self._convolutions(reader, offset + node.pixels)
+            elif isinstance(node, Convolution):
+                found.append((node, offset))
+            elif isinstance(node, _READS_PLAIN):
+                found.append((None, offset))
+        return found
+
+    def _shuffle_of(self, value: int) -> int:
+        """The block of depth-to-space of the convolution that makes a graph value, else 1."""
+        node = self.node(value)
+        if isinstance(node, Add):
+            inner = self.taken(value)
+            return self._shuffle_of(inner) if inner else 1
+        if isinstance(node, PixelShuffle):
+            return node.factor if node.source in self.fused else 1
+        return node.stride if isinstance(node, TransposedConvolution) else 1
+
+
+def _live(model: Model) -> list[int]:
+    """The graph values that the result depends on, the picture left out, in order."""
+    live = {len(model.nodes)}
+    for value in range(len(model.nodes), 0, -1):
+        if value in live:
+            live.update(sources(model.nodes[value - 1]))
+    return sorted(live - {0})

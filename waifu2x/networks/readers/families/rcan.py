@@ -1,0 +1,93 @@
+"""RCAN and EDSR: residual blocks of two convolutions, in RCAN squeezed, excited and in groups."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from waifu2x.errors import ModelError
+from waifu2x.networks.activations import elementwise, leaky
+from waifu2x.networks.expressions import SIGMOID
+from waifu2x.networks.model import Model
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
+
+_RANGE = 255
+"""What a picture's largest value was in the training. Not stored."""
+_WIDE = 256
+"""Planes from which on an EDSR's blocks add a tenth of what they make. Not stored: so published."""
+
+
+def rcan(weights: NamedWeights) -> Model:
+    """Groups of blocks between two convolutions; then the map is enlarged in steps."""
+    planes = weights.planes("tail.1")
+    has_unshuffle = "head.1.weight" in weights
+    head = "head.1" if has_unshuffle else "head.0"
+    net = NamedGraph(weights, planes)
+    value = _shifted(net, 0, "sub_mean", _RANGE, 1)
+    if has_unshuffle:
+        by = math.isqrt(weights.length(f"{head}.weight", 1) // planes)
+        value = net.pixel_unshuffle(value, by) if by > 1 else value
+    taps = weights.length(f"{head}.weight", 2)
+    first = value = net.same_size(value, head, taps=taps)
+    count = 0
+    while (
+        f"body.{count}.body.0.weight" in weights or f"body.{count}.body.0.body.0.weight" in weights
+    ):
+        value = _group(net, value, f"body.{count}", taps)
+        count += 1
+    value = net.add(net.same_size(value, f"body.{count}", taps=taps), first)
+    value = _enlarged(net, value)
+    value = net.same_size(value, "tail.1", taps=taps)
+    _shifted(net, value, "add_mean", 1, _RANGE)
+    return net.model("reflect", same_planes=True)
+
+
+def _shifted(net: NamedGraph, source: int, layer: str, factor: float, divisor: float) -> int:
+    """The mean colour of the training's pictures subtracted or added, if the file has one."""
+    if f"{layer}.weight" not in net.weights:
+        return source
+    net.layer = layer
+    weight, bias = net.weights.convolution(layer, 1)
+    return net.convolution(
+        source, weight * np.float32(factor / divisor), bias / np.float32(divisor)
+    )
+
+
+def _group(net: NamedGraph, source: int, key: str, taps: int) -> int:
+    """A group of an RCAN, or a block of an EDSR."""
+    if f"{key}.body.0.weight" in net.weights:
+        return _block(net, source, f"{key}.body", taps)
+    value, count = source, 0
+    while f"{key}.body.{count}.body.0.weight" in net.weights:
+        value = _block(net, value, f"{key}.body.{count}.body", taps)
+        count += 1
+    return net.add(net.same_size(value, f"{key}.body.{count}", taps=taps), source)
+
+
+def _block(net: NamedGraph, source: int, key: str, taps: int) -> int:
+    value = net.same_size(source, f"{key}.0", 0.0, taps=taps)
+    value = net.same_size(value, f"{key}.2", taps=taps)
+    if f"{key}.3.conv_du.0.weight" not in net.weights:
+        return net.add(value, source, 0.1 if net.planes(source) >= _WIDE else 1.0)
+    factors = net.mean(value)
+    for layer in (f"{key}.3.conv_du.0", f"{key}.3.conv_du.2"):
+        net.layer = layer[:80]
+        weight, bias = net.weights.convolution(layer, 1)
+        made = len(bias)
+        function = leaky(0.0, made) if layer.endswith("0") else elementwise(SIGMOID, made)
+        factors = net.dense(factors, weight[:, :, 0, 0], bias, function)
+    return net.add(net.multiply(value, factors), source)
+
+
+def _enlarged(net: NamedGraph, value: int) -> int:
+    """A map enlarged by convolutions whose planes are shuffled."""
+    step = 0
+    while f"tail.0.{step}.weight" in net.weights:
+        made, planes = net.weights.planes(f"tail.0.{step}"), net.planes(value)
+        by = math.isqrt(made // planes)
+        if made != planes * by**2:
+            raise ModelError(f"{net.name}: tail.0.{step}.weight: {made} planes of {planes}")
+        value = net.pixel_shuffle(net.same_size(value, f"tail.0.{step}"), by)
+        step += 2
+    return value

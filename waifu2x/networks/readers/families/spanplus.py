@@ -1,0 +1,60 @@
+"""SPANPlus: groups of SPAN's blocks with Mish."""
+
+from __future__ import annotations
+
+from waifu2x.errors import ModelError
+from waifu2x.networks.activations import elementwise
+from waifu2x.networks.expressions import LEAKY, MISH, Expression
+from waifu2x.networks.model import Model
+from waifu2x.networks.readers.families.span import folded
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+
+
+def spanplus(weights: NamedWeights) -> Model:
+    """A convolution, groups of blocks, and a convolution whose planes are shuffled."""
+    if "upsampler.offset.weight" in weights:
+        raise ModelError(f"{weights.name}: a SPANPlus with DySample: not supported yet")
+    first = folded(weights, "feats.0")
+    net = NamedGraph(weights, first[0].shape[1])
+    net.layer = "feats.0"
+    value = net.convolution(0, *first, padding=1)
+    group = 1
+    while f"feats.{group}.conv_cat.weight" in weights:
+        value = _group(net, value, f"feats.{group}")
+        group += 1
+    last = "upsampler.0"
+    where = f"{weights.name}: {last}.weight"
+    scale, _ = scale_and_planes(weights.planes(last), net.planes(0), where)
+    value = net.same_size(value, last)
+    if scale > 1:
+        net.pixel_shuffle(value, scale)
+    weights.ignore(r".*\.eval_conv\.(weight|bias)")
+    return net.model("zero", same_planes=True)
+
+
+def _group(net: NamedGraph, source: int, key: str) -> int:
+    weights = net.weights
+    value, _ = _block(net, source, f"{key}.block_1")
+    after_first, block = value, 0
+    while any(
+        f"{key}.block_n.{block}.c1_r.{part}.weight" in weights for part in ("sk", "eval_conv")
+    ):
+        value, _ = _block(net, value, f"{key}.block_n.{block}")
+        block += 1
+    value, tap = _block(net, value, f"{key}.block_end")
+    value = _same(net, value, f"{key}.conv_2")
+    joined = net.concatenate(source, value, after_first, tap)
+    return net.same_size(joined, f"{key}.conv_cat", taps=1)
+
+
+def _block(net: NamedGraph, source: int, key: str) -> tuple[int, int]:
+    """What a block makes, and what its first convolution does."""
+    first = _same(net, source, f"{key}.c1_r", MISH)
+    last = _same(net, _same(net, first, f"{key}.c2_r", MISH), f"{key}.c3_r")
+    return net.gate(last, source), first
+
+
+def _same(net: NamedGraph, source: int, key: str, function: Expression = LEAKY) -> int:
+    weight, bias = folded(net.weights, key)
+    net.layer = key[:80]
+    return net.convolution(source, weight, bias, elementwise(function, len(bias)), padding=1)

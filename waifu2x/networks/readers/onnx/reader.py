@@ -1,0 +1,215 @@
+"""ONNX files: a graph of operators, each read into the nodes that compute the same.
+
+What depends on the picture's size alone is computed for three sizes: what changes at the odd one is
+a padding to a multiple, and all else must grow with the picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.errors import ModelError
+from waifu2x.networks.expressions import Arithmetic, Input, Number
+from waifu2x.networks.model import Model
+from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES, ModelBudget
+from waifu2x.networks.readers.onnx import views
+from waifu2x.networks.readers.onnx.call import NodeCall
+from waifu2x.networks.readers.onnx.folding import folded
+from waifu2x.networks.readers.onnx.graph import OnnxGraph
+from waifu2x.networks.readers.onnx.messages import OnnxFile, OnnxNode, ValueInfo, parse_file
+from waifu2x.networks.readers.onnx.operators import KINDS
+from waifu2x.networks.readers.onnx.tensors import FLOATS, shown
+from waifu2x.networks.readers.onnx.values import (
+    EVEN_PICTURES,
+    NOTHING,
+    PICTURES,
+    Constant,
+    DividedMap,
+    MapValue,
+    Sizes,
+    Value,
+)
+
+
+def parse(content: bytes, name: str) -> Model:
+    """The network in the bytes of an ONNX file; `name` stands for it in messages.
+
+    Raises ModelError, which names operator and node, for what a Model cannot express.
+    """
+    file = parse_file(content, name)
+    try:
+        return _Walk(file, name, PICTURES).model()
+    except ModelError as error:
+        try:
+            return _Walk(file, name, EVEN_PICTURES).model()
+        except ModelError:
+            raise error from None
+
+
+class _Walk:
+    """One walk over the nodes of a file."""
+
+    def __init__(self, file: OnnxFile, name: str, pictures: Sequence[tuple[int, int]]) -> None:
+        self._file, self._name = file, name
+        if len(file.inputs) != 1 or len(file.outputs) != 1:
+            count = f"{len(file.inputs)} inputs and {len(file.outputs)} outputs"
+            raise ModelError(f"{name}: {count}, but expected a picture and its result")
+        (entry,) = file.inputs
+        planes, is_last = self._planes(entry)
+        self._budget = ModelBudget(name, size=MAX_TENSOR_BYTES // 2)
+        self._graph = graph = OnnxGraph(name, planes, pictures, self._budget)
+        picture = MapValue(0, graph.rows, graph.columns)
+        self._values: dict[str, Value] = {entry.name: picture}
+        if is_last:
+            view = views.view_of(graph, picture)
+            self._values[entry.name] = views.transposed(view, (0, 2, 3, 1)) or picture
+
+    def _planes(self, entry: ValueInfo) -> tuple[int, bool]:
+        """Planes of the picture, and whether they are its last axis."""
+        if entry.kind and entry.kind not in FLOATS:
+            raise ModelError(f"{self._name}: takes whole numbers: not supported")
+        if len(entry.dims) != 4 or entry.dims[0] not in (None, 1):
+            raise ModelError(f"{self._name}: takes something other than one picture")
+        for axis in (1, 3):
+            planes = entry.dims[axis]
+            if planes in (1, 3):
+                return planes, axis == 3
+        raise ModelError(
+            f"{self._name}: takes a picture of {entry.dims[1] or 'any number of'} planes"
+        )
+
+    def model(self) -> Model:
+        """The network. Raises ModelError."""
+        needed = self._needed()
+        for node in self._file.nodes:
+            if any(each in needed for each in node.outputs if each):
+                self._add(node)
+        found = self._values.get(self._file.outputs[0].name)
+        if isinstance(found, DividedMap):
+            found = self._result_of_view(found)
+        if not isinstance(found, MapValue):
+            raise ModelError(f"{self._name}: its result is no picture")
+        return self._finished(found)
+
+    def _needed(self) -> set[str]:
+        """The names of the values that the result depends on."""
+        needed = {self._file.outputs[0].name}
+        for node in reversed(self._file.nodes):
+            if not needed.isdisjoint(each for each in node.outputs if each):
+                needed.update(each for each in node.inputs if each)
+        return needed
+
+    def _add(self, node: OnnxNode) -> None:
+        self._graph.begin(node)
+        inputs = [self._value(each, node) for each in node.inputs]
+        if node.op == "Shape":
+            made: list[Value] = [self._shape(node, inputs)]
+        elif all(each is None or isinstance(each, Constant | Sizes) for each in inputs):
+            made = self._folded(node, inputs)
+        elif node.op in KINDS:
+            found = KINDS[node.op](NodeCall(self._graph, node, inputs))
+            made = found if isinstance(found, list) else [found]
+        else:
+            raise node.refused("is not supported")
+        for name, value in zip(node.outputs, made, strict=False):
+            if name in self._values or name in self._file.weights:
+                raise node.refused(f"damaged: makes {shown(name)} once more")
+            self._values[name] = value
+
+    def _value(self, name: str, node: OnnxNode) -> Value | None:
+        if not name:
+            return None
+        if name not in self._values:
+            if name not in self._file.weights:
+                raise node.refused(f"damaged: reads {shown(name)}, which no node before it makes")
+            self._values[name] = Constant(self._file.weights[name].read())
+        return self._values[name]
+
+    def _shape(self, node: OnnxNode, inputs: Sequence[Value | None]) -> Value:
+        found = inputs[0] if inputs else None
+        if isinstance(found, Constant):
+            return Constant(np.array(found.array.shape, np.int64))
+        if isinstance(found, MapValue):
+            planes = self._graph.planes(found.value)
+            sizes = zip(found.shown_rows, found.shown_columns, strict=True)
+            shapes: list[tuple[int, ...]] = [(1, planes, *size) for size in sizes]
+        elif isinstance(found, DividedMap):
+            shapes = [found.shape(picture) for picture in range(3)]
+        else:
+            raise node.refused("the shape of a shape: not supported")
+        begin, end = node.get("start", 0), node.get("end", 1 << 31)
+        return _sizes([np.array(shape[begin:end], np.int64) for shape in shapes], node)
+
+    def _folded(self, node: OnnxNode, inputs: Sequence[Value | None]) -> list[Value]:
+        if not any(isinstance(each, Sizes) for each in inputs):
+            arrays = [each.array if isinstance(each, Constant) else None for each in inputs]
+            return [Constant(each) for each in folded(node, arrays, self._budget)]
+        by_picture = []
+        for picture in range(3):
+            arrays = [
+                each.arrays[picture]
+                if isinstance(each, Sizes)
+                else each.array
+                if isinstance(each, Constant)
+                else None
+                for each in inputs
+            ]
+            by_picture.append(folded(node, arrays, self._budget))
+        return [_sizes(list(each), node) for each in zip(*by_picture, strict=True)]
+
+    def _result_of_view(self, view: DividedMap) -> MapValue | None:
+        """The result's planes may be the last axis too."""
+        turned = views.transposed(view, (0, 3, 1, 2)) if len(view.dims) == 4 else None
+        for each in (view, turned):
+            found = each and views.map_of(self._graph, each)
+            if found:
+                return found
+        return None
+
+    def _finished(self, found: MapValue) -> Model:
+        graph, name = self._graph, self._name
+        found = graph.on_the_padded(_without_clip(found))
+        made = [found.shown_rows, found.shown_columns]
+        scale = made[0][0] // graph.rows[0]
+        if made != [tuple(scale * n for n in each) for each in (graph.rows, graph.columns)]:
+            raise ModelError(f"{name}: its result's size does not follow from the picture's")
+        result = graph.plain(replace(found, is_trimmed=False))
+        net = graph.tidied(result)
+        edge = graph.edge
+        model = net.model(edge.border if edge else "reflect", same_planes=True)
+        if edge is None:
+            return model
+        if model.padding != edge.margin or edge.multiple % model.multiple:
+            raise ModelError(f"{name}: pads the picture by other than what it loses")
+        return Model(
+            *(name, model.in_planes, model.nodes, model.padding, edge.border, edge.multiple)
+        )
+
+
+def _sizes(arrays: Sequence[NDArray[Any]], node: OnnxNode) -> Value:
+    """Numbers for each of the three pictures, or a constant if they are the same."""
+    first, second, third = arrays
+    if not first.shape == second.shape == third.shape:
+        raise node.refused("numbers whose count depends on the picture's size: not supported")
+    if all(np.array_equal(first, each) for each in arrays):
+        return Constant(first)
+    return Sizes((first, second, third))
+
+
+def _without_clip(found: MapValue) -> MapValue:
+    """A result without bounds of 0 and 1, which all results have."""
+    function = found.pending.function
+    while isinstance(function, Arithmetic):
+        bound = {"min": 1.0, "max": 0.0}.get(function.operator)
+        if bound is None or function.right != Number(bound):
+            break
+        function = function.left
+    if function is found.pending.function:
+        return found
+    pending = NOTHING if function == Input() else replace(found.pending, function=function)
+    return replace(found, pending=pending)

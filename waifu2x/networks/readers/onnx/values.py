@@ -1,0 +1,138 @@
+"""What a value of an ONNX graph may be while it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.networks.expressions import Expression
+from waifu2x.system.lazy_dataclass import dataclass
+
+PICTURES = ((64, 64), (96, 80), (65, 67))
+"""Rows and columns of the pictures for which whatever depends on sizes is computed. A padding to a
+multiple changes at the odd one alone."""
+EVEN_PICTURES = ((64, 64), (96, 80), (128, 192))
+"""For files that take pictures of some multiple alone, and do not pad."""
+
+Lengths = tuple[int, int, int]
+"""Rows, or columns, for each of three pictures."""
+
+
+def lengths(of: Sequence[int]) -> Lengths:
+    """Three numbers."""
+    first, second, third = of
+    return first, second, third
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """Numbers that do not depend on the picture."""
+
+    array: NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """Whole numbers that depend on the picture's size."""
+
+    arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+    """For each of the three pictures, all of one shape."""
+
+
+@dataclass(frozen=True)
+class PendingFunction:
+    """What is to be computed of each value, and is not in the graph yet.
+
+    function(x * factor + shift), or, without a function, that sum.
+    """
+
+    factors: tuple[float, ...] = (1.0,)
+    """One, or one for each plane; so are the shifts."""
+    shifts: tuple[float, ...] = (0.0,)
+    function: Expression | None = None
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether values stay as they are."""
+        return self.function is None and set(self.factors) == {1.0} and set(self.shifts) == {0.0}
+
+
+NOTHING = PendingFunction()
+
+
+@dataclass(frozen=True)
+class MapValue:
+    """A map of the graph, 1 x planes x rows x columns; or a vector, 1 x planes x 1 x 1."""
+
+    value: int
+    """Its number in the GraphBuilder."""
+    rows: Lengths
+    columns: Lengths
+    pending: PendingFunction = NOTHING
+    pad: int = 0
+    """Zeros around it that the next convolution is to read."""
+    cuts: tuple[Lengths, Lengths, Lengths, Lengths] = ((0, 0, 0),) * 4
+    """Pixels to be cut off above, below, on the left and on the right."""
+    is_trimmed: bool = False
+    """Whether what the picture was made up to is cut off already: of the result alone."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is left to be done to it."""
+        return self.pending.is_nothing and not self.pad and not any(map(any, self.cuts))
+
+    @property
+    def shown_rows(self) -> Lengths:
+        """Its rows as the file counts them, with padding and without what is cut off."""
+        return _shown(self.rows, self.pad, self.cuts[0], self.cuts[1])
+
+    @property
+    def shown_columns(self) -> Lengths:
+        """Its columns, counted in the same way."""
+        return _shown(self.columns, self.pad, self.cuts[2], self.cuts[3])
+
+
+def _shown(each: Lengths, pad: int, before: Lengths, behind: Lengths) -> Lengths:
+    return lengths([n + 2 * pad - a - b for n, a, b in zip(each, before, behind, strict=True)])
+
+
+@dataclass(frozen=True)
+class DividedMap:
+    """A map whose axes are divided, joined or in another order: part of a shuffle."""
+
+    source: MapValue
+    planes: tuple[int, ...]
+    """The factors that the planes are divided into, the outermost first; so are rows and
+    columns. A factor is a number in `lengths`."""
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    dims: tuple[tuple[int, ...], ...]
+    """The axes, each made of factors."""
+    lengths: tuple[Lengths, ...]
+
+    def shape(self, picture: int) -> tuple[int, ...]:
+        """Its shape for one of the three pictures."""
+        return tuple(
+            int(np.prod([self.lengths[factor][picture] for factor in dim], dtype=np.int64))
+            for dim in self.dims
+        )
+
+
+NormStage = Literal["mean", "centred", "squared", "variance", "spread", "deviation", "inverse"]
+
+
+@dataclass(frozen=True)
+class NormPart:
+    """A step on the way to a norm over the planes of each pixel, and nothing that a graph has."""
+
+    source: DividedMap
+    """What is normed."""
+    stage: NormStage
+    """mean; source - mean; its square; the square's mean; that and eps; the root; 1 / root."""
+    eps: float = 0.0
+
+
+Value = Constant | Sizes | MapValue | DividedMap | NormPart

@@ -1,0 +1,142 @@
+"""Connections: how many there may be, and how long each may take.
+
+uvicorn waits for the header of a request without end, and counts requests instead of connections.
+Here whoever has not shown the token yet may be sent away at any time, the oldest first: so a flood
+of connections that say nothing does not keep anybody else out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Any
+
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from waifu2x.serve.limits import (
+    CHUNK_SECONDS,
+    HEADER_SECONDS,
+    IDLE_SECONDS,
+    MOST_WAITING,
+    MOST_WORKING,
+)
+from waifu2x.serve.security import HEADERS, Access, refuse
+
+
+class Connections:
+    """All connections of a server. For its event loop."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._waiting: OrderedDict[Connection, None] = OrderedDict()
+        """Those that wait for a request, or have one without the token; the oldest first."""
+        self._by_client: dict[Any, Connection] = {}
+        self.working = 0
+        """Requests with the token that are under way."""
+
+    def add(self, connection: Connection) -> None:
+        """Takes a new connection; where there are too many, the oldest that waits is closed."""
+        self._by_client[connection.client] = connection
+        self.wait(connection)
+
+    def wait(self, connection: Connection) -> None:
+        """A connection has nothing under way any more."""
+        self._waiting[connection] = None
+        self._waiting.move_to_end(connection)
+        while len(self._waiting) > MOST_WAITING:
+            oldest, _ = self._waiting.popitem(last=False)
+            oldest.transport.abort()
+
+    def remove(self, connection: Connection) -> None:
+        """Forgets a connection that is closed."""
+        self._waiting.pop(connection, None)
+        if self._by_client.get(connection.client) is connection:
+            del self._by_client[connection.client]
+
+    def trust(self, scope: Scope) -> Connection | None:
+        """The connection of a request that has shown the token: it may take its time."""
+        connection = self._by_client.get(scope["client"])
+        if connection is not None:
+            self._waiting.pop(connection, None)
+            connection.end_timer()
+        return connection
+
+
+class Connection(H11Protocol):
+    """One connection."""
+
+    registry: Connections
+    """Set by the subclass that a server makes."""
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """A client has connected."""
+        super().connection_made(transport)
+        self.registry.add(self)
+        self._begin_timer(HEADER_SECONDS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed."""
+        self.end_timer()
+        self.registry.remove(self)
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """An answer is complete."""
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            self.registry.wait(self)
+            self._begin_timer(IDLE_SECONDS)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answers what is no HTTP, with the headers of every answer."""
+        body = b"This is no HTTP."
+        lines = [b"HTTP/1.1 400 Bad Request", b"content-type: text/plain", b"connection: close"]
+        lines += [name + b": " + value for name, value in HEADERS]
+        lines += [b"cache-control: no-store", b"content-disposition: attachment"]
+        lines += [f"content-length: {len(body)}".encode(), b"", body]
+        self.transport.write(b"\r\n".join(lines))
+        self.transport.close()
+
+    def end_timer(self) -> None:
+        """Lets the connection take its time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _begin_timer(self, seconds: float) -> None:
+        self.end_timer()
+        self._timer = self.loop.call_later(seconds, self.transport.abort)
+
+
+class Patience:
+    """An application that waits for each client so long and no longer."""
+
+    def __init__(self, app: Any, registry: Connections) -> None:
+        self._app = app
+        self._registry = registry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request of somebody who may ask."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        connection = self._registry.trust(scope) if scope["path"].startswith("/api/") else None
+        if connection is not None and self._registry.working >= MOST_WORKING:
+            await refuse(send, 503, "Too many requests at a time: try again.")
+            return
+
+        async def patient(message: Message) -> None:
+            try:
+                await asyncio.wait_for(send(message), CHUNK_SECONDS)
+            except TimeoutError:
+                if connection is not None:
+                    connection.transport.abort()
+                raise ConnectionAbortedError from None
+
+        self._registry.working += connection is not None
+        try:
+            await self._app(scope, receive, patient)
+        finally:
+            self._registry.working -= connection is not None

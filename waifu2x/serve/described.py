@@ -1,0 +1,74 @@
+"""What a server can do, for its page: models, formats, devices, limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from waifu2x import __version__
+from waifu2x.errors import OutputError
+from waifu2x.flows.jobs import ARCHIVES
+from waifu2x.formats import table
+from waifu2x.formats.film import names as film_names
+from waifu2x.serve import request
+from waifu2x.serve.film_frames import can_read
+from waifu2x.serve.jobs import fields
+from waifu2x.serve.service import Service
+
+_DEFAULT_QUALITY = {"JPEG": 95, "AVIF": 90, "HEIF": 90}
+"""By format; others are without losses unless a quality is given."""
+
+
+def described(service: Service) -> dict[str, Any]:
+    """The answer to GET /api/settings."""
+    device = service.upscalers.engine.backend.device
+    limits = service.limits
+    films = film_names.READABLE if can_read() else ()
+    return {
+        "version": __version__,
+        "models": [_model(one, service) for one in request.installed_models().values()],
+        "accepts": [f".{extension}" for extension in (*table.READABLE, *ARCHIVES, *films)],
+        "formats": [
+            _format(form) for form in table.FORMATS if form.writable and _can_be_written(form)
+        ],
+        "devices": [f"{service.upscalers.engine.backend.name}: {device.name}"],
+        "limits": {
+            "max_pixels": limits.max_pixels,
+            "max_bytes": limits.max_bytes,
+            "max_queue": limits.max_queue,
+        },
+        "output": service.output is not None,
+        "video": bool(films),
+        "defaults": fields(service.defaults),
+    }
+
+
+def _model(one: Any, service: Service) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "title": one.name,
+        "best_for": one.best_at,
+        "licence": one.licence,
+        "scales": list(one.scales),
+        "noise_levels": list(one.noise_levels),
+        "speed": service.queue.rate(one.name),
+    }
+
+
+def _format(form: table.Format) -> dict[str, Any]:
+    quality = None
+    if form.quality:
+        quality = {"least": 1, "most": 100, "default": _DEFAULT_QUALITY.get(form.name)}
+    return {
+        "name": form.name,
+        "extensions": list(form.extensions),
+        "quality": quality,
+        "depths": [bits for bits in form.depths if bits in (8, 16)],
+    }
+
+
+def _can_be_written(form: table.Format) -> bool:
+    try:
+        table.check_encoder(form)
+    except OutputError:
+        return False
+    return True

@@ -1,0 +1,81 @@
+"""What was made of a job, on its way to whoever asked for it."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+from waifu2x.errors import Waifu2xError
+from waifu2x.serve import names
+from waifu2x.serve.jobs import JobRecord, ResultInfo
+from waifu2x.serve.queue import Queue
+from waifu2x.serve.spool import Spool, kept_result
+
+_AGAIN_SECONDS = 2.0
+"""Between two tries to write down how a job has ended."""
+_log = logging.getLogger("waifu2x")
+
+
+class Endings:
+    """Ends jobs. Threads may share it."""
+
+    def __init__(self, queue: Queue, spool: Spool, output: Path | None) -> None:
+        """Results are written into the folder `output`, too, if there is one."""
+        self._queue = queue
+        self._spool = spool
+        self._output = output
+        self._stopped = threading.Event()
+
+    def close(self) -> None:
+        """Ends all waiting: what cannot be written down is made again at the next start."""
+        self._stopped.set()
+
+    def keep(self, record: JobRecord, made: Path, width: int, height: int, begun: float) -> None:
+        """Ends a job with the file that was made of it, of pictures that large; `begun` is when
+        its turn came, by `time.monotonic`."""
+        seconds = round(time.monotonic() - begun, 3)
+        scale = Fraction(width, record.source.width) if record.source else None
+        extension = made.suffix[1:]
+        name = names.of_result(record.name, extension, scale)
+        try:
+            if self._output is not None:
+                plain = names.of_result(record.name, extension, None)
+                name = kept_result(made, self._output, plain).name
+            size = made.stat().st_size
+        except (Waifu2xError, OSError) as error:
+            self.fail(record, made, str(error))
+            return
+        result = ResultInfo(name, width, height, size, extension, seconds)
+        self._written(lambda: self._queue.finish(record, result))
+
+    def fail(self, record: JobRecord, made: Path, error: str) -> None:
+        """Ends a job with an error, in the words of whoever has sent the file."""
+        told = error.replace(str(self._spool.source(record)), record.name)
+        told = told.replace(str(made), record.name)
+        self._written(lambda: self._queue.fail(record, told))
+
+    def drop(self, record: JobRecord, made: Path) -> None:
+        """Removes what was made of a job that nobody wants any more."""
+        if self._queue.shown(record.id) is None:
+            self._spool.remove(record.id)
+        else:
+            made.unlink(missing_ok=True)
+
+    def _written(self, write: Callable[[], None]) -> None:
+        """Tries until the queue is written: the work waits for room on a disk that is full."""
+        is_told = False
+        while not self._stopped.is_set():
+            try:
+                write()
+            except sqlite3.Error as error:
+                if not is_told:
+                    _log.error("the queue cannot be written: %s; the work waits", error)
+                is_told = True
+                self._stopped.wait(_AGAIN_SECONDS)
+            else:
+                return

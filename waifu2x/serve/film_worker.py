@@ -1,0 +1,236 @@
+"""Works on the films of the queue: one at a time, by the engine that makes the pictures.
+
+Pictures come first: nobody who drops one should wait for hours. While there are any, frames go one
+by one, and take a quarter of the time.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from waifu2x.api import Upscaler
+from waifu2x.errors import BackendError, ImageError, Waifu2xError
+from waifu2x.flows.film import automatic
+from waifu2x.flows.film.frames.enlarging import FrameEnlarger
+from waifu2x.flows.film.frames.frame_device import Enlarge
+from waifu2x.flows.film.frames.steps import Planes
+from waifu2x.flows.film.frames.upscaler_device import device_of
+from waifu2x.flows.film.makers.run_maker import MakerHere
+from waifu2x.flows.film.making import make_film_by
+from waifu2x.flows.film.parts.begun_film import parts_folder
+from waifu2x.flows.film.reading.client import FilmReader
+from waifu2x.flows.film.request import FilmJob, PreparedFilm, prepare
+from waifu2x.flows.flow import StoppedError
+from waifu2x.formats.film.description import Film
+from waifu2x.networks import model_set
+from waifu2x.serve import names
+from waifu2x.serve.endings import Endings
+from waifu2x.serve.film_frames import check_film, frame_count
+from waifu2x.serve.jobs import JobRecord
+from waifu2x.serve.limits import FILM_SECONDS, ServiceLimits
+from waifu2x.serve.queue import Queue
+from waifu2x.serve.spool import Spool
+from waifu2x.serve.upscalers import Upscalers
+
+_LOOK_SECONDS = 0.5
+"""Between looks at whether the server goes on."""
+_PICTURES_SHARE = 3.0
+"""How many times as long as a frame took the next one waits for pictures."""
+_TELL_SECONDS = 0.1
+"""Between reports of progress."""
+_ENDING_SECONDS = 10.0
+"""How long a film may take to end with the server."""
+_log = logging.getLogger("waifu2x")
+
+
+class FilmWorker:
+    """Makes the films of the queue, in a thread of its own."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        spool: Spool,
+        upscalers: Upscalers,
+        endings: Endings,
+        limits: ServiceLimits,
+        no_pictures: threading.Event,
+    ) -> None:
+        """`no_pictures` is set while no picture is under way."""
+        self._queue = queue
+        self._spool = spool
+        self._upscalers = upscalers
+        self._endings = endings
+        self._limits = limits
+        self._no_pictures = no_pictures
+        self._stopped = threading.Event()
+        self._unwanted = threading.Event()
+        self._under_way = ""
+        """The id of the film under way."""
+        self._turn = threading.Lock()
+        self._thread = threading.Thread(target=self._work, name="waifu2x-films", daemon=True)
+        queue.on_cancelled.append(self._cancel)
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the work: the parts of a film that are complete are used at the next start."""
+        self._stopped.set()
+        self._queue.wake()
+        self._thread.join(_ENDING_SECONDS)
+
+    def _work(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                record = self._queue.take(_LOOK_SECONDS, films=True)
+            except sqlite3.Error:  # the disk is full, say
+                self._stopped.wait(_LOOK_SECONDS)
+                continue
+            if record is None:
+                continue
+            self._unwanted.clear()
+            self._under_way = record.id
+            try:
+                self._make(record)
+            except Exception as error:  # a defect: the queue stays
+                if not self._stopped.is_set():
+                    _log.error("the work on a film was interrupted: %s", error)
+                    source = self._spool.source(record)
+                    self._endings.fail(record, source, f"{record.name}: {error}")
+
+    def _cancel(self, identity: str) -> None:
+        if identity == self._under_way:
+            self._unwanted.set()
+
+    def _make(self, record: JobRecord) -> None:
+        begun = time.monotonic()
+        source = self._spool.source(record)
+        made = self._spool.result(record, names.film_extension(record.name))
+        try:
+            if not self._queue.is_wanted(record):
+                raise StoppedError
+            with FilmReader(source, self._upscalers.engine.backend.pin) as reader:
+                check_film(reader.film, record.name, self._limits.max_pixels)
+                made, prepared = self._made(record, reader, made)
+        except StoppedError:
+            if self._stopped.is_set():
+                return
+        except (Waifu2xError, ValueError, MemoryError, OSError) as error:
+            if self._stopped.is_set():
+                return
+            told = str(error) or f"{record.name}: not enough memory"
+            self._endings.fail(record, made, told)
+            shutil.rmtree(parts_folder(made), ignore_errors=True)
+        else:
+            if self._queue.is_wanted(record):
+                shape = prepared.shape
+                self._endings.keep(record, made, shape.width, shape.height, begun)
+        if self._queue.shown(record.id) is None or self._unwanted.is_set():
+            shutil.rmtree(parts_folder(made), ignore_errors=True)
+            self._endings.drop(record, made)
+
+    def _made(
+        self, record: JobRecord, reader: FilmReader, target: Path
+    ) -> tuple[Path, PreparedFilm]:
+        """Makes the film; where it is, and what was decided about it."""
+        settings, film = record.settings, reader.film
+        models = model_set.find(settings.model)
+        wanted = FilmJob(reader.path, target, drop_unsupported=True)
+        found = automatic.decided(film, wanted, settings.arguments(), models)
+        prepared = prepare(reader, found.job, found.height, found.width)
+        if prepared.plan.refused and target.suffix != ".mkv":
+            # Nobody is there to ask whether streams may be left out: this takes them all.
+            return self._made(record, reader, target.with_suffix(".mkv"))
+        if not found.changes:
+            raise ValueError(f"{record.name}: nothing to do: give a noise level, or a larger size")
+        with Upscaler(engine=self._upscalers.engine, **found.arguments) as upscaler:
+            device = device_of(FrameEnlarger(upscaler, film.pictures, prepared.shape), film)
+            progress = _FilmCount(self._queue, record, film, prepared)
+            maker = MakerHere(
+                reader, replace(device, enlarge=self._polite(device.enlarge)), progress.add
+            )
+            deciding = automatic.deciding_settings(found.arguments, models, device.arithmetic)
+            job = replace(found.job, has_long_parts=device.is_gpu, settings=deciding)
+            make_film_by(maker, reader, job, prepared, replace=True, on_resumed=progress.resume)
+        return target, prepared
+
+    def _polite(self, enlarge: Enlarge) -> Enlarge:
+        """Enlarges frames when pictures leave room for them.
+
+        Raises StoppedError where nobody wants the film, or the server ends.
+        """
+        engine = self._upscalers.engine
+        name = engine.backend.name
+        took = 0.0
+
+        def enlarged(frames: Sequence[Planes], out: Sequence[Planes]) -> None:
+            nonlocal took
+            self._check()
+            if self._no_pictures.is_set():
+                enlarge(frames, out)
+            else:
+                with self._turn:
+                    self._wait(_PICTURES_SHARE * took)
+                    begun = time.monotonic()
+                    enlarge(frames, out)
+                    took = time.monotonic() - begun
+            if engine.backend.name != name:
+                # Frames by another arithmetic would differ within the film.
+                raise BackendError(f"{name}: the device has stopped working: try again")
+
+        return enlarged
+
+    def _wait(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self._check()
+            if self._no_pictures.wait(min(left, _LOOK_SECONDS)):
+                return
+
+    def _check(self) -> None:
+        if self._stopped.is_set() or self._unwanted.is_set():
+            raise StoppedError
+
+
+class _FilmCount:
+    """How far a film is."""
+
+    def __init__(self, queue: Queue, record: JobRecord, film: Film, prepared: PreparedFilm) -> None:
+        self._queue = queue
+        self._record = record
+        self._shape = prepared.shape
+        self._expected = frame_count(film)
+        self._most = FILM_SECONDS * prepared.shape.rate
+        self._lock = threading.Lock()
+        self._resumed = 0
+        self._done = 0
+        self._told = 0.0
+
+    def resume(self, frames: int) -> None:
+        """Frames are there from a run before."""
+        self._resumed = self._done = frames
+
+    def add(self, frames: int, computed: int) -> None:
+        """More frames are there. Raises ImageError for a film that does not end."""
+        with self._lock:
+            self._done += frames
+            if self._done > self._most:
+                raise ImageError(
+                    f"{self._record.name}: lasts more than {FILM_SECONDS // 3600} hours: use"
+                    " `waifu2x video`"
+                )
+            now = time.monotonic()
+            if now - self._told < _TELL_SECONDS or not self._expected:
+                return
+            self._told = now
+            part, before = self._done / self._expected, self._resumed / self._expected
+        pixels = self._expected * self._shape.height * self._shape.width
+        self._queue.advance(self._record, part, pixels, before)

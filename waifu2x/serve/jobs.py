@@ -1,0 +1,111 @@
+"""A job as it is kept, and as clients see it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+from waifu2x.serve.request import JobSettings
+from waifu2x.system.lazy_dataclass import dataclass
+
+Kind = Literal["picture", "animation", "archive", "film"]
+State = Literal["waiting", "working", "done", "failed", "cancelled"]
+STATES: tuple[State, ...] = get_args(State)
+FINISHED: tuple[State, ...] = ("done", "failed", "cancelled")
+
+
+@dataclass(frozen=True)
+class SourceInfo:
+    """What the header of a file says."""
+
+    width: int
+    height: int
+    """Pixels of the first picture, upright."""
+    bytes: int
+    format: str
+    """Its name in the table of formats; of an archive and a film, its extension."""
+    pages: int
+    """Pictures in it, of a film its frames; 0 where that is not known."""
+
+
+@dataclass(frozen=True)
+class ResultInfo:
+    """What was made."""
+
+    name: str
+    """As it is called when it is downloaded."""
+    width: int
+    height: int
+    """Pixels of the first picture."""
+    bytes: int
+    format: str
+    """Its extension."""
+    seconds: float
+    """From when its turn came."""
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """A file that was sent, and what has become of it."""
+
+    id: str
+    number: int
+    """Its place in the list."""
+    turn: int
+    """Its place in the queue: who has the least comes first."""
+    version: int
+    kind: Kind
+    state: State
+    name: str
+    """The file's, as it came: only to be shown."""
+    settings: JobSettings
+    created: float
+    """Seconds since 1970."""
+    attempt: int = 0
+    """How often it was tried again."""
+    source: SourceInfo | None = None
+    result: ResultInfo | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is that is worked on."""
+
+    part: float
+    """0 to 1."""
+    rate: float | None
+    """Output megapixels a second."""
+    seconds_left: float | None
+    version: int
+
+
+def shown(record: JobRecord, progress: Progress | None, position: int | None) -> dict[str, Any]:
+    """A job as clients see it."""
+    settings = record.settings
+    done = 1.0 if record.state == "done" else 0.0
+    return {
+        "id": record.id,
+        "name": record.name,
+        "kind": record.kind,
+        "state": record.state,
+        "position": position,
+        "source": fields(record.source),
+        "settings": fields(settings),
+        "progress": round(progress.part, 4) if progress else done,
+        "rate": progress.rate if progress else None,
+        "seconds_left": progress.seconds_left if progress else None,
+        "error": record.error,
+        "result": fields(record.result),
+        "command": settings.command(record.name, is_film=record.kind == "film"),
+        "created": record.created,
+        "version": max(record.version, progress.version if progress else 0),
+    }
+
+
+def fields(value: SourceInfo | ResultInfo | JobSettings | None) -> dict[str, Any] | None:
+    """The fields of one of these by their names."""
+    return None if value is None else {name: getattr(value, name) for name in _names(type(value))}
+
+
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(kind.__annotations__)

@@ -1,0 +1,51 @@
+"""Names of files as clients send them: shown, and made harmless for names of results."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import PurePosixPath
+
+from waifu2x.flows import naming
+from waifu2x.formats.film import names as film_names
+from waifu2x.serve.limits import NAME_LENGTH
+
+_SEPARATORS = re.compile(r"[/\\]")
+_UNUSABLE = re.compile(r'[\x00-\x1f\x7f<>:"|?*]')
+"""What no file name may hold on some system."""
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+"""Names of devices on Windows."""
+_LONGEST_STEM = 120
+"""Characters, so that a name with all that is added fits 255 bytes."""
+
+
+def shown(sent: str) -> str:
+    """The name of a file as it is shown: without folders, on one line, not too long."""
+    last = _SEPARATORS.split(sent)[-1]
+    plain = "".join(each if each.isprintable() else "�" for each in last)
+    return plain[-NAME_LENGTH:] or "picture"
+
+
+def extension(name: str) -> str:
+    """The extension of a name in small letters, without the dot; empty if there is none."""
+    return PurePosixPath(name).suffix[1:].lower()
+
+
+def film_extension(name: str) -> str:
+    """The extension of what is made of a film of that name: its own, if such films are made."""
+    found = extension(name)
+    return found if found in film_names.WRITABLE else "mkv"
+
+
+def of_result(name: str, suffix: str, scale: Fraction | None) -> str:
+    """What the result of a file of that name is called; with `scale`, it says how much larger it
+    is. It can be a file name on any system."""
+    stem = _UNUSABLE.sub("_", PurePosixPath(shown(name)).stem).strip(" .")
+    while len(stem.encode()) > _LONGEST_STEM:
+        stem = stem[:-1]
+    stem = stem.strip(" .") or "picture"
+    if _RESERVED.fullmatch(stem):
+        stem = f"_{stem}"
+    template = naming.ELSEWHERE if scale is None else naming.BESIDE
+    scaled = "" if scale is None else naming.shown(scale)
+    return template.format(stem=stem, scale=scaled, ext=f".{suffix}")

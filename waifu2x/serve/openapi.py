@@ -1,0 +1,212 @@
+"""The description of the HTTP interface, by OpenAPI 3.1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from waifu2x import __version__
+from waifu2x.formats import table
+from waifu2x.serve.jobs import STATES
+from waifu2x.serve.limits import CROP_SIDE
+
+_TEXT = {"type": "string"}
+_WHOLE = {"type": "integer", "minimum": 0}
+_NUMBER = {"type": "number"}
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
+
+
+def document() -> dict[str, Any]:
+    """The answer to GET /api/openapi.json."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "waifu2x serve",
+            "version": __version__,
+            "description": "Enlarges and denoises pictures on this machine. Errors are sentences.",
+        },
+        "security": [{"token": []}],
+        "paths": _paths(),
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": _SCHEMAS,
+        },
+    }
+
+
+def _paths() -> dict[str, Any]:
+    job, binary = _reference("Job"), {"application/octet-stream": _BYTES}
+    added = {"parameters": [_query("name", _TEXT, "Name of the file"), *_SETTINGS]}
+    body = {"requestBody": {"required": True, "content": binary}}
+    page = _query("page", _WHOLE, "Picture of an animation or archive, from 0")
+    one = "/api/jobs/{id}"
+    paths: dict[str, Any] = {
+        "/api/settings": {"get": _does("settings", "What can be asked for", _json({}))},
+        "/api/openapi.json": {"get": _does("openapi", "This description", _json({}))},
+        "/api/jobs": {
+            "post": {
+                **_does("add", "Add a file to the queue", _json(job), status="201"), **added, **body
+            },
+            "get": {
+                **_does("jobs", "Jobs in the order in which they came", _json(_LIST)),
+                "parameters": [
+                    _query("from", _WHOLE, "First of them"),
+                    _query("count", {"type": "integer", "minimum": 0, "maximum": 500}, "How many"),
+                ],
+            },
+        },
+        "/api/upscale": {
+            "post": {**_does("upscale", "A file, and its result", binary), **added, **body}
+        },
+        "/api/downloads": {
+            "post": {
+                **_does(
+                    "offer",
+                    "An address that works once, without the token, for a browser to save",
+                    _json(_object(address=_TEXT)),
+                    status="201",
+                ),
+                "requestBody": {"required": True, "content": _json(_WANTED)},
+            }
+        },
+        "/api/archive": {
+            "get": {
+                **_does("archive", "Results as one ZIP", {"application/zip": _BYTES}),
+                "parameters": [_query("ids", _TEXT, "Ids with commas between; all without it")],
+            }
+        },
+        "/api/events": {
+            "get": {
+                **_does("events", "What happens, by server-sent events", {
+                    "text/event-stream": {"schema": _TEXT}
+                }),
+                "parameters": [{
+                    "name": "Last-Event-ID", "in": "header", "schema": _WHOLE,
+                    "description": "Id of the last event: what came after it is sent",
+                }],
+            }
+        },
+        one: {
+            "get": _does("get", "A job", _json(job)),
+            "delete": _does("remove", "Remove a job and its files", {}, status="204"),
+        },
+        f"{one}/cancel": {"post": _does("cancel", "Cancel a job", _json(job))},
+        f"{one}/retry": {
+            "post": {**_does("retry", "Make a finished job anew", _json(job)),
+                     "parameters": _SETTINGS}
+        },
+        f"{one}/result": {"get": _does("result", "The result", binary)},
+        f"{one}/thumbnail": {
+            "get": _does("thumbnail", "A small picture of the source", {"image/jpeg": _BYTES})
+        },
+    }  # fmt: skip
+    for name, text in {"source": "The source as a PNG", "view": "The result as a PNG"}.items():
+        made = _does(name, text, {"image/png": _BYTES})
+        paths[f"{one}/{name}"] = {"get": {**made, "parameters": [page]}}
+    side = {"type": "integer", "minimum": 1, "maximum": CROP_SIDE}
+    crop = [
+        _query("x", _WHOLE, "Left edge in pixels of the source"),
+        _query("y", _WHOLE, "Upper edge"),
+        _query("width", side, "Width", required=True),
+        _query("height", side, "Height", required=True),
+        page,
+        *(one for one in _SETTINGS if one["name"] in ("model", "noise", "scale", "tta")),
+    ]
+    made = _does("crop", "A part of the source by any model", {"image/png": _BYTES})
+    paths[f"{one}/crop"] = {"get": {**made, "parameters": crop}}
+    for path, methods in paths.items():
+        if "{id}" in path:
+            methods["parameters"] = [
+                {"name": "id", "in": "path", "required": True, "schema": _TEXT}
+            ]
+    return paths
+
+
+def _does(
+    name: str, summary: str, content: dict[str, Any], *, status: str = "200"
+) -> dict[str, Any]:
+    answer: dict[str, Any] = {"description": "Done"}
+    if content:
+        answer["content"] = content
+    error = {"description": "An error", "content": _json(_reference("Error"))}
+    return {
+        "operationId": name,
+        "summary": summary,
+        "responses": {status: answer, "default": error},
+    }
+
+
+def _query(name: str, schema: Any, text: str, *, required: bool = False) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": required, "schema": schema,
+            "description": text}  # fmt: skip
+
+
+def _json(schema: Any) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _reference(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _or_null(*kinds: str) -> dict[str, Any]:
+    return {"type": [*kinds, "null"]}
+
+
+def _object(**fields: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": fields, "required": list(fields)}
+
+
+_SETTINGS = [
+    _query("model", _TEXT, "Name of a model, as /api/settings has them"),
+    _query("noise", {"enum": ["auto", "none", "0", "1", "2", "3"]}, "Noise level to remove"),
+    _query("scale", _TEXT, "Times as large: 2, 1.5, 4/3; up to 32"),
+    _query("width", {"type": "integer", "minimum": 1}, "Width in pixels, instead of scale"),
+    _query("height", {"type": "integer", "minimum": 1}, "Height in pixels, instead of scale"),
+    _query("tta", {"enum": [1, 2, 4, 8]}, "Mean of so many turned results"),
+    _query("format", {"enum": ["", *table.WRITABLE]}, "Format; as the source has it without"),
+    _query("quality", _TEXT, "1 to 100, or like: as the source"),
+    _query("depth", {"enum": ["auto", "8", "16"]}, "Bits a sample"),
+]
+_COUNTS = _object(**dict.fromkeys(STATES, _WHOLE))
+_LIST = _object(total=_WHOLE, jobs={"type": "array", "items": _reference("Job")}, counts=_COUNTS)
+_WANTED = {
+    "oneOf": [
+        _object(ids={"type": "array", "items": _TEXT}),
+        _object(all={"const": True}),
+    ]
+}
+_SCHEMAS = {
+    "Error": _object(error={"type": "string", "description": "A sentence"}),
+    "Settings": _object(
+        model=_TEXT,
+        noise=_TEXT,
+        scale=_or_null("string"),
+        width=_or_null("integer"),
+        height=_or_null("integer"),
+        tta=_WHOLE,
+        format=_or_null("string"),
+        quality=_or_null("string"),
+        depth=_TEXT,
+    ),
+    "Source": _object(width=_WHOLE, height=_WHOLE, bytes=_WHOLE, format=_TEXT, pages=_WHOLE),
+    "Result": _object(
+        name=_TEXT, width=_WHOLE, height=_WHOLE, bytes=_WHOLE, format=_TEXT, seconds=_NUMBER
+    ),
+    "Job": _object(
+        id=_TEXT,
+        name=_TEXT,
+        kind={"enum": ["picture", "animation", "archive", "film"]},
+        state={"enum": list(STATES)},
+        position=_or_null("integer"),
+        source={"anyOf": [_reference("Source"), {"type": "null"}]},
+        settings=_reference("Settings"),
+        progress={"type": "number", "minimum": 0, "maximum": 1},
+        rate=_or_null("number"),
+        seconds_left=_or_null("number"),
+        error=_or_null("string"),
+        result={"anyOf": [_reference("Result"), {"type": "null"}]},
+        command=_TEXT,
+        created=_NUMBER,
+        version=_WHOLE,
+    ),
+}

@@ -1,0 +1,294 @@
+// The page of `waifu2x serve`: puts its parts together.
+
+import * as api from "./api.js";
+import { Cards } from "./cards.js";
+import { byId, make, setText } from "./dom.js";
+import { listen } from "./events.js";
+import { accepting, chosen, dropped } from "./files.js";
+import { FILTERS, Queue } from "./queue.js";
+import { Settings } from "./settings.js";
+import { Thumbnails } from "./thumbnails.js";
+import { Uploads } from "./uploads.js";
+import { Viewer } from "./viewer.js";
+import * as words from "./words.js";
+
+const AT_ONCE = 4; // requests for many cards
+const SAID_EVERY = 5000; // ms between two sentences for screen readers
+
+class Page {
+  #queue = new Queue();
+  #uploads = new Uploads(this.#queue);
+  #cards = new Cards(this.#queue, new Thumbnails(), {
+    action: (action, id) => this.#act(action, [id]),
+    selection: () => this.#showSelection(),
+  });
+  #settings;
+  #viewer;
+  #accepts = () => true;
+  #said = 0;
+  #saying = null;
+
+  constructor() {
+    byId("alert-close").addEventListener("click", () => (byId("alert").hidden = true));
+    const wide = matchMedia("(min-width: 60rem)"); // then there is a column for the settings
+    const unfold = () => (byId("settings-box").open = wide.matches);
+    wide.addEventListener("change", unfold);
+    unfold();
+    this.#listenToFiles();
+    this.#listenToTools();
+    this.#queue.listen((changed, reordered) => reordered && this.#showQueue());
+  }
+
+  /** Shows what the server has, and follows it for ever. */
+  async start() {
+    this.#listenToServer();
+    for (;;) {
+      try {
+        const known = await api.json("api/settings");
+        this.#accepts = accepting(known.accepts);
+        byId("files").accept = known.accepts.join(",");
+        byId("written").hidden = !known.output;
+        this.#settings = new Settings(known);
+        this.#viewer = new Viewer(this.#queue, known, {
+          download: (id) => this.#act("download", [id]),
+        });
+        return;
+      } catch (error) {
+        this.#away(error);
+        if (error.status) return; // it will not change its mind
+        await new Promise((resolve) => setTimeout(resolve, 1000));
+      }
+    }
+  }
+
+  #listenToServer() {
+    let loaded = false;
+    const load = async () => {
+      try {
+        await this.#queue.load();
+        loaded = true;
+        this.#showQueue();
+      } catch (error) {
+        this.#away(error);
+        if (error.status !== 401) setTimeout(load, 1000);
+      }
+    };
+    const heard = {
+      job: (job) => this.#queue.put(job),
+      removed: ({ id }) => this.#queue.remove(id),
+      reset: load,
+    };
+    listen({
+      up: () => {
+        byId("offline").hidden = true;
+        if (!loaded) load();
+        this.#uploads.resume();
+      },
+      down: (error) => this.#away(error),
+      event: (name, data) => heard[name]?.(data),
+    });
+  }
+
+  #away(error) {
+    byId("offline").hidden = false;
+    const again = error.status === 401 ? "" : " This page tries again by itself.";
+    setText(byId("offline"), `${error.message}${again}`);
+    if (!this.#queue.jobs.size) setText(byId("overall-text"), "Not connected");
+  }
+
+  #alert(message) {
+    byId("alert").hidden = false;
+    setText(byId("alert-text"), message);
+  }
+
+  // ---- files
+
+  #listenToFiles() {
+    byId("choose").addEventListener("click", () => byId("files").click());
+    byId("choose-folder").addEventListener("click", () => byId("folder").click());
+    for (const name of ["files", "folder"]) {
+      byId(name).addEventListener("change", ({ target }) => {
+        this.#add(chosen([...target.files], name === "folder"));
+        target.value = "";
+      });
+    }
+    addEventListener("paste", (event) => {
+      if (event.clipboardData.files.length) this.#add(dropped(event.clipboardData));
+    });
+    const shade = byId("dropping");
+    addEventListener("dragover", (event) => {
+      if (![...event.dataTransfer.types].includes("Files")) return;
+      event.preventDefault();
+      event.dataTransfer.dropEffect = "copy";
+      shade.hidden = false;
+    });
+    addEventListener("dragleave", (event) => {
+      if (event.relatedTarget === null) shade.hidden = true;
+    });
+    addEventListener("drop", (event) => {
+      event.preventDefault();
+      shade.hidden = true;
+      this.#add(dropped(event.dataTransfer));
+    });
+  }
+
+  async #add(files) {
+    if (!this.#settings) {
+      this.#alert("Not connected to the server yet: add the pictures again when it is there.");
+      return;
+    }
+    const settings = this.#settings.value;
+    let [first, skipped] = [null, 0];
+    try {
+      for await (const { file, inFolder } of files) {
+        // What was chosen by itself goes to the server, which says what is wrong with it.
+        if (inFolder && !this.#accepts(file.name)) skipped += 1;
+        else {
+          const id = this.#uploads.add(file, settings);
+          first ??= id;
+        }
+      }
+    } catch (error) {
+      this.#alert(`The browser cannot read what was added: ${error.message}`);
+    }
+    if (skipped) this.#alert(`${words.counted(skipped, "file")} passed over: not pictures by their names.`);
+    if (first) requestAnimationFrame(() => requestAnimationFrame(() => this.#cards.reveal(first, false)));
+  }
+
+  // ---- what people do with cards
+
+  async #act(action, ids) {
+    try {
+      if (action === "compare") this.#viewer?.open(ids[0]);
+      else if (action === "download") await api.download(ids);
+      else await this.#each(ids, (job) => this.#actions[action](job));
+    } catch (error) {
+      this.#alert(error.message);
+    }
+  }
+
+  #actions = {
+    cancel: (job) => (job.local ? this.#uploads.cancel(job.id) : this.#post(job, "cancel")),
+    retry: (job) => (job.local ? this.#uploads.retry(job.id) : this.#post(job, "retry")),
+    redo: (job) => job.local || this.#post(job, `retry?${api.query(this.#settings.value)}`),
+    remove: async (job) => {
+      if (job.local) return this.#uploads.cancel(job.id);
+      try {
+        await api.request(api.jobPath(job.id), { method: "DELETE" });
+      } catch (error) {
+        if (error.status !== 404) throw error; // another window was faster
+      }
+      return this.#queue.remove(job.id);
+    },
+  };
+
+  async #post(job, what) {
+    this.#queue.put(await api.json(api.jobPath(job.id, what), { method: "POST" }));
+  }
+
+  /** Does something with many jobs, a few at a time; of what fails, says the first. */
+  async #each(ids, action) {
+    const left = ids.map((id) => this.#queue.jobs.get(id)).filter(Boolean);
+    const errors = [];
+    const lane = async () => {
+      while (left.length && errors.length < 10) {
+        try {
+          await action(left.shift());
+        } catch (error) {
+          errors.push(error);
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, lane));
+    if (errors.length) throw errors[0];
+  }
+
+  // ---- the tools above the list
+
+  #listenToTools() {
+    const names = { all: "All", waiting: "Waiting", working: "Working", done: "Done", failed: "Failed", cancelled: "Cancelled" };
+    for (const name of Object.keys(FILTERS)) {
+      const radio = make("input", { type: "radio", name: "filter", value: name, checked: name === "all" });
+      const count = make("span", { className: "count" });
+      const label = make("label", { id: `filter-${name}` }, radio, make("span", {}, `${names[name]} `, count));
+      byId("filters").append(label);
+    }
+    const select = () => {
+      this.#queue.select(document.querySelector("input[name=filter]:checked").value, byId("search").value);
+      const top = byId("list").getBoundingClientRect().top;
+      if (top < 0) scrollBy(0, top - 80);
+    };
+    byId("filters").addEventListener("change", select);
+    byId("search").addEventListener("input", select);
+    byId("download-all").addEventListener("click", () => this.#download(null));
+    byId("select-shown").addEventListener("change", ({ target }) =>
+      this.#cards.select(this.#queue.shown, target.checked),
+    );
+    byId("selected-download").addEventListener("click", () =>
+      this.#download(this.#selected((job) => job.state === "done")),
+    );
+    const on = (button, action, usable) =>
+      byId(button).addEventListener("click", () => this.#act(action, this.#selected(usable)));
+    on("selected-redo", "redo", (job) => !["working", "uploading", "refused"].includes(job.state));
+    on("selected-cancel", "cancel", (job) => ["uploading", "waiting", "working"].includes(job.state));
+    on("selected-remove", "remove", () => true);
+  }
+
+  #selected(usable) {
+    return [...this.#cards.selected].filter((id) => usable(this.#queue.jobs.get(id)));
+  }
+
+  async #download(ids) {
+    if (ids?.length === 0) this.#alert("Nothing of what is selected is done yet.");
+    else await this.#act("download", ids);
+  }
+
+  #showSelection() {
+    const { size } = this.#cards.selected;
+    const all = byId("select-shown");
+    all.checked = size > 0 && this.#queue.shown.every((id) => this.#cards.selected.has(id));
+    all.indeterminate = size > 0 && !all.checked;
+    byId("selected-actions").hidden = !size;
+    setText(byId("selected"), size ? `${size.toLocaleString("en")} selected` : "Select all");
+  }
+
+  #showQueue() {
+    const { counts, shown, filter, jobs } = this.#queue;
+    byId("list").hidden = !jobs.size;
+    byId("add").classList.toggle("large", !jobs.size);
+    byId("none").hidden = shown.length > 0;
+    byId("download-all").disabled = !counts.done;
+    for (const [name, count] of Object.entries(counts)) {
+      byId(`filter-${name}`).hidden = !count && name !== "all" && name !== filter;
+      setText(byId(`filter-${name}`).querySelector(".count"), count.toLocaleString("en"));
+    }
+    const ended = counts.done + counts.failed + counts.cancelled;
+    const bar = byId("overall");
+    bar.hidden = !counts.all || ended === counts.all;
+    bar.value = counts.all ? ended / counts.all : 0;
+    const parts = [`${counts.done.toLocaleString("en")} of ${counts.all.toLocaleString("en")} done`];
+    if (counts.failed) parts.push(`${counts.failed.toLocaleString("en")} failed`);
+    const text = counts.all ? parts.join(", ") : "No pictures yet";
+    setText(byId("overall-text"), text);
+    document.title = counts.all && ended < counts.all ? `${ended}/${counts.all} · waifu2x` : "waifu2x";
+    this.#tell(counts.all ? `${text}.` : "");
+  }
+
+  /** Lets screen readers say it, not more often than one can listen. */
+  #tell(text) {
+    if (!text || this.#saying !== null) return;
+    const wait = Math.max(0, this.#said + SAID_EVERY - Date.now());
+    this.#saying = setTimeout(() => {
+      this.#saying = null;
+      this.#said = Date.now();
+      setText(byId("live"), `${byId("overall-text").textContent}.`);
+    }, wait);
+  }
+}
+
+api.takeToken();
+addEventListener("hashchange", () => {
+  api.takeToken();
+  location.reload();
+});
+new Page().start();

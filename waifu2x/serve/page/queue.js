@@ -1,0 +1,165 @@
+// The queue as this window knows it: the server's jobs and, at the end, what is on its way there.
+
+import { json } from "./api.js";
+import { oncePerFrame } from "./dom.js";
+
+const PAGE = 200;
+
+/** States in the order of the filter, and which of them a filter shows. */
+export const FILTERS = {
+  all: ["uploading", "refused", "waiting", "working", "done", "failed", "cancelled"],
+  waiting: ["uploading", "waiting"],
+  working: ["working"],
+  done: ["done"],
+  failed: ["refused", "failed"],
+  cancelled: ["cancelled"],
+};
+
+export class Queue {
+  /** By id. Entries without a server are `uploading` or `refused`. */
+  jobs = new Map();
+  #shown = [];
+  #counts = {};
+  #isCounted = false;
+  #order = [];
+  #filter = "all";
+  #words = [];
+  #changed = new Set();
+  #reordered = false;
+  #listeners = [];
+  #loading = 0;
+  #removedWhileLoading = false;
+  #tell;
+
+  constructor() {
+    this.#tell = oncePerFrame(() => this.#update());
+  }
+
+  /** Calls `listener(changed ids, whether the list differs)` once per frame that brings a change. */
+  listen(listener) {
+    this.#listeners.push(listener);
+  }
+
+  /** A job as the server has it now; what is older than what is known changes nothing. */
+  put(job) {
+    const known = this.jobs.get(job.id);
+    if (known && known.version >= job.version) return;
+    if (!known) this.#order.push(job.id);
+    this.#set(job, known);
+  }
+
+  /** Changes an entry that has no job yet, or adds it. */
+  putLocal(entry) {
+    const known = this.jobs.get(entry.id);
+    if (!known) this.#order.push(entry.id);
+    this.#set(entry, known);
+  }
+
+  /** A file has arrived: its job takes the place of its entry. */
+  replace(id, job) {
+    if (this.jobs.has(job.id)) this.#order.splice(this.#order.lastIndexOf(job.id), 1);
+    const place = this.#order.indexOf(id);
+    if (place < 0) this.#order.push(job.id);
+    else this.#order[place] = job.id;
+    this.jobs.delete(id);
+    const known = this.jobs.get(job.id);
+    this.#reorder();
+    this.#set(known && known.version > job.version ? known : job, known);
+  }
+
+  remove(id) {
+    this.removeAll([id]);
+  }
+
+  removeAll(ids) {
+    const gone = new Set(ids.filter((id) => this.jobs.delete(id)));
+    this.#removedWhileLoading = true;
+    if (!gone.size) return;
+    this.#order = this.#order.filter((id) => !gone.has(id));
+    this.#reorder();
+    this.#tell();
+  }
+
+  /** Reads the server's whole list. What it no longer has goes. */
+  async load() {
+    const mine = ++this.#loading;
+    let seen;
+    do {
+      this.#removedWhileLoading = false;
+      seen = new Set();
+      for (let from = 0, total = 1; from < total; from += PAGE) {
+        const page = await json(`api/jobs?from=${from}&count=${PAGE}`);
+        if (mine !== this.#loading) return; // a later call reads it anew
+        total = page.total;
+        for (const job of page.jobs) {
+          seen.add(job.id);
+          this.put(job);
+        }
+      }
+    } while (this.#removedWhileLoading); // places have moved
+    const before = [...this.jobs.values()];
+    this.removeAll(before.filter((job) => !job.local && !seen.has(job.id)).map((job) => job.id));
+  }
+
+  /** Shows only some states, and names that contain all of these words. */
+  select(filter, text) {
+    this.#filter = filter;
+    this.#words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    this.#reorder();
+    this.#tell();
+  }
+
+  /** Ids that the filter lets through, oldest first. */
+  get shown() {
+    this.#count();
+    return this.#shown;
+  }
+
+  /** How many there are, by filter. */
+  get counts() {
+    this.#count();
+    return this.#counts;
+  }
+
+  get filter() {
+    return this.#filter;
+  }
+
+  #set(job, known) {
+    if (known?.state !== job.state) this.#reorder();
+    this.jobs.set(job.id, job);
+    this.#changed.add(job.id);
+    this.#tell();
+  }
+
+  #reorder() {
+    this.#reordered = true;
+    this.#isCounted = false;
+  }
+
+  #update() {
+    const [changed, reordered] = [this.#changed, this.#reordered];
+    this.#changed = new Set();
+    this.#reordered = false;
+    for (const listener of this.#listeners) listener(changed, reordered);
+  }
+
+  #count() {
+    if (this.#isCounted) return;
+    this.#isCounted = true;
+    const byState = {};
+    const states = FILTERS[this.#filter];
+    const words = this.#words;
+    this.#shown = this.#order.filter((id) => {
+      const job = this.jobs.get(id);
+      byState[job.state] = (byState[job.state] ?? 0) + 1;
+      if (!states.includes(job.state)) return false;
+      if (!words.length) return true;
+      const name = job.name.toLowerCase();
+      return words.every((word) => name.includes(word));
+    });
+    for (const [name, list] of Object.entries(FILTERS)) {
+      this.#counts[name] = list.reduce((sum, state) => sum + (byState[state] ?? 0), 0);
+    }
+  }
+}

@@ -1,0 +1,55 @@
+// Numbers and settings as people read them.
+
+const UNITS = ["bytes", "KB", "MB", "GB"];
+
+/** 1234567 as "1.2 MB". */
+export function bytes(count) {
+  let unit = 0;
+  while (count >= 999.5 && unit < UNITS.length - 1) {
+    count /= 1000;
+    unit += 1;
+  }
+  return `${unit && count < 9.95 ? count.toFixed(1) : Math.round(count)} ${UNITS[unit]}`;
+}
+
+/** 75 as "1 min 15 s". */
+export function seconds(count) {
+  if (count < 9.95) return `${count.toFixed(1)} s`;
+  const whole = Math.round(count);
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  return `${Math.floor(whole / 3600)} h ${Math.round((whole % 3600) / 60)} min`;
+}
+
+/** Mpixel/s with two digits that count. */
+export const rate = (speed) => `${speed < 10 ? speed.toPrecision(2) : Math.round(speed)} Mpixel/s`;
+
+export const percent = (part) => `${Math.floor(100 * part)} %`;
+
+/** "1 picture", "2 pictures". */
+export const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+
+/** What a job of that kind has several of. */
+export const part = (kind) => (kind === "film" ? "frame" : "page");
+
+/** Size and format of a file: "480x320 PNG, 120 KB, 3 pages". */
+export function file(about, kind) {
+  const words = [];
+  if (about.width) words.push(`${about.width}x${about.height} ${(about.format || "").toUpperCase()}`.trim());
+  words.push(bytes(about.bytes));
+  if (about.pages > 1) words.push(counted(about.pages, part(kind)));
+  return words.join(", ");
+}
+
+/** Settings in a line: "cunet/art, noise auto, 2x, webp". */
+export function settings(chosen) {
+  const words = [chosen.model, `noise ${chosen.noise}`];
+  if (chosen.width || chosen.height) {
+    words.push(`${chosen.width || "any"}x${chosen.height || "any"} px`);
+  } else words.push(`${chosen.scale}x`);
+  if (Number(chosen.tta) > 1) words.push(`TTA ${chosen.tta}`);
+  if (chosen.format) words.push(chosen.format);
+  if (chosen.quality) words.push(`quality ${chosen.quality}`);
+  if (chosen.depth && chosen.depth !== "auto") words.push(`${chosen.depth} bits`);
+  return words.join(" · ");
+}

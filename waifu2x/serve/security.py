@@ -1,0 +1,155 @@
+"""Who may ask for what: hosts, the token, origins; and the headers of every answer.
+
+A page on localhost is reachable by every site that a browser visits, and by every program of every
+user of the machine.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import json
+from collections.abc import Iterable, MutableMapping
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from waifu2x.system.lazy_dataclass import dataclass
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
+    "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+)
+"""Headers of every answer."""
+_SAFE = ("GET", "HEAD")
+API = "/api/"
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may ask."""
+
+    hosts: frozenset[str]
+    """Values of the header Host, in small letters."""
+    origins: frozenset[str]
+    """Values of the header Origin."""
+    token: str
+
+    @classmethod
+    def of(cls, names: Iterable[str], port: int, token: str, *, is_tls: bool) -> Access:
+        """Access by these names of the machine, and by those of this machine to itself."""
+        scheme, usual = ("https", 443) if is_tls else ("http", 80)
+        hosts = set[str]()
+        for name in ("127.0.0.1", "localhost", "::1", *names):
+            shown = bracketed(name.lower())
+            hosts.add(f"{shown}:{port}")
+            if port == usual:
+                hosts.add(shown)
+        return cls(frozenset(hosts), frozenset(f"{scheme}://{host}" for host in hosts), token)
+
+    def refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """The status and the sentence for a request that is refused; None for one that is not."""
+        headers = _Headers(scope["headers"])
+        host = headers.only("host")
+        if host is None or host.lower() not in self.hosts:
+            return 421, "This server does not answer under that name: use the address it printed."
+        if not scope["path"].startswith(API):
+            return None
+        if not self._has_token(headers):
+            return 401, "The token is missing or wrong: use the whole address that was printed."
+        site, origin = headers.only("sec-fetch-site"), headers.only("origin")
+        if site is not None and site != "same-origin":
+            return 403, "Requests of other sites are refused."
+        if origin is not None and origin not in self.origins:
+            return 403, "Requests of other sites are refused."
+        # A browser says where a change comes from.
+        if scope["method"] not in _SAFE and site is not None and origin is None:
+            return 403, "Requests without an origin are refused."
+        return None
+
+    def _has_token(self, headers: _Headers) -> bool:
+        sent = headers.only("authorization") or ""
+        kind, _, secret = sent.partition(" ")
+        same = hmac.compare_digest(secret.strip().encode(), self.token.encode())
+        return same and kind.lower() == "bearer"
+
+
+class _Headers:
+    """The headers of a request."""
+
+    def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
+        self._values: dict[str, list[str]] = {}
+        for name, value in raw:
+            self._values.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
+
+    def only(self, name: str) -> str | None:
+        """The value of a header; None where it is not there. Two of them are like a wrong one."""
+        found = self._values.get(name)
+        return None if found is None else found[0] if len(found) == 1 else "two of them"
+
+
+def bracketed(name: str) -> str:
+    """A host's name as addresses have it."""
+    try:
+        return f"[{name}]" if ipaddress.ip_address(name).version == 6 else name
+    except ValueError:
+        return name
+
+
+class Guard:
+    """An application that lets only those through to another who may ask."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        is_api = scope["path"].startswith(API)
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _add_headers(message, is_api)
+            await send(message)
+
+        refusal = self._access.refusal(scope)
+        if refusal is not None:
+            await refuse(guarded, *refusal)
+        else:
+            await self._app(scope, receive, guarded)
+
+
+def _add_headers(message: MutableMapping[str, Any], is_api: bool) -> None:
+    headers = list(message.get("headers", []))
+    there = {name.lower() for name, _ in headers}
+    headers += [pair for pair in HEADERS if pair[0] not in there]
+    if b"cache-control" not in there:
+        headers.append((b"cache-control", b"no-store" if is_api else b"no-cache"))
+    if is_api and b"content-disposition" not in there:
+        # Whoever opens an answer in a window of its own gets a file, and no page.
+        headers.append((b"content-disposition", b"attachment"))
+    message["headers"] = headers
+
+
+async def refuse(send: Send, status: int, sentence: str) -> None:
+    """Answers with an error, and ends the connection: whatever the client still sends is not
+    read."""
+    body = json.dumps({"error": sentence}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,125 @@
+"""Everything that a server has, opened and closed together."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from waifu2x.backends.engine import Engine
+from waifu2x.errors import OutputError, Waifu2xError
+from waifu2x.flows.batch import worker as codec_worker
+from waifu2x.flows.jobs import is_archive
+from waifu2x.formats.film.names import is_film
+from waifu2x.serve import decoding
+from waifu2x.serve.endings import Endings
+from waifu2x.serve.events import Events
+from waifu2x.serve.film_frames import probe_film
+from waifu2x.serve.film_worker import FilmWorker
+from waifu2x.serve.jobs import Kind, SourceInfo
+from waifu2x.serve.limits import ServiceLimits
+from waifu2x.serve.queue import Queue
+from waifu2x.serve.reading import ReadingProcesses
+from waifu2x.serve.request import JobSettings
+from waifu2x.serve.spool import Spool
+from waifu2x.serve.store import Store
+from waifu2x.serve.upscalers import Upscalers
+from waifu2x.serve.views import Views
+from waifu2x.serve.worker import Worker
+from waifu2x.system.files import reason
+from waifu2x.system.locks import HeldElsewhereError, locked
+
+_log = logging.getLogger("waifu2x")
+
+
+class Service:
+    """The queue of this user and what works on it. A context manager."""
+
+    def __init__(
+        self,
+        folder: Path,
+        limits: ServiceLimits,
+        computing: dict[str, Any],
+        output: Path | None = None,
+    ) -> None:
+        """`folder` is the server's own. `computing` are arguments of an Engine; results are written
+        into the folder `output`, too.
+
+        Raises Waifu2xError: the device cannot be used, or another server has the folder.
+        """
+        self.limits = limits
+        self.output = output
+        self.defaults = JobSettings()
+        """What is made of files where nothing else is asked for."""
+        self._held = ExitStack()
+        try:
+            codec_worker.prepare()
+            self.spool = Spool(folder)
+            try:
+                self._held.enter_context(locked(self.spool.lock))
+            except HeldElsewhereError as error:
+                raise OutputError(
+                    f"{folder}: another server has this queue ({error}): use its page, or set"
+                    " WAIFU2X_CACHE_DIR to another folder"
+                ) from error
+            try:
+                store = Store(self.spool.database, _log.warning)
+            except (OSError, sqlite3.Error) as error:
+                told = reason(error) if isinstance(error, OSError) else str(error)
+                raise OutputError(f"{self.spool.database}: cannot keep a queue: {told}") from error
+            self._held.callback(store.close)
+            self.queue = Queue(store, self.spool, limits)
+            self.events = Events(self.queue)
+            self.reading = ReadingProcesses()
+            self._held.callback(self.reading.close)
+            self.upscalers = Upscalers(lambda: Engine(**computing), limits.max_pixels)
+            self._held.callback(self.upscalers.close)
+            self.views = Views(self.spool, limits, self.reading, self.upscalers)
+            self._endings = endings = Endings(self.queue, self.spool, output)
+            self._worker = Worker(self.queue, self.spool, self.upscalers, endings)
+            self._film_worker = FilmWorker(
+                self.queue, self.spool, self.upscalers, endings, limits, self._worker.is_idle
+            )
+        except BaseException:
+            self._held.close()
+            raise
+
+    def start(self) -> None:
+        """Begins to work."""
+        self.reading.start()
+        self._worker.start()
+        self._held.callback(self._worker.close)
+        self._film_worker.start()
+        self._held.callback(self._film_worker.close)
+        self._held.callback(self._endings.close)
+
+    def add(self, identity: str, path: Path, name: str, settings: JobSettings) -> dict[str, Any]:
+        """Makes a job of a file that has been sent; as clients see it. One that cannot be read is a
+        job that has failed. Raises QueueFullError."""
+        kind: Kind = "picture"
+        source: SourceInfo | None = None
+        fault: str | None = None
+        try:
+            if is_film(path):
+                kind, source = "film", probe_film(path, name, self.limits.max_pixels)
+            else:
+                kind, source = self.reading.call(
+                    name, decoding.probe, path, name, is_archive(path), self.limits.max_pixels
+                )
+        except (Waifu2xError, OSError) as error:
+            fault = str(error).replace(str(path), name)
+        return self.queue.add(identity, kind, name, settings, source, fault)
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._held.close()

@@ -1,0 +1,170 @@
+"""The folder of a server: its token, its queue, and the files of its jobs, one folder each.
+
+It is made for its owner alone. Names in it are ours: what clients call their files is never part of
+a path.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from waifu2x.errors import OutputError
+from waifu2x.flows.jobs import ARCHIVES
+from waifu2x.formats.film import names as film_names
+from waifu2x.serve import names
+from waifu2x.serve.jobs import JobRecord
+from waifu2x.system import cache
+from waifu2x.system.files import open_regular, reason, writing
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
+_COPIED = 1 << 20
+"""Bytes that are copied at a time."""
+_LEAST_FREE = 256 << 20
+"""Bytes of the disk that stay free."""
+
+
+class Spool:
+    """A server's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Makes the folder. Raises OutputError where that cannot be, or others can write there."""
+        self.folder = folder
+        self.database = folder / "queue.sqlite"
+        self.lock = folder / "lock"
+        self._jobs = folder / "jobs"
+        try:
+            for each in (folder, self._jobs):
+                each.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _check_own(each)
+        except OSError as error:
+            raise OutputError(
+                f"{folder}: cannot keep a queue here: {reason(error)}: set"
+                f" {cache.DIRECTORY_VARIABLE} to a folder that can be written"
+            ) from error
+
+    def token(self) -> str:
+        """The secret that clients show; made the first time. Raises OutputError."""
+        path = self.folder / "token"
+        with suppress(OSError, ValueError):
+            if sys.platform == "win32" or not path.stat().st_mode & 0o077:
+                with open_regular(path) as file:
+                    found = file.read(100).decode("ascii")
+                if _TOKEN.fullmatch(found):
+                    return found
+        made = secrets.token_urlsafe(32)
+        try:
+            path.unlink(missing_ok=True)
+            # Nobody else may read it at any moment, and so it is not written as results are.
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as new:
+                new.write(made)
+        except OSError as error:
+            raise OutputError(f"{path}: cannot write: {reason(error)}") from error
+        return made
+
+    def new(self) -> tuple[str, Path]:
+        """A new id, and its folder, which is made. Raises OSError."""
+        identity = secrets.token_hex(8)
+        folder = self.of(identity)
+        folder.mkdir(mode=0o700)
+        return identity, folder
+
+    def of(self, identity: str) -> Path:
+        """The folder of a job."""
+        return self._jobs / identity
+
+    def source(self, record: JobRecord) -> Path:
+        """The file that was sent for a job."""
+        return self.of(record.id) / source_name(record.name)
+
+    def result(self, record: JobRecord, extension: str | None = None) -> Path:
+        """The file that is made of it, which gets that extension if there is none yet."""
+        found = extension if record.result is None else record.result.format
+        return self.of(record.id) / f"result-{record.attempt}.{found}"
+
+    def remove(self, identity: str) -> None:
+        """Removes the files of a job, as far as they can be removed now."""
+        shutil.rmtree(self.of(identity), ignore_errors=True)
+
+    def sweep(self, kept: Iterable[str]) -> None:
+        """Removes the files of all jobs but these."""
+        keep = frozenset(kept)
+        for path in self._jobs.iterdir():
+            if path.name not in keep:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def size_of(self, identity: str) -> int:
+        """Bytes of the files of a job."""
+        size = 0
+        with suppress(OSError):
+            for path in self.of(identity).iterdir():
+                with suppress(OSError):
+                    size += path.stat().st_size
+        return size
+
+    def has_space(self, size: int) -> bool:
+        """Whether so many bytes more leave the disk some room."""
+        return self.free() - size >= _LEAST_FREE
+
+    def free(self) -> int:
+        """Bytes that are free on the disk."""
+        return shutil.disk_usage(self.folder).free
+
+
+def source_name(name: str) -> str:
+    """What a file that was sent under a name is called here.
+
+    A picture has no extension: what has that of its result may be copied to the byte where it stays
+    as it is, and bytes that somebody has sent never go out again.
+    """
+    extension = names.extension(name)
+    known = extension in ARCHIVES or extension in film_names.READABLE
+    return f"source.{extension}" if known else "source"
+
+
+def server_folder() -> Path:
+    """Where the server of this user keeps its files. Raises OutputError."""
+    root = cache.directory()
+    if root is None:
+        raise OutputError(
+            f"there is no home directory to keep a queue in: set {cache.DIRECTORY_VARIABLE} to a"
+            " folder that can be written"
+        )
+    return root / "serve"
+
+
+def _check_own(folder: Path) -> None:
+    """Raises OutputError for a folder that others have made, or can look into."""
+    if not hasattr(os, "getuid"):
+        return  # Windows: a user's profile is private
+    status = folder.stat()
+    if status.st_uid != os.getuid():
+        raise OutputError(f"{folder}: belongs to another user: remove it")
+    if status.st_mode & 0o077:
+        folder.chmod(0o700)
+
+
+def kept_result(content: Path, folder: Path, name: str) -> Path:
+    """Copies a result into a folder, under its name or one like it that is free; that path.
+
+    Nothing is replaced. Raises OutputError.
+    """
+    stem, suffix = Path(name).stem, Path(name).suffix
+    for number in range(1, 10_000):
+        path = folder / (name if number == 1 else f"{stem}-{number}{suffix}")
+        try:
+            with content.open("rb") as made, writing(path, replace=False) as file:
+                shutil.copyfileobj(made, file, _COPIED)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise OutputError(f"{path}: cannot write: {reason(error)}") from error
+        return path
+    raise OutputError(f"{folder}: has too many files called {name}: choose another folder")

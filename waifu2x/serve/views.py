@@ -1,0 +1,154 @@
+"""What clients see of pictures: small ones, PNGs for browsers, and crops by any model.
+
+Nothing of it is a file that somebody has sent: all is decoded by another process and encoded anew,
+but for results that are PNGs already.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from waifu2x.errors import ImageError
+from waifu2x.flows.noise_choice import choose
+from waifu2x.serve import decoding
+from waifu2x.serve.film_frames import film_frame
+from waifu2x.serve.jobs import JobRecord
+from waifu2x.serve.limits import CROP_SIDE, VIEW_PIXELS, ServiceLimits
+from waifu2x.serve.reading import ReadingProcesses
+from waifu2x.serve.request import JobSettings
+from waifu2x.serve.spool import Spool
+from waifu2x.serve.upscalers import Upscalers
+from waifu2x.system.files import write_atomically
+
+_PNG_HEAD = struct.Struct(">8sI4sIIB")
+"""Signature, length and kind of the first chunk, width, height, bits of a sample."""
+
+
+class Views:
+    """Makes views of jobs and keeps them beside their files. Threads may share it."""
+
+    def __init__(
+        self, spool: Spool, limits: ServiceLimits, reading: ReadingProcesses, upscalers: Upscalers
+    ) -> None:
+        self._spool = spool
+        self._limits = limits
+        self._reading = reading
+        self._upscalers = upscalers
+        self._lock = threading.Lock()
+        self._making: dict[Path, threading.Lock] = {}
+
+    def thumbnail(self, record: JobRecord) -> Path:
+        """A small JPEG of the source. Raises ImageError."""
+        target = self._spool.of(record.id) / "thumbnail.jpg"
+        source = self._spool.source(record)
+        if record.kind == "film":
+            return self._made(
+                target,
+                lambda: write_atomically(
+                    target, decoding.thumbnail(film_frame(source, record.name, None))
+                ),
+            )
+        return self._made(
+            target,
+            lambda: self._reading.call(
+                record.name,
+                decoding.make_thumbnail,
+                source,
+                record.name,
+                record.kind == "archive",
+                self._limits.max_pixels,
+                target,
+            ),
+        )
+
+    def source(self, record: JobRecord, page: int) -> Path:
+        """A PNG of a picture of the source. Raises ImageError."""
+        return self._view(record, self._spool.source(record), f"source-{page}.png", page)
+
+    def result(self, record: JobRecord, page: int) -> Path:
+        """A PNG of a picture of the result. Raises ImageError."""
+        made = self._spool.result(record)
+        if record.result is None or not made.exists():
+            raise ImageError(f"{record.name}: there is no result yet")
+        if record.kind == "picture" and page == 0 and _is_view(made):
+            return made  # we have encoded it ourselves, as a browser likes it
+        return self._view(record, made, f"result-{record.attempt}-{page}.png", page)
+
+    def crop(
+        self, record: JobRecord, page: int, box: tuple[int, int, int, int], settings: JobSettings
+    ) -> bytes:
+        """A PNG of a part of the source, enlarged by other settings. Raises Waifu2xError."""
+        if not all(0 < side <= CROP_SIDE for side in box[2:]):
+            raise ImageError(f"a crop has 1 to {CROP_SIDE} pixels a side")
+        source = self._spool.source(record)
+        if record.kind == "film":
+            picture = decoding.part(film_frame(source, record.name, page), record.name, box)
+        else:
+            picture = self._reading.call(
+                record.name,
+                decoding.cut,
+                source,
+                record.name,
+                record.kind == "archive",
+                page,
+                self._limits.max_pixels,
+                box,
+            )
+        with self._upscalers.opened(settings) as upscaler:
+            enlarger, _ = choose(upscaler.enlarger, picture)
+            larger = enlarger.picture(picture)
+        return decoding.encoded(larger)
+
+    def _view(self, record: JobRecord, path: Path, name: str, page: int) -> Path:
+        target = self._spool.of(record.id) / name
+        if record.kind == "film":
+            return self._made(
+                target,
+                lambda: write_atomically(
+                    target, decoding.encoded(decoding.reduced(film_frame(path, record.name, page)))
+                ),
+            )
+        return self._made(
+            target,
+            lambda: self._reading.call(
+                record.name,
+                decoding.make_view,
+                path,
+                record.name,
+                record.kind == "archive",
+                page,
+                self._limits.max_pixels,
+                target,
+            ),
+        )
+
+    def _made(self, target: Path, make: Callable[[], None]) -> Path:
+        """A file that is made by the first who asks for it, and kept with the job."""
+        with self._lock:
+            making = self._making.setdefault(target, threading.Lock())
+        with making:
+            try:
+                if not target.exists():
+                    make()
+            finally:
+                with self._lock, suppress(KeyError):
+                    del self._making[target]
+        return target
+
+
+def _is_view(path: Path) -> bool:
+    """Whether a file is a PNG of 8 bits and no more pixels than a view may have."""
+    with path.open("rb") as file:
+        head = file.read(_PNG_HEAD.size)
+    if len(head) < _PNG_HEAD.size:
+        return False
+    signature, _, kind, width, height, bits = _PNG_HEAD.unpack(head)
+    return (signature, kind, bits) == (
+        b"\x89PNG\r\n\x1a\n",
+        b"IHDR",
+        8,
+    ) and width * height <= VIEW_PIXELS
