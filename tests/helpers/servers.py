@@ -129,6 +129,13 @@ class Server:
             time.sleep(0.02)
         return job
 
+    def gone(self, total: int) -> None:
+        """Returns once there are `total` jobs: what removes others may still be at it."""
+        end = time.monotonic() + _SECONDS
+        while (now := self.ask("GET", "/api/jobs").data["total"]) != total:
+            assert time.monotonic() < end, now
+            time.sleep(0.02)
+
 
 class Listener:
     """A client of the events of a server."""
