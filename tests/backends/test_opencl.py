@@ -42,14 +42,18 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class Builder:
     """Builds one small program, and says whether it was compiled."""
 
-    def __init__(self, device: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def __init__(
+        self, device: Any, caplog: pytest.LogCaptureFixture, *, driver_keeps_programs: bool
+    ) -> None:
         caplog.set_level(logging.INFO)
+        self._driver_keeps_programs = driver_keeps_programs
         self._device = device
         self._log = caplog
 
     def compiles(self, driver: str = "", repeats: int = 8) -> bool:
         """With a runtime of its own, as another process would."""
         runtime = OpenClRuntime(self._device)
+        runtime.driver_keeps_programs = self._driver_keeps_programs
         if driver:
             runtime.identity = (*runtime.identity[:-1], driver)
         self._log.clear()
@@ -63,10 +67,15 @@ class Builder:
         return any("compiling for" in record.message for record in self._log.records)
 
 
-@pytest.fixture
-def builder(opencl_device: Any, own_cache: Path, caplog: pytest.LogCaptureFixture) -> Builder:
+@pytest.fixture(params=[False, True], ids=["binaries of ours", "the driver's cache"])
+def builder(
+    request: pytest.FixtureRequest,
+    opencl_device: Any,
+    own_cache: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> Builder:
     """A Builder on a cache of its own."""
-    return Builder(opencl_device, caplog)
+    return Builder(opencl_device, caplog, driver_keeps_programs=request.param)
 
 
 def test_a_second_run_compiles_nothing(builder: Builder) -> None:

@@ -822,6 +822,7 @@ def test_cache(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     assert json.loads(run("cache", "info", "--json").stdout)["kinds"] == {}
 
 
+@pytest.mark.matrix
 def test_a_cache_that_cannot_be_written_changes_nothing(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

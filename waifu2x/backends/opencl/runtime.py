@@ -26,12 +26,14 @@ from waifu2x.backends.gpu.runtime import (
     OutOfMemoryError,
     ReadyLaunch,
 )
-from waifu2x.backends.opencl.platforms import describe, is_gpu
+from waifu2x.backends.opencl.platforms import describe, is_gpu, keeps_programs
 from waifu2x.errors import BackendError, DeviceError
 from waifu2x.system import cache
 from waifu2x.system.lazy_dataclass import dataclass
 
 _KIND = "opencl"
+_KEPT_BY_DRIVER = b""
+"""The entry of a program that the driver's own cache has."""
 _OPTIONS = ("-cl-std=CL1.2",)
 _NO_MEMORY = {
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
@@ -117,6 +119,7 @@ class OpenClRuntime:
         platform = device.platform
         self.identity = (platform.name, platform.version, device.name, device.driver_version)
         """What a program depends on besides its source: the device and its compiler."""
+        self.driver_keeps_programs = keeps_programs(device)
         self._counting = threading.RLock()
         """Buffers may be freed by the garbage collector, in a thread that is counting."""
         self._allocated = 0
@@ -222,11 +225,12 @@ class OpenClRuntime:
     def _program(self, stem: str, text: str, options: list[str], key: str) -> cl.Program:
         """From the cache, or compiled. Raises BackendError."""
         binary = cache.load(_KIND, key)
-        if binary is not None:
+        if binary:
             kept = self._from_binary(binary)
             if kept is not None:
                 return kept
-        source.announce_compiling(self.device.name, _KIND)
+        if binary != _KEPT_BY_DRIVER:
+            source.announce_compiling(self.device.name, _KIND)
         # pyopencl's own class would keep a second cache.
         handle = cl._cl._Program(self.context, text)
         try:
@@ -237,8 +241,11 @@ class OpenClRuntime:
                 f" ({_first_line(error)}): update the driver, or use another backend"
             ) from error
         program = cl.Program(handle)
-        (binary,) = program.get_info(cl.program_info.BINARIES)
-        cache.store(_KIND, key, binary)
+        made = _KEPT_BY_DRIVER
+        if not self.driver_keeps_programs:
+            (made,) = program.get_info(cl.program_info.BINARIES)
+        if made != binary:
+            cache.store(_KIND, key, made)
         return program
 
     def handle(self, buffer: Any) -> cl.Buffer:
