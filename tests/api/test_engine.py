@@ -137,12 +137,12 @@ def test_threads_compile_once_and_wait_for_nobody_elses(engine: Engine, fake: Fa
     def wait(name: str) -> None:
         if name == "a":
             begun.set()
-            assert go_on.wait(20)
+            assert go_on.wait(60)
 
     fake.before_compiling = wait
     with ThreadPoolExecutor(4) as pool:
         slow = [pool.submit(engine.network, [A]) for _ in range(3)]
-        assert begun.wait(20)
+        assert begun.wait(60)
         # While that is compiled, another is, and runs.
         quick = engine.network([B])
         assert (quick(PIXELS, np.uint8) == 2).all()
@@ -266,7 +266,7 @@ def test_who_needs_memory_waits_for_those_that_run(engine: Engine, fake: FakeBac
 
     def meanwhile() -> None:
         begun.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     def compiling(name: str) -> None:
         go_on.set()  # memory is found to be short while the other still runs
@@ -275,7 +275,7 @@ def test_who_needs_memory_waits_for_those_that_run(engine: Engine, fake: FakeBac
     fake.before_compiling = compiling
     with ThreadPoolExecutor(2) as pool:
         running = pool.submit(first, PIXELS, np.uint8)
-        assert begun.wait(20)
+        assert begun.wait(60)
         second = pool.submit(engine.network, [B]).result(20)
         assert (running.result(20) == 1).all()
     assert open_names(fake) == ["bb"]
@@ -429,7 +429,7 @@ def test_threads_read_a_model_once(tmp_path: Path, read: list[Path]) -> None:
 
     def models() -> list[Model]:
         found = model_set.find(str(tmp_path / "identity"))
-        meeting.wait(20)
+        meeting.wait(60)
         return found.models(2, None)
 
     with ThreadPoolExecutor(4) as pool:

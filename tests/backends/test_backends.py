@@ -509,11 +509,11 @@ def test_closing_waits_for_pictures_and_ends_all_others(backend: Backend) -> Non
 
     def report(part: float) -> None:
         begun.set()
-        closing.wait(20)
+        closing.wait(60)
 
     with ThreadPoolExecutor(2) as pool:
         result = pool.submit(network, pixels, np.uint8, on_progress=report)
-        assert begun.wait(20)
+        assert begun.wait(60)
         closed = pool.submit(own.close)
         assert not wait([closed], 0.1).done
         closing.set()
@@ -621,11 +621,11 @@ def test_closing_a_network_waits_for_its_pictures(backend: Backend) -> None:
 
     def report(part: float) -> None:
         begun.set()
-        closing.wait(20)
+        closing.wait(60)
 
     with ThreadPoolExecutor(2) as pool:
         result = pool.submit(network, pixels, np.uint8, on_progress=report)
-        assert begun.wait(20)
+        assert begun.wait(60)
         closed = pool.submit(network.close)
         closing.set()
         np.testing.assert_array_equal(result.result(20), expected)

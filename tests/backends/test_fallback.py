@@ -277,7 +277,7 @@ def test_the_other_devices_of_a_pool_go_on(caplog: pytest.LogCaptureFixture) -> 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert len(failed) == 3
     assert len(caplog.records) == 2
 

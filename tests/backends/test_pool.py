@@ -77,7 +77,7 @@ class FakeNetwork:
         on_progress: Any = None,
         on_recomputed: Any = None,
     ) -> NDArray[Any]:
-        self.backend.meeting.wait(10)
+        self.backend.meeting.wait(60)
         if pixels.max() > 9:
             raise RuntimeError("too bright")
         on_progress(1.0)

@@ -89,7 +89,7 @@ def _interactive(folder: Path, command: list[str], setup: str) -> Iterator[Compl
         env=environment(folder),
         cwd=str(folder),
         encoding="utf-8",
-        timeout=10,
+        timeout=120,
         dimensions=(50, 200),
     )
     process.sendline(setup.replace("\n", "; ").rstrip("; "))
