@@ -68,8 +68,10 @@ def environment(folder: Path) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join([project, os.environ.get("PYTHONPATH", "")]),
         "HOME": str(root / "home"),
         "ZDOTDIR": str(root / "home"),
-        "XDG_CONFIG_HOME": str(root / "home"),
-        "XDG_DATA_HOME": str(root / "home"),
+        # Not that folder: what fish puts there, a TAB of the others would offer.
+        "XDG_CONFIG_HOME": str(root / "settings"),
+        "XDG_DATA_HOME": str(root / "settings"),
+        "XDG_CACHE_HOME": str(root / "settings"),
         "LC_ALL": "C.UTF-8",
         "TERM": "dumb",
         "INPUTRC": os.devnull,
