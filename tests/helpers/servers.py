@@ -102,6 +102,13 @@ class Server:
         finally:
             connection.close()
 
+    def change(self, what: str, body: Any, **query: Any) -> int:
+        """How many jobs a request for many has changed."""
+        answer = self.ask("POST", f"/api/jobs/{what}", json.dumps(body), **query)
+        assert answer.status == 200, answer
+        changed: int = answer.data["changed"]
+        return changed
+
     def send(self, name: str, content: bytes, **query: Any) -> dict[str, Any]:
         """The job that a file becomes."""
         query = {"name": name, "model": "vgg_7/art", "noise": "none", **query}
@@ -149,11 +156,12 @@ class Listener:
         self.response = self._connection.getresponse()
 
     def events(self) -> Iterator[tuple[int, str, Any]]:
-        """Each event as it comes: its id, its kind, its data."""
-        found: dict[str, str] = {}
+        """Each event as it comes: the last id that was told, its kind, its data."""
+        found, last = dict[str, str](), 0
         while line := self.response.readline().decode():
             if line == "\n" and found:
-                yield int(found["id"]), found["event"], json.loads(found["data"])
+                last = int(found.get("id", last))
+                yield last, found["event"], json.loads(found["data"])
                 found = {}
             elif ": " in line and not line.startswith(":"):
                 name, _, value = line.rstrip("\n").partition(": ")

@@ -18,19 +18,16 @@ from types import SimpleNamespace
 import pytest
 
 from tests.helpers.contents import decode, encode, noise
+from tests.helpers.queues import added, queue_of
 from tests.helpers.servers import Server
 from waifu2x.imaging.picture import Picture
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.serve.jobs import SourceInfo
-from waifu2x.serve.limits import ServiceLimits
-from waifu2x.serve.queue import DiskFullError, Queue, QueueFullError
+from waifu2x.serve.queue import DiskFullError, QueueFullError
 from waifu2x.serve.reading import ReadingProcesses
-from waifu2x.serve.request import JobSettings
 from waifu2x.serve.spool import Spool, kept_result
-from waifu2x.serve.store import Store
 
 PNG = encode(Picture(noise(13, 17, 3)), "png")
 SLOW = encode(Picture(noise(56, 56, 3)), "png")
@@ -191,19 +188,6 @@ def test_results_are_written_beside_what_is_there(tmp_path: Path) -> None:
             assert decode((output / expected).read_bytes()).pixels.shape == (26, 34, 3)
     assert (output / "in.png").read_bytes() == b"mine"
     assert len(list(output.iterdir())) == 3
-
-
-def queue_of(folder: Path, **limits: int) -> Queue:
-    spool = Spool(folder)
-    return Queue(Store(spool.database, print), spool, ServiceLimits(**limits))
-
-
-def added(queue: Queue, folder: Path, content: bytes) -> str:
-    identity, path = Spool(folder).new()
-    (path / "source").write_bytes(content)
-    info = SourceInfo(1, 1, len(content), "PNG", 1)
-    queue.add(identity, "picture", "x.png", JobSettings(), info, None)
-    return identity
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,94 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import re
-import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from waifu2x.errors import Waifu2xError
 from waifu2x.serve import archive, names, uploads
-from waifu2x.serve.described import described
-from waifu2x.serve.downloads import Downloads, UnknownAddressError, asked_ids
-from waifu2x.serve.jobs import FINISHED
-from waifu2x.serve.openapi import document
-from waifu2x.serve.queue import (
-    DiskFullError,
-    QueueFullError,
-    UnknownJobError,
-    WrongStateError,
+from waifu2x.serve.answers import (
+    RemovingResponse,
+    answers,
+    attached,
+    number,
+    result_file,
+    shown,
 )
+from waifu2x.serve.described import described
+from waifu2x.serve.downloads import Downloads
+from waifu2x.serve.jobs import FINISHED, JobRecord
+from waifu2x.serve.openapi import document
+from waifu2x.serve.queue import UnknownJobError
 from waifu2x.serve.request import JobSettings
+from waifu2x.serve.selection import selected
 from waifu2x.serve.service import Service
 from waifu2x.serve.spool import source_name
 from waifu2x.serve.static import PageFiles
-from waifu2x.serve.uploads import TooLargeError, TooSlowError
 
-_STATUS: dict[type[Exception], int] = {
-    ValueError: 400,
-    UnknownAddressError: 404,
-    UnknownJobError: 404,
-    TooSlowError: 408,
-    WrongStateError: 409,
-    TooLargeError: 413,
-    Waifu2xError: 422,
-    QueueFullError: 429,
-    DiskFullError: 507,
-}
-"""What is answered to errors."""
+_Handler = Callable[["Api", Request], Awaitable[Response]]
 _MOST_LISTED = 500
 _LOOK_SECONDS = 0.05
-_TYPES = {
-    "png": "image/png", "apng": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg",
-    "jpe": "image/jpeg", "jfif": "image/jpeg", "webp": "image/webp", "tif": "image/tiff",
-    "tiff": "image/tiff", "bmp": "image/bmp", "dib": "image/bmp", "gif": "image/gif",
-    "avif": "image/avif", "jp2": "image/jp2", "jxl": "image/jxl", "heic": "image/heic",
-    "heif": "image/heif", "hif": "image/heif", "qoi": "image/qoi", "tga": "image/x-tga",
-    "ppm": "image/x-portable-pixmap", "pgm": "image/x-portable-graymap",
-    "pnm": "image/x-portable-anymap", "zip": "application/zip",
-    "cbz": "application/vnd.comicbook+zip", "mkv": "video/x-matroska", "mp4": "video/mp4",
-    "mov": "video/quicktime", "webm": "video/webm",
-}  # fmt: skip
-"""Types of results, by the extension of what we have encoded."""
-_log = logging.getLogger("waifu2x")
-_Handler = Callable[["Api", Request], Awaitable[Response]]
-
-
-def _answers(handler: _Handler) -> _Handler:
-    """Makes answers of errors."""
-
-    @functools.wraps(handler)
-    async def answered(api: Api, request: Request) -> Response:
-        try:
-            return await handler(api, request)
-        except ClientDisconnect:
-            return Response(status_code=400)
-        except tuple(_STATUS) as error:
-            kind = next(kind for kind in type(error).__mro__ if kind in _STATUS)
-            # What a client still sends is not read: it is told before, and then cut off.
-            headers = {"connection": "close"} if request.method == "POST" else None
-            return JSONResponse({"error": str(error)}, _STATUS[kind], headers)
-        except sqlite3.Error as error:
-            told = f"The queue cannot be written ({error}): remove finished jobs."
-            return JSONResponse({"error": told}, 507)
-        except MemoryError:
-            return JSONResponse({"error": "There is not enough memory."}, 507)
-        except Exception as error:
-            _log.error("a request failed: %s: %s", type(error).__name__, error)
-            return JSONResponse({"error": "This is a defect of the program."}, 500)
-
-    return answered
 
 
 class Api:
@@ -110,6 +57,9 @@ class Api:
             Route("/api/openapi.json", self._bound(Api.openapi), methods=["GET"]),
             Route("/api/jobs", self._bound(Api.add), methods=["POST"]),
             Route("/api/jobs", self._bound(Api.jobs), methods=["GET"]),
+            Route("/api/jobs/cancel", self._bound(Api.cancel_all), methods=["POST"]),
+            Route("/api/jobs/remove", self._bound(Api.remove_all), methods=["POST"]),
+            Route("/api/jobs/retry", self._bound(Api.retry_all), methods=["POST"]),
             Route("/api/upscale", self._bound(Api.upscale), methods=["POST"]),
             Route("/api/downloads", self._bound(Api.offer), methods=["POST"]),
             Route("/download/{name}", self._bound(Api.download), methods=["GET"]),
@@ -132,117 +82,143 @@ class Api:
     def _bound(self, handler: _Handler) -> Callable[[Request], Awaitable[Response]]:
         return functools.partial(handler, self)
 
-    @_answers
+    @answers
     async def settings(self, request: Request) -> Response:
         """What can be asked for."""
         return JSONResponse(await run_in_threadpool(described, self._service))
 
-    @_answers
+    @answers
     async def openapi(self, request: Request) -> Response:
         """This interface."""
         return JSONResponse(document())
 
-    @_answers
+    @answers
     async def add(self, request: Request) -> Response:
         """A file that is sent becomes a job."""
         return JSONResponse(await self._added(request), 201)
 
-    @_answers
+    @answers
     async def upscale(self, request: Request) -> Response:
         """A file that is sent, and its result as soon as it is there."""
         service = self._service
-        identity = (await self._added(request))["id"]
+        queue, identity = service.queue, (await self._added(request))["id"]
         try:
-            while (record := service.queue.get(identity)).state not in FINISHED:
+            while (record := await run_in_threadpool(queue.get, identity)).state not in FINISHED:
                 if await request.is_disconnected():
                     raise ClientDisconnect
                 await asyncio.sleep(_LOOK_SECONDS)
         except ClientDisconnect:
-            service.queue.remove(identity)
+            await run_in_threadpool(queue.remove, identity)
             raise
         if record.state != "done":
-            service.queue.remove(identity)
+            await run_in_threadpool(queue.remove, identity)
             raise Waifu2xError(record.error or "The job was cancelled.")
-        return self._file(identity, and_remove=True)
+        response = await run_in_threadpool(result_file, service.spool, record)
+        return RemovingResponse(response, lambda: queue.remove(identity))
 
-    @_answers
+    @answers
     async def jobs(self, request: Request) -> Response:
         """Some of the jobs."""
-        start = _number(request, "from", 0, 0, 1 << 31)
-        count = _number(request, "count", 200, 0, _MOST_LISTED)
+        start = number(request, "from", 0, 0, 1 << 31)
+        count = number(request, "count", 200, 0, _MOST_LISTED)
         queue = self._service.queue
         listed = await run_in_threadpool(queue.listed, start, count)
         counts = queue.shown_counts()
         total = counts.pop("total")
         return JSONResponse({"total": total, "jobs": listed, "counts": counts})
 
-    @_answers
+    @answers
     async def get(self, request: Request) -> Response:
         """One of them."""
-        found = self._service.queue.shown(self._service.queue.get(_id(request)).id)
+        found = await run_in_threadpool(self._service.queue.shown, _id(request))
         if found is None:
-            raise UnknownJobError("There is no such job: it was removed.")
+            raise UnknownJobError("There is no such job: it was removed, or never there.")
         return JSONResponse(found)
 
-    @_answers
+    @answers
     async def remove(self, request: Request) -> Response:
         """Forgets one."""
         await run_in_threadpool(self._service.queue.remove, _id(request))
         return Response(status_code=204)
 
-    @_answers
+    @answers
     async def cancel(self, request: Request) -> Response:
         """Ends one."""
-        return JSONResponse(self._service.queue.cancel(_id(request)))
+        return JSONResponse(await run_in_threadpool(self._service.queue.cancel, _id(request)))
 
-    @_answers
+    @answers
     async def retry(self, request: Request) -> Response:
         """Makes one wait again."""
-        queue = self._service.queue
-        before = queue.get(_id(request))
+        before = await self._record(request)
         settings = await run_in_threadpool(JobSettings.of, request.query_params, before.settings)
-        return JSONResponse(queue.retry(before.id, settings))
+        return JSONResponse(await run_in_threadpool(self._service.queue.retry, before.id, settings))
 
-    @_answers
+    @answers
+    async def cancel_all(self, request: Request) -> Response:
+        """Ends some, or all that are not finished."""
+        return await _changed(self._service.queue.cancel_all, await selected(request))
+
+    @answers
+    async def remove_all(self, request: Request) -> Response:
+        """Forgets some, or all that are finished."""
+        return await _changed(self._service.queue.remove_all, await selected(request))
+
+    @answers
+    async def retry_all(self, request: Request) -> Response:
+        """Makes some wait again, or all that have failed or were cancelled."""
+        query, ids = request.query_params, await selected(request)
+        await run_in_threadpool(JobSettings.of, query)  # says what makes no sense for any job
+
+        def settings(before: JobSettings) -> JobSettings | None:
+            try:
+                return JobSettings.of(query, before)
+            except (ValueError, Waifu2xError):
+                return None
+
+        return await _changed(self._service.queue.retry_all, ids, settings)
+
+    @answers
     async def result(self, request: Request) -> Response:
         """What was made."""
-        return self._file(_id(request))
+        return await run_in_threadpool(
+            result_file, self._service.spool, await self._record(request)
+        )
 
-    @_answers
+    @answers
     async def thumbnail(self, request: Request) -> Response:
         """A small picture."""
-        record = self._service.queue.get(_id(request))
+        record = await self._record(request)
         path = await run_in_threadpool(self._service.views.thumbnail, record)
-        return _shown(path, "image/jpeg", "thumbnail.jpg")
+        return shown(path, "image/jpeg", "thumbnail.jpg")
 
-    @_answers
+    @answers
     async def source(self, request: Request) -> Response:
         """What was sent, for the slider."""
-        record = self._service.queue.get(_id(request))
-        page = _number(request, "page", 0, 0, 1 << 20)
+        record = await self._record(request)
+        page = number(request, "page", 0, 0, 1 << 20)
         path = await run_in_threadpool(self._service.views.source, record, page)
-        return _shown(path, "image/png", "source.png")
+        return shown(path, "image/png", "source.png")
 
-    @_answers
+    @answers
     async def view(self, request: Request) -> Response:
         """What was made, for the slider."""
-        record = self._service.queue.get(_id(request))
-        page = _number(request, "page", 0, 0, 1 << 20)
+        record = await self._record(request)
+        page = number(request, "page", 0, 0, 1 << 20)
         path = await run_in_threadpool(self._service.views.result, record, page)
-        return _shown(path, "image/png", "view.png")
+        return shown(path, "image/png", "view.png")
 
-    @_answers
+    @answers
     async def crop(self, request: Request) -> Response:
         """A part of a picture by any model."""
-        record = self._service.queue.get(_id(request))
+        record = await self._record(request)
         most = 1 << 31
         box = (
-            _number(request, "x", 0, 0, most),
-            _number(request, "y", 0, 0, most),
-            _number(request, "width", None, 1, most),
-            _number(request, "height", None, 1, most),
+            number(request, "x", 0, 0, most),
+            number(request, "y", 0, 0, most),
+            number(request, "width", None, 1, most),
+            number(request, "height", None, 1, most),
         )
-        page = _number(request, "page", 0, 0, 1 << 20)
+        page = number(request, "page", 0, 0, 1 << 20)
         asked = {
             name: value
             for name, value in request.query_params.items()
@@ -250,39 +226,41 @@ class Api:
         }
         settings = await run_in_threadpool(JobSettings.of, asked, record.settings)
         made = await run_in_threadpool(self._service.views.crop, record, page, box, settings)
-        return Response(made, media_type="image/png", headers=_attached("crop.png"))
+        return Response(made, media_type="image/png", headers=attached("crop.png"))
 
-    @_answers
+    @answers
     async def archive(self, request: Request) -> Response:
         """Results as one file."""
-        ids = request.query_params.get("ids")
-        wanted = self._service.queue.done() if ids in (None, "", "all") else ids.split(",")
-        return await self._zip(wanted)
+        ids = request.query_params.get("ids", "all") or "all"
+        return await self._zip(None if ids == "all" else ids.split(","))
 
-    async def _zip(self, ids: Sequence[str]) -> Response:
+    async def _zip(self, ids: Sequence[str] | None) -> Response:
         members = await run_in_threadpool(self._members, ids)
-        headers = _attached("waifu2x.zip")
+        headers = attached("waifu2x.zip")
         return StreamingResponse(
             archive.zipped(members), media_type="application/zip", headers=headers
         )
 
-    @_answers
+    @answers
     async def offer(self, request: Request) -> Response:
         """An address for a browser, which saves one result, or several as a ZIP."""
-        queue = self._service.queue
-        ids = await asked_ids(request, queue.done)
+        ids = await selected(request)
+        if ids is None:
+            ids = await run_in_threadpool(self._service.queue.done)
         await run_in_threadpool(self._members, ids)  # says now what is wrong with them
         return JSONResponse({"address": f"/download/{self._downloads.offer(ids)}"}, 201)
 
-    @_answers
+    @answers
     async def download(self, request: Request) -> Response:
         """What such an address is for."""
         ids = self._downloads.take(str(request.path_params["name"]))
-        if len(ids) == 1:
-            return self._file(ids[0])
-        return await self._zip(ids)
+        if len(ids) > 1:
+            return await self._zip(ids)
+        service = self._service
+        record = await run_in_threadpool(service.queue.get, ids[0])
+        return await run_in_threadpool(result_file, service.spool, record)
 
-    @_answers
+    @answers
     async def events(self, request: Request) -> Response:
         """What happens."""
         if self._service.events.is_full:
@@ -306,28 +284,15 @@ class Api:
             return added
         finally:
             if not is_kept:
-                service.spool.remove(identity)
+                await run_in_threadpool(service.spool.remove, identity)
 
-    def _file(self, identity: str, *, and_remove: bool = False) -> Response:
-        service = self._service
-        record = service.queue.get(identity)
-        if record.result is None:
-            raise WrongStateError("There is no result: the job is not done.")
-        path = service.spool.result(record)
-        if not path.exists():
-            raise UnknownJobError("The result is gone.")
-        response = FileResponse(
-            path,
-            media_type=_TYPES.get(record.result.format, "application/octet-stream"),
-            headers=_attached(record.result.name),
-        )
-        if and_remove:
-            return _Removing(response, lambda: service.queue.remove(identity))
-        return response
+    async def _record(self, request: Request) -> JobRecord:
+        return await run_in_threadpool(self._service.queue.get, _id(request))
 
-    def _members(self, ids: Sequence[str]) -> list[tuple[str, Path]]:
+    def _members(self, ids: Sequence[str] | None) -> list[tuple[str, Path]]:
         service = self._service
-        found = [service.queue.get(identity) for identity in ids]
+        wanted = service.queue.done() if ids is None else ids
+        found = [service.queue.get(identity) for identity in wanted]
         done = [(record, record.result) for record in found if record.result is not None]
         if not done:
             raise UnknownJobError("Nothing is done yet that could be packed.")
@@ -336,42 +301,10 @@ class Api:
         return list(zip(called, paths, strict=True))
 
 
-class _Removing(Response):
-    """A response after which its job is removed, also where the client goes away."""
-
-    def __init__(self, response: Response, remove: Callable[[], None]) -> None:
-        self._response = response
-        self._remove = remove
-        self.background = None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers."""
-        try:
-            await self._response(scope, receive, send)
-        finally:
-            with suppress(UnknownJobError):
-                await run_in_threadpool(self._remove)
+async def _changed(change: Callable[..., int], *arguments: Any) -> Response:
+    """The answer to a request for many jobs: how many it has changed."""
+    return JSONResponse({"changed": await run_in_threadpool(change, *arguments)})
 
 
 def _id(request: Request) -> str:
     return str(request.path_params["id"])
-
-
-def _number(request: Request, name: str, default: int | None, least: int, most: int) -> int:
-    text = request.query_params.get(name)
-    if text is None and default is not None:
-        return default
-    if text is None or not re.fullmatch(r"\d{1,10}", text, re.ASCII):
-        raise ValueError(f"{name}: expected a whole number.")
-    if not least <= int(text) <= most:
-        raise ValueError(f"{name}: expected {least} to {most}.")
-    return int(text)
-
-
-def _attached(name: str) -> dict[str, str]:
-    """Headers of an answer that is a file of that name, and no page."""
-    return {"content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
-
-
-def _shown(path: Path, kind: str, name: str) -> Response:
-    return FileResponse(path, media_type=kind, headers=_attached(name))

@@ -7,13 +7,9 @@ long.
 
 from __future__ import annotations
 
-import json
-import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
-
-from starlette.requests import Request
 
 from waifu2x.errors import Waifu2xError
 
@@ -21,8 +17,6 @@ SECONDS = 60
 """How long an address works."""
 _MOST = 1000
 """Addresses at a time; the oldest ones end first."""
-_BODY_BYTES = 4 << 20
-_ID = re.compile(r"[\w-]{1,64}", re.ASCII)
 
 
 class UnknownAddressError(Waifu2xError):
@@ -50,27 +44,3 @@ class Downloads:
         if self._clock() > until:
             raise UnknownAddressError("This address is no longer valid: download it on the page.")
         return ids
-
-
-async def asked_ids(request: Request, everything: Callable[[], Sequence[str]]) -> Sequence[str]:
-    """The jobs that the JSON of a request names: {"ids": [...]} or {"all": true}.
-
-    Raises ValueError, with a sentence, for anything else.
-    """
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _BODY_BYTES:
-            raise ValueError("The list of jobs is too long: ask for all of them.")
-    try:
-        asked = json.loads(body)
-    except (ValueError, RecursionError):
-        asked = None
-    if asked == {"all": True}:
-        return everything()
-    ids = asked.get("ids") if isinstance(asked, dict) else None
-    if not isinstance(ids, list) or not ids:
-        raise ValueError('Expected JSON: {"ids": [...]} or {"all": true}.')
-    if not all(isinstance(each, str) and _ID.fullmatch(each) for each in ids):
-        raise ValueError("Expected ids of jobs.")
-    return list(dict.fromkeys(ids))

@@ -1,7 +1,8 @@
 """What happens, told to every client that listens: server-sent events.
 
 Clients are told which jobs have changed, not how: whoever is slow gets the latest state of each job
-once, so that no client takes more memory than there are jobs.
+once, so that no client takes more memory than there are jobs. The last message of those that leave
+together has an id: a client that loses some of them asks for all of them again.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from starlette.concurrency import run_in_threadpool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +29,8 @@ _QUIET_SECONDS = 15.0
 """After so long without an event comes a comment, which keeps the connection open."""
 _REMEMBERED = 4096
 """Removals that are remembered, for clients that were away."""
-_MOST_MISSED = 1000
-"""Jobs that are sent to a client that was away: if more have changed, it loads the list anew."""
+MOST_TOLD = 1000
+"""Jobs that a client is told of one by one: if more have changed, it loads the list anew."""
 
 
 class _Listener:
@@ -35,23 +38,49 @@ class _Listener:
 
     def __init__(self) -> None:
         self.changed: dict[str, None] = {}
-        self.removed: list[str] = []
+        self.removed: dict[str, None] = {}
+        self.is_behind = False
+        """Whether it has to load the list anew."""
         self.told = asyncio.Event()
+
+    def note(self, changed: Sequence[str], removed: Sequence[str]) -> None:
+        """Some jobs have changed, and some are gone."""
+        self.told.set()
+        if max(len(changed), len(removed)) > MOST_TOLD:
+            self.is_behind = True
+        if self.is_behind:
+            self.changed.clear()
+            self.removed.clear()
+            return
+        self.changed.update(dict.fromkeys(changed))
+        for identity in removed:
+            self.changed.pop(identity, None)
+            self.removed[identity] = None
+
+    def taken(self) -> tuple[list[str], list[str], bool]:
+        """What has changed and what is gone since the last call, and whether it is behind."""
+        taken = list(self.changed), list(self.removed), self.is_behind
+        self.told.clear()
+        self.changed.clear()
+        self.removed.clear()
+        self.is_behind = False
+        return taken
 
 
 class Events:
-    """All clients that listen. Whatever happens is told from any thread, by `job_changed` and
-    `job_removed`; the rest is for the event loop."""
+    """All clients that listen. Whatever happens is told from any thread, by `jobs_changed` and
+    `jobs_removed`; the rest is for the event loop."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: set[_Listener] = set()
         self._removed: deque[tuple[int, str]] = deque(maxlen=_REMEMBERED)
-        self._known_from = queue.version
-        """The version after which everything that has happened is known."""
+        self._known_from = self._version = queue.version
+        """The version after which everything that has happened is known, and that of what was
+        noted last."""
         self._is_closed = False
-        queue.on_changed, queue.on_removed = self._job_changed, self._job_removed
+        queue.on_changed, queue.on_removed = self._jobs_changed, self._jobs_removed
 
     def begin(self) -> None:
         """Takes the running event loop for its own."""
@@ -71,8 +100,8 @@ class Events:
     async def stream(self, last: int | None) -> AsyncIterator[bytes]:
         """The events of a client, of which the one before had that id, if there was one."""
         with self._listening() as listener:
-            yield _event("counts", self._queue.shown_counts(), self._queue.version)
-            for message in self._missed(last):
+            version, removed = self._version, list(self._removed)
+            for message in await run_in_threadpool(self._missed, last, version, removed):
                 yield message
             next_one = 0.0
             while not self._is_closed:
@@ -83,10 +112,9 @@ class Events:
                     continue
                 await asyncio.sleep(next_one - time.monotonic())
                 next_one = time.monotonic() + _BETWEEN_SECONDS
-                listener.told.clear()
-                changed, listener.changed = listener.changed, {}
-                removed, listener.removed = listener.removed, []
-                for message in self._news(changed, removed):
+                for message in await run_in_threadpool(
+                    self._news, self._version, *listener.taken()
+                ):
                     yield message
 
     @contextmanager
@@ -98,54 +126,57 @@ class Events:
         finally:
             self._listeners.discard(listener)
 
-    def _news(self, changed: Iterable[str], removed: Iterable[str]) -> Iterable[bytes]:
-        version = self._queue.version
-        for identity in changed:
-            job = self._queue.shown(identity)
-            if job is not None:
-                yield _event("job", job, version)
-        for identity in removed:
-            yield _event("removed", {"id": identity}, version)
-        yield _event("counts", self._queue.shown_counts(), version)
+    def _news(
+        self, version: int, changed: Sequence[str], removed: Sequence[str], is_behind: bool
+    ) -> list[bytes]:
+        messages = [_event("job", job) for job in self._queue.shown_of(changed)]
+        if removed:
+            messages.append(_event("removed", {"ids": removed}))
+        if is_behind:
+            messages.append(_event("reset", {}))
+        return [*messages, _event("counts", self._queue.shown_counts(), version)]
 
-    def _missed(self, last: int | None) -> Iterable[bytes]:
-        """What a client has missed that was told of version `last`."""
-        if last is None:
-            return []
-        version = self._queue.version
-        jobs = self._queue.changed_since(last, _MOST_MISSED + 1)
-        forgotten = len(self._removed) == _REMEMBERED and last < self._removed[0][0]
-        if last < self._known_from or last > version or forgotten or len(jobs) > _MOST_MISSED:
-            return [_event("reset", {}, version)]
-        removed = [identity for number, identity in self._removed if number > last]
-        return [
-            *(_event("job", job, version) for job in jobs),
-            *(_event("removed", {"id": identity}, version) for identity in removed),
-        ]
+    def _missed(
+        self, last: int | None, version: int, removed: Sequence[tuple[int, str]]
+    ) -> list[bytes]:
+        """What a client is told first: what it has missed if it was told of version `last`."""
+        messages = []
+        if last is not None:
+            jobs = self._queue.changed_since(last, MOST_TOLD + 1)
+            if not self._known_from <= last <= version or len(jobs) > MOST_TOLD:
+                messages = [_event("reset", {})]
+            else:
+                messages = [_event("job", job) for job in jobs]
+                ids = [identity for number, identity in removed if number > last]
+                if ids:
+                    messages.append(_event("removed", {"ids": ids}))
+        return [*messages, _event("counts", self._queue.shown_counts(), version)]
 
-    def _job_changed(self, identity: str) -> None:
-        self._in_loop(self._note_changed, identity)
+    def _jobs_changed(self, ids: Sequence[str], version: int) -> None:
+        self._in_loop(self._note, ids, (), version)
 
-    def _job_removed(self, identity: str, version: int) -> None:
-        self._in_loop(self._note_removed, identity, version)
+    def _jobs_removed(self, ids: Sequence[str], version: int) -> None:
+        self._in_loop(self._note, (), ids, version)
 
     def _in_loop(self, note: Any, *told: Any) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(note, *told)
 
-    def _note_changed(self, identity: str) -> None:
+    def _note(self, changed: Sequence[str], removed: Sequence[str], version: int) -> None:
+        self._version = max(self._version, version)
+        if len(removed) > MOST_TOLD:
+            self._removed.clear()
+            self._known_from = version
+        else:
+            for identity in removed:
+                if len(self._removed) == _REMEMBERED:
+                    self._known_from = self._removed[0][0]
+                self._removed.append((version, identity))
         for listener in self._listeners:
-            listener.changed[identity] = None
-            listener.told.set()
-
-    def _note_removed(self, identity: str, version: int) -> None:
-        self._removed.append((version, identity))
-        for listener in self._listeners:
-            listener.changed.pop(identity, None)
-            listener.removed.append(identity)
-            listener.told.set()
+            listener.note(changed, removed)
 
 
-def _event(kind: str, data: Any, version: int) -> bytes:
+def _event(kind: str, data: Any, version: int | None = None) -> bytes:
     text = json.dumps(data, separators=(",", ":"))
-    return f"id: {version}\nevent: {kind}\ndata: {text}\n\n".encode()
+    named = "" if version is None else f"id: {version}\n"
+    return f"{named}event: {kind}\ndata: {text}\n\n".encode()

@@ -65,6 +65,8 @@ class JobRecord:
     source: SourceInfo | None = None
     result: ResultInfo | None = None
     error: str | None = None
+    size: int = 0
+    """Bytes of its files on the disk."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ VIEW_PIXELS = 1 << 26
 """Pixels of a view, at most: browsers refuse pictures of a few times as many."""
 NAME_LENGTH = 200
 """Characters of the name of a file, at most."""
+MOST_IDS = 10_000
+"""Jobs that a request may name."""
 HEADER_SECONDS = 10.0
 """How long a client may take to send the header of a request, and before that for TLS."""
 IDLE_SECONDS = 30.0

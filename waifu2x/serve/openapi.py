@@ -7,7 +7,7 @@ from typing import Any
 from waifu2x import __version__
 from waifu2x.formats import table
 from waifu2x.serve.jobs import STATES
-from waifu2x.serve.limits import CROP_SIDE
+from waifu2x.serve.limits import CROP_SIDE, MOST_IDS
 
 _TEXT = {"type": "string"}
 _WHOLE = {"type": "integer", "minimum": 0}
@@ -54,6 +54,7 @@ def _paths() -> dict[str, Any]:
                 ],
             },
         },
+        **_of_many(),
         "/api/upscale": {
             "post": {**_does("upscale", "A file, and its result", binary), **added, **body}
         },
@@ -76,7 +77,7 @@ def _paths() -> dict[str, Any]:
         },
         "/api/events": {
             "get": {
-                **_does("events", "What happens, by server-sent events", {
+                **_does("events", _EVENTS, {
                     "text/event-stream": {"schema": _TEXT}
                 }),
                 "parameters": [{
@@ -121,6 +122,25 @@ def _paths() -> dict[str, Any]:
     return paths
 
 
+def _of_many() -> dict[str, Any]:
+    """What is done with many jobs at a time."""
+    told = {
+        "cancel": "Cancel jobs, or all that are not finished",
+        "remove": "Remove jobs and their files, or all that are finished",
+        "retry": "Make finished jobs anew, or all that have failed or were cancelled",
+    }
+    body = {"required": True, "content": _json(_WANTED)}
+    paths: dict[str, Any] = {
+        f"/api/jobs/{name}": {
+            "post": {**_does(f"{name}All", text, _json(_object(changed=_WHOLE))),
+                     "requestBody": body}
+        }
+        for name, text in told.items()
+    }  # fmt: skip
+    paths["/api/jobs/retry"]["post"]["parameters"] = _SETTINGS
+    return paths
+
+
 def _does(
     name: str, summary: str, content: dict[str, Any], *, status: str = "200"
 ) -> dict[str, Any]:
@@ -156,6 +176,11 @@ def _object(**fields: Any) -> dict[str, Any]:
     return {"type": "object", "properties": fields, "required": list(fields)}
 
 
+_EVENTS = (
+    "What happens, by server-sent events: `job` is a Job that is new or has changed, `removed` is"
+    " {ids}, `counts` says how many jobs there are in each state, and `reset` that too much has"
+    " changed: ask for the list again. The last event of those that come together has an id"
+)
 _SETTINGS = [
     _query("model", _TEXT, "Name of a model, as /api/settings has them"),
     _query("noise", {"enum": ["auto", "none", "0", "1", "2", "3"]}, "Noise level to remove"),
@@ -171,7 +196,7 @@ _COUNTS = _object(**dict.fromkeys(STATES, _WHOLE))
 _LIST = _object(total=_WHOLE, jobs={"type": "array", "items": _reference("Job")}, counts=_COUNTS)
 _WANTED = {
     "oneOf": [
-        _object(ids={"type": "array", "items": _TEXT}),
+        _object(ids={"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MOST_IDS}),
         _object(all={"const": True}),
     ]
 }

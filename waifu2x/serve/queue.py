@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from waifu2x.serve import jobs
-from waifu2x.serve.jobs import FINISHED, JobRecord, Kind, Progress, ResultInfo, SourceInfo
+from waifu2x.serve.jobs import FINISHED, STATES, JobRecord, Kind, ResultInfo, SourceInfo
 from waifu2x.serve.limits import ServiceLimits
+from waifu2x.serve.progress import ProgressTable
 from waifu2x.serve.request import JobSettings
 from waifu2x.serve.spool import Spool
-from waifu2x.serve.store import Store
+from waifu2x.serve.store import ChosenJob, Store, settings_of
 
 
 class QueueFullError(Exception):
@@ -43,25 +45,17 @@ class Queue:
         self._lock = threading.RLock()
         self._arrived = {films: threading.Condition(self._lock) for films in (False, True)}
         """Told of jobs that wait: of films, and of all others."""
-        self._progress: dict[str, tuple[Progress, float, int]] = {}
-        """How far the jobs under way are, with when they were begun, and pixels of the result."""
-        self._sizes: dict[str, int] = {}
-        """Bytes on the disk of each job."""
-        self._rates: dict[str, float | None] = {}
-        """The latest rate of each model, in output megapixels a second; None after its first job,
-        which has compiled it."""
-        self.on_changed: Callable[[str], None] = lambda identity: None
-        self.on_removed: Callable[[str, int], None] = lambda identity, version: None
+        self._progress = ProgressTable()
+        self.on_changed: Callable[[Sequence[str], int], None] = lambda ids, version: None
+        self.on_removed: Callable[[Sequence[str], int], None] = lambda ids, version: None
         self.on_cancelled: list[Callable[[str], None]] = []
         """Told of jobs under way that nobody wants any more."""
-        for record in store.in_state("working"):
-            self._put(replace(record, state="waiting"))
-        start, identities = 0, list[str]()
-        while found := store.listed(start, 500):
-            identities += [record.id for record in found]
-            start += len(found)
-        spool.sweep(identities)
-        self._sizes = {identity: spool.size_of(identity) for identity in identities}
+        spool.sweep(store.ids(*STATES))
+        for identity in store.ids("working"):
+            self.measure(identity)  # there may be parts of a film
+            self._put(replace(self.get(identity), state="waiting"))
+        for identity in store.unmeasured():
+            self.measure(identity)
 
     # What clients see.
 
@@ -75,21 +69,19 @@ class Queue:
         record = self._store.get(identity)
         return None if record is None else self._shown(record)
 
+    def shown_of(self, ids: Collection[str]) -> list[dict[str, Any]]:
+        """Those of these jobs that are there, as clients see them."""
+        return [self._shown(record) for record in self._store.of_ids(ids)]
+
     def listed(self, start: int, count: int) -> list[dict[str, Any]]:
         """Jobs in the order in which they came."""
-        records = self._store.listed(start, count)
-        positions = self._store.positions(records)
-        return [self._shown(record, positions) for record in records]
+        return [self._shown(record) for record in self._store.listed(start, count)]
 
     def changed_since(self, version: int, most: int) -> list[dict[str, Any]]:
-        """Jobs that were changed after a version: `most` of them at most."""
-        with self._lock:
-            under_way = list(self._progress)
+        """Jobs that were changed after a version: `most` of them at most, and those under way."""
         records = {each.id: each for each in self._store.changed_since(version, most)}
-        for identity in under_way:
-            record = self._store.get(identity)
-            if record is not None:
-                records[identity] = record
+        under_way = [each for each in self._progress.ids() if each not in records]
+        records |= {each.id: each for each in self._store.of_ids(under_way)}
         return [self._shown(record) for record in records.values()]
 
     def shown_counts(self) -> dict[str, int]:
@@ -100,7 +92,7 @@ class Queue:
     def rate(self, model: str) -> float | None:
         """Output megapixels a second of a model's latest pictures here; None before its second
         job."""
-        return self._rates.get(model)
+        return self._progress.rate(model)
 
     def get(self, identity: str) -> JobRecord:
         """A job. Raises UnknownJobError."""
@@ -111,7 +103,7 @@ class Queue:
 
     def done(self) -> list[str]:
         """The ids of all jobs whose results are there, oldest first."""
-        return [record.id for record in self._store.in_state("done")]
+        return self._store.ids("done")
 
     # What clients do.
 
@@ -123,7 +115,7 @@ class Queue:
         with self._lock:
             while (
                 self._store.total >= self._limits.max_queue
-                or sum(self._sizes.values()) + size > self._limits.max_kept
+                or self._store.size + size > self._limits.max_kept
             ):
                 oldest = self._store.oldest(FINISHED)
                 if oldest is None:
@@ -147,9 +139,9 @@ class Queue:
     ) -> dict[str, Any]:
         """Adds a job whose files are in its folder; as clients see it. With an error, it has failed
         already. Raises QueueFullError."""
+        size = self._spool.size_of(identity)
         with self._lock:
             self.make_room(0)
-            self._sizes[identity] = self._spool.size_of(identity)
             record = JobRecord(
                 identity,
                 self._store.next_number(),
@@ -162,23 +154,21 @@ class Queue:
                 time.time(),
                 source=source,
                 error=error,
+                size=size,
             )
             record = self._put(record)
             self._arrived[kind == "film"].notify()
             return self._shown(record)
 
     def cancel(self, identity: str) -> dict[str, Any]:
-        """Ends a job that is not finished. Raises UnknownJobError."""
+        """Ends a job that is not finished; as clients see it. Raises UnknownJobError."""
         with self._lock:
-            record = self.get(identity)
-            if record.state in ("waiting", "working"):
-                self._end(record, replace(record, state="cancelled"))
-                if record.state == "working":
-                    self._tell_cancelled(identity)
+            self.get(identity)
+            self.cancel_all([identity])
             return self._shown(self.get(identity))
 
     def retry(self, identity: str, settings: JobSettings) -> dict[str, Any]:
-        """Makes a finished job wait again, for what the settings say.
+        """Makes a finished job wait again, for what the settings say; as clients see it.
 
         Raises UnknownJobError, WrongStateError.
         """
@@ -188,33 +178,75 @@ class Queue:
                 raise WrongStateError("This job is not finished: cancel it first.")
             if record.source is None:
                 raise WrongStateError("This file cannot be read, and so not be tried again.")
-            again = replace(
-                record,
-                state="waiting",
-                settings=settings,
-                attempt=record.attempt + 1,
-                turn=self._store.next_turn(),
-                result=None,
-                error=None,
-            )
-            again = self._put(again)
-            self._arrived[again.kind == "film"].notify()
-            return self._shown(again)
+            self.retry_all([identity], lambda before: settings)
+            return self._shown(self.get(identity))
 
     def remove(self, identity: str) -> None:
         """Forgets a job and its files; cancels it first if need be. Raises UnknownJobError."""
+        self.get(identity)
+        self.remove_all([identity])
+
+    def cancel_all(self, ids: Sequence[str] | None) -> int:
+        """Ends all of these jobs that are not finished, or of all there are; how many."""
         with self._lock:
-            record = self.get(identity)
-            if record.state in FINISHED:
-                self._spool.remove(identity)  # on a full disk, that must come first
-            self._progress.pop(identity, None)
-            self._sizes.pop(identity, None)
-            self._store.remove(record)
-            version = self._store.next_version()
-            if record.state == "working":
-                self._tell_cancelled(identity)
-        self._spool.remove(identity)
-        self.on_removed(identity, version)
+            chosen = self._store.chosen(ids, ("waiting", "working"))
+            self._store.cancel_all(chosen)
+            self._changed_together(chosen)
+            self._stop_work_on(chosen)
+        return len(chosen)
+
+    def retry_all(
+        self, ids: Sequence[str] | None, settings: Callable[[JobSettings], JobSettings | None]
+    ) -> int:
+        """Makes all of these jobs wait again that are finished, or all that have failed or were
+        cancelled; how many. What cannot be read, and what `settings` has nothing for, stays."""
+        with self._lock:
+            states = FINISHED if ids is not None else ("failed", "cancelled")
+            again: dict[ChosenJob, JobSettings] = {}
+            known: dict[str, JobSettings | None] = {}
+            for job in self._store.chosen(ids, states, readable=True):
+                if job.settings not in known:
+                    known[job.settings] = settings(settings_of(job.settings))
+                found = known[job.settings]
+                if found is not None:
+                    again[job] = found
+            self._store.retry_all(again)
+            self._changed_together(list(again))
+            for arrived in self._arrived.values():
+                arrived.notify_all()
+        return len(again)
+
+    def remove_all(self, ids: Sequence[str] | None) -> int:
+        """Forgets all of these jobs and their files, or all that are finished; how many. What is
+        under way is cancelled first."""
+        with self._lock:
+            chosen = self._store.chosen(ids, FINISHED if ids is None else STATES)
+            try:
+                self._store.remove_all(chosen)
+            except sqlite3.OperationalError:
+                # A disk that is full: without their files there is room to write that they go.
+                self._remove_files(job for job in chosen if job.state in FINISHED)
+                self._store.remove_all(chosen)
+            if chosen:
+                self.on_removed([job.id for job in chosen], self._store.next_version())
+            self._stop_work_on(chosen)
+        self._remove_files(chosen)
+        return len(chosen)
+
+    def _changed_together(self, chosen: Sequence[ChosenJob]) -> None:
+        if chosen:
+            self.on_changed([job.id for job in chosen], self._store.version)
+
+    def _stop_work_on(self, chosen: Iterable[ChosenJob]) -> None:
+        for job in chosen:
+            if job.state == "working":
+                self._progress.end(job.id)
+                for tell in self.on_cancelled:
+                    tell(job.id)
+
+    def _remove_files(self, chosen: Iterable[ChosenJob]) -> None:
+        for job in chosen:
+            self._spool.remove(job.id)
 
     # What whoever works on jobs does.
 
@@ -231,11 +263,7 @@ class Queue:
             if record is None:
                 return None
             record = self._put(replace(record, state="working"))
-            self._progress[record.id] = (
-                Progress(0.0, None, None, record.version),
-                time.monotonic(),
-                0,
-            )
+            self._progress.begin(record)
             return record
 
     def is_wanted(self, record: JobRecord) -> bool:
@@ -247,39 +275,23 @@ class Queue:
         """Tells how far a job is: `part` in all, of a result of so many pixels, of which the part
         `before` was there when its turn came."""
         with self._lock:
-            if record.id not in self._progress:
-                return
-            _, begun, _ = self._progress[record.id]
-            part = min(max(part, 0.0), 1.0)
-            seconds = time.monotonic() - begun
-            rate = left = None
-            made = part - before
-            if made > 0.0 and seconds > 0.0:
-                left = round(seconds * (1 - part) / made, 2)
-                rate = round(made * pixels / seconds / 1e6, 3) if pixels else None
-            told = Progress(part, rate, left, self._store.next_version())
-            self._progress[record.id] = told, begun, pixels
-        self.on_changed(record.id)
+            if self._progress.of(record.id) is not None:
+                version = self._store.next_version()
+                self._progress.advance(record.id, part, pixels, before, version)
+                self.on_changed([record.id], version)
 
     def give_back(self, record: JobRecord) -> None:
         """Makes a job wait again that nothing was made of."""
-        self._end_of(record, lambda now: replace(now, state="waiting"))
+        self._end(record, state="waiting")
 
     def finish(self, record: JobRecord, result: ResultInfo) -> None:
         """Ends a job with what was made."""
-        with self._lock:
-            self._sizes[record.id] = self._spool.size_of(record.id)
-            pixels = self._progress.get(record.id, (None, 0.0, 0))[2]
-            if pixels and result.seconds > 0 and record.kind != "film":
-                model = record.settings.model
-                is_first = model not in self._rates
-                rate = round(pixels / result.seconds / 1e6, 3)
-                self._rates[model] = None if is_first else rate
-            self._end_of(record, lambda now: replace(now, state="done", result=result))
+        self._progress.rated(record, result.seconds)
+        self._end(record, state="done", result=result)
 
     def fail(self, record: JobRecord, error: str) -> None:
         """Ends a job with a sentence that says why there is no result."""
-        self._end_of(record, lambda now: replace(now, state="failed", error=error))
+        self._end(record, state="failed", error=error)
 
     def wake(self) -> None:
         """Ends the waiting of `take`."""
@@ -287,30 +299,27 @@ class Queue:
             for arrived in self._arrived.values():
                 arrived.notify_all()
 
-    def _tell_cancelled(self, identity: str) -> None:
-        for tell in self.on_cancelled:
-            tell(identity)
+    def measure(self, identity: str) -> None:
+        """Looks anew how large the files of a job are, if there is one."""
+        size = self._spool.size_of(identity)
+        with self._lock:
+            record = self._store.get(identity)
+            if record is not None and record.size != size:
+                self._store.put(replace(record, size=size))
 
-    def _end_of(self, record: JobRecord, ended: Callable[[JobRecord], JobRecord]) -> None:
+    def _end(self, record: JobRecord, **ended: Any) -> None:
+        size = self._spool.size_of(record.id)
         with self._lock:
             if self.is_wanted(record):
-                now = self.get(record.id)
-                self._end(now, ended(now))
-
-    def _end(self, before: JobRecord, ended: JobRecord) -> None:
-        self._progress.pop(before.id, None)
-        self._put(ended)
+                self._progress.end(record.id)
+                self._put(replace(self.get(record.id), size=size, **ended))
 
     def _put(self, record: JobRecord) -> JobRecord:
         record = replace(record, version=self._store.next_version())
         self._store.put(record)
-        self.on_changed(record.id)
+        self.on_changed([record.id], record.version)
         return record
 
-    def _shown(
-        self, record: JobRecord, positions: Mapping[str, int] | None = None
-    ) -> dict[str, Any]:
-        with self._lock:
-            progress = self._progress.get(record.id)
-        positions = self._store.positions([record]) if positions is None else positions
-        return jobs.shown(record, progress[0] if progress else None, positions.get(record.id))
+    def _shown(self, record: JobRecord) -> dict[str, Any]:
+        progress = self._progress.of(record.id)
+        return jobs.shown(record, progress, self._store.position(record))

@@ -5,25 +5,29 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from waifu2x.serve.jobs import STATES, JobRecord, ResultInfo, SourceInfo, State, fields
 from waifu2x.serve.request import JobSettings
+from waifu2x.serve.turns import Turns
 
-_VERSION = 1
-"""The version of the tables: a file of another one is put aside."""
+_VERSION = 2
+"""The version of the tables: a file of another one is put aside, but for version 1, which lacks
+sizes."""
 _RESERVED = 1 << 20
 """Versions that are counted before the file is told: progress is not written down."""
 _READ = 500
-"""Jobs that are read at a time."""
+"""Jobs that are read at a time, and ids that are named in one statement."""
 _TABLES = f"""
 CREATE TABLE IF NOT EXISTS jobs (
     id TEXT PRIMARY KEY, number INTEGER NOT NULL, turn INTEGER NOT NULL, version INTEGER NOT NULL,
     kind TEXT NOT NULL, state TEXT NOT NULL, name TEXT NOT NULL, settings TEXT NOT NULL,
-    created REAL NOT NULL, attempt INTEGER NOT NULL, source TEXT, result TEXT, error TEXT
+    created REAL NOT NULL, attempt INTEGER NOT NULL, source TEXT, result TEXT, error TEXT,
+    size INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS by_number ON jobs (number);
 CREATE INDEX IF NOT EXISTS by_turn ON jobs (state, turn);
@@ -34,8 +38,20 @@ PRAGMA user_version = {_VERSION};
 """
 _COLUMNS = (
     "id", "number", "turn", "version", "kind", "state", "name", "settings", "created", "attempt",
-    "source", "result", "error",
+    "source", "result", "error", "size",
 )  # fmt: skip
+
+
+class ChosenJob(NamedTuple):
+    """What has to be known of a job to change it together with others."""
+
+    number: int
+    id: str
+    turn: int
+    state: State
+    size: int
+    settings: str
+    """As they are in the file."""
 
 
 class Store:
@@ -64,11 +80,14 @@ class Store:
             self._base.execute("PRAGMA journal_mode = WAL")
             self._base.execute("PRAGMA synchronous = NORMAL")
             (version,) = self._base.execute("PRAGMA user_version").fetchone()
-            if version not in (0, _VERSION):
+            if version not in (0, 1, _VERSION):
                 raise sqlite3.DatabaseError(f"of version {version}")
             (found,) = self._base.execute("PRAGMA integrity_check(1)").fetchone()
             if found != "ok":
                 raise sqlite3.DatabaseError(found)
+            if version == 1:
+                added = "ALTER TABLE jobs ADD COLUMN size INTEGER NOT NULL DEFAULT 0"
+                self._base.execute(added)
             self._base.executescript(_TABLES)
             row = self._base.execute("SELECT versions FROM reserved").fetchone()
             if row is None:
@@ -77,15 +96,22 @@ class Store:
             """The version of the latest change."""
             self._until = self.version
             row = self._base.execute(
-                "SELECT COALESCE(MAX(number), 0), COALESCE(MAX(turn), 0) FROM jobs"
+                "SELECT COALESCE(MAX(number), 0), COALESCE(MAX(turn), 0), COALESCE(SUM(size), 0)"
+                " FROM jobs"
             ).fetchone()
             self._number, self._turn = int(row[0]), int(row[1])
+            self.size = int(row[2])
+            """Bytes on the disk of all jobs."""
             self.next_version()
             self.counts: dict[State, int] = dict.fromkeys(STATES, 0)
             """How many jobs there are in each state."""
             self.counts |= dict(
                 self._base.execute("SELECT state, COUNT(*) FROM jobs GROUP BY state")
             )
+            turns = self._base.execute(
+                "SELECT turn FROM jobs WHERE state = 'waiting' ORDER BY turn"
+            )
+            self._waiting = Turns(turn for (turn,) in turns)
             self._check()
         except (ValueError, KeyError, TypeError, AssertionError) as error:
             self._base.close()
@@ -137,29 +163,137 @@ class Store:
         """Adds a job, or writes it anew."""
         row = {name: getattr(record, name) for name in _COLUMNS}
         for name in ("settings", "source", "result"):
-            row[name] = None if row[name] is None else json.dumps(fields(row[name]))
+            row[name] = None if row[name] is None else _text(row[name])
         with self._lock:
             before = self._base.execute(
-                "SELECT state FROM jobs WHERE id = ?", (record.id,)
+                "SELECT state, turn, size FROM jobs WHERE id = ?", (record.id,)
             ).fetchone()
             marks = ", ".join(f":{name}" for name in _COLUMNS)
             self._base.execute(
                 f"INSERT OR REPLACE INTO jobs ({', '.join(_COLUMNS)}) VALUES ({marks})", row
             )
             if before is not None:
-                self.counts[before[0]] -= 1
-            self.counts[record.state] += 1
+                self._count_out(*before)
+            self._count_in(record.state, record.turn, record.size)
 
-    def remove(self, record: JobRecord) -> None:
-        """Forgets a job."""
+    def _count_in(self, state: State, turn: int, size: int) -> None:
+        self.counts[state] += 1
+        self.size += size
+        if state == "waiting":
+            self._waiting.add(turn)
+
+    def _count_out(self, state: State, turn: int, size: int) -> None:
+        self.counts[state] -= 1
+        self.size -= size
+        if state == "waiting":
+            self._waiting.remove(turn)
+
+    # Many at once: each is one transaction, so that all of it happens or nothing.
+
+    def chosen(
+        self, ids: Collection[str] | None, states: Collection[State], *, readable: bool = False
+    ) -> list[ChosenJob]:
+        """The jobs of these ids, or all, that are in one of these states, oldest first; with
+        `readable`, those whose file could be read."""
+        rest = f"state IN ({_marks(states)})" + (" AND source IS NOT NULL" if readable else "")
+        select = f"SELECT {', '.join(ChosenJob._fields)} FROM jobs WHERE {rest}"
         with self._lock:
-            self._base.execute("DELETE FROM jobs WHERE id = ?", (record.id,))
-            self.counts[record.state] -= 1
+            if ids is None:
+                rows = self._base.execute(select, tuple(states)).fetchall()
+            else:
+                rows = [
+                    row
+                    for some in _in_parts(dict.fromkeys(ids))
+                    for row in self._base.execute(
+                        f"{select} AND id IN ({_marks(some)})", (*states, *some)
+                    )
+                ]
+        return [ChosenJob(*row) for row in sorted(rows)]
+
+    def cancel_all(self, chosen: Sequence[ChosenJob]) -> None:
+        """Puts jobs into the state `cancelled`."""
+        with self._lock:
+            with self._together():
+                version = self.next_version()
+                for some in _in_parts(job.id for job in chosen):
+                    self._base.execute(
+                        "UPDATE jobs SET state = 'cancelled', version = ?"
+                        f" WHERE id IN ({_marks(some)})",
+                        (version, *some),
+                    )
+            for job in chosen:
+                self._count_out(job.state, job.turn, job.size)
+                self._count_in("cancelled", job.turn, job.size)
+
+    def remove_all(self, chosen: Sequence[ChosenJob]) -> None:
+        """Forgets jobs."""
+        with self._lock:
+            with self._together():
+                for some in _in_parts(job.id for job in chosen):
+                    self._base.execute(f"DELETE FROM jobs WHERE id IN ({_marks(some)})", some)
+            for job in chosen:
+                self._count_out(job.state, job.turn, job.size)
+
+    def retry_all(self, chosen: Mapping[ChosenJob, JobSettings]) -> None:
+        """Makes finished jobs wait again, the last ones of all, each for what its settings say."""
+        with self._lock:
+            turns = {job: self.next_turn() for job in chosen}
+            with self._together():
+                version = self.next_version()
+                self._base.executemany(
+                    "UPDATE jobs SET state = 'waiting', settings = ?, turn = ?, version = ?,"
+                    " attempt = attempt + 1, result = NULL, error = NULL WHERE id = ?",
+                    (
+                        (_text(settings), turns[job], version, job.id)
+                        for job, settings in chosen.items()
+                    ),
+                )
+            for job, turn in turns.items():
+                self._count_out(job.state, job.turn, job.size)
+                self._count_in("waiting", turn, job.size)
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """A transaction. Called with the lock."""
+        self._base.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._base.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                self._base.execute("ROLLBACK")
+            self._until = self.version  # what was reserved may be undone, too
+            raise
+
+    # What is asked.
 
     def get(self, identity: str) -> JobRecord | None:
         """The job of that id."""
         found = self._read("WHERE id = ?", identity)
         return found[0] if found else None
+
+    def of_ids(self, ids: Collection[str]) -> list[JobRecord]:
+        """Those of these jobs that are there, oldest first."""
+        found = [
+            record
+            for some in _in_parts(ids)
+            for record in self._read(f"WHERE id IN ({_marks(some)})", *some)
+        ]
+        return sorted(found, key=lambda record: record.number)
+
+    def ids(self, *states: State) -> list[str]:
+        """The ids of all jobs in these states, oldest first."""
+        with self._lock:
+            rows = self._base.execute(
+                f"SELECT id FROM jobs WHERE state IN ({_marks(states)}) ORDER BY number", states
+            ).fetchall()
+        return [identity for (identity,) in rows]
+
+    def unmeasured(self) -> list[str]:
+        """The ids of jobs of which nobody has said how large they are."""
+        with self._lock:
+            rows = self._base.execute("SELECT id FROM jobs WHERE size = 0").fetchall()
+        return [identity for (identity,) in rows]
 
     @property
     def total(self) -> int:
@@ -178,33 +312,25 @@ class Store:
         )
         return found[0] if found else None
 
-    def in_state(self, *states: State) -> list[JobRecord]:
-        """All jobs in these states, oldest first."""
-        marks = ", ".join("?" * len(states))
-        return self._read(f"WHERE state IN ({marks}) ORDER BY number", *states)
-
     def oldest(self, states: Sequence[State]) -> JobRecord | None:
-        """The oldest job in one of these states."""
-        marks = ", ".join("?" * len(states))
-        found = self._read(f"WHERE state IN ({marks}) ORDER BY number LIMIT 1", *states)
-        return found[0] if found else None
+        """The job in one of these states that had its place in the queue first."""
+        firsts = [
+            record
+            for state in states
+            for record in self._read("WHERE state = ? ORDER BY turn LIMIT 1", state)
+        ]
+        return min(firsts, key=lambda record: record.turn, default=None)
 
     def changed_since(self, version: int, most: int) -> list[JobRecord]:
         """Jobs that were changed after a version, in that order: `most` of them at most."""
         return self._read("WHERE version > ? ORDER BY version LIMIT ?", version, most)
 
-    def positions(self, records: Sequence[JobRecord]) -> dict[str, int]:
-        """How many turns it takes until those of them that wait, by their ids: 1 for the next."""
-        waiting = [record for record in records if record.state == "waiting"]
-        if not waiting:
-            return {}
-        last = max(record.turn for record in waiting)
+    def position(self, record: JobRecord) -> int | None:
+        """How many turns it takes until a job that waits, 1 for the next; None for others."""
+        if record.state != "waiting":
+            return None
         with self._lock:
-            turns = self._base.execute(
-                "SELECT turn FROM jobs WHERE state = 'waiting' AND turn <= ? ORDER BY turn", (last,)
-            ).fetchall()
-        places = {turn: place for place, (turn,) in enumerate(turns, 1)}
-        return {record.id: places[record.turn] for record in waiting if record.turn in places}
+            return self._waiting.place(record.turn)
 
     def _read(self, rest: str, *values: Any) -> list[JobRecord]:
         with self._lock:
@@ -215,7 +341,26 @@ class Store:
 
 
 def _record(row: dict[str, Any]) -> JobRecord:
-    row["settings"] = JobSettings(**json.loads(row["settings"]))
+    row["settings"] = settings_of(row["settings"])
     for name, kind in (("source", SourceInfo), ("result", ResultInfo)):
         row[name] = None if row[name] is None else kind(**json.loads(row[name]))
     return JobRecord(**row)
+
+
+def settings_of(text: str) -> JobSettings:
+    """The settings that `ChosenJob` has as text."""
+    return JobSettings(**json.loads(text))
+
+
+def _text(value: SourceInfo | ResultInfo | JobSettings) -> str:
+    return json.dumps(fields(value))
+
+
+def _marks(values: Collection[Any]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _in_parts(ids: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    every = iter(ids)
+    while some := tuple(islice(every, _READ)):
+        yield some

@@ -75,7 +75,7 @@ class Page {
     };
     const heard = {
       job: (job) => this.#queue.put(job),
-      removed: ({ id }) => this.#queue.remove(id),
+      removed: ({ ids }) => this.#queue.removeAll(ids),
       reset: load,
     };
     listen({

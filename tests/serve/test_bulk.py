@@ -1,0 +1,278 @@
+"""Many jobs changed by one request, and what clients are told of that."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+from tests.helpers.contents import encode, noise
+from tests.helpers.queues import added, queue_of
+from tests.helpers.servers import Listener, Server
+from waifu2x.imaging.picture import Picture
+from waifu2x.serve.events import MOST_TOLD, Events
+from waifu2x.serve.jobs import ResultInfo
+from waifu2x.serve.limits import MOST_IDS
+from waifu2x.serve.queue import Queue
+from waifu2x.serve.request import JobSettings
+from waifu2x.serve.spool import Spool
+from waifu2x.serve.store import Store
+
+PNG = encode(Picture(noise(13, 17, 3)), "png")
+MADE = ResultInfo("x-2x.png", 2, 2, 1, "png", 0.1)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+def states(queue: Queue) -> list[str]:
+    return [job["state"] for job in queue.listed(0, 100)]
+
+
+def test_cancel_retry_and_remove_all(tmp_path: Path) -> None:
+    queue = queue_of(tmp_path)
+    ids = [added(queue, tmp_path, PNG) for _ in range(7)]
+    done, failed, working = (queue.take(0.0) for _ in range(3))
+    assert done is not None
+    assert failed is not None
+    queue.finish(done, MADE)
+    queue.fail(failed, "It failed.")
+    stopped: list[str] = []
+    queue.on_cancelled.append(stopped.append)
+    assert queue.cancel_all(None) == 5
+    assert states(queue) == ["done", "failed"] + 5 * ["cancelled"]
+    assert stopped == [ids[2]]
+    assert working is not None
+    assert not queue.is_wanted(working)
+    assert queue.cancel_all(None) == 0
+    assert queue.retry_all(None, lambda before: replace(before, scale="3")) == 6
+    assert states(queue) == ["done"] + 6 * ["waiting"]
+    assert [job["position"] for job in queue.listed(0, 9)] == [None, 1, 2, 3, 4, 5, 6]
+    assert {queue.get(each).settings.scale for each in ids[1:]} == {"3"}
+    assert queue.get(ids[0]).settings.scale == "2"
+    assert [queue.get(each).attempt for each in ids] == [0] + 6 * [1]
+    queue.cancel(ids[3])
+    assert queue.remove_all(None) == 2
+    assert [job["id"] for job in queue.listed(0, 9)] == [*ids[1:3], *ids[4:]]
+    for identity in (ids[0], ids[3]):
+        assert not Spool(tmp_path).of(identity).exists()
+    assert Spool(tmp_path).of(ids[1]).exists()
+
+
+def test_some_by_their_ids(tmp_path: Path) -> None:
+    """Unknown ones and those in another state stay as they are."""
+    queue = queue_of(tmp_path)
+    ids = [added(queue, tmp_path, PNG) for _ in range(4)]
+    bad, _ = Spool(tmp_path).new()
+    queue.add(bad, "picture", "bad.png", JobSettings(), None, "bad.png: not a picture")
+    asked = [ids[2], "0123", bad, ids[0]]
+    assert queue.cancel_all(asked) == 2
+    assert states(queue) == ["cancelled", "waiting", "cancelled", "waiting", "failed"]
+    assert queue.retry_all([*asked, ids[1]], lambda before: before) == 2
+    assert states(queue) == 4 * ["waiting"] + ["failed"]
+    assert [job["position"] for job in queue.listed(0, 9)] == [3, 1, 4, 2, None]
+    assert queue.retry_all(None, lambda before: before) == 0  # it cannot be read
+    # What is removed is cancelled first, whatever its state is.
+    working = queue.take(0.0)
+    assert working is not None
+    stopped: list[str] = []
+    queue.on_cancelled.append(stopped.append)
+    assert queue.remove_all([working.id, ids[0], bad, "0123"]) == 3
+    assert stopped == [working.id]
+    assert [job["id"] for job in queue.listed(0, 9)] == ids[2:]
+
+
+def test_what_is_asked_for_makes_no_sense_for_some(tmp_path: Path) -> None:
+    queue = queue_of(tmp_path)
+    ids = [added(queue, tmp_path, PNG) for _ in range(3)]
+    queue.cancel_all(ids)
+    asked: list[JobSettings] = []
+
+    def settings(before: JobSettings) -> JobSettings | None:
+        asked.append(before)
+        return None
+
+    assert queue.retry_all(ids, settings) == 0
+    assert states(queue) == 3 * ["cancelled"]
+    assert len(asked) == 1  # once for all that are alike
+
+
+def test_all_of_it_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "queue.sqlite", print)
+    queue = queue_of(tmp_path, store)
+    ids = [added(queue, tmp_path, PNG) for _ in range(4)]
+    told: list[Any] = []
+    queue.on_changed = lambda ids, version: told.append(ids)
+    base = store._base
+
+    class Failing:
+        """A connection that fails after the change, before it is there."""
+
+        def execute(self, statement: str, *values: Any) -> Any:
+            if statement == "COMMIT":
+                raise sqlite3.OperationalError("database or disk is full")
+            return base.execute(statement, *values)
+
+    monkeypatch.setattr(store, "_base", Failing())
+    with pytest.raises(sqlite3.OperationalError):
+        queue.cancel_all(None)
+    monkeypatch.setattr(store, "_base", base)
+    assert states(queue) == 4 * ["waiting"]
+    assert queue.shown_counts()["waiting"] == 4
+    assert told == []
+    assert queue.cancel_all(ids) == 4
+    store.close()
+    again = Store(tmp_path / "queue.sqlite", print)
+    assert again.version > store.version
+    assert [record.state for record in again.listed(0, 9)] == 4 * ["cancelled"]
+
+
+def test_a_full_disk_is_emptied_by_removing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even that jobs go can be written before their files went."""
+    store = Store(tmp_path / "queue.sqlite", print)
+    queue, spool = queue_of(tmp_path, store), Spool(tmp_path)
+    ids = [added(queue, tmp_path, PNG) for _ in range(3)]
+    queue.cancel_all(ids[:2])
+    remove_all = store.remove_all
+
+    def full(chosen: Any) -> None:
+        if any(spool.of(job.id).exists() for job in chosen if job.state == "cancelled"):
+            raise sqlite3.OperationalError("database or disk is full")
+        remove_all(chosen)
+
+    monkeypatch.setattr(store, "remove_all", full)
+    assert queue.remove_all(None) == 2
+    assert [job["id"] for job in queue.listed(0, 9)] == ids[2:]
+    assert spool.of(ids[2]).exists()
+
+
+def test_what_is_counted_stays_true(tmp_path: Path) -> None:
+    store = Store(tmp_path / "queue.sqlite", print)
+    queue = queue_of(tmp_path, store)
+    ids = [added(queue, tmp_path, PNG * (1 + number % 3)) for number in range(12)]
+    steps = itertools.cycle(
+        (
+            lambda: queue.take(0.0),
+            lambda: queue.cancel_all(ids[::3]),
+            lambda: queue.retry_all(ids[::2], lambda before: before),
+            lambda: queue.remove_all(ids[:2]),
+            lambda: queue.take(0.0),
+            lambda: queue.retry_all(None, lambda before: before),
+            lambda: ids.append(added(queue, tmp_path, PNG)),
+        )
+    )
+    for step in itertools.islice(steps, 28):
+        step()
+        del ids[: len(ids) - 12]
+        listed = queue.listed(0, 100)
+        counts = queue.shown_counts()
+        assert counts.pop("total") == len(listed)
+        found = [job["state"] for job in listed]
+        assert counts == {state: found.count(state) for state in counts}
+        places = [job["position"] for job in listed if job["state"] == "waiting"]
+        assert sorted(places) == list(range(1, len(places) + 1))
+        assert store.size == sum(Spool(tmp_path).size_of(job["id"]) for job in listed)
+    before = store.size, store.counts
+    store.close()
+    again = Store(tmp_path / "queue.sqlite", print)
+    assert (again.size, again.counts) == before
+
+
+def test_requests_for_many(server: Server) -> None:
+    ids = [server.ended(server.send("in.png", PNG)["id"])["id"] for _ in range(3)]
+    assert server.change("cancel", {"ids": ids}) == 0
+    assert server.change("retry", {"ids": ids[:2]}, scale="3", format="bmp") == 2
+    for identity in ids[:2]:
+        done = server.ended(identity)
+        assert (done["state"], done["result"]["name"]) == ("done", "in-3x.bmp")
+    assert server.change("retry", {"all": True}) == 0  # none has failed
+    assert server.change("remove", {"ids": ids[:1]}) == 1
+    assert server.change("remove", {"all": True}) == 2
+    server.gone(0)
+
+
+@pytest.mark.parametrize("what", ["cancel", "remove", "retry"])
+def test_requests_that_make_no_sense(server: Server, what: str) -> None:
+    many = json.dumps({"ids": ["0"] * (MOST_IDS + 1)})
+    for body in ("", "[]", "{}", '{"ids": []}', '{"ids": [1]}', '{"ids": ["../x"]}', many):
+        assert server.ask("POST", f"/api/jobs/{what}", body).status == 400, body[:20]
+    assert server.change(what, {"ids": ["0123456789abcdef"] * MOST_IDS}) == 0
+    if what == "retry":
+        assert server.ask("POST", "/api/jobs/retry", '{"all": true}', model="no").status == 400
+    assert server.ask("POST", f"/api/jobs/{what}", '{"all": true}', token=None).status == 401
+
+
+def test_one_event_for_what_is_removed_together(server: Server) -> None:
+    ids = [server.ended(server.send("in.png", PNG)["id"])["id"] for _ in range(3)]
+    listener = Listener(server)
+    events = listener.events()
+    next(events)
+    server.change("remove", {"ids": ids})
+    found = [
+        data["ids"] for kind, data in itertools.islice(kinds_of(events), 3) if kind == "removed"
+    ]
+    listener.close()
+    assert [sorted(each) for each in found] == [sorted(ids)]
+
+
+def kinds_of(events: Iterator[tuple[int, str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Events until one that ends what is told together."""
+    for _, kind, data in events:
+        yield kind, data
+        if kind == "counts":
+            return
+
+
+def told(messages: list[bytes]) -> list[str]:
+    """The kinds of events, with `+` where one has an id."""
+    return [
+        message.partition(b"event: ")[2].split(b"\n")[0].decode() + "+" * message.startswith(b"id")
+        for message in messages
+    ]
+
+
+@pytest.mark.parametrize("what", ["cancel", "remove"])
+def test_too_many_for_events_are_a_reset(tmp_path: Path, what: str) -> None:
+    """To whoever listens, and to whoever was away."""
+    queue = queue_of(tmp_path)
+    first = added(queue, tmp_path, PNG)
+    record = queue.get(first)
+    ids = [f"{number:016x}" for number in range(MOST_TOLD + 10)]
+    for identity in ids:
+        queue.add(identity, "picture", "x.png", record.settings, record.source, None)
+    events = Events(queue)
+
+    async def listen() -> None:
+        events.begin()
+        version = queue.version
+        stream, away = events.stream(None), events.stream(version)
+        assert told([await anext(stream)]) == ["counts+"]
+        change = queue.cancel_all if what == "cancel" else queue.remove_all
+        assert change(ids[:3]) == 3
+        few = 3 if what == "cancel" else 1
+        kind = "job" if what == "cancel" else "removed"
+        assert told([await anext(stream) for _ in range(few + 1)]) == few * [kind] + ["counts+"]
+        assert change([first, *ids]) == MOST_TOLD + 10 + 1 - 3
+        assert told([await anext(stream) for _ in range(2)]) == ["reset", "counts+"]
+        assert told([await anext(away) for _ in range(2)]) == ["reset", "counts+"]
+        queue.add("f" * 16, "picture", "x.png", record.settings, record.source, None)
+        assert told([await anext(stream) for _ in range(2)]) == ["job", "counts+"]
+        await stream.aclose()  # type: ignore[attr-defined]
+        await away.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(asyncio.wait_for(listen(), 60))

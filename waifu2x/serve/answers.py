@@ -1,0 +1,134 @@
+"""Answers to requests: files, errors, and the numbers that a query has."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from waifu2x.errors import Waifu2xError
+from waifu2x.serve.downloads import UnknownAddressError
+from waifu2x.serve.jobs import JobRecord
+from waifu2x.serve.queue import (
+    DiskFullError,
+    QueueFullError,
+    UnknownJobError,
+    WrongStateError,
+)
+from waifu2x.serve.spool import Spool
+from waifu2x.serve.uploads import TooLargeError, TooSlowError
+
+_Api = TypeVar("_Api")
+_STATUS: dict[type[Exception], int] = {
+    ValueError: 400,
+    UnknownAddressError: 404,
+    UnknownJobError: 404,
+    TooSlowError: 408,
+    WrongStateError: 409,
+    TooLargeError: 413,
+    Waifu2xError: 422,
+    QueueFullError: 429,
+    DiskFullError: 507,
+}
+"""What is answered to errors."""
+_TYPES = {
+    "png": "image/png", "apng": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg",
+    "jpe": "image/jpeg", "jfif": "image/jpeg", "webp": "image/webp", "tif": "image/tiff",
+    "tiff": "image/tiff", "bmp": "image/bmp", "dib": "image/bmp", "gif": "image/gif",
+    "avif": "image/avif", "jp2": "image/jp2", "jxl": "image/jxl", "heic": "image/heic",
+    "heif": "image/heif", "hif": "image/heif", "qoi": "image/qoi", "tga": "image/x-tga",
+    "ppm": "image/x-portable-pixmap", "pgm": "image/x-portable-graymap",
+    "pnm": "image/x-portable-anymap", "zip": "application/zip",
+    "cbz": "application/vnd.comicbook+zip", "mkv": "video/x-matroska", "mp4": "video/mp4",
+    "mov": "video/quicktime", "webm": "video/webm",
+}  # fmt: skip
+"""Types of results, by the extension of what we have encoded."""
+_log = logging.getLogger("waifu2x")
+_Handler = Callable[[_Api, Request], Awaitable[Response]]
+
+
+def answers(handler: _Handler[_Api]) -> _Handler[_Api]:
+    """Makes answers of errors."""
+
+    @functools.wraps(handler)
+    async def answered(api: _Api, request: Request) -> Response:
+        try:
+            return await handler(api, request)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except tuple(_STATUS) as error:
+            kind = next(kind for kind in type(error).__mro__ if kind in _STATUS)
+            # What a client still sends is not read: it is told before, and then cut off.
+            headers = {"connection": "close"} if request.method == "POST" else None
+            return JSONResponse({"error": str(error)}, _STATUS[kind], headers)
+        except sqlite3.Error as error:
+            told = f"The queue cannot be written ({error}): remove finished jobs."
+            return JSONResponse({"error": told}, 507)
+        except MemoryError:
+            return JSONResponse({"error": "There is not enough memory."}, 507)
+        except Exception as error:
+            _log.error("a request failed: %s: %s", type(error).__name__, error)
+            return JSONResponse({"error": "This is a defect of the program."}, 500)
+
+    return answered
+
+
+class RemovingResponse(Response):
+    """A response after which its job is removed, also where the client goes away."""
+
+    def __init__(self, response: Response, remove: Callable[[], None]) -> None:
+        self._response = response
+        self._remove = remove
+        self.background = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers."""
+        try:
+            await self._response(scope, receive, send)
+        finally:
+            with suppress(UnknownJobError):
+                await run_in_threadpool(self._remove)
+
+
+def number(request: Request, name: str, default: int | None, least: int, most: int) -> int:
+    """A whole number of a query. Raises ValueError, with a sentence."""
+    text = request.query_params.get(name)
+    if text is None and default is not None:
+        return default
+    if text is None or not re.fullmatch(r"\d{1,10}", text, re.ASCII):
+        raise ValueError(f"{name}: expected a whole number.")
+    if not least <= int(text) <= most:
+        raise ValueError(f"{name}: expected {least} to {most}.")
+    return int(text)
+
+
+def result_file(spool: Spool, record: JobRecord) -> FileResponse:
+    """What was made of a job. Raises WrongStateError, UnknownJobError."""
+    if record.result is None:
+        raise WrongStateError("There is no result: the job is not done.")
+    path = spool.result(record)
+    if not path.exists():
+        raise UnknownJobError("The result is gone.")
+    kind = _TYPES.get(record.result.format, "application/octet-stream")
+    return FileResponse(path, media_type=kind, headers=attached(record.result.name))
+
+
+def attached(name: str) -> dict[str, str]:
+    """Headers of an answer that is a file of that name, and no page."""
+    return {"content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
+
+
+def shown(path: Path, kind: str, name: str) -> Response:
+    """A file that we have made to be seen, of that type."""
+    return FileResponse(path, media_type=kind, headers=attached(name))
