@@ -74,7 +74,7 @@ def is_gpu(device: cl.Device) -> bool:
 def keeps_programs(device: cl.Device) -> bool:
     """Whether its driver has a cache of compiled programs that serves as well as one of ours: PoCL
     compiles each kernel once more to hand over a binary, 0.9 s a program."""
-    return device.platform.name.strip() == "Portable Computing Language"
+    return bool(device.platform.name.strip() == "Portable Computing Language")
 
 
 def _works(device: cl.Device) -> bool:
