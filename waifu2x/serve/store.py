@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from waifu2x.serve.jobs import STATES, JobRecord, ResultInfo, SourceInfo, State, fields
+from waifu2x.serve.positions import Positions
 from waifu2x.serve.request import JobSettings
-from waifu2x.serve.turns import Turns
 
 _VERSION = 2
 """The version of the tables: a file of another one is put aside, but for version 1, which lacks
@@ -111,7 +111,7 @@ class Store:
             turns = self._base.execute(
                 "SELECT turn FROM jobs WHERE state = 'waiting' ORDER BY turn"
             )
-            self._waiting = Turns(turn for (turn,) in turns)
+            self._waiting = Positions(turn for (turn,) in turns)
             self._check()
         except (ValueError, KeyError, TypeError, AssertionError) as error:
             self._base.close()
