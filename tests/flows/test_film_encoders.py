@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import io
 from fractions import Fraction
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 av = pytest.importorskip("av")
+films = pytest.importorskip("tests.helpers.films")
 
+from tests.flows.test_film_streams import enlarge  # noqa: E402
 from waifu2x.errors import OutputError  # noqa: E402
+from waifu2x.flows.film.request import FilmJob  # noqa: E402
 from waifu2x.formats.film.description import FilmColours, PixelFormat  # noqa: E402
 from waifu2x.formats.film.writing.codecs import ENCODERS, Wish, choose  # noqa: E402
 from waifu2x.formats.film.writing.encode import Shape, check  # noqa: E402
+from waifu2x.formats.film.writing.live_encode import CodedPicture, LiveEncoder  # noqa: E402
 from waifu2x.formats.film.writing.targets import CONTAINERS  # noqa: E402
 
 SOURCE = PixelFormat("yuv420p", 8, 2, 2, 3)
@@ -21,8 +27,12 @@ DISPLAY = "G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,50)
 
 
 def _check(codec: str, key: str, value: str) -> None:
-    encoding = choose(Wish(codec, options=((key, value),)), SOURCE, "mkv", None)
-    check(Shape(encoding, 128, 192, Fraction(1, 1000), Fraction(25), None, COLOURS, 1))
+    check(_shape(Wish(codec, options=((key, value),))))
+
+
+def _shape(wish: Wish) -> Shape:
+    encoding = choose(wish, SOURCE, "mkv", None)
+    return Shape(encoding, 128, 192, Fraction(1, 1000), Fraction(25), None, COLOURS, 1)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +89,41 @@ def test_each_container_takes_what_it_is_said_to(codec: str) -> None:
             out.add_stream(encoder.library, rate=25)  # it raises ValueError for others
 
 
-def test_mov_holds_no_ffv1() -> None:
-    with pytest.raises(OutputError, match=r"^\.mov cannot hold ffv1: use \.mkv$"):
-        choose(Wish("ffv1"), PixelFormat("yuv420p", 8, 2, 2, 3), "mov", None)
+@pytest.mark.parametrize("container", ["mp4", "mov", "webm"])
+def test_only_matroska_holds_ffv1(container: str) -> None:
+    with pytest.raises(OutputError, match=rf"^\.{container} cannot hold ffv1: use \.mkv$"):
+        choose(Wish("ffv1"), SOURCE, container, None)
+
+
+@pytest.mark.parametrize("codec", ["x264", "x265", "av1"])
+@pytest.mark.parametrize("number", [1, 2, 3, 5])
+def test_decode_times_of_few_pictures(codec: str, number: int) -> None:
+    """x265 leaves them uninitialised, of fewer pictures than it reorders."""
+    shape = _shape(Wish(codec, preset="12" if codec == "av1" else "ultrafast"))
+    sizes = shape.encoding.pixels.shapes(shape.height, shape.width)
+    for _ in range(4 if codec == "x265" else 1):
+        used = [b"\xff" * size for size in range(500, 60_000, 500)]
+        del used  # what is uninitialised is not 0 then
+        encoder = LiveEncoder(shape)
+        coded: list[CodedPicture] = []
+        for index in range(number):
+            planes = [np.full(size, 9 * index, np.uint8) for size in sizes]
+            coded += encoder.add(planes, 40 * index, 40)
+        coded += encoder.flush()
+        encoder.close()
+        assert sorted(one.pts for one in coded) == [40 * index for index in range(number)]
+        decoded = [one.dts for one in coded]
+        assert decoded == sorted(set(decoded))
+        assert all(-200 <= one.dts <= one.pts for one in coded)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("container", ["mkv", "mp4", "mov"])
+def test_films_of_few_pictures(container: str, number: int, tmp_path: Path) -> None:
+    source = tmp_path / "film.mkv"
+    films.film(source, codec="ffv1", times=range(0, 40 * number, 40), size=(16, 32))
+    target = tmp_path / f"out.{container}"
+    assert enlarge(FilmJob(source, target, Wish("x265"))).frames == number
+    with av.open(str(target)) as film:
+        frames = [(frame.pts * frame.time_base, frame.height) for frame in film.decode(video=0)]
+    assert frames == [(Fraction(index, 25), 32) for index in range(number)]

@@ -207,3 +207,28 @@ def test_what_is_more_than_a_network_goes_through_rgb(
         enlarge([frame], [made])
     kind = target._replace(layout="400") if source.layout == "400" else target
     check_codes(made, np.broadcast_to(wanted, (*wanted.shape[:2], 3)), kind, 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "noise", "told"),
+    [
+        (Kind(8), 0, "numpy: int16"),
+        (Kind(8, has_alpha=True), None, "numpy: fp32"),
+        (Kind(8, has_alpha=True), 0, "numpy: int16, transparency fp32"),
+    ],
+    ids=str,
+)
+def test_the_arithmetic_of_transparency_is_told(
+    kind: Kind, noise: int | None, told: str, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its chain is another one where noise is removed: films go on only with the same in both."""
+    named: Any = SimpleNamespace(name="numpy")
+    enlarge = enlarger(models, named, (kind, kind), scale=2, noise=noise)
+    with enlarge.upscaler:
+
+        def network(factor: int, level: int | None) -> Any:
+            assert factor == 2
+            return SimpleNamespace(arithmetic="fp32" if level is None else "int16")
+
+        monkeypatch.setattr(enlarge._networks.chains, "network", network)
+        assert enlarge.arithmetic() == told

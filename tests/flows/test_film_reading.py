@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,17 +17,21 @@ from PIL import Image
 av = pytest.importorskip("av")
 films = pytest.importorskip("tests.helpers.films")
 
-from tests.flows.test_film_streams import pictures_of  # noqa: E402
+from tests.flows.test_film_streams import enlarge, pictures_of  # noqa: E402
 from tests.flows.test_film_times import by_hand, picture  # noqa: E402
 from tests.helpers import containers  # noqa: E402
 from waifu2x.errors import ImageError  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
+from waifu2x.flows.film.request import FilmJob  # noqa: E402
+from waifu2x.formats.film.cut import Cut  # noqa: E402
 from waifu2x.formats.film.reading import decoding  # noqa: E402
+from waifu2x.formats.film.reading.decoders import new_decoder  # noqa: E402
 from waifu2x.formats.film.reading.decoding import Decoding  # noqa: E402
 from waifu2x.formats.film.reading.opening import opened  # noqa: E402
 from waifu2x.formats.film.reading.packets import Packets  # noqa: E402
 from waifu2x.formats.film.reading.reader import Reader  # noqa: E402
 from waifu2x.formats.film.reading.selection import Ending, Selection  # noqa: E402
+from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 
 WHOLE = Selection()
 
@@ -159,6 +164,95 @@ def test_a_damaged_file_of_a_folder_moves_no_other(tmp_path: Path) -> None:
         assert (np.stack([red, green, blue], -1) == given[index]).all()
     assert found.ending.damaged == 2
     assert found.ending.moved == 0
+
+
+def _spoilt(path: Path, number: int) -> None:
+    """Overwrites what is in the packet of this number."""
+    with av.open(str(path)) as film:
+        packets = [packet for packet in film.demux(video=0) if packet.size]
+        data = bytes(packets[number])
+    whole = path.read_bytes()
+    assert whole.count(data) == 1
+    path.write_bytes(whole.replace(data, b"\xff" * len(data)))
+
+
+@pytest.mark.parametrize("codec", ["ffv1", "prores_ks", "libx264"])
+@pytest.mark.parametrize("bad", [12, 18, 23])
+def test_what_is_behind_damage_at_the_end_is_not_lost(
+    codec: str, bad: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decoder of 16 threads holds the last pictures when there are no more packets; what it says
+    of a damaged one ends what PyAV takes from it."""
+    path = tmp_path / ("film.mov" if codec == "prores_ks" else "film.mkv")
+    options = {"g": "1"} if codec != "libx264" else {"preset": "ultrafast", "g": "10", "bf": "0"}
+    pixels = "yuv422p10le" if codec == "prores_ks" else "yuv420p"
+    films.film(path, codec=codec, pixels=pixels, options=options)
+    made = new_decoder
+
+    def threaded(*arguments: Any) -> Any:
+        context = made(*arguments)
+        if not context.is_open:
+            context.thread_type, context.thread_count = "FRAME", 16
+        return context
+
+    def read() -> tuple[dict[int, bytes], Ending]:
+        with path.open("rb") as file, opened(file, "film") as container:
+            container.streams.video[0].codec_context.thread_count = 1
+            monkeypatch.setattr(decoding, "new_decoder", threaded)
+            reader = Reader(container, file, "film")
+            found = {one.pts: bytes(one.frame.planes[0]) for one in reader.frames(WHOLE)}
+            return found, reader.ending
+
+    whole, sound = read()
+    times = list(whole)
+    assert (len(times), sound.damaged) == (24, 0)
+    _spoilt(path, bad)
+    left, ending = read()
+    assert list(left) == times[:bad] + times[bad + 1 :]
+    assert ending.damaged >= 1
+    if codec != "libx264":  # whose next pictures are made of that one
+        assert all(whole[pts] == planes for pts, planes in left.items())
+
+
+def test_a_stream_behind_the_header_does_not_end_a_film() -> None:
+    """PyAV asks for one that it knows nothing of, once it has read all packets."""
+
+    class Growing:
+        format = SimpleNamespace(name="mpeg")
+
+        def demux(self, *_: Any) -> Iterator[Any]:
+            yield from [av.Packet(b"data") for _ in range(3)]
+            raise IndexError("list index out of range")
+
+    packets: Any = Packets(cast("Any", Growing()), [])
+    assert len(list(packets._all_of([]))) == 3
+    assert packets.damaged == 0
+
+
+def test_a_stream_that_begins_late_is_said(tmp_path: Path) -> None:
+    """FFmpeg looks for streams in the first 5 MB, and at the end."""
+    noise = np.random.default_rng(1).integers(0, 255, (256, 256, 3), np.uint8)
+    silent = io.BytesIO()
+    with av.open(silent, "w", format="mpeg") as out:
+        options = {"qmin": "1", "qmax": "1", "g": "1", "b": "100000000", "maxrate": "0"}
+        video = out.add_stream("mpeg2video", rate=25, options=options)
+        video.height, video.width, video.pix_fmt = 256, 256, "yuv420p"
+        for index in range(50):
+            frame = av.VideoFrame.from_ndarray(noise, "rgb24").reformat(format="yuv420p")
+            frame.pts = index
+            out.mux(video.encode(frame))
+        out.mux(video.encode())
+    heard = io.BytesIO()
+    films.film(
+        heard, container="mpeg", codec="mpeg2video", tick=Fraction(1, 25), times=range(24),
+        size=(256, 256), sounds=[("mp2", 0.0)],
+    )  # fmt: skip
+    first, second = silent.getvalue(), heard.getvalue()
+    path = tmp_path / "film.mpg"
+    path.write_bytes(first + second + first[: len(first) // 8])
+    job = FilmJob(path, tmp_path / "out.mkv", Wish("ffv1"), cut=Cut(end=Fraction(1, 10)))
+    (told,) = enlarge(job).lost
+    assert told.startswith("1 stream that begins in its middle is left out: to keep it, make a")
 
 
 # Sound behind the pictures.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from waifu2x.api import Upscaler
 from waifu2x.backends import Backend
+from waifu2x.errors import ModelError
 from waifu2x.imaging import planar_rgb
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.planar import Matrix, PlanarPicture, PlaneFormat, Subsampling
@@ -77,16 +79,21 @@ class FrameEnlarger:
         return self.upscaler.engine.backend
 
     def arithmetic(self) -> str:
-        """The name of the backend, and what its network really computes in: frames that others
-        make likewise are the same.
+        """The name of the backend, and what its network really computes in, and that for
+        transparency: frames that others make likewise are the same.
 
         Raises BackendError, ModelError.
         """
         factor = self._enlarger.chain_factor(self._pictures.height, self._pictures.width)
         if factor is None:
             return self.backend.name
-        network = self._networks.chains.network(factor, self._enlarger.noise)
-        return f"{self.backend.name}: {network.arithmetic}"
+        chains, noise = self._networks.chains, self._enlarger.noise
+        told = f"{self.backend.name}: {chains.network(factor, noise).arithmetic}"
+        if self._has_alpha and factor > 1 and noise is not None:
+            # Without such a chain, frames that are unevenly transparent are an error.
+            with suppress(ModelError):
+                told += f", transparency {chains.network(factor, None).arithmetic}"
+        return told
 
     def picture(self, planes: Planes) -> Picture:
         """A frame as RGB or grey, float32."""

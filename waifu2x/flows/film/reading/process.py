@@ -138,7 +138,8 @@ class ReadFilm:
                 assert self._live is not None
                 # FFmpeg moves a whole mp4 for its index, and says nothing meanwhile.
                 self._pulse.rest(self._live.size / _SLOWEST)
-                self._say(RequestDone(lost=self._live.close(self._reader.complaints)))
+                found = self._reader.complaints, self._reader.late_streams()
+                self._say(RequestDone(lost=self._live.close(*found)))
             elif isinstance(request, AskJoin):
                 container, _ = self._open()
                 plan = FilmPlan(self._film, request.shape, request.plan, request.cut)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from fractions import Fraction
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 from waifu2x.errors import ImageError
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.reading.claims import CodedPictures
-from waifu2x.formats.film.reading.decoders import new_decoder
+from waifu2x.formats.film.reading.decoders import decoder_of, new_decoder
+from waifu2x.formats.film.reading.latest_packets import LatestPackets
 
 if TYPE_CHECKING:
     from av.packet import Packet
@@ -42,6 +42,10 @@ class PacketSource(Protocol):
         """How many recordings have begun so far, each with a clock of its own."""
         ...
 
+    def late_streams(self) -> int:
+        """How many streams have come up so far that were not there when the film was opened."""
+        ...
+
     def __iter__(self) -> Iterator[Packet[Any]]:
         """The packets that are not empty."""
         ...
@@ -70,6 +74,7 @@ class Decoding:
         self._has_begun = False
         self._feed = iter(packets)
         self._context = new_decoder(stream, name)
+        self._latest = LatestPackets()
         self._frames = self._decode()
 
     @property
@@ -86,6 +91,7 @@ class Decoding:
         `until`, in seconds of the file, is passed over."""
         self._frames.close()
         self._context = new_decoder(self._stream, self._name)
+        self._latest = LatestPackets()
         self.others.clear()
         self._feed = iter(self._packets)
         if until is not None:
@@ -146,26 +152,43 @@ class Decoding:
         return kept
 
     def _decode(self) -> Generator[VideoFrame]:
-        av = library()
+        errors = library().FFmpegError
         fruitless = kept = 0
-        for packet in chain(self._feed, [None]):
-            if packet is not None:
-                self._on_packet()
-                if packet.stream_index != self._stream.index:
-                    self.others.append(packet)
-                    kept = self._keep(kept, packet)
-                    continue
-                self.coded.add(packet)
+        for packet in self._feed:
+            self._on_packet()
+            if packet.stream_index != self._stream.index:
+                self.others.append(packet)
+                kept = self._keep(kept, packet)
+                continue
+            self.coded.add(packet)
+            frames: Sequence[VideoFrame] | None = None
             try:
-                frames = self._context.decode(packet)  # None flushes it
-            except av.error.EOFError:
-                return
-            except av.FFmpegError:
+                frames = self._context.decode(packet)
+            except errors:
                 self._undecodable += 1
-                frames = []
-            self.coded.begin(frames)
+            self._latest.add(packet, frames)
+            self.coded.begin(frames or [])
             self._has_begun |= bool(frames)
             fruitless, kept = (0, 0) if frames else (fruitless + 1, kept)
             if fruitless > _UNTIL_FIRST and not self._has_begun:
                 raise ImageError(f"{self._name}: its first {fruitless} packets give no picture")
-            yield from frames
+            yield from frames or []
+        yield from self._last()
+
+    def _last(self) -> Iterator[VideoFrame]:
+        """What the decoder still has, when there are no more packets."""
+        av = library()
+        latest, is_damaged = self._latest, False
+        frames: Sequence[VideoFrame] = []
+        try:
+            frames = self._context.decode(None)
+        except av.error.EOFError:  # it has given all before
+            return
+        except av.FFmpegError:
+            is_damaged = True
+        latest.take(frames)
+        self.coded.begin(frames)
+        yield from frames
+        if is_damaged or latest.awaited > 0:
+            yield from latest.again(self._stream, decoder_of(self._stream))
+            self._undecodable += max(latest.damaged, is_damaged)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from waifu2x.errors import ImageError
 from waifu2x.formats.film.frame_files import TICK, FrameFiles
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.reading.clock import RESTARTED, TIMED, OneClock
@@ -20,8 +20,15 @@ if TYPE_CHECKING:
 _HOPELESS = 100
 """Errors in a row after which nothing more is expected."""
 
+_STREAM = re.compile(r"^ *Stream #0:(\d{1,4})", re.MULTILINE)
+"""A line of FFmpeg's about a stream, with its number."""
 MAX_GAPS = 20
 """More gaps than that are not listed."""
+
+
+def may_grow(container: InputContainer) -> bool:
+    """Whether streams of a film may come up anywhere in its file."""
+    return container.format.name in (*RESTARTED, "flv")
 
 
 class Gap(NamedTuple):
@@ -52,6 +59,24 @@ class Packets:
     def recordings(self) -> int:
         """How many have begun so far."""
         return self._clock.recordings
+
+    def late_streams(self) -> int:
+        """How many streams have come up so far that were not there when the file was opened.
+
+        PyAV knows nothing of them, and gives none of their packets.
+        """
+        if not may_grow(self._container):
+            return 0
+        log = library().logging
+        quiet = log.get_level()
+        log.set_level(log.INFO)
+        container: Any = self._container
+        try:
+            told = container.dumps_format()
+        finally:
+            log.set_level(quiet)
+        numbers = [int(number) for number in _STREAM.findall(told)]
+        return max(0, max(numbers, default=0) + 1 - len(self._container.streams))
 
     def __iter__(self) -> Iterator[Packet[Any]]:
         """The packets that are not empty."""
@@ -91,13 +116,10 @@ class Packets:
         with complaints(self._container.format.name) as heard:
             try:
                 return next(packets, None)
-            except IndexError as error:
-                # At the end of a file PyAV asks for streams that came up behind its header, too,
-                # of which it knows nothing.
-                raise ImageError(
-                    "the film is damaged: a stream begins behind its header; repair it, "
-                    "for instance by `ffmpeg -i FILM -c copy OUT.mkv`"
-                ) from error
+            except IndexError:
+                # It has read all of them. At the end PyAV asks for streams that came up behind the
+                # header, too, of which it knows nothing.
+                return None
             finally:
                 self.damaged += bool(heard())
 
@@ -113,6 +135,10 @@ class FramePackets:
         self.damaged = 0
         """They have no container."""
         self.recordings = 1
+
+    def late_streams(self) -> int:
+        """None."""
+        return 0
 
     def __iter__(self) -> Iterator[Packet[Any]]:
         """All of them, from the first on. Raises ImageError for a file that cannot be read."""

@@ -100,6 +100,10 @@ class Reader:
         """How often something was wrong in the container so far."""
         return self._complaints + self._packets.damaged
 
+    def late_streams(self) -> int:
+        """How many streams have come up so far that were not there when the film was opened."""
+        return self._packets.late_streams()
+
     def frames(self, selection: Selection) -> Iterator[Decoded]:
         """The frames that are wanted. Can be done once.
 

@@ -68,8 +68,6 @@ class CopiedStreams:
 
     def all_of(self, packets: Iterable[Packet[Any]]) -> Iterator[Timed]:
         """The packets of the target for packets of the source, in their order."""
-        if not self._others:
-            return
         for packet in packets:
             for made in self.packets(packet):
                 yield self._now, 1, made
@@ -151,9 +149,9 @@ class CopiedStreams:
         packet.dts = None if packet.dts is None else packet.dts - ticks
         return True
 
-    def lost(self, complaints: int) -> tuple[str, ...]:
+    def lost(self, complaints: int, late: int) -> tuple[str, ...]:
         """What is wrong with times, and what is missing in sounds if there were complaints: else
-        it is meant so."""
+        it is meant so. `late` streams came up only in the middle of the film."""
         wrong = {index: times.wrong + self._absurd[index] for index, times in self._times.items()}
         found = [
             f"{self._titles[index]} has {count} packet{'s' * (count > 1)} out of time"
@@ -172,6 +170,13 @@ class CopiedStreams:
             for gap in times.gaps
             if complaints
         ]
+        if late:
+            told = "1 stream that begins" if late == 1 else f"{late} streams that begin"
+            found.append(
+                f"{told} in its middle {'is' if late == 1 else 'are'} left out: to keep"
+                f" {'it' if late == 1 else 'them'}, make a film by"
+                " `ffmpeg -analyzeduration 10G -probesize 10G -i FILM -map 0 -c copy OUT.mkv` first"
+            )
         return tuple(found)
 
 

@@ -50,6 +50,13 @@ class Encoded(NamedTuple):
     """How many places a picture may be coded later than it is shown."""
 
 
+def decode_times(shown: Sequence[int], depth: int) -> list[int]:
+    """When pictures are decoded, in the order of coding: at the times of the film's pictures in
+    their order of showing, as much earlier as any is coded later than it is shown."""
+    step = shown[1] - shown[0] if len(shown) > 1 else 1
+    return [shown[0] - step * (depth - number) for number in range(depth)] + list(shown)
+
+
 def rank_of(pts: int) -> int:
     """The place of a picture in its part, in the order of showing, by its time in that file."""
     return pts // _STEP - _DEEPEST

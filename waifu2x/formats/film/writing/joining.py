@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.reading.opening import in_short
-from waifu2x.formats.film.reading.packets import Packets
+from waifu2x.formats.film.reading.packets import Packets, may_grow
 from waifu2x.formats.film.writing.copied_streams import Timed
 from waifu2x.formats.film.writing.covers import cover_from_file
-from waifu2x.formats.film.writing.encode import Encoded, rank_of
+from waifu2x.formats.film.writing.encode import Encoded, decode_times, rank_of
 from waifu2x.formats.film.writing.film_writer import FilmWriter
 from waifu2x.formats.film.writing.header import FilmPlan
 from waifu2x.formats.film.writing.index_room import CountedPackets, expected_packets
@@ -78,9 +78,10 @@ def _joined(
     writer = FilmWriter(target, source, plan, template, cover_from_file, room)
     copied = writer.copied
     packets = Packets(source, [source.streams[index] for index in copied.indices])
+    others = packets if copied.indices or may_grow(source) else ()
     pictures = _pictures(parts, plan)
     for _, is_copied, packet in heapq.merge(
-        copied.all_of(packets), pictures, key=lambda one: one[:2]
+        copied.all_of(others), pictures, key=lambda one: one[:2]
     ):
         on_packet()
         if is_copied:
@@ -94,20 +95,16 @@ def _joined(
         if counted is None or counted.room(plan) <= (room or 0):
             raise
         raise _LargerIndexError(counted) from error
-    return copied.lost(packets.damaged + complaints)
+    return copied.lost(packets.damaged + complaints, packets.late_streams())
 
 
 def _pictures(parts: Parts, plan: FilmPlan) -> Iterator[Timed]:
-    """The packets of all parts, with their own times: a decoder's times are those of the film's
-    pictures in their order, as much earlier as any picture is coded later than it is shown."""
+    """The packets of all parts, with their own times."""
     shape = plan.shape
     offset = -(-plan.cut.start // shape.tick)
     times = [pts - offset for _, one in parts for pts in one.pts]
     durations = [length for _, one in parts for length in one.durations]
-    depth = max((one.depth for _, one in parts), default=0)
-    step = times[1] - times[0] if len(times) > 1 else 1
-    earlier = [times[0] - step * (depth - number) for number in range(depth)] if times else []
-    decoded = [*earlier, *times]
+    decoded = decode_times(times, max(one.depth for _, one in parts))
     begun = 0
     first: bytes | None = None
     for path, told in parts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.writing.codecs import ENCODERS
-from waifu2x.formats.film.writing.encode import Shape, encoding, frame_with, opened_stream
+from waifu2x.formats.film.writing.encode import (
+    Shape,
+    decode_times,
+    encoding,
+    frame_with,
+    opened_stream,
+)
 from waifu2x.formats.film.writing.picture_stream import template_of
 
 
@@ -42,36 +48,54 @@ class LiveEncoder:
         except BaseException:
             self.close()
             raise
+        self._has_begun = False
+        """Whether pictures have come."""
         extradata = self._stream.codec_context.extradata
         self.template = template_of(file.getvalue())._replace(extradata=extradata)
         """What a container wants to know of these pictures."""
 
     def add(
         self, planes: Sequence[NDArray[Any]], pts: int, duration: int
-    ) -> Iterator[CodedPicture]:
+    ) -> Sequence[CodedPicture]:
         """Encodes a picture; those that are ready. Raises OutputError."""
-        return self._encoded(frame_with(planes, self._shape, pts, duration))
+        coded = self._encoded(frame_with(planes, self._shape, pts, duration))
+        self._has_begun |= bool(coded)
+        return coded
 
-    def flush(self) -> Iterator[CodedPicture]:
+    def flush(self) -> Sequence[CodedPicture]:
         """The last pictures. Raises OutputError."""
-        return self._encoded(None)
+        coded = self._encoded(None)
+        # Of fewer pictures than it reorders x265 leaves decode times uninitialised.
+        return coded if self._has_begun else _dated(coded)
 
     def close(self) -> None:
         """Lets go of the encoder."""
         with suppress(Exception):
             self._container.close()
 
-    def _encoded(self, frame: Any) -> Iterator[CodedPicture]:
+    def _encoded(self, frame: Any) -> list[CodedPicture]:
         shape = self._shape
         with encoding(shape):
             packets = self._stream.encode(frame)
+        coded = []
         for packet in packets:
             unit = packet.time_base / shape.tick
             pts = round(packet.pts * unit)
-            yield CodedPicture(
+            one = CodedPicture(
                 bytes(packet),
                 pts,
                 pts if packet.dts is None else round(packet.dts * unit),
                 round((packet.duration or 0) * unit) or round(1 / shape.rate / shape.tick),
                 packet.is_keyframe,
             )
+            coded.append(one)
+        return coded
+
+
+def _dated(coded: Sequence[CodedPicture]) -> Sequence[CodedPicture]:
+    """A whole film, with other decode times."""
+    shown = sorted(one.pts for one in coded)
+    ranks = {pts: rank for rank, pts in enumerate(shown)}
+    depth = max((number - ranks[one.pts] for number, one in enumerate(coded)), default=0)
+    times = decode_times(shown, depth) if coded else []
+    return [one._replace(dts=dts) for one, dts in zip(coded, times, strict=False)]

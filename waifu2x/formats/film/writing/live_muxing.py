@@ -64,12 +64,12 @@ class LiveMuxer:
         """Bytes of the file so far; 0 of a pipe."""
         return self._target.stat().st_size if isinstance(self._target, Path) else 0
 
-    def close(self, complaints: int) -> tuple[str, ...]:
-        """Completes the film; what is missing in sounds, if there were complaints."""
+    def close(self, complaints: int, late: int) -> tuple[str, ...]:
+        """Completes the film; what is missing in streams, by `CopiedStreams.lost`."""
         self._copy(self._writer.copied.rest())
         with self._sentences():
             self._writer.close()
-        return self._writer.copied.lost(complaints)
+        return self._writer.copied.lost(complaints, late)
 
     def _copy(self, packets: Iterator[Packet[Any]]) -> None:
         with self._sentences():
