@@ -23,6 +23,17 @@ export function takeToken() {
 
 export const hasToken = () => sessionStorage.getItem(KEPT) !== null;
 
+/**
+ * A name for what the windows with this token share, which does not tell it; null where they can share
+ * nothing. Browsers allow it over TLS, and without on 127.0.0.1 and localhost.
+ */
+export async function sharedName() {
+  if (!hasToken() || !navigator.locks || !window.BroadcastChannel || !crypto.subtle) return null;
+  const token = new TextEncoder().encode(sessionStorage.getItem(KEPT));
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", token));
+  return `waifu2x-${btoa(String.fromCharCode(...digest))}`;
+}
+
 const headers = (more = {}) => ({ Authorization: `Bearer ${sessionStorage.getItem(KEPT)}`, ...more });
 
 /** The error that an answer's status and text stand for. */

@@ -1,5 +1,6 @@
 // One card: what a picture is, how far it is, and what can be done with it.
 
+import { isPossible } from "./actions.js";
 import { icon, make, setText } from "./dom.js";
 import * as words from "./words.js";
 
@@ -19,14 +20,8 @@ const STATES = {
   failed: "Failed",
   cancelled: "Cancelled",
 };
-/** What can be done in which state: action, its label. `remove` is always there. */
-const ACTIONS = {
-  download: [["done"], "Download"],
-  compare: [["waiting", "working", "done", "failed", "cancelled"], "Compare"],
-  cancel: [["uploading", "waiting", "working"], "Cancel"],
-  retry: [["refused", "failed", "cancelled"], "Retry"],
-  redo: [["done"], "Redo"],
-};
+/** Buttons of a card, where what they do is possible. */
+const LABELS = { download: "Download", compare: "Compare", cancel: "Cancel", retry: "Retry", redo: "Redo" };
 let made = 0;
 
 export class Card {
@@ -57,7 +52,7 @@ export class Card {
     this.line = make("p", { className: "line" });
     this.buttons = {};
     const row = make("div", { className: "buttons" });
-    for (const [action, [, label]] of Object.entries(ACTIONS)) {
+    for (const [action, label] of Object.entries(LABELS)) {
       const button = make("button", { type: "button", tabIndex: -1 }, label);
       button.dataset.action = action;
       this.buttons[action] = button;
@@ -83,9 +78,7 @@ export class Card {
     this.#call(this.open, "open", "Compare");
     this.#call(this.remove, "remove", "Remove");
     this.remove.title = "Remove";
-    for (const [action, [, label]] of Object.entries(ACTIONS)) {
-      this.#call(this.buttons[action], action, label);
-    }
+    for (const [action, label] of Object.entries(LABELS)) this.#call(this.buttons[action], action, label);
     this.buttons.redo.title = "Again, with the settings shown";
     this.buttons.retry.title = "Again, with the same settings";
     this.element.card = this;
@@ -114,11 +107,8 @@ export class Card {
     const active = job.state === "working" || job.state === "uploading";
     this.bar.hidden = !active;
     if (active) this.bar.value = job.progress;
-    for (const [action, [states]] of Object.entries(ACTIONS)) {
-      const usable = states.includes(job.state) && (action !== "compare" || job.source?.width);
-      this.buttons[action].hidden = !usable;
-    }
-    this.open.disabled = !job.source?.width || Boolean(job.local);
+    for (const [action, button] of Object.entries(this.buttons)) button.hidden = !isPossible(action, job);
+    this.open.disabled = !isPossible("compare", job);
   }
 
   /** Lets Tab reach its parts, or not: only one card of the list is a stop. */

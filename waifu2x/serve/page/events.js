@@ -1,109 +1,143 @@
-// What happens at the server, as it happens. EventSource could not send the token.
+// What happens at the server, as it happens, in every window.
+//
+// A browser has six connections for a server, for all its windows together: a stream in each window
+// would leave none for anything else. So one window receives the events, the one that came into view
+// last, since browsers slow down and stop those out of sight, and it tells the others.
 
-import { ApiError, NO_ANSWER, request } from "./api.js";
+import { ApiError, sharedName } from "./api.js";
+import { receive } from "./stream.js";
 
 const LEAST_WAIT = 250;
 const MOST_WAIT = 5000;
-const SILENCE = 40_000; // the server says something each 15 s
+const QUIET = 45_000; // ms without a word from the window that receives: it hears something each 15 s
 
-const waited = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
-
-/** Splits a stream of text/event-stream into {event, data, id}; comments pass unseen. */
-export class EventParser {
-  #rest = "";
-
-  /** The events that are complete with this text. */
-  take(text) {
-    const blocks = (this.#rest + text).replaceAll("\r\n", "\n").split("\n\n");
-    this.#rest = blocks.pop();
-    return blocks.map((block) => this.#event(block)).filter((event) => event.data !== null);
-  }
-
-  #event(block) {
-    const event = { event: "message", data: null, id: null };
-    for (const line of block.split("\n")) {
-      const [, field, value] = /^([a-z]*): ?(.*)$/.exec(line) ?? [];
-      if (field === "data") event.data = event.data === null ? value : `${event.data}\n${value}`;
-      else if (field === "event" || field === "id") event[field] = value;
-    }
-    return event;
-  }
-}
+const waited = (milliseconds, signal) =>
+  new Promise((resolve) => {
+    setTimeout(resolve, milliseconds);
+    signal.addEventListener("abort", resolve);
+  });
 
 /**
- * Whether this page is the one in its window, or was left. A browser keeps such a page for the way
- * back, with what it was receiving: an open stream would take one of the six connections that a
- * browser has for a server, until there is none for the page that is seen.
- */
-class Presence {
-  #back = Promise.resolve();
-  #come;
-
-  /** `left()` is called when the page is left. */
-  constructor(left) {
-    addEventListener("pagehide", () => {
-      this.#back = new Promise((resolve) => (this.#come = resolve));
-      left();
-    });
-    addEventListener("pageshow", () => this.#come?.());
-  }
-
-  /** Resolves when somebody is back. */
-  get back() {
-    return this.#back;
-  }
-}
-
-/**
- * Listens for ever: connects again, more and more slowly, when the server went away. The server then
- * sends what was missed, or `reset` if it cannot.
- * `on` has `event(name, data)`, `up()` and `down(error)`; down is told of each failed attempt.
+ * Listens for ever. `on` has `event(name, data)`, `up()` and `down(error)`; `up` may be told more than
+ * once, `down` is told of each failed attempt to reach the server.
  */
 export async function listen(on) {
-  let last = null;
-  let wait = LEAST_WAIT;
-  let stop;
-  let isLeft;
-  const presence = new Presence(() => {
-    isLeft = true;
-    stop.abort();
-  });
-  for (;;) {
-    await presence.back;
-    isLeft = false;
-    stop = new AbortController();
-    let silence;
-    const heard = () => {
-      clearTimeout(silence);
-      silence = setTimeout(() => stop.abort(), SILENCE);
-    };
-    try {
-      heard();
-      const answer = await request("api/events", {
-        more: last === null ? {} : { "Last-Event-ID": last },
-        signal: stop.signal,
-      });
-      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-      const parser = new EventParser();
-      on.up();
-      for (;;) {
-        const { value, done } = await reader.read();
-        if (done) break;
-        heard();
-        wait = LEAST_WAIT;
-        for (const { event, data, id } of parser.take(value)) {
-          if (id !== null) last = id;
-          on.event(event, JSON.parse(data));
-        }
-      }
-      on.down(new ApiError(NO_ANSWER, 0));
-    } catch (error) {
-      if (isLeft) continue;
-      on.down(error instanceof ApiError ? error : new ApiError(NO_ANSWER, 0)); // cut off in the middle
-    } finally {
-      clearTimeout(silence);
+  new Listener(on, await sharedName()).start();
+}
+
+class Listener {
+  #on;
+  #name; // of the lock and of the channel; null where windows can share nothing
+  #channel = null;
+  #turn = new AbortController(); // ends waiting for the stream, and receiving it
+  #receiving = null; // the signal of the turn in which this window receives
+  #last = null; // id of the latest event
+  #state = null; // what was last told of the connection, for windows that come later
+  #quiet;
+
+  constructor(on, name) {
+    this.#on = on;
+    this.#name = name;
+  }
+
+  start() {
+    // A browser keeps a page that was left for the way back, with what it was receiving.
+    addEventListener("pagehide", () => this.#leave());
+    addEventListener("pageshow", ({ persisted }) => persisted && this.#come());
+    document.addEventListener("visibilitychange", () => {
+      if (this.#channel && !document.hidden && !this.#receives) this.#take(true);
+    });
+    this.#come();
+  }
+
+  get #receives() {
+    return this.#receiving === this.#turn.signal;
+  }
+
+  #come() {
+    if (this.#name) {
+      this.#channel = new BroadcastChannel(this.#name);
+      this.#channel.addEventListener("message", ({ data }) => this.#hear(data));
+      this.#channel.postMessage({ kind: "hello" });
     }
-    await waited(wait * (0.75 + Math.random() / 2)); // windows do not come all at once
-    wait = Math.min(2 * wait, MOST_WAIT);
+    this.#take(!document.hidden);
+  }
+
+  #leave() {
+    this.#turn.abort();
+    clearTimeout(this.#quiet);
+    this.#channel?.close();
+    this.#channel = null;
+  }
+
+  /** Receives as soon as no other window does; with `now`, takes the stream away from that one. */
+  async #take(now) {
+    this.#turn.abort();
+    const turn = (this.#turn = new AbortController());
+    if (!this.#name) return this.#receive(turn.signal);
+    this.#expect();
+    const how = now ? { steal: true } : { signal: turn.signal };
+    try {
+      await navigator.locks.request(this.#name, how, () => this.#receive(turn.signal));
+    } catch (error) {
+      if (error.name !== "AbortError") throw error;
+    }
+    if (!turn.signal.aborted) this.#take(false); // another window took it
+  }
+
+  /** Connects again, more and more slowly, when the server went away. */
+  async #receive(signal) {
+    this.#receiving = signal;
+    this.#state = null;
+    clearTimeout(this.#quiet);
+    let wait = LEAST_WAIT;
+    while (!signal.aborted) {
+      try {
+        await receive(this.#last, signal, {
+          up: () => this.#tell({ kind: "up" }),
+          events: (events) => {
+            wait = LEAST_WAIT;
+            this.#tell({ kind: "events", events });
+          },
+        });
+      } catch ({ message, status }) {
+        if (!signal.aborted) this.#tell({ kind: "down", message, status });
+      }
+      await waited(wait * (0.75 + Math.random() / 2), signal);
+      wait = Math.min(2 * wait, MOST_WAIT);
+    }
+  }
+
+  #tell(message) {
+    if (message.kind !== "events") this.#state = message;
+    const told = { ...message, after: this.#last };
+    this.#channel?.postMessage(told);
+    this.#hear(told);
+  }
+
+  /** What the window that receives has told, be it this one. `after`: the id of the event before. */
+  #hear({ kind, after, events, message, status }) {
+    if (kind === "hello") {
+      if (this.#receives && this.#state) this.#tell(this.#state);
+      return;
+    }
+    if (!this.#receives) this.#expect();
+    this.#last ??= after;
+    if (after > this.#last) {
+      if (!this.#receives) this.#take(true); // the server repeats what this window has missed
+    } else if (kind === "up") this.#on.up();
+    else if (kind === "down") this.#on.down(new ApiError(message, status));
+    else {
+      for (const { event, data, id } of events) {
+        this.#last = id ?? this.#last;
+        this.#on.event(event, data);
+      }
+    }
+  }
+
+  /** The window that receives may have been stopped by the browser: another one takes over. */
+  #expect() {
+    clearTimeout(this.#quiet);
+    this.#quiet = setTimeout(() => this.#take(true), QUIET);
   }
 }

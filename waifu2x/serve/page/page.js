@@ -1,5 +1,6 @@
 // The page of `waifu2x serve`: puts its parts together.
 
+import { Actions } from "./actions.js";
 import * as api from "./api.js";
 import { Cards } from "./cards.js";
 import { byId, make, setText } from "./dom.js";
@@ -12,12 +13,13 @@ import { Uploads } from "./uploads.js";
 import { Viewer } from "./viewer.js";
 import * as words from "./words.js";
 
-const AT_ONCE = 4; // requests for many cards
+const ON_SELECTED = ["redo", "download", "cancel", "remove"];
 const SAID_EVERY = 5000; // ms between two sentences for screen readers
 
 class Page {
   #queue = new Queue();
   #uploads = new Uploads(this.#queue);
+  #actions = new Actions(this.#queue, this.#uploads);
   #cards = new Cards(this.#queue, new Thumbnails(), {
     action: (action, id) => this.#act(action, [id]),
     selection: () => this.#showSelection(),
@@ -55,18 +57,17 @@ class Page {
         return;
       } catch (error) {
         this.#away(error);
-        if (error.status) return; // it will not change its mind
+        if (error.status === 401) return; // it will not change its mind
         await new Promise((resolve) => setTimeout(resolve, 1000));
       }
     }
   }
 
   #listenToServer() {
-    let loaded = false;
+    let isAsked = false; // for the list, which events keep up to date from then on
     const load = async () => {
       try {
         await this.#queue.load();
-        loaded = true;
         this.#showQueue();
       } catch (error) {
         this.#away(error);
@@ -81,7 +82,8 @@ class Page {
     listen({
       up: () => {
         byId("offline").hidden = true;
-        if (!loaded) load();
+        if (!isAsked) load();
+        isAsked = true;
         this.#uploads.resume();
       },
       down: (error) => this.#away(error),
@@ -151,7 +153,7 @@ class Page {
     } catch (error) {
       this.#alert(`The browser cannot read what was added: ${error.message}`);
     }
-    if (skipped) this.#alert(`${words.counted(skipped, "file")} passed over: not pictures by their names.`);
+    if (skipped) this.#alert(words.passedOver(skipped));
     if (first) requestAnimationFrame(() => requestAnimationFrame(() => this.#cards.reveal(first, false)));
   }
 
@@ -161,46 +163,10 @@ class Page {
     try {
       if (action === "compare") this.#viewer?.open(ids[0]);
       else if (action === "download") await api.download(ids);
-      else await this.#each(ids, (job) => this.#actions[action](job));
+      else await this.#actions.change(action, ids, action === "redo" ? this.#settings.value : {});
     } catch (error) {
       this.#alert(error.message);
     }
-  }
-
-  #actions = {
-    cancel: (job) => (job.local ? this.#uploads.cancel(job.id) : this.#post(job, "cancel")),
-    retry: (job) => (job.local ? this.#uploads.retry(job.id) : this.#post(job, "retry")),
-    redo: (job) => job.local || this.#post(job, `retry?${api.query(this.#settings.value)}`),
-    remove: async (job) => {
-      if (job.local) return this.#uploads.cancel(job.id);
-      try {
-        await api.request(api.jobPath(job.id), { method: "DELETE" });
-      } catch (error) {
-        if (error.status !== 404) throw error; // another window was faster
-      }
-      return this.#queue.remove(job.id);
-    },
-  };
-
-  async #post(job, what) {
-    this.#queue.put(await api.json(api.jobPath(job.id, what), { method: "POST" }));
-  }
-
-  /** Does something with many jobs, a few at a time; of what fails, says the first. */
-  async #each(ids, action) {
-    const left = ids.map((id) => this.#queue.jobs.get(id)).filter(Boolean);
-    const errors = [];
-    const lane = async () => {
-      while (left.length && errors.length < 10) {
-        try {
-          await action(left.shift());
-        } catch (error) {
-          errors.push(error);
-        }
-      }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, lane));
-    if (errors.length) throw errors[0];
   }
 
   // ---- the tools above the list
@@ -220,36 +186,27 @@ class Page {
     };
     byId("filters").addEventListener("change", select);
     byId("search").addEventListener("input", select);
-    byId("download-all").addEventListener("click", () => this.#download(null));
+    byId("download-all").addEventListener("click", () => this.#act("download", null));
     byId("select-shown").addEventListener("change", ({ target }) =>
       this.#cards.select(this.#queue.shown, target.checked),
     );
-    byId("selected-download").addEventListener("click", () =>
-      this.#download(this.#selected((job) => job.state === "done")),
-    );
-    const on = (button, action, usable) =>
-      byId(button).addEventListener("click", () => this.#act(action, this.#selected(usable)));
-    on("selected-redo", "redo", (job) => !["working", "uploading", "refused"].includes(job.state));
-    on("selected-cancel", "cancel", (job) => ["uploading", "waiting", "working"].includes(job.state));
-    on("selected-remove", "remove", () => true);
-  }
-
-  #selected(usable) {
-    return [...this.#cards.selected].filter((id) => usable(this.#queue.jobs.get(id)));
-  }
-
-  async #download(ids) {
-    if (ids?.length === 0) this.#alert("Nothing of what is selected is done yet.");
-    else await this.#act("download", ids);
+    for (const action of ON_SELECTED) {
+      byId(`selected-${action}`).addEventListener("click", () =>
+        this.#act(action, this.#actions.possible(action, [...this.#cards.selected])),
+      );
+    }
   }
 
   #showSelection() {
-    const { size } = this.#cards.selected;
+    const selected = [...this.#cards.selected];
     const all = byId("select-shown");
-    all.checked = size > 0 && this.#queue.shown.every((id) => this.#cards.selected.has(id));
-    all.indeterminate = size > 0 && !all.checked;
-    byId("selected-actions").hidden = !size;
-    setText(byId("selected"), size ? `${size.toLocaleString("en")} selected` : "Select all");
+    all.checked = selected.length > 0 && this.#queue.shown.every((id) => this.#cards.selected.has(id));
+    all.indeterminate = selected.length > 0 && !all.checked;
+    byId("selected-actions").hidden = !selected.length;
+    for (const action of ON_SELECTED) {
+      byId(`selected-${action}`).disabled = !this.#actions.possible(action, selected).length;
+    }
+    setText(byId("selected"), selected.length ? `${selected.length.toLocaleString("en")} selected` : "Select all");
   }
 
   #showQueue() {

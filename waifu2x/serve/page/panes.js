@@ -13,9 +13,10 @@ export const again = (made) => ({ ...made, image: made.image.cloneNode() });
 
 class Pane {
   #label = make("span", { className: "pane-label" });
+  #ground = make("div", { className: "ground" }); // seen where the picture is transparent
   #frame = make("div", { className: "frame" });
   #layers = [];
-  element = make("figure", { className: "pane" }, this.#frame, this.#label);
+  element = make("figure", { className: "pane" }, this.#ground, this.#frame, this.#label);
 
   /** Shows layers, the last one on top. */
   show(label, layers) {
@@ -26,6 +27,9 @@ class Pane {
 
   draw(view) {
     const [left, top] = view.origin;
+    const ground = this.#ground.style;
+    ground.transform = `translate(${left}px, ${top}px)`;
+    [ground.width, ground.height] = [`${view.width * view.scale}px`, `${view.height * view.scale}px`];
     for (const { image, x, y, width, height, columns, rows } of this.#layers) {
       const across = (width * view.scale) / columns;
       const down = (height * view.scale) / rows;

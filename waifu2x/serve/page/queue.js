@@ -67,10 +67,6 @@ export class Queue {
     this.#set(known && known.version > job.version ? known : job, known);
   }
 
-  remove(id) {
-    this.removeAll([id]);
-  }
-
   removeAll(ids) {
     const gone = new Set(ids.filter((id) => this.jobs.delete(id)));
     this.#removedWhileLoading = true;

@@ -1,15 +1,19 @@
-// Sends files one after the other, so that they come in the order in which people gave them. Those
-// that wait are names, which the browser reads when their turn comes.
+// Sends files one after the other, so that they come in the order in which people gave them; large ones
+// beside the others, so that pictures do not wait behind a film. Those that wait are names, which the
+// browser reads when their turn comes.
 
 import { upload } from "./api.js";
 
+const LARGE = 64 << 20; // bytes
 const FULL = [429, 503]; // the queue has no place: later it has
 const WAIT_FULL = 2000;
 
 export class Uploads {
   #queue;
-  #waiting = [];
-  #sending = null; // {id, stop}
+  #lanes = {
+    small: { waiting: [], sending: null }, // sending: {id, stop}
+    large: { waiting: [], sending: null },
+  };
   #number = 0;
   #pausedUntilUp = false;
 
@@ -22,7 +26,8 @@ export class Uploads {
 
   /** How many files have not arrived yet. */
   get pending() {
-    return (this.#sending ? 1 : 0) + this.#waiting.length;
+    const each = Object.values(this.#lanes);
+    return each.reduce((sum, { waiting, sending }) => sum + waiting.length + (sending ? 1 : 0), 0);
   }
 
   /** Puts a file into the line, with the settings that its job will have. */
@@ -50,17 +55,20 @@ export class Uploads {
     this.#enqueue(this.#put(this.#queue.jobs.get(id), { state: "uploading", progress: 0, error: null }));
   }
 
-  /** Forgets a file, which may be on its way. */
-  cancel(id) {
-    this.#waiting = this.#waiting.filter((entry) => entry.id !== id);
-    if (this.#sending?.id === id) this.#sending.stop.abort();
-    this.#queue.remove(id);
+  /** Forgets files, of which some may be on their way. */
+  cancel(ids) {
+    const unwanted = new Set(ids);
+    for (const lane of Object.values(this.#lanes)) {
+      lane.waiting = lane.waiting.filter((entry) => !unwanted.has(entry.id));
+      if (unwanted.has(lane.sending?.id)) lane.sending.stop.abort();
+    }
+    this.#queue.removeAll(ids);
   }
 
   /** The server is there (again). */
   resume() {
     this.#pausedUntilUp = false;
-    this.#next();
+    for (const lane of Object.values(this.#lanes)) this.#next(lane);
   }
 
   #put(entry, changes) {
@@ -70,35 +78,36 @@ export class Uploads {
   }
 
   #enqueue(entry) {
-    this.#waiting.push(entry);
-    this.#next();
+    const lane = entry.file.size > LARGE ? this.#lanes.large : this.#lanes.small;
+    lane.waiting.push(entry);
+    this.#next(lane);
   }
 
-  #next() {
-    if (!this.#sending && this.#waiting.length && !this.#pausedUntilUp) {
-      this.#send(this.#waiting.shift());
+  #next(lane) {
+    if (!lane.sending && lane.waiting.length && !this.#pausedUntilUp) {
+      this.#send(lane.waiting.shift(), lane);
     }
   }
 
-  async #send(entry) {
+  async #send(entry, lane) {
     const stop = new AbortController();
-    this.#sending = { id: entry.id, stop };
+    lane.sending = { id: entry.id, stop };
     try {
       const told = (progress) => this.#put(entry, { progress });
       const job = await upload(entry.file, entry.name, entry.settings, stop.signal, told);
       this.#queue.replace(entry.id, job);
     } catch (error) {
-      if (!stop.signal.aborted) this.#failed(entry, error);
+      if (!stop.signal.aborted) this.#failed(entry, lane, error);
     } finally {
-      this.#sending = null;
-      this.#next();
+      lane.sending = null;
+      this.#next(lane);
     }
   }
 
-  #failed(entry, error) {
+  #failed(entry, lane, error) {
     if (error.status === 0 || FULL.includes(error.status)) {
       this.#put(entry, { progress: 0 });
-      this.#waiting.unshift(entry);
+      lane.waiting.unshift(entry);
       this.#pausedUntilUp = true;
       if (error.status) setTimeout(() => this.resume(), WAIT_FULL);
     } else this.#put(entry, { state: "refused", error: error.message });

@@ -8,6 +8,7 @@ import { Gestures } from "./gestures.js";
 import { again, layer, Panes } from "./panes.js";
 import * as words from "./words.js";
 
+const SETTLED = 200; // ms that the slider of frames has to rest: each look into a film takes a while
 const MODES = { s: "slider", b: "beside", m: "models" };
 
 /** How many pixels of the result one of the source becomes, as far as the settings say. */
@@ -31,6 +32,8 @@ export class Viewer {
   #before = null;
   #after = null;
   #stop = new AbortController();
+  #turning;
+  #isOpening = false; // the slider, which comes with the result, gets the focus then
 
   /** `on.download(id)` is told when the result is wanted as a file. */
   constructor(queue, known, on) {
@@ -48,6 +51,11 @@ export class Viewer {
     byId("zoom-one").addEventListener("click", () => this.#gestures.zoomOne());
     byId("modes").addEventListener("change", () => this.#setMode(this.#mode));
     byId("page").addEventListener("change", () => this.#turnTo(byId("page").value - 1));
+    byId("page-slide").addEventListener("input", () => {
+      byId("page").value = byId("page-slide").value;
+      clearTimeout(this.#turning);
+      this.#turning = setTimeout(() => this.#turnTo(byId("page-slide").value - 1), SETTLED);
+    });
     this.#slider.addEventListener("input", () => this.#panes.slide(this.#slider.value));
     this.#panes.handle.addEventListener("pointerdown", (event) => this.#grab(event));
     this.#panes.handle.addEventListener("pointermove", (event) => this.#drag(event));
@@ -65,9 +73,12 @@ export class Viewer {
     this.#slider.value = 50;
     this.#panes.slide(50);
     this.#view.setPicture(1, 1, 1);
+    this.#showPage();
+    this.#show();
     if (!this.#dialog.open) {
       this.#dialog.showModal();
-      (this.#mode === "slider" ? this.#slider : byId("stage")).focus();
+      byId("stage").focus();
+      this.#isOpening = true;
     }
     this.#load();
   }
@@ -78,6 +89,7 @@ export class Viewer {
 
   #forget() {
     this.#stop.abort();
+    clearTimeout(this.#turning);
     this.#crops.setJob(null, 0);
     for (const image of [this.#before, this.#after]) if (image) URL.revokeObjectURL(image.src);
     this.#job = this.#before = this.#after = null;
@@ -94,6 +106,7 @@ export class Viewer {
     const get = (what) => decoded(`${jobPath(id, what)}${query}`, signal);
     const here = (image) => signal.aborted && image ? URL.revokeObjectURL(image.src) : image;
     this.#about();
+    byId("stage").ariaBusy = true;
     try {
       const [before, after] = await Promise.all([
         this.#before ?? get("source").then(here),
@@ -108,8 +121,14 @@ export class Viewer {
       this.#view.setPicture(width, height, factor);
       this.#about();
       this.#setMode(this.#mode);
+      if (this.#isOpening && document.activeElement === byId("stage")) this.#slider.focus();
+      this.#isOpening = false;
     } catch (error) {
-      if (!signal.aborted) this.#say(error.message);
+      if (signal.aborted) return;
+      this.#show();
+      this.#say(error.message);
+    } finally {
+      if (!signal.aborted) byId("stage").ariaBusy = false;
     }
   }
 
@@ -172,20 +191,26 @@ export class Viewer {
     setText(byId("viewer-title"), name);
     const sizes = [source, state === "done" ? result : null].filter((each) => each?.width);
     const pixels = sizes.map(({ width, height }) => `${width}x${height}`).join(" → ");
-    setText(byId("viewer-about"), [pixels, words.settings(settings)].filter(Boolean).join(" · "));
+    const done = state === "working" ? words.percent(progress) : "";
+    setText(byId("viewer-about"), [pixels, words.settings(settings), done].filter(Boolean).join(" · "));
     byId("viewer-download").hidden = state !== "done";
     const pages = source?.pages ?? 1;
-    byId("page-field").hidden = pages < 2;
+    byId("pages-bar").hidden = pages < 2;
     setText(byId("page-name"), kind === "film" ? "Frame" : "Page");
-    byId("page").max = pages;
-    byId("page").value = this.#page + 1;
-    setText(byId("pages"), `of ${pages}`);
+    setText(byId("pages"), `of ${pages.toLocaleString("en")}`);
     const news = {
-      waiting: "It waits for its turn; models can be compared already.",
-      working: `Working: ${words.percent(progress)}`,
-      cancelled: "It was cancelled.",
+      waiting: "This waits for its turn. Models can be compared already.",
+      working: "This is being worked on. Models can be compared already.",
+      cancelled: "This was cancelled.",
     };
     this.#say(state === "failed" ? error : (news[state] ?? ""));
+  }
+
+  #showPage() {
+    for (const field of [byId("page"), byId("page-slide")]) {
+      field.max = this.#job.source?.pages ?? 1;
+      field.value = this.#page + 1;
+    }
   }
 
   #say(message) {
@@ -204,6 +229,7 @@ export class Viewer {
   #turnTo(page) {
     const last = (this.#job.source?.pages ?? 1) - 1;
     this.#page = Math.min(last, Math.max(0, Math.trunc(page) || 0));
+    this.#showPage();
     for (const image of [this.#before, this.#after]) if (image) URL.revokeObjectURL(image.src);
     this.#before = this.#after = null;
     this.#load();

@@ -18,7 +18,8 @@ export function seconds(count) {
   const whole = Math.round(count);
   if (whole < 60) return `${whole} s`;
   if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
-  return `${Math.floor(whole / 3600)} h ${Math.round((whole % 3600) / 60)} min`;
+  const minutes = Math.round(whole / 60);
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 /** Mpixel/s with two digits that count. */
@@ -28,6 +29,12 @@ export const percent = (part) => `${Math.floor(100 * part)} %`;
 
 /** "1 picture", "2 pictures". */
 export const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+
+/** What is said of files in a folder that are not sent. */
+export const passedOver = (count) =>
+  count === 1
+    ? "1 file of the folder was not added: its name is not that of a picture or film."
+    : `${counted(count, "file")} of the folder were not added: their names are not those of pictures or films.`;
 
 /** What a job of that kind has several of. */
 export const part = (kind) => (kind === "film" ? "frame" : "page");
@@ -41,12 +48,13 @@ export function file(about, kind) {
   return words.join(", ");
 }
 
-/** Settings in a line: "cunet/art, noise auto, 2x, webp". */
+/** Settings in a line: "cunet/art · noise auto · 2x · webp". */
 export function settings(chosen) {
   const words = [chosen.model, `noise ${chosen.noise}`];
-  if (chosen.width || chosen.height) {
-    words.push(`${chosen.width || "any"}x${chosen.height || "any"} px`);
-  } else words.push(`${chosen.scale}x`);
+  if (chosen.width && chosen.height) words.push(`${chosen.width}x${chosen.height} pixels`);
+  else if (chosen.width) words.push(`${chosen.width} pixels wide`);
+  else if (chosen.height) words.push(`${chosen.height} pixels high`);
+  else words.push(`${chosen.scale}x`);
   if (Number(chosen.tta) > 1) words.push(`TTA ${chosen.tta}`);
   if (chosen.format) words.push(chosen.format);
   if (chosen.quality) words.push(`quality ${chosen.quality}`);
