@@ -725,7 +725,7 @@ def test_large_pictures_of_deep_networks_are_cut_into_blocks(
     assert len(stage.blocks(150, 201)) == 1
     expected, result = np.empty((2, 1, *result_shape([model], pixels.shape)), np.float32)
     stage.run(None, pixels[np.newaxis], expected, lambda part: None)
-    monkeypatch.setattr(kept_memory, "budget", lambda: 2 << 20)
+    monkeypatch.setattr(kept_memory, "budget", lambda packed: 2 << 20)
     assert len(stage.blocks(150, 201)) > 2
     parts: list[float] = []
     stage.run(None, pixels[np.newaxis], result, parts.append)
@@ -746,7 +746,7 @@ def test_memory_for_kept_maps_changes_no_bit(monkeypatch: pytest.MonkeyPatch) ->
     expected = np.empty((1, 80, 88, 3), np.float32)
     stage.run(None, pixels, expected, lambda part: None)
     for budget in np.linspace(0, 4 * plan.kept.floats, 12).tolist():
-        monkeypatch.setattr(kept_memory, "budget_of_means", lambda arithmetic, b=budget: b)
+        monkeypatch.setattr(kept_memory, "budget_of_means", lambda packed, b=budget: b)
         result = np.empty_like(expected)
         (stage,) = backend.compile(models, "fp32").models  # type: ignore[attr-defined]
         stage.run(None, pixels, result, lambda part: None)

@@ -58,13 +58,14 @@ def test_threads_and_kept_maps_are_as_many_as_the_container_allows(
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
     monkeypatch.setattr(cpu, "core_count", partial(machine.core_count, root))
     monkeypatch.setattr(kept_memory, "total_memory", partial(machine.total_memory, root))
-    assert kept_memory.budget.__wrapped__() == (1 << 30) // 4
-    monkeypatch.setattr(kept_memory, "budget", kept_memory.budget.__wrapped__)
-    assert kept_memory.budget_of_means("bf16") == (1 << 30) // 4
+    monkeypatch.setattr(kept_memory, "machine_share", kept_memory.machine_share.__wrapped__)
     others = set(threading.enumerate())
     with closing(open_backend("cpu")) as backend:
         assert backend.device.detail.startswith("2 cores, ")
         network = backend.compile([obvious.random_model([3, 16, 3], seed=1)], "fp32")
+        (stage,) = network.models  # type: ignore[attr-defined]
+        assert kept_memory.budget(stage.packed) == (1 << 30) // 4
+        assert kept_memory.budget_of_means(stage.packed) == (1 << 30) // 4
         pixels = np.full((200, 300, 3), 9, np.uint8)
         network(pixels, np.uint8, tile=16)
         started = set(threading.enumerate()) - others

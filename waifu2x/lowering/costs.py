@@ -9,6 +9,9 @@ from waifu2x.lowering.steps import MapStep, Program, Step
 
 PLANEWISE_COST = 16
 """Multiply-adds that take about as long as to move a plane of a pixel through memory."""
+_KEPT_COST = 100
+"""Multiply-adds that take as long as to keep a number of a map that is kept whole, and to read it
+again."""
 
 
 def cost_of_result(program: Program, step: Step, planewise: int = PLANEWISE_COST) -> int:
@@ -33,3 +36,10 @@ def cost_of_pixel(program: Program, step: Step, planewise: int = PLANEWISE_COST)
         return 0.0
     resolution = program.values[step.target.value].resolution / stored_block(step)
     return float(cost_of_result(program, step, planewise) * resolution**2)
+
+
+def cost_to_keep(program: Program, value: int, part: int | None = None) -> float:
+    """The cost of keeping a value, or a part of it, for one pixel of the picture."""
+    stored = program.values[value]
+    planes = stored.planes if part is None else stored.parts[part]
+    return float(_KEPT_COST * planes * stored.resolution**2)

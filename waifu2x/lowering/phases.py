@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from waifu2x.lowering.rematerialization import cheap_values
 from waifu2x.lowering.step_facts import factors_of, reads, vectors_read, writes
 from waifu2x.lowering.steps import InnerVectorStep, MapStep, PictureSum, Program, Step, VectorStep
 from waifu2x.system.lazy_dataclass import dataclass
@@ -49,13 +50,21 @@ class Phase:
 
 
 def plan(
-    program: Program, cost: Callable[[int], float], size: Callable[[int], float], budget: float
+    program: Program,
+    cost: Callable[[int], float],
+    size: Callable[[int], float],
+    budget: float,
+    keeping: Callable[[int], float] | None = None,
 ) -> list[Phase]:
     """The phases of a program.
 
     `cost` of a step and `size` of a value, if kept whole, are in any unit; at no time will kept
     maps take more than `budget`. Where they would, those are left out that cost least to compute
     again.
+
+    With what `keeping` a value costs, in the unit of `cost`, those are left out as well that cost
+    less to compute again; and where a budget would make all later phases begin far before, more is
+    kept.
     """
     depths = _depths(program)
     writers = _writers(program)
@@ -66,7 +75,7 @@ def plan(
     for phase in range(count):
         after = frozenset[int]()
         if phase < count - 1:
-            after = _choice(program, writers, own, phase, before, cost, size, budget)
+            after = _choice(program, writers, own, phase, before, cost, size, budget, keeping)
         steps_of = {n: program.steps[n] for n in own[phase]}
         pools = {n: step for n, step in steps_of.items() if isinstance(step, PictureSum)}
         wanted = {pool.source.value for pool in pools.values()}
@@ -138,7 +147,22 @@ def _depths(program: Program) -> list[int]:
             depth = max(depth, *(vectors[vector] + 1 for vector in factors_of(step)), 0)
             values[step.target.value] = max(values[step.target.value], depth)
         depths.append(depth)
-    return depths
+    return _as_late_as_can_be(program, depths)
+
+
+def _as_late_as_can_be(program: Program, depths: Sequence[int]) -> list[int]:
+    """The same depths, but values that cost less to make from the picture than to keep are made in
+    the phase in which they are read first."""
+    found = list(depths)
+    cheap = cheap_values(program)
+    first: dict[int, int] = {}
+    for number in reversed(range(len(found))):
+        step = program.steps[number]
+        if writes(step) in cheap:
+            found[number] = first.get(writes(step), found[number])
+        for view in reads(step):
+            first[view.value] = min(found[number], first.get(view.value, found[number]))
+    return found
 
 
 def _writers(program: Program) -> dict[tuple[int, int], list[int]]:
@@ -205,6 +229,7 @@ def _choice(
     cost: Callable[[int], float],
     size: Callable[[int], float],
     budget: float,
+    keeping: Callable[[int], float] | None,
 ) -> frozenset[int]:
     """What to keep at the end of a phase: what makes all later phases cheapest, within the
     budget."""
@@ -217,19 +242,24 @@ def _choice(
     crossing = sorted((made - unfinished) & later - {0})
     everything = frozenset(crossing)
     sizes = {value: size(value) for value in everything | before}
-    if sum(sizes.values()) <= budget:
+    if sum(sizes.values()) <= budget and keeping is None:
         return everything
     again = _MadeAgain(program, writers, own, phase, cost)
-    best: tuple[float, float, frozenset[int]] | None = None
+    options: list[tuple[float, float, frozenset[int]]] = []
     for count in range(len(crossing) + 1):
         for chosen in itertools.combinations(crossing, count):
             kept = frozenset(chosen)
             total = sum(sizes[value] for value in kept | before)
-            if total > budget:
-                continue
-            found = again.cost(kept)
-            if best is None or (found, total) < best[:2]:
-                best = (found, total, kept)
+            if total <= budget or keeping:
+                costs = again.cost(kept)
+                costs += sum(map(keeping, kept - before)) if keeping else 0
+                options.append((costs, total, kept))
+    best = min((one for one in options if one[1] <= budget), default=None)
+    if keeping:
+        near = sum(map(cost, (*own[phase], *own[phase + 1])))
+        near += sum(map(keeping, everything - before))
+        if best is None or best[0] > near:
+            best = min((one for one in options if one[0] <= near), key=lambda one: one[1::-1])
     return best[2] if best else frozenset()
 
 

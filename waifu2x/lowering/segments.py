@@ -7,6 +7,9 @@ needs. Kept maps go to memory and back, which is what the places of the cuts are
 
 A map that is cut in the middle of its parts, such as the first part of a dense block, is copied:
 the copy is kept, and what comes behind the cut has a map of its own.
+
+A layer of attention reads as far as seven convolutions: networks of windows are cut wherever that
+keeps least, which is at their residual streams.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from dataclasses import replace
 
 from waifu2x.lowering.attention_steps import AttendWindows
 from waifu2x.lowering.conv_steps import Conv, Depthwise
-from waifu2x.lowering.costs import cost_of_pixel
+from waifu2x.lowering.costs import cost_of_pixel, cost_to_keep
 from waifu2x.lowering.phases import with_zeros_around
 from waifu2x.lowering.planewise_steps import BicubicResize, Copy
 from waifu2x.lowering.step_facts import compacted, reads, redirected, renumbered, touched, writes
@@ -34,15 +37,14 @@ _FEWEST_PLANES = 5
 is to change a bit."""
 _PLANEWISE_COST = 0
 """Cuts are chosen by convolutions alone: another number would move those of shipped networks."""
-_KEPT_COST = 100
-"""Multiply-adds that take as long as to keep a number and read it again."""
 
 
 def segmented(program: Program, tile: tuple[int, int] = TILE) -> Program:
     """A program cut where that costs least for tiles of so many rows and columns of the picture;
     the same one if it is shallow, or ends phases by means.
 
-    Only values that are zero outside their size are kept: those that padded convolutions read.
+    Without attention, only values that are zero outside their size are kept: those that padded
+    convolutions read.
     """
     if has_means(program):
         return program
@@ -214,13 +216,17 @@ def _kept_costs(program: Program) -> dict[int, float]:
             first.setdefault((step.target.value, step.target.part), number)
         for view in reads(step):
             last |= {(view.value, view.first + part): number for part in range(view.parts)}
+    attends = any(isinstance(step, AttendWindows) for step in program.steps)
+    # What is beyond a value's size decides nothing, unless it is read there.
+    bicubic = {step.source.value for step in program.steps if isinstance(step, BicubicResize)}
     costs = [0.0] * (len(program.steps) + 1)
     for (value, part), end in last.items():
         stored, start = program.values[value], first.get((value, part))
         if start is not None:
-            cost = float(_KEPT_COST * stored.parts[part] * stored.resolution**2)
+            cost = cost_to_keep(program, value, part)
             is_few = len(stored.parts) > 1 and stored.parts[part] < _FEWEST_PLANES
-            if is_few or not stored.zero_outside:
+            may_be_kept = stored.zero_outside or (attends and value not in bicubic)
+            if is_few or not may_be_kept:
                 cost = math.inf
             for position in range(start + 1, end + 1):
                 costs[position] += cost

@@ -71,7 +71,7 @@ class CpuModel:
         """The parts of a picture that run one after the other, as pictures of their own."""
         program, size = self.packed.program, (height, width)
         held = 4 * self.plan(height, width).kept.floats if is_segmented(program) else 0
-        return blocks(program, size, held, kept_memory.budget())
+        return blocks(program, size, held, kept_memory.budget(self.packed))
 
     def _new_plan(self, height: int, width: int) -> SizePlan:
         return size_plan(self.packed, height, width)
@@ -83,7 +83,7 @@ class CpuModel:
         count, height, width, _ = stack.shape
         plan = self.plan(height, width)
         floats = plan.kept.floats
-        together = max(1, min(count, kept_memory.budget() // max(4 * floats, 1)))
+        together = max(1, min(count, kept_memory.budget(self.packed) // max(4 * floats, 1)))
         with self._workers.kept_maps(together, floats, self.packed.weights) as kept:
             for first in range(0, count, together):
                 part = slice(first, first + together)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from waifu2x.backends.cpu.arithmetic import Arithmetic
 from waifu2x.backends.cpu.packed import PackedProgram
 from waifu2x.backends.cpu.records import LINE_BYTES
 from waifu2x.backends.cpu.strips import PhaseStrips
@@ -20,8 +19,15 @@ MOST_BYTES_OF_MEANS = 520 << 20
 """The most memory for maps of 16 bits that networks with means keep; maps of floats may take twice
 as much. More saves what is computed again for later phases: a sixth of the time of cunet at
 1920x1080, for half as much memory again."""
+MOST_BYTES_OF_ATTENTION = 2 << 30
+"""The most memory for kept maps of networks with attention. What reads as far as they do is dear to
+compute again; three maps of 60 planes, which go along with each layer, fit for 1920x1080."""
 _MACHINE_SHARE = 4
 """Kept maps take at most one part of the machine's memory of so many."""
+
+
+_ANY = 1 << 62
+"""More bytes than any machine has."""
 
 
 class Places(NamedTuple):
@@ -43,16 +49,24 @@ class KeptMap(NamedTuple):
     """The last phase that reads it."""
 
 
+def budget(packed: PackedProgram) -> int:
+    """Bytes that kept maps of a program may take."""
+    return min(MOST_BYTES_OF_ATTENTION if packed.attends else MOST_BYTES, machine_share())
+
+
+def budget_of_means(packed: PackedProgram) -> int:
+    """Bytes that maps of a program with means may take."""
+    most = budget(packed)
+    if not packed.attends:
+        most = min(most, MOST_BYTES_OF_MEANS * (2 if packed.arithmetic == "fp32" else 1))
+    return most
+
+
 @cache
-def budget() -> int:
-    """Bytes that kept maps may take."""
+def machine_share() -> int:
+    """Bytes of the machine's memory that kept maps may take, at most."""
     memory = total_memory()
-    return MOST_BYTES if memory is None else min(MOST_BYTES, memory // _MACHINE_SHARE)
-
-
-def budget_of_means(arithmetic: Arithmetic) -> int:
-    """Bytes that maps of networks with means may take."""
-    return min(budget(), MOST_BYTES_OF_MEANS * (2 if arithmetic == "fp32" else 1))
+    return _ANY if memory is None else memory // _MACHINE_SHARE
 
 
 def map_bytes(packed: PackedProgram, value: int, sizes: Sequence[Size]) -> int:

@@ -22,13 +22,15 @@ from waifu2x.lowering.costs import cost_of_pixel
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.norm_steps import NormPlanes
 from waifu2x.lowering.planewise_steps import PlanewiseStep
+from waifu2x.lowering.rematerialization import rematerialized
 from waifu2x.lowering.segments import at_bottlenecks, segmented
 from waifu2x.networks.model import Model
 
 
 def pack(model: Model, arithmetic: Arithmetic, fineness: Fineness = PLAIN) -> PackedProgram:
     """A model's program, packed."""
-    program = at_bottlenecks(segmented(with_picture(in_threes(lower(model)))))
+    program = rematerialized(with_picture(in_threes(lower(model))))
+    program = at_bottlenecks(segmented(program))
     arrays = Arrays()
     maps = ProgramMaps(program, arithmetic, arrays, fineness)
     packing = Packing(program, arithmetic, maps, arrays)

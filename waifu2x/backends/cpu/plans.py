@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from waifu2x.backends.cpu import kept_memory
 from waifu2x.backends.cpu.limits import check_maps
 from waifu2x.backends.cpu.packed import PackedProgram
 from waifu2x.backends.cpu.strips import PhaseStrips
 from waifu2x.lowering import geometry, phases
+from waifu2x.lowering.costs import cost_to_keep
 from waifu2x.lowering.segments import is_segmented
 from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
@@ -32,12 +34,14 @@ def size_plan(packed: PackedProgram, height: int, width: int) -> SizePlan:
     program = packed.program
     sizes = geometry.sizes(program, height, width)
     check_maps(program, sizes)
+    # Of a network that is cut, all is kept: see `blocks`.
+    cut = is_segmented(program)
     found = phases.plan(
         program,
         packed.costs.__getitem__,
         lambda value: kept_memory.map_bytes(packed, value, sizes),
-        # Of a network that is cut, all is kept: see `blocks`.
-        math.inf if is_segmented(program) else kept_memory.budget_of_means(packed.arithmetic),
+        math.inf if cut else kept_memory.budget_of_means(packed),
+        partial(cost_to_keep, program) if packed.attends and not cut else None,
     )
     strips = [PhaseStrips(packed, phase, sizes) for phase in found]
     return SizePlan(sizes, strips, kept_memory.places(strips))

@@ -7,6 +7,7 @@ to add up, to write) runs as soon as it can.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 
 import numpy as np
@@ -94,11 +95,24 @@ class _StripOrder:
         """Rows of each map that must be there at the same time."""
 
     def run_all(self) -> None:
-        """Runs all that nothing waits for, the last ones first, and so everything."""
-        for n in reversed(range(len(self._targets))):
-            if self._targets[n] < 0:
-                while self._done[n] < self._ends[n]:
-                    self._run(n)
+        """Runs all that nothing waits for, and so everything: next the one that has come least far
+        down the strip. Else maps that several of them are made of would have to be held whole."""
+        ends = [
+            (0.0, -n)
+            for n in self._readings
+            if self._targets[n] < 0 and self._done[n] < self._ends[n]
+        ]
+        heapq.heapify(ends)
+        first = list(self._done)
+        while ends:
+            n = -ends[0][1]
+            if self._done[n] < self._ends[n]:
+                self._run(n)
+            share = (self._done[n] - first[n]) / (self._ends[n] - first[n])
+            if share < 1:
+                heapq.heapreplace(ends, (share, -n))
+            else:
+                heapq.heappop(ends)
 
     def _go_on(self, n: int, row: int) -> None:
         """A task has come to a row."""

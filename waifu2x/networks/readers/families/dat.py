@@ -46,27 +46,39 @@ def dat(weights: NamedWeights) -> Model:
 
 def _block(net: NamedGraph, source: int, key: str, is_shifted: bool) -> int:
     attn, planes = f"{key}.attn", net.planes(source)
-    joined = linear(net, normalised(net, source, f"{key}.norm1"), f"{attn}.qkv")
-    own = net.slice(joined, 2 * planes, planes)
+    joined, own = _queries_keys_and_values(net, normalised(net, source, f"{key}.norm1"), attn)
     beside = _depthwise(net, own, f"{attn}.dwconv.0", f"{attn}.dwconv.1", GELU)
     if f"{attn}.temperature" in net.weights:
         temperature = net.weights.take(f"{attn}.temperature", None, 1, 1).reshape(-1)
-        parts = [PlanesFrom(joined, first * planes) for first in range(3)]
+        parts = PlanesFrom(joined), PlanesFrom(joined, planes), PlanesFrom(own)
         net.layer = attn[:80]
-        made = net.channel_attention(parts[0], parts[1], parts[2], planes, temperature)
+        made = net.channel_attention(*parts, planes, temperature)
         by_pixel, by_plane = _of_pixels(net, beside, attn), _of_planes(net, made, attn)
         first, second = net.multiply(made, by_pixel), net.multiply(beside, by_plane)
     else:
-        made = _in_windows(net, joined, attn, is_shifted)
+        made = _in_windows(net, joined, own, attn, is_shifted)
         by_pixel, by_plane = _of_pixels(net, made, attn), _of_planes(net, beside, attn)
         first, second = net.multiply(made, by_plane), net.multiply(beside, by_pixel)
     value = net.add(linear(net, net.add(first, second), f"{attn}.proj"), source)
     return net.add(_mixed(net, normalised(net, value, f"{key}.norm2"), f"{key}.ffn"), value)
 
 
-def _in_windows(net: NamedGraph, joined: int, key: str, is_shifted: bool) -> int:
+def _queries_keys_and_values(net: NamedGraph, source: int, key: str) -> tuple[int, int]:
+    """One map of queries and keys, and one of values, which a convolution reads as well."""
+    planes = net.planes(source)
+    net.layer = f"{key}.qkv"[:80]
+    weight = net.weights.take(f"{key}.qkv.weight", 3 * planes, planes)[:, :, np.newaxis, np.newaxis]
+    bias = np.zeros(3 * planes, np.float32)
+    if f"{key}.qkv.bias" in net.weights:
+        bias = net.weights.take(f"{key}.qkv.bias", 3 * planes)
+    both = slice(2 * planes), slice(2 * planes, None)
+    joined, own = (net.convolution(source, weight[part], bias[part]) for part in both)
+    return joined, own
+
+
+def _in_windows(net: NamedGraph, joined: int, own: int, key: str, is_shifted: bool) -> int:
     """Half of the planes in windows that lie, the other half in windows that stand."""
-    planes = net.planes(joined) // 3
+    planes = net.planes(own)
     sides = [_window(net.weights, f"{key}.attns.{half}") for half in (0, 1)]
     filled, halves = max(map(max, sides)), []
     for half, (rows, columns) in enumerate(sides):
@@ -74,10 +86,14 @@ def _in_windows(net: NamedGraph, joined: int, key: str, is_shifted: bool) -> int
         shifts = (rows // 2, columns // 2) if is_shifted else (0, 0)
         windows = Windows(rows, columns, *shifts, filled_to=filled)
         first = half * (planes // 2)
-        parts = [PlanesFrom(joined, third * planes + first) for third in range(3)]
+        parts = (
+            PlanesFrom(joined, first),
+            PlanesFrom(joined, planes + first),
+            PlanesFrom(own, first),
+        )
         net.layer = f"{key}.attns.{half}"[:80]
         scale = (planes // 2 / len(bias)) ** -0.5
-        made = net.window_attention(parts[0], parts[1], parts[2], planes // 2, windows, scale, bias)
+        made = net.window_attention(*parts, planes // 2, windows, scale, bias)
         halves.append(made)
     return net.concatenate(*halves)
 

@@ -1,0 +1,62 @@
+"""What the processor computes for a picture, counted over the strips that it is cut into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from waifu2x.backends.cpu.compiled_model import CpuModel
+from waifu2x.backends.cpu.strips import PhaseStrips
+from waifu2x.lowering import geometry
+from waifu2x.lowering.box import Box
+from waifu2x.lowering.costs import cost_of_result
+from waifu2x.lowering.step_facts import stored_block
+from waifu2x.lowering.steps import MapStep, Program
+
+
+class StripsWork(NamedTuple):
+    """The work for one picture."""
+
+    share: float
+    """Multiply-adds of all strips, for each that the picture itself needs."""
+    blocks: int
+    """How many pictures of their own it is cut into."""
+    kept_bytes: int
+    """The most memory for kept maps."""
+
+
+def strips_work(model: CpuModel, height: int, width: int, cores: int) -> StripsWork:
+    """The work for a picture of that size on so many cores."""
+    program = model.packed.program
+    whole = {}
+    for number, step in enumerate(program.steps):
+        if isinstance(step, MapStep):
+            rows, columns = geometry.sizes(program, height, width)[step.target.value]
+            whole[number] = Box(0, 0, rows // stored_block(step), columns // stored_block(step))
+    blocks = [model.plan(halo.height, halo.width) for _, halo in model.blocks(height, width)]
+    computed = sum(_of_phase(strips, cores) for plan in blocks for strips in plan.phases)
+    kept = max(4 * plan.kept.floats for plan in blocks)
+    return StripsWork(computed / _cost(program, whole), len(blocks), kept)
+
+
+def _of_phase(strips: PhaseStrips, cores: int) -> float:
+    """Multiply-adds of a phase, over all its strips."""
+    packed, phase = strips.packed, strips.phase
+    roots = phase.roots(packed.program)
+    division = strips.division(1, cores)
+    divided = [geometry.tiles(strips.sizes[v], *division, packed.cut(v)) for v in roots]
+    total = 0.0
+    for boxes in zip(*divided, strict=True):
+        found = {v: box for v, box in zip(roots, boxes, strict=True) if box.height and box.width}
+        sizes = strips.sizes if packed.attends else None
+        work = geometry.work(packed.program, phase.steps, found, packed.unit, sizes)
+        total += _cost(packed.program, work.steps)
+    return total
+
+
+def _cost(program: Program, boxes: Mapping[int, Box]) -> float:
+    """Multiply-adds of steps for boxes of what they make."""
+    return sum(
+        float(cost_of_result(program, program.steps[number]) * box.height * box.width)
+        for number, box in boxes.items()
+    )
