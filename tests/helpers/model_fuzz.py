@@ -94,7 +94,7 @@ def _json() -> bytes:
     return waifu2x_json.dump(chainer.parse(_npz(), "m"))
 
 
-def _onnx() -> bytes:
+def onnx_file() -> bytes:
     """A picture padded to a multiple and unshuffled, by operators on sizes, and a shuffle."""
     rng = np.random.default_rng(2)
     weights: dict[str, Any] = {
@@ -143,7 +143,7 @@ def kinds() -> dict[str, tuple[Callable[[Random], Any], Callable[[Any], Model]]]
     safe, npz, text = weight_files.safetensors(tensors), _npz(), _json()
     pickle = Pickle()
     pickle.add(tensors)
-    onnx = _onnx()
+    onnx = onnx_file()
     weights = bytes(4 + 108 * 4 + 16 + 4 + 192 * 4 + 12)
     return {
         "zip": (lambda rng: changed(new, rng), lambda file: parse_named(file, "m.pth")),
@@ -168,7 +168,7 @@ def kinds() -> dict[str, tuple[Callable[[Random], Any], Callable[[Any], Model]]]
 
 
 def main(cases: int, seed: int) -> None:
-    _bound_memory()
+    bound_memory()
     refused, read = 0, 0
     for kind, (make, parse) in kinds().items():
         for case in range(cases):
@@ -189,7 +189,7 @@ def main(cases: int, seed: int) -> None:
     print(json.dumps({"refused": refused, "read": read}))
 
 
-def _bound_memory() -> None:
+def bound_memory() -> None:
     import resource
 
     now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -417,3 +417,25 @@ def test_damaged_files_end_in_a_sentence(cases: int) -> None:
     assert counts["refused"] + counts["read"] == 9 * cases
     assert counts["refused"] > 5 * cases
     assert counts["read"] > cases // 2
+
+
+# Harm that was meant.
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="address space is bounded as Linux does")
+@pytest.mark.parametrize(
+    "every", [16, pytest.param(1, marks=pytest.mark.matrix)], ids=["some", "all"]
+)
+def test_attacks_are_refused_and_open_nothing(tmp_path: Path, every: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.helpers.model_attacks", str(tmp_path), str(every)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)
+    assert counts["refused"] > 750 // every
+    assert counts["read"] < 70 // every + 2

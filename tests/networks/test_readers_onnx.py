@@ -256,6 +256,33 @@ def normed() -> Net:
     return net
 
 
+def replaced() -> Net:
+    """Planes put in the place of others, as both of PyTorch's exporters write `x[:, a:b] = y`."""
+    net = Net(11)
+    value = net.conv("input", 12, 3)
+    # The first planes, their numbers computed as exporters do.
+    shape = net.op("Shape", value)
+    end = net.op("Sub", net.op("Gather", shape, net.number([1]), axis=0), net.number([8]))
+    head = net.op("Slice", value, net.number([0]), end, net.number([1]))
+    ends = [net.op("Squeeze", end), net.number(0), net.number(1)]
+    planes = net.op("Unsqueeze", net.op("Range", ends[1], ends[0], ends[2]), net.number([0, 2]))
+    zeros = net.op("Mul", planes, net.number(0))
+    places = net.op("Concat", zeros, planes, axis=2)
+    value = net.op("ScatterND", value, places, net.op("Relu", net.conv(head, 4, 4)))
+    # Some in the middle, with the planes as first axis.
+    turned = net.op("Transpose", net.conv(value, 12, 12), perm=[1, 0, 2, 3])
+    more = net.op("Transpose", net.op("Tanh", net.conv(value, 5, 12)), perm=[1, 0, 2, 3])
+    turned = net.op("ScatterND", turned, net.number([[3], [4], [5], [6], [7]]), more)
+    value = net.op("Transpose", turned, perm=[1, 0, 2, 3])
+    # The last ones, and all.
+    last = net.number([[[0, 10], [0, 11]]])
+    value = net.op("ScatterND", value, last, net.conv(value, 2, 12), reduction="none")
+    every = net.number([[[0, plane] for plane in range(12)]])
+    value = net.op("ScatterND", value, every, net.op("Sigmoid", value))
+    net.conv(value, 3, 12, output="output")
+    return net
+
+
 FILES: dict[str, tuple[Callable[[], Net], int]] = {
     "compact": (compact, 2),
     "unshuffled by 2": (unshuffled, 2),
@@ -266,6 +293,7 @@ FILES: dict[str, tuple[Callable[[], Net], int]] = {
     "valid": (valid, 2),
     "grouped": (grouped, 2),
     "normed": (normed, 1),
+    "replaced": (replaced, 1),
 }
 
 
@@ -392,6 +420,19 @@ def test_a_function_that_has_no_name() -> None:
     assert expected.shape == (1, 3, 9, 7)
 
 
+@pytest.mark.parametrize(("first", "count"), [(0, 1), (1, 1), (1, 2), (0, 3)])
+def test_planes_in_the_place_of_others(first: int, count: int) -> None:
+    net = Net()
+    two = net.op("Concat", "input", "input", axis=1)
+    ends = [net.number([n]) for n in (2, 2 + count, 1)]
+    places = net.number([[[0, first + plane] for plane in range(count)]])
+    net.op("ScatterND", "input", places, net.op("Slice", two, *ends), output="output")
+    source = picture(5, 6)
+    expected = source.copy()
+    expected[..., first : first + count] = np.concatenate([source] * 2, axis=-1)[..., 2 : 2 + count]
+    np.testing.assert_allclose(made(read(net.file()), source), expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("mode", ["CRD", "DCR"])
 def test_the_order_of_shuffled_planes(mode: str) -> None:
     net = Net()
@@ -464,6 +505,16 @@ def simple(*nodes: bytes, weights: Weights | Sequence[bytes] = (), **more: Any) 
 
 
 ONES = np.ones((3, 3, 3, 3), np.float32)
+
+
+def scattered(places: Any, **attributes: str) -> tuple[bytes, str]:
+    """The picture's last two planes put elsewhere."""
+    net = Net()
+    two = net.op("Slice", "input", net.number([1]), net.number([3]), net.number([1]))
+    net.op("ScatterND", "input", net.number(places), two, output="output", **attributes)
+    why = "reduction 'add'" if attributes else "replaces other numbers than neighbouring planes"
+    return net.file(), f"/output (ScatterND): {why}: not supported"
+
 
 REFUSED: dict[str, tuple[bytes, str]] = {
     "an operator": (
@@ -657,6 +708,16 @@ REFUSED: dict[str, tuple[bytes, str]] = {
         ),
         "/output (Resize): mode 'linear' by 2",
     ),
+    "planes in another order": scattered([[[0, 1], [0, 0]]]),
+    "planes with one between them": scattered([[[0, 0], [0, 2]]]),
+    "planes that are not there": scattered([[[0, 2], [0, 3]]]),
+    "planes counted from the end": scattered([[[0, -2], [0, -1]]]),
+    "planes of another picture": scattered([[[1, 0], [1, 1]]]),
+    "single pixels": scattered([[[0, 0, 0, 0], [0, 1, 0, 0]]]),
+    "planes at another axis": scattered([[0, 0], [0, 1]]),
+    "no planes": scattered(np.zeros((1, 0, 2))),
+    "planes that are added": scattered([[[0, 0], [0, 1]]], reduction="add"),
+    "as many planes as there are not": scattered([[[0, 0], [0, 1], [0, 2]]]),
     "an attribute of another kind": (
         simple(node("DepthToSpace", ["input"], ["output"], blocksize="many")),
         "its attribute blocksize is of another kind",

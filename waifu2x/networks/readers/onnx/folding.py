@@ -160,8 +160,10 @@ def _whole(numbers: Array) -> tuple[int, ...]:
 
 
 def _unsqueeze(call: _Call) -> Array:
-    axes = axes_of(call.node, call.optional(1))
-    return np.expand_dims(call[0], axes or ())
+    axes = axes_of(call.node, call.optional(1)) or ()
+    if call[0].ndim + len(axes) > _MOST_DIMENSIONS:
+        raise ValueError(f"{call[0].ndim + len(axes)} dimensions")
+    return np.expand_dims(call[0], axes)
 
 
 def _squeeze(call: _Call) -> Array:
@@ -207,7 +209,10 @@ def slices_of(node: OnnxNode, inputs: Sequence[Array | None]) -> list[tuple[int,
 
 
 def _transpose(call: _Call) -> Array:
-    return call[0].transpose(call.node.get("perm", ()) or None)
+    order = call.node.get("perm", ()) or tuple(reversed(range(call[0].ndim)))
+    if sorted(order) != list(range(call[0].ndim)):
+        raise ValueError(f"axes {order[:8]}")
+    return call[0].transpose(order)
 
 
 def _expand(call: _Call) -> Array:

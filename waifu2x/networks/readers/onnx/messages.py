@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import overload
 
@@ -60,9 +61,22 @@ class OnnxNode:
     def get(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]: ...
 
     def get(self, name: str, default: Attribute) -> Attribute:
-        """An attribute of the default's kind. Raises ModelError for another kind."""
+        """An attribute of the default's kind; lists are of whole numbers. Raises ModelError for
+        another kind."""
         found = self.attributes.get(name, default)
-        if type(found) is not type(default):
+        if type(found) is not type(default) or (
+            isinstance(found, tuple) and any(isinstance(each, float) for each in found)
+        ):
+            raise self.refused(f"damaged: its attribute {name} is of another kind")
+        if isinstance(found, float) and not (math.isfinite(found) or found == default):
+            raise self.refused(f"damaged: its attribute {name} is {found}")
+        return found
+
+    def fractions(self, name: str) -> tuple[float, ...]:
+        """An attribute that is a list of numbers; empty if it is left out. Raises ModelError for
+        another kind."""
+        found = self.attributes.get(name, ())
+        if not isinstance(found, tuple):
             raise self.refused(f"damaged: its attribute {name} is of another kind")
         return found
 

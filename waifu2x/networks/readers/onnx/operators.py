@@ -19,7 +19,7 @@ from waifu2x.networks.readers.onnx.norms import (
     power,
     root,
 )
-from waifu2x.networks.readers.onnx.places import concatenate, cut, pad, split
+from waifu2x.networks.readers.onnx.places import concatenate, cut, pad, scatter, split
 from waifu2x.networks.readers.onnx.resizing import (
     depth_to_space,
     reshape,
@@ -58,6 +58,7 @@ KINDS: dict[str, Callable[[NodeCall], Value | list[Value]]] = {
     "Split": split,
     "Slice": cut,
     "Pad": pad,
+    "ScatterND": scatter,
     "DepthToSpace": depth_to_space,
     "SpaceToDepth": space_to_depth,
     "Resize": resize,

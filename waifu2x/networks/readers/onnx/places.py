@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -10,11 +11,18 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.networks.readers.onnx import views
 from waifu2x.networks.readers.onnx.call import NodeCall
 from waifu2x.networks.readers.onnx.folding import slices_of
 from waifu2x.networks.readers.onnx.graph import OnnxGraph
 from waifu2x.networks.readers.onnx.messages import OnnxNode
-from waifu2x.networks.readers.onnx.values import Lengths, MapValue, Value, lengths
+from waifu2x.networks.readers.onnx.values import (
+    DividedMap,
+    Lengths,
+    MapValue,
+    Value,
+    lengths,
+)
 
 
 def concatenate(call: NodeCall) -> Value:
@@ -53,6 +61,53 @@ def _planes(graph: OnnxGraph, found: MapValue, first: int, count: int) -> MapVal
     if count == graph.planes(value):
         return found
     return graph.like(found, graph.slice(value, first, count))
+
+
+def scatter(call: NodeCall) -> Value:
+    """ScatterND: neighbouring planes of a map, others in their place, as exporters write
+    `x[:, :16] = y`."""
+    node, graph = call.node, call.graph
+    call.only("reduction", "none")
+    view, updates, places = call.view(), call.view(2), call.whole(1)
+    found = [None if each is None else _planes_of(each, view) for each in places]
+    shapes = [
+        None if each is None else (*each.shape[:-1], *view.shape(picture)[each.shape[-1] :])
+        for picture, each in enumerate(places)
+    ]
+    first, count = found[0] or (0, 0)
+    if (
+        not (count and all(map(views.is_in_order, (view, updates))))
+        or found != [(first, count)] * 3
+        or shapes != [updates.shape(picture) for picture in range(3)]
+    ):
+        raise node.refused("replaces other numbers than neighbouring planes: not supported")
+    source, end = view.source, first + count
+    parts = [updates.source]
+    if first:
+        parts.insert(0, _planes(graph, source, 0, first))
+    if end < graph.planes(source.value):
+        parts.append(_planes(graph, source, end, graph.planes(source.value) - end))
+    made = [graph.plain(each) for each in parts]
+    value = graph.concatenate(*made) if len(made) > 1 else made[0]
+    return views.with_source(graph, view, graph.like(source, value))
+
+
+def _planes_of(places: NDArray[np.int64], view: DividedMap) -> tuple[int, int] | None:
+    """The first of the planes that such indices name, and their count; None where the indices name
+    something else."""
+    axes = places.shape[-1] if places.size else 0
+    if not 1 <= axes <= len(view.dims) or not views.is_of_planes(view, axes - 1):
+        return None
+    shape, flat = view.shape(0), places.reshape(-1, axes)
+    first, count = int(flat[0, -1]), len(flat)
+    if (
+        math.prod(shape[: axes - 1]) != 1
+        or flat[:, :-1].any()
+        or not 0 <= first <= shape[axes - 1] - count
+        or not np.array_equal(flat[:, -1], np.arange(first, first + count))
+    ):
+        return None
+    return first, count
 
 
 def cut(call: NodeCall) -> Value:

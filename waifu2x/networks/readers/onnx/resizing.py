@@ -92,7 +92,7 @@ def _scale(call: NodeCall, found: MapValue) -> Fraction:
             scales |= {Fraction(int(n), m) for n, m in zip(wanted[2:], have, strict=True)}
     else:
         given = call.array(1 if node.op == "Upsample" else 2)
-        numbers = node.get("scales", ()) if given is None else tuple(given.reshape(-1).tolist())
+        numbers = node.fractions("scales") if given is None else tuple(given.reshape(-1).tolist())
         if (
             len(numbers) != 4
             or tuple(numbers[:2]) != (1, 1)

@@ -37,6 +37,16 @@ def is_of_planes(view: DividedMap, axis: int) -> bool:
     return _without_ones(view, view.dims[axis]) == _without_ones(view, view.planes)
 
 
+def is_in_order(view: DividedMap) -> bool:
+    """Whether all planes come before all rows, and these before all columns, as in the map."""
+    dims = [factor for dim in view.dims for factor in _without_ones(view, dim)]
+    return dims == [
+        *_without_ones(view, view.planes),
+        *_without_ones(view, view.rows),
+        *_without_ones(view, view.columns),
+    ]
+
+
 def groups_of(view: DividedMap) -> int | None:
     """How many groups of neighbouring planes the second axis is, where the first is empty and the
     others are all that is left of a group; None where it is something else."""
