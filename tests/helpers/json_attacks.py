@@ -41,8 +41,8 @@ def _of_bytes() -> Iterator[Attack]:
         "two documents": content * 2,
         "a pickle": b"cos\nsystem\n(S'true'\ntR.",
     }
-    for what, text in odd.items():
-        yield _attack(what, text)
+    for what, damage in odd.items():
+        yield _attack(what, damage)
     for depth in (100, 10_000, 1_000_000):
         yield _attack(f"{depth} lists", "[" * depth + "]" * depth)
         yield _attack(f"{depth} open lists", "[" * depth)

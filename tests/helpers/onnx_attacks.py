@@ -239,9 +239,9 @@ def _of_many_nodes() -> Iterator[Attack]:
         yield Attack(name, model(grown, output="v59"))
     two = {"s": np.array([1, 1, 2, 2], np.float32)}
     for op in ("Resize", "Upsample"):
-        more = ["", "s"] if op == "Resize" else ["s"]
+        last = ["", "s"] if op == "Resize" else ["s"]
         larger = [
-            node(op, ["input" if not n else f"v{n - 1}", *more], [f"v{n}"], mode="nearest")
+            node(op, ["input" if not n else f"v{n - 1}", *last], [f"v{n}"], mode="nearest")
             for n in range(60)
         ]
         yield Attack(f"60 times {op}", model(larger, two, output="v59"))
