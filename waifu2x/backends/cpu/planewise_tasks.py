@@ -48,12 +48,9 @@ from waifu2x.lowering.planewise_steps import (
 from waifu2x.lowering.step_facts import residual_of
 from waifu2x.lowering.values import Target, View
 from waifu2x.networks.activations import Activation
-from waifu2x.networks.expressions import LEAKY, SIGMOID, Expression
+from waifu2x.networks.expressions import LEAKY, Expression
 from waifu2x.networks.nodes import cubic_taps
 from waifu2x.system.lazy_dataclass import dataclass
-
-_BY_VALUES = FUNCTIONS.index(SIGMOID)
-"""The function that single values compute otherwise than vectors do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,7 +314,6 @@ def _is_by_planes(work: _PlanewiseWork, layouts: _Layouts) -> bool:
         and padded % LANES == 0
         and target.space_to_depth <= 2
         and formula.depth_to_space == formula.enlarge == 1
-        and formula.activation != _BY_VALUES
         and (source.padded[work.window.first] == padded or source.planes <= FEW)
         and added in (0, padded)
     )

@@ -2,13 +2,11 @@
 single values.
 
 A step knows its function by the number in `records.FUNCTIONS`, of which 0 is none: convolutions
-apply that themselves. Single values become the same as lanes of a vector, but for a sigmoid, which
-takes the C library's exponential.
+apply that themselves. Single values become the same as lanes of a vector.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -67,16 +65,11 @@ class _VectorEmitter:
         return self._v.where(test, positive, otherwise)
 
 
-@native
-def _sigmoid(value):  # type: ignore[no-untyped-def]
-    return np.float32(1 / (1 + math.exp(-value)))
-
-
 _FUNCTIONS: dict[Function, Any] = {
     "exp": lane_kernel(lambda v, a: v.exp(a)),
     "tanh": lane_kernel(lambda v, a: v.tanh(a)),
     "erf": lane_kernel(lambda v, a: v.erf(a)),
-    "sigmoid": _sigmoid,
+    "sigmoid": lane_kernel(lambda v, a: v.sigmoid(a)),
 }
 
 
