@@ -3,9 +3,10 @@
     python -m benchmarks.bench_page [--cards 10000] [--size 960x540] [--backend cpu]
 
 A queue of many pictures is scrolled, slowly, by screens and by jumps, and searched, while the
-server is idle: the longest task and the longest time between two frames, on three screens. Then a
-picture is dropped while the view of it is awaited: from the drop until the slider stands between
-two decoded pictures, beside the same file through a warm Upscaler of this process.
+server is idle: the longest task and the longest time between two frames, on three screens. Then all
+are selected and removed. Then a picture is dropped while the view of it is awaited: from the drop
+until the slider stands between two decoded pictures, beside the same file through a warm Upscaler
+of this process. At last, crops by other models: the first one by each, and the next.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def many(driver: Any, count: int, folder: Path) -> None:
             driver.get(server.address)
             window.run(TASKS)
             text = "document.getElementById('filter-cancelled')?.textContent"
-            window.wait(f"{text} == 'Cancelled {count:,}'")
+            window.wait(f"{text} == {told(count)!r}")
             loaded = time.perf_counter() - begun
             time.sleep(2)  # thumbnails come in
             loading = longest(window)
@@ -113,6 +114,36 @@ def many(driver: Any, count: int, folder: Path) -> None:
                 f" while loading {loading}, scrolling {scrolling}, searching {longest(window)};"
                 f" longest time between two frames {frame:.0f} ms; {cards} cards found"
             )
+
+
+def removed(driver: Any, count: int, folder: Path) -> None:
+    """Prints how long it takes to select and remove all."""
+    with Server(folder) as server:
+        window = Window(driver, "removed")
+        window.screen(1280, 900, False)
+        driver.get("about:blank")
+        driver.get(server.address)
+        window.wait(f"document.getElementById('filter-cancelled')?.textContent == {told(count)!r}")
+        time.sleep(1)
+        window.run(TASKS)
+        begun = time.perf_counter()
+        driver.find_element("id", "select-shown").click()
+        window.wait(f"document.getElementById('selected').textContent == '{count:,} selected'")
+        selected = time.perf_counter() - begun
+        selecting = longest(window)
+        driver.find_element("id", "selected-remove").click()
+        window.wait("document.getElementById('list').hidden")
+        seconds = time.perf_counter() - begun - selected
+        left = server.ask("GET", "/api/jobs").data["total"]
+        print(
+            f"{count} cards: selected after {selected:.2f} s, longest task {selecting}; removed"
+            f" {seconds:.2f} s later, longest task {longest(window)}; {left} left"
+        )
+
+
+def told(count: int) -> str:
+    """The label of the filter that shows all of them."""
+    return f"Cancelled {count:,}"
 
 
 def longest(window: Window) -> str:
@@ -142,6 +173,25 @@ def dropped(driver: Any, picture: Path, folder: Path, backend: str) -> None:
                 server.ask("DELETE", f"/api/jobs/{job['id']}")
     print(f"drop to slider: {show(found)}")
     print(f"of that, the job: {show(seconds)}")
+
+
+def crops(picture: Path, folder: Path, backend: str) -> None:
+    """Prints how long the first two crops of 512x512 pixels by each of some models take: by a
+    server whose cache is empty, and by one that finds what the first has compiled."""
+    for cache in ("empty", "filled"):
+        with Server(folder, "--backend", backend) as server:
+            identity = server.ended(server.send(picture.name, picture.read_bytes())["id"])["id"]
+            for model in ("upconv_7/art", "cunet/art"):
+                found = []
+                for _ in range(2):
+                    begun = time.perf_counter()
+                    answer = server.ask(
+                        "GET", f"/api/jobs/{identity}/crop", model=model, noise="none", scale=2,
+                        x=0, y=0, width=512, height=512,
+                    )  # fmt: skip
+                    found.append(time.perf_counter() - begun)
+                    assert answer.status == 200, answer.body
+                print(f"a crop by {model}, cache {cache}: {found[0]:.2f} s, then {found[1]:.2f} s")
 
 
 def warm(picture: Path, target: Path, backend: str) -> None:
@@ -175,12 +225,14 @@ def main() -> None:
         picture = folder / "new.png"
         with Image.open(EXAMPLE) as example:
             example.convert("RGB").resize((width, height), Image.Resampling.LANCZOS).save(picture)
-        for part in ("many", "drop"):
+        for part in ("many", "drop", "crops"):
             (folder / part).mkdir(mode=0o700)
         if arguments.cards:
             many(driver, arguments.cards, folder / "many")
+            removed(driver, arguments.cards, folder / "many")
         dropped(driver, picture, folder / "drop", arguments.backend)
         warm(picture, folder / "out.png", arguments.backend)
+        crops(picture, folder / "crops", arguments.backend)
 
 
 if __name__ == "__main__":

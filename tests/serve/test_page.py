@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from tests.helpers.servers import Server
 pytest.importorskip("starlette", reason="pip install 'waifu2x-kernels[serve]'")
 pytest.importorskip("uvicorn", reason="pip install 'waifu2x-kernels[serve]'")
 pytestmark = pytest.mark.matrix
+OTHER = "upconv_7/photo"
 HOSTILE = "<img src=x onerror=alert(1)>\"'&.png"
 
 
@@ -91,7 +93,8 @@ def test_settings_are_those_of_the_command(
     (job,) = jobs_of(page_server)
     assert job["command"] == page.run(command)
     assert (job["result"]["width"], job["result"]["format"]) == (COLUMNS * 4 // 3, "jpg")
-    # They outlive a reload; a job that is done is made again with what is chosen then.
+    # They outlive a reload; a job that is done is made again with what is chosen then, another
+    # model as well.
     page.driver.refresh()
     page.wait("document.getElementById('command').textContent")
     assert page.run(command) == job["command"]
@@ -100,6 +103,8 @@ def test_settings_are_those_of_the_command(
     choose(page, "tta", "1")
     choose(page, "format", "")
     choose(page, "depth", "auto")
+    choose(page, "model", OTHER)
+    assert "photos" in page.run("return document.getElementById('about-model').innerText")
     choose(page, "noise", "none")
     press(page, "redo", "in.png")
     page.wait(f"({CARD})?.card.job.result?.width == 60", "in.png")
@@ -108,7 +113,7 @@ def test_settings_are_those_of_the_command(
     assert (
         again["command"]
         == page.run(command)
-        == f"waifu2x upscale -m {FAST} -n none --width 60 in.png"
+        == f"waifu2x upscale -m {OTHER} -n none --width 60 in.png"
     )
 
 
@@ -124,7 +129,12 @@ def test_cancel_retry_remove(page: Window, page_server: Server, tmp_path: Path) 
     error = next(job["error"] for job in jobs_of(page_server) if job["name"] == HOSTILE)
     assert page.run(f"return ({CARD}).querySelector('.line').title", HOSTILE) == error
     said = page.run(f"return ({CARD}).querySelector('.line').textContent", HOSTILE)
-    assert f"{HOSTILE}: {said}" == error
+    assert f"{HOSTILE}: {said[0].lower()}{said[1:]}" == error
+    # What cannot be read is not offered to be tried again.
+    offered = page.run(
+        f"return [...({CARD}).querySelectorAll('.buttons button:not([hidden])')].length", HOSTILE
+    )
+    assert offered == 0
     assert page.run("return document.querySelectorAll('img[src=x]').length") == 0
     page.keep("failed")
     press(page, "cancel", "waits.png")
@@ -143,8 +153,17 @@ def test_cancel_retry_remove(page: Window, page_server: Server, tmp_path: Path) 
     until(page, "done", "waits.png")
     page.driver.find_element("id", "select-shown").click()
     page.wait("document.getElementById('selected').textContent == '4 selected'")
+    # However many they are, it is one request.
+    page.run(
+        "window.asked = []; const send = fetch; window.fetch = (path, options) => {"
+        "asked.push([path, options.method, options.body]); return send(path, options); }"
+    )
+    ids = [job["id"] for job in jobs_of(page_server)]
     page.driver.find_element("id", "selected-remove").click()
     page.wait("document.getElementById('list').hidden")
+    ((path, method, body),) = page.run("return asked")
+    assert (path, method) == ("api/jobs/remove", "POST")
+    assert sorted(json.loads(body)["ids"]) == sorted(ids)
     assert jobs_of(page_server) == []
 
 

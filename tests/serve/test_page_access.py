@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.browsers import Window
-from tests.helpers.pages import FAST, archive, drop, look, picture, press, until
+from tests.helpers.pages import FAST, archive, choose, drop, look, picture, press, until
 from tests.helpers.servers import Server
 
 pytest.importorskip("starlette", reason="pip install 'waifu2x-kernels[serve]'")
@@ -46,6 +46,18 @@ def test_nobody_is_kept_out(
         page.screen(width, height, dark)
         page.wait(f"innerWidth == {width}")
         check("list", width)
+        for name, value in (
+            ("size", "pixels"),
+            ("width", "1920"),
+            ("height", "1080"),
+            ("format", "webp"),
+            ("qualityKind", "number"),
+            ("depth", "8"),
+        ):
+            choose(page, name, value)
+        page.run("document.getElementById('settings-box').open = true")
+        check("settings", width)
+        page.run("document.getElementById('settings-box').open = innerWidth >= 960; scrollTo(0, 0)")
         look(page, "one.png")
         check_view("slider", width)
         page.driver.find_element("id", "stage").send_keys("b")

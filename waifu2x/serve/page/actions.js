@@ -3,9 +3,8 @@
 import * as api from "./api.js";
 
 const FINISHED = ["done", "failed", "cancelled"];
-const AT_ONCE = 4; // requests for many pictures
+const MOST = 10_000; // ids in a request
 
-/** Whether something can be done with a job, by the action's name. */
 const POSSIBLE = {
   download: (job) => job.state === "done",
   compare: (job) => !job.local && Boolean(job.source?.width),
@@ -16,6 +15,7 @@ const POSSIBLE = {
   remove: () => true,
 };
 
+/** Whether something can be done with a job, by the action's name. */
 export const isPossible = (action, job) => POSSIBLE[action](job);
 
 export class Actions {
@@ -37,38 +37,13 @@ export class Actions {
   async change(action, ids, settings = {}) {
     const wanted = this.possible(action, ids);
     const local = wanted.filter((id) => this.#queue.jobs.get(id).local);
+    const sent = wanted.filter((id) => !this.#queue.jobs.get(id).local);
     if (action === "retry") for (const id of local) this.#uploads.retry(id);
-    else if (action !== "redo") this.#uploads.cancel(local);
-    await this.#each(wanted.filter((id) => !local.includes(id)), (id) => this.#ask(action, id, settings));
-  }
-
-  async #ask(action, id, settings) {
-    try {
-      if (action === "remove") await api.request(api.jobPath(id), { method: "DELETE" });
-      else {
-        const what = action === "cancel" ? "cancel" : `retry?${api.query(settings)}`;
-        this.#queue.put(await api.json(api.jobPath(id, what), { method: "POST" }));
-      }
-    } catch (error) {
-      if (error.status !== 404) throw error; // another window was faster
+    else if (local.length) this.#uploads.cancel(local);
+    const path = action === "redo" ? `api/jobs/retry?${api.query(settings)}` : `api/jobs/${action}`;
+    for (let from = 0; from < sent.length; from += MOST) {
+      await api.post(path, { ids: sent.slice(from, from + MOST) }); // events tell what has changed
     }
-    if (action === "remove") this.#queue.removeAll([id]);
-  }
-
-  /** Does something with many jobs, a few at a time; of what fails, says the first. */
-  async #each(ids, action) {
-    const left = [...ids];
-    const errors = [];
-    const lane = async () => {
-      while (left.length && errors.length < 10) {
-        try {
-          await action(left.shift());
-        } catch (error) {
-          errors.push(error);
-        }
-      }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, lane));
-    if (errors.length) throw errors[0];
+    if (action === "remove") this.#queue.removeAll(sent);
   }
 }

@@ -64,6 +64,10 @@ export async function request(path, { method = "GET", more = {}, body, signal } 
 
 export const json = async (path, options) => (await request(path, options)).json();
 
+/** The answer to data that is sent. */
+export const post = (path, data) =>
+  json(path, { method: "POST", more: { "Content-Type": "application/json" }, body: JSON.stringify(data) });
+
 const CLEARED = ["format", "quality"]; // empty, they take away what a job had
 
 /** Values as a query; what is empty is left to the server. */
@@ -105,11 +109,7 @@ export function upload(file, name, settings, signal, progress) {
 
 /** Lets the browser save results: of one picture its file, of several a ZIP; of null, of all. */
 export async function download(ids) {
-  const { address } = await json("api/downloads", {
-    method: "POST",
-    more: { "Content-Type": "application/json" },
-    body: JSON.stringify(ids === null ? { all: true } : { ids }),
-  });
+  const { address } = await post("api/downloads", ids === null ? { all: true } : { ids });
   // By its own address: the browser writes it to the disk as it comes, however large it is.
   const link = document.createElement("a");
   link.href = address;

@@ -155,7 +155,7 @@ export class Card {
   #line() {
     const { name, state, error, progress, rate, seconds_left: left, result, settings } = this.job;
     // The name stands above it.
-    if (error && (state === "failed" || state === "refused")) return error.replace(`${name}: `, "");
+    if (error && (state === "failed" || state === "refused")) return words.sentence(error.replace(`${name}: `, ""));
     if (state === "uploading") return progress ? `${words.percent(progress)} sent` : "Waits to be sent";
     if (state === "working") {
       const parts = [words.percent(progress)];

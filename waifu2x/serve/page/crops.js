@@ -5,7 +5,7 @@ import { byId, make } from "./dom.js";
 import { layer } from "./panes.js";
 import * as words from "./words.js";
 
-const LARGEST = 512; // pixels of the source a side: what the server takes
+export const LARGEST = 512; // pixels of the source a side: what the server takes
 const MOST = 9;
 const AT_ONCE = 2;
 const KEPT = "waifu2x-compared";
@@ -30,6 +30,7 @@ const family = (name) => name.split("/")[0];
 export class Crops {
   #models = new Map(); // name: {text, layer}
   #region = null;
+  #isPart = false;
   #stop = new AbortController();
   #changed;
   #job = null;
@@ -63,6 +64,11 @@ export class Crops {
     return [...byId("models").querySelectorAll("input")];
   }
 
+  /** Whether less was recomputed than was seen. */
+  get isPart() {
+    return this.#isPart;
+  }
+
   /** Another picture: what was computed is of no use any more. */
   setJob(job, page) {
     const same = this.#job?.id === job?.id && this.#job?.page === page;
@@ -75,6 +81,7 @@ export class Crops {
     for (const { layer: made } of this.#models.values()) made && URL.revokeObjectURL(made.image.src);
     this.#models.clear();
     this.#region = null;
+    this.#isPart = false;
   }
 
   /** Computes what is seen, if nothing is computed yet. */
@@ -95,6 +102,8 @@ export class Crops {
   recompute() {
     this.clear();
     this.#region = this.#view.seen(LARGEST);
+    const { width, height } = this.#view.seen(Infinity);
+    this.#isPart = this.#region.width < width || this.#region.height < height;
     this.#choose();
   }
 

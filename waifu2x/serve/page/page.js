@@ -50,6 +50,7 @@ class Page {
         this.#accepts = accepting(known.accepts);
         byId("files").accept = known.accepts.join(",");
         byId("written").hidden = !known.output;
+        byId("films").hidden = !known.video;
         this.#settings = new Settings(known);
         this.#viewer = new Viewer(this.#queue, known, {
           download: (id) => this.#act("download", [id]),

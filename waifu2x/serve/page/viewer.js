@@ -1,7 +1,7 @@
 // Looks at one picture: before and after, or what several models make of it.
 
 import { jobPath } from "./api.js";
-import { Crops, decoded } from "./crops.js";
+import { Crops, decoded, LARGEST } from "./crops.js";
 import { byId, copy, setText } from "./dom.js";
 import { View } from "./geometry.js";
 import { Gestures } from "./gestures.js";
@@ -178,6 +178,7 @@ export class Viewer {
     }
     this.#panes.show(versions, mode === "slider");
     this.#draw();
+    this.#tell();
   }
 
   #draw() {
@@ -187,7 +188,7 @@ export class Viewer {
   }
 
   #about() {
-    const { name, kind, state, source, result, settings, error, progress } = this.#job;
+    const { name, kind, state, source, result, settings, progress } = this.#job;
     setText(byId("viewer-title"), name);
     const sizes = [source, state === "done" ? result : null].filter((each) => each?.width);
     const pixels = sizes.map(({ width, height }) => `${width}x${height}`).join(" → ");
@@ -198,12 +199,20 @@ export class Viewer {
     byId("pages-bar").hidden = pages < 2;
     setText(byId("page-name"), kind === "film" ? "Frame" : "Page");
     setText(byId("pages"), `of ${pages.toLocaleString("en")}`);
+    this.#tell();
+  }
+
+  /** Says what is to be known of the picture, or of what is seen of it. */
+  #tell() {
+    const { state, error } = this.#job;
     const news = {
       waiting: "This waits for its turn. Models can be compared already.",
       working: "This is being worked on. Models can be compared already.",
       cancelled: "This was cancelled.",
     };
-    this.#say(state === "failed" ? error : (news[state] ?? ""));
+    if (this.#mode === "models" && this.#crops.isPart) {
+      this.#say(`Only the middle is recomputed, at most ${LARGEST} pixels a side. Zoom in and recompute to see more.`);
+    } else this.#say(state === "failed" ? error : (news[state] ?? ""));
   }
 
   #showPage() {

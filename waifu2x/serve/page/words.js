@@ -30,6 +30,9 @@ export const percent = (part) => `${Math.floor(100 * part)} %`;
 /** "1 picture", "2 pictures". */
 export const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 
+/** What stood behind a name, and stands alone now. */
+export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** What is said of files in a folder that are not sent. */
 export const passedOver = (count) =>
   count === 1
