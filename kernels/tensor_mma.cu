@@ -71,10 +71,6 @@ static_assert(DEPTHS % 2 == 0, "operands alternate");
 // Pixels are complete when the weights are that were asked for with them.
 static_assert(RESIDENT || DECOUPLED || B_STAGES - 1 <= (BY_ROWS ? SIDE : TAPS), "copies on their way");
 
-__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
-
 __device__ __forceinline__ void copy16(uint8_t* to, const uint8_t* from) {
 #if SM75
     *reinterpret_cast<uint4*>(to) = __ldg(reinterpret_cast<const uint4*>(from));
@@ -103,11 +99,6 @@ __device__ __forceinline__ void barrier_arrive_copied(uint32_t barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 #endif
-
-__device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
-}
 
 __device__ __forceinline__ int wrapped(int row) {
     return row < RING ? row : row - RING;

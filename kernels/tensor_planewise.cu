@@ -18,7 +18,7 @@
 // Bound: device memory.
 #define STACK 1
 #define D2S 1
-#include "tensor.cuh"
+#include "tensor_cells.cuh"
 
 #define EACH_COLUMNS (THREADS / VECTORS)
 // With a factor of 1, a copy. The terms of a sum of two terms may be others: of the two numbers that it
@@ -38,39 +38,6 @@ struct Planewise {
     float factor;
     int beyond;
 };
-
-// Bytes to 8 planes of a single pixel of a cell.
-template <int GROUP_PLANES, int S2D_OF, int PLANES_EACH>
-__device__ __forceinline__ size_t single_at(const Map& map, int row, int column, int plane, int down, int along) {
-    if (S2D_OF > 1) {
-        plane += (static_cast<unsigned>(row) % S2D_OF * S2D_OF + static_cast<unsigned>(column) % S2D_OF) * PLANES_EACH;
-        row = static_cast<unsigned>(row) / S2D_OF;
-        column = static_cast<unsigned>(column) / S2D_OF;
-    }
-    return vector_at<GROUP_PLANES>(map, row + down * map.rows, column + along * map.columns, plane);
-}
-
-// A term of a vector of a map.
-template <int STORED_PLANES, int GROUP_PLANES>
-__device__ __forceinline__ uint4 term_of(const uint8_t* from, const Map& map, int term) {
-    const size_t low = static_cast<size_t>(term * (STORED_PLANES / GROUP_PLANES)) * map.group * 16;
-    return __ldg(reinterpret_cast<const uint4*>(from + low));
-}
-
-// Adds a vector of a map to 8 values, which are zero at first.
-template <int STORED_PLANES, int GROUP_PLANES>
-__device__ __forceinline__ void add(float (&values)[8], const uint8_t* from, const Map& map) {
-#pragma unroll
-    for (int term = TERMS - 1; term >= 0; term--) {
-        const uint4 words = term_of<STORED_PLANES, GROUP_PLANES>(from, map, term);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const float2 two = unpack((&words.x)[i]);
-            values[i * 2] += two.x;
-            values[i * 2 + 1] += two.y;
-        }
-    }
-}
 
 // Blocks: (parts of columns, rows, pictures * parts of planes).
 extern "C" __global__ void __launch_bounds__(THREADS)

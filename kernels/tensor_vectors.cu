@@ -1,8 +1,12 @@
-// Means and linear layers: what is computed of the sums of tensor_avg_pool.cu, a block to each picture.
+// Means, linear layers and weights of attention between planes: what is computed of the sums of tensor_avg_pool.cu and
+// tensor_cross_sums.cu, a block to each picture.
 //
 // A launch does a few things one after the other, each into the vectors of the picture:
 //   CLEAR   sums[target ..] = 0
 //   MEAN    vectors[target + i] = sums[source + i] * scale
+//   WEIGHTS vectors[target] [head][j][i] = softmax over j of q(i) . k(j) / |q(i)| / |k(j)| * weight[head], where
+//           vectors[source] are [head][i][j]: q(i) . k(j); then the squares of all q, of all k; `inputs` planes of
+//           each head, `outputs` of all
 //   LINEAR  vectors[target + o] = act(bias[o] + sum over i of weight[o][i] * vectors[source + i])
 // A power of two of threads makes an output of LINEAR, in one order whatever the device.
 //
@@ -17,8 +21,9 @@
 //   launch, took 2 us more for cunet's four means.)
 #define CLEAR 0
 #define MEAN 1
+#define WEIGHTS 2
 // And more by the number of the activation.
-#define LINEAR 2
+#define LINEAR 3
 
 struct Task {
     const float* weight;
@@ -35,6 +40,30 @@ struct Tasks {
     Task tasks[MOST_TASKS];
 };
 
+__device__ __forceinline__ float norm_of(float squares) { return fmaxf(sqrtf(squares), 1e-12f); }
+
+// The weights of one plane of the result.
+__device__ __forceinline__ void weigh(const Task& task, float* vectors, int plane) {
+    const int planes = task.outputs, depth = task.inputs, head = plane / depth;
+    const float* const products = vectors + task.source + plane * depth;
+    const float* const squares = vectors + task.source + planes * depth;
+    const float* const key_squares = squares + planes + head * depth;
+    float* const made = vectors + task.target + head * depth * depth + plane % depth;
+    const float scale = __ldg(task.weight + head) / norm_of(squares[plane]);
+    float highest = -3.0e38f, sum = 0.0f;
+    for (int key = 0; key < depth; key++) {
+        const float logit = products[key] * scale / norm_of(key_squares[key]);
+        made[key * depth] = logit;
+        highest = fmaxf(highest, logit);
+    }
+    for (int key = 0; key < depth; key++) {
+        const float power = expf(made[key * depth] - highest);
+        made[key * depth] = power;
+        sum += power;
+    }
+    for (int key = 0; key < depth; key++) made[key * depth] /= sum;
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS)
 tensor_vectors(const __grid_constant__ Tasks p) {
     long long* const sums = p.sums + static_cast<size_t>(blockIdx.x) * p.sums_each;
@@ -46,6 +75,8 @@ tensor_vectors(const __grid_constant__ Tasks p) {
                 if (task.kind == CLEAR) sums[task.target + i] = 0;
                 else vectors[task.target + i] = static_cast<float>(sums[task.source + i] * task.scale);
             }
+        } else if (task.kind == WEIGHTS) {
+            for (int i = threadIdx.x; i < task.outputs; i += THREADS) weigh(task, vectors, i);
         } else {
             // A few threads for each output, so that all loads are under way at once.
             int threads = 1;

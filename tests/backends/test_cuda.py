@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from tests.by_hand.tensor_maps import unpacked
 from tests.helpers import emulated_mma
-from tests.helpers.graphs import multiplied_maps
+from tests.helpers.attention import attention_model, channel_attention_model
+from tests.helpers.graphs import RandomGraph, multiplied_maps
 from waifu2x.backends import Device
 from waifu2x.backends.cuda import compiler, tensor_pack, tensor_runs
 from waifu2x.backends.cuda.arguments import Address, structs
@@ -81,6 +82,7 @@ from waifu2x.networks.nodes import (
     PixelUnshuffle,
     TransposedConvolution,
 )
+from waifu2x.networks.windows import Windows
 
 CHIPS = {
     (7, 5): 64 << 10,
@@ -213,12 +215,40 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
         for units in available_units(capability)[: -1 if fully else 1]:
             for pictures in (1, 2) if fully else (1,):
                 record(runtime, model, units, 2, (64, 64), pictures)
+    for model in (*attentive(), normed()):
+        for terms in (1, 2):
+            record(runtime, model, available_units(capability)[0], terms, (64, 64))
     if fully:
         record(runtime, shipped("vgg_7/art"), available_units(capability)[0], 1, (64, 64), 5)
         for pictures in (1, 2):
             for model in (resized(), paired()):
                 record(runtime, model, available_units(capability)[0], 1, (64, 64), pictures)
     return list(runtime.wanted.values())
+
+
+def attentive() -> Iterator[Model]:
+    """Attention of the field, of short and long heads."""
+    for windows, heads, depth in (
+        (Windows(8, 8, 4, 4), 6, 10),
+        (Windows(6, 6, 3, 3, shifts_single=False), 6, 16),
+        (Windows(8, 32, 4, 16, filled_to=32), 3, 30),
+        (Windows(8, 8, cell=2), 2, 64),
+    ):
+        yield attention_model(windows, heads, depth)
+    for heads, depth in ((6, 10), (6, 30), (1, 64)):
+        yield channel_attention_model(heads, depth)
+
+
+def normed() -> Model:
+    """Norms and convolutions of each plane."""
+    net = RandomGraph(3, 0)
+    value = net.random_convolution(0, 60, 3, 1, 1, "linear")
+    for taps in (3, 7):
+        value = net.add(
+            net.random_depthwise(net.random_norm(value), taps, taps // 2, "gelu"), value
+        )
+    net.random_convolution(value, 3, 3, 1, 1, "linear")
+    return net.model()
 
 
 def report(compiler: Compiler, capability: tuple[int, int], stem: str, chosen: Macros) -> str:

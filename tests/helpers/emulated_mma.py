@@ -2,9 +2,8 @@
 
     python -m tests.helpers.emulated_mma [INPUTS OUTPUTS SIDE TERMS]
 
-For machines without a GPU, and for schedules that a GPU hardly ever takes: the kernel is compiled
-as C++ with warps that are emulated (`emulated_warps.h`), which take turns at random; copies happen
-at once, or as late as the kernel's waits allow. Each result is compared with a convolution in
+For machines without a GPU, and for schedules that a GPU hardly ever takes, by
+`emulated_kernels.py`. Each result is compared with a convolution in
 float64, and each shape's to the bit with the first one's; and a picture is to be flagged if, and
 only if, a value that is read is infinite or, with BOUNDED, one that is stored is beyond what the
 kernel is told. Without arguments, all of JOBS, which
@@ -14,10 +13,7 @@ takes long; the exit code is 1 if anything differs. Needs g++ on x86-64 with AVX
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import re
 import struct
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -30,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.by_hand.tensor_maps import unpacked
+from tests.helpers import emulated_kernels
 from waifu2x.backends.cuda.arguments import Address, structs
 from waifu2x.backends.cuda.tensor_candidates import candidates
 from waifu2x.backends.cuda.tensor_conv import TensorConvArguments
@@ -43,10 +40,8 @@ from waifu2x.backends.cuda.tensor_layout import (
 from waifu2x.backends.cuda.tensor_pack import pack_last, pack_middle, pack_quads
 from waifu2x.backends.cuda.tensor_shape import MmaShape, TensorJob, depth, macros, results
 from waifu2x.backends.cuda.tensor_step import LARGEST, LayerExtent, Range, beyond
-from waifu2x.backends.gpu import source
 from waifu2x.lowering.box import Box
 
-HEADER = Path(__file__).with_name("emulated_warps.h")
 CHIPS = {(7, 5): 64, (8, 0): 163, (8, 6): 99, (9, 0): 227}
 """Shared memory of a block in KiB, by compute capability."""
 SIZE = (9, 70)
@@ -62,64 +57,6 @@ JOBS = (
     *((64, 256, 2, terms, 4) for terms in (1, 2)),
 )
 """Planes read and made, taps in each direction, terms, sparse taps, as TensorJob has them."""
-GIVEN = (
-    "shared_address add_sizes prefetch_residual round_to_half widen pack unpack copy16 commit wait"
-    " load_matrices mma"
-)
-BARRIERS = "barrier_init barrier_arrive barrier_arrive_copied barrier_wait"
-"""What the header has in the place of a chip's instructions."""
-ENTRY = """
-static const Conv* conv;
-
-static void fiber() {
-    using namespace device;
-    tensor_mma(*conv);
-    complete(*current);
-    current->is_done = true;
-    warps[current->warp].live--;
-    void* ended;
-    if (--live == 0) switch_fibers(&ended, outside);
-    current = next_of(warps[current->warp].live ? current->warp : any_warp());
-    switch_fibers(&ended, current->stack_pointer);
-}
-
-extern "C" void launch(const Conv* arguments, int blocks, int late, int seed) {
-    using namespace device;
-    conv = arguments;
-    is_late = late;
-    state = seed;
-    std::vector<uint8_t> memory(SHARED + 1024);
-    shared = memory.data() + (1024 - reinterpret_cast<uintptr_t>(memory.data()) % 1024);
-    threads.resize(THREADS);
-    for (Thread& thread : threads) thread.stack.resize(FIBER_BYTES);
-    grid = {blocks, 1, 1};
-    for (int number = 0; number < blocks; number++) {
-        block = {number, 0, 0};
-        memset(shared, 0x7f, SHARED);  // no numbers
-        block_barriers.clear();
-        shared_barriers.clear();
-        warps.assign(THREADS / 32, Warp{});
-        live = THREADS;
-        waits = tries = 0;
-        for (int i = 0; i < THREADS; i++) {
-            Thread& thread = threads[i];
-            thread.place = {i, 0, 0};
-            thread.lane = i % 32;
-            thread.warp = i / 32;
-            thread.is_done = false;
-            warps[thread.warp].live++;
-            void** top = reinterpret_cast<void**>(
-                reinterpret_cast<uintptr_t>(thread.stack.data() + FIBER_BYTES) / 64 * 64);
-            *--top = nullptr;
-            *--top = reinterpret_cast<void*>(fiber);
-            for (int saved = 0; saved < 6; saved++) *--top = nullptr;
-            thread.stack_pointer = top;
-        }
-        current = next_of(any_warp());
-        switch_fibers(&outside, current->stack_pointer);
-    }
-}
-"""
 
 
 def main() -> None:
@@ -209,26 +146,9 @@ def compiled(job: TensorJob, shape: MmaShape, folder: Path, bounded: int = 0) ->
         each = job.outputs // job.sparse_taps
         target = 64 if each % 64 == 0 else 32
         chosen |= {"OUT_GROUP": target, "OUT_STORED": each, "EACH": each, "PART": 0, "S2D": 1}
-    defined = "".join(f"#define {name} {value}\n" for name, value in chosen.items())
-    text = defined + HEADER.read_text() + without_instructions(source.read("tensor_mma.cu")) + ENTRY
-    path = folder / hashlib.sha256(text.encode()).hexdigest()
-    path.with_suffix(".cc").write_text(text)
-    options = "-O2 -mavx2 -mf16c -ffp-contract=off -fno-strict-aliasing -w -shared -fPIC -o"
-    subprocess.run(["g++", *options.split(), path, path.with_suffix(".cc")], check=True)
-    return ctypes.CDLL(str(path))
-
-
-def without_instructions(text: str) -> str:
-    """A kernel's text without what the header has in the place of instructions."""
-    for name in (*GIVEN.split(), *BARRIERS.split()):
-        function = rf"(template <int \w+>\n)?__device__ __forceinline__ \w+ {name}\(.*?\n}}\n"
-        text = re.sub(function, "", text, flags=re.DOTALL)
-    barrier = r"asm volatile\(\"bar.sync .*?\"n\"\((\w+)\).*?\);"
-    text = re.sub(barrier, r"device::synchronize(consumer + 1, \1);", text)
-    text = re.sub(r"extern __shared__.*;", "uint8_t* const shared = device::shared;", text)
-    if "asm" in text:
-        sys.exit(f"an instruction that is not emulated: {text[text.index('asm') :][:200]}")
-    return text
+    return emulated_kernels.compiled(
+        "tensor_mma", chosen, shape.threads(job), shape.shared(job), folder
+    )
 
 
 class Work:
@@ -329,7 +249,8 @@ class Work:
                 beyond(allowed),
             )
         )
-        library.launch(struct.pack(codes, *values), depth(job, shape), int(late), seed)
+        packed = struct.pack(codes, *values)
+        library.launch(packed, depth(job, shape), 1, 1, int(late), seed)
         return made
 
     @contextmanager

@@ -1,5 +1,5 @@
 // Warps, shared memory and asynchronous copies of a GPU on the processor, for kernels as C++: see
-// tests/helpers/emulated_mma.py. Each thread of a block is a fiber; what a warp does together waits for all of
+// tests/helpers/emulated_kernels.py. Each thread of a block is a fiber; what a warp does together waits for all of
 // its threads; warps take turns at random, each for as long as it can go on.
 #include <immintrin.h>
 #include <stdint.h>
@@ -17,6 +17,11 @@
 #define __forceinline__ inline
 #define __grid_constant__
 #define __launch_bounds__(...)
+#define __shared__ static
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#ifndef SM75
+#define SM75 0
+#endif
 #define __CUDA_ARCH__ 900
 #define APART __attribute__((noinline))
 
@@ -26,10 +31,32 @@ struct float2 {
 struct uint4 {
     uint32_t x, y, z, w;
 };
+struct float4 {
+    float x, y, z, w;
+};
+struct int2 {
+    int x, y;
+};
 static inline float2 make_float2(float x, float y) { return {x, y}; }
 static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
 template <class T>
 static inline T __ldg(const T* pointer) { return *pointer; }
+static inline uint32_t __float_as_uint(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+static inline float __uint_as_float(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+static inline int __float2int_rn(float value) { return static_cast<int>(lrintf(value)); }
+#define __expf expf
+static inline float __fdividef(float a, float b) { return a / b; }
+static inline float power_of_two(float value) { return exp2f(value); }
+// Blocks run one after the other, and so do threads.
+static inline void atomicAdd(unsigned long long* to, unsigned long long value) { *to += value; }
 template <class T>
 static inline T min(T a, T b) { return a < b ? a : b; }
 template <class T>
@@ -195,7 +222,7 @@ static void add_sizes(uint32_t& sizes, uint32_t pair, int beyond) {
 }
 static float2 unpack(uint32_t pair) { return {widen(pair & 0xffff), widen(pair >> 16)}; }
 
-APART static void __syncthreads() { device::synchronize(0, THREADS); }
+APART static void __syncthreads() { device::synchronize(0, device::threads.size()); }
 APART static void __syncwarp() {
     device::together([](device::Warp&) {});
 }
@@ -205,6 +232,16 @@ APART static uint32_t __shfl_xor_sync(uint32_t, uint32_t value, int by) {
         for (int i = 0; i < 32; i++) warp.lanes[i].result[0] = warp.lanes[i ^ by].value;
     });
     return device::lane().result[0];
+}
+static float __shfl_xor_sync(uint32_t all, float value, int by) {
+    return __uint_as_float(__shfl_xor_sync(all, __float_as_uint(value), by));
+}
+APART static float __shfl_sync(uint32_t, float value, int from) {
+    device::lane().value = __float_as_uint(value);
+    device::together([](device::Warp&) {});
+    const float found = __uint_as_float(device::warps[device::current->warp].lanes[from].value);
+    device::together([](device::Warp&) {});
+    return found;
 }
 
 APART static void copy16(uint8_t* to, const uint8_t* from) {
@@ -231,7 +268,7 @@ APART static void barrier_arrive_copied(uint32_t barrier) {
 }
 APART static void barrier_wait(uint32_t barrier, uint32_t parity) {
     while ((device::shared_barriers[barrier].phase & 1) == static_cast<int>(parity)) {
-        device::complete(device::threads[device::random_number() % THREADS]);
+        device::complete(device::threads[device::random_number() % device::threads.size()]);
         device::yield(true);
     }
 }
@@ -244,6 +281,20 @@ APART static void load_matrices(uint32_t (&r)[4], uint32_t address) {
                 const uint32_t row = warp.lanes[matrix * 8 + i / 4].value;
                 memcpy(&warp.lanes[i].result[matrix], device::shared + row + i % 4 * 4, 4);
             }
+    });
+    memcpy(r, device::lane().result, sizeof r);
+}
+
+APART static void load_transposed(uint32_t (&r)[4], uint32_t address) {
+    device::lane().value = address;
+    device::together([](device::Warp& warp) {
+        for (int i = 0; i < 32; i++)
+            for (int matrix = 0; matrix < 4; matrix++)
+                for (int k = 0; k < 2; k++) {
+                    const uint32_t row = warp.lanes[matrix * 8 + i % 4 * 2 + k].value;
+                    memcpy(reinterpret_cast<uint8_t*>(&warp.lanes[i].result[matrix]) + k * 2,
+                           device::shared + row + i / 4 * 2, 2);
+                }
     });
     memcpy(r, device::lane().result, sizeof r);
 }

@@ -35,6 +35,7 @@ _KIND = "accuracy"
 _STEMS = (
     *("tensor_first", "tensor_gather", "tensor_mma", "tensor_planewise", "tensor_wgmma"),
     *("tensor_rows", "tensor_rolling", "tensor_pair", "tensor_edges"),
+    *("tensor_attention", "tensor_norm", "tensor_depthwise", "tensor_cross_sums", "tensor_mix"),
 )
 _REPEATS = 4
 """A probe stands so often below and beside itself: then kernels for large pictures run."""

@@ -13,15 +13,19 @@ from waifu2x.backends import Precision
 from waifu2x.backends.cuda import choosing
 from waifu2x.backends.cuda.arguments import address_of
 from waifu2x.backends.cuda.flags import CudaFlags
+from waifu2x.backends.cuda.tensor_attention import TensorAttentionStep
 from waifu2x.backends.cuda.tensor_avg_pool import TensorAvgPoolStep
+from waifu2x.backends.cuda.tensor_channel_attention import TensorCrossSumsStep, TensorMixStep
 from waifu2x.backends.cuda.tensor_conv import TensorConvStep
+from waifu2x.backends.cuda.tensor_depthwise import TensorDepthwiseStep
 from waifu2x.backends.cuda.tensor_edges import TensorEdgesStep
 from waifu2x.backends.cuda.tensor_gather import GatherStep
 from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
+from waifu2x.backends.cuda.tensor_norm import TensorNormStep
 from waifu2x.backends.cuda.tensor_pair import TensorPairStep, has_pair
 from waifu2x.backends.cuda.tensor_peak import matrix_peak
 from waifu2x.backends.cuda.tensor_planewise import TensorPlanewiseStep, has_whole_vectors
-from waifu2x.backends.cuda.tensor_runs import runs
+from waifu2x.backends.cuda.tensor_runs import avoided, runs
 from waifu2x.backends.cuda.tensor_step import LARGEST, RangeCheck, Task, TensorStep, beyond
 from waifu2x.backends.cuda.tensor_vectors import Vectors
 from waifu2x.backends.cuda.units import Units, is_sm75
@@ -32,9 +36,16 @@ from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.launch import LaunchMaker
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.backends.gpu.tuning import Choose
+from waifu2x.lowering.attention_steps import (
+    AttendWindows,
+    ChannelWeights,
+    CrossSums,
+    MixPlanes,
+)
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.conv_steps import Conv
+from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.fusing import fused
+from waifu2x.lowering.norm_steps import NormPlanes
 from waifu2x.lowering.planewise_steps import PlanewiseStep
 from waifu2x.lowering.steps import Program
 from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
@@ -56,7 +67,8 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Sequence[Maker
 
 def decides(runtime: CudaRuntime, units: Units) -> Decide:
     """What decides how `auto` computes a model: in 16 bits where these are exact enough."""
-    kind = f"{units} {'sm75' if is_sm75(runtime.capability) else ''}"
+    others = (step.__name__ for terms in (1, 2) for step in avoided(terms))
+    kind = f"{units} {'sm75' if is_sm75(runtime.capability) else ''} {' '.join(others)}"
 
     def decide(model: Model, on_trial: OnTrial) -> Maker:
         def maker(trusted: float) -> Maker:
@@ -92,7 +104,9 @@ def _wide(runtime: CudaRuntime) -> Maker:
 def _maker(runtime: CudaRuntime, units: Units, terms: int, trusted: float) -> Maker:
     def make(program: Program, choose: Choose) -> Executor:
         takes = scales(units, terms)
-        for found in (fused(program, scales=takes, resizes=takes, sums=terms == 1), program):
+        is_avoided = any(isinstance(step, avoided(terms)) for step in program.steps)
+        ways = (fused(program, scales=takes, resizes=takes, sums=terms == 1), program)
+        for found in () if is_avoided else ways:
             if runs(found, layouts(found, terms)):
                 return TensorExecutor(runtime, found, units, terms, choose, trusted)
         return Fp32Executor(runtime, program, choose)
@@ -104,6 +118,18 @@ def scales(units: Units, terms: int) -> bool:
     """Whether convolutions scale what they read, 16-bit values on their way to the matrix unit, and
     resize what they make."""
     return units == "wgmma" and terms == 1
+
+
+_MapStep = (
+    TensorConvStep
+    | TensorPlanewiseStep
+    | GatherStep
+    | TensorAttentionStep
+    | TensorNormStep
+    | TensorDepthwiseStep
+    | TensorMixStep
+)
+"""What makes a map."""
 
 
 class TensorExecutor:
@@ -134,8 +160,9 @@ class TensorExecutor:
         self._beyond = beyond(trusted)
         self._layouts = found = layouts(program, terms)
         self._vectors = Vectors(runtime, program)
-        self._steps: dict[int, TensorConvStep | TensorPlanewiseStep | GatherStep] = {}
-        self._averages: dict[int, TensorAvgPoolStep] = {}
+        self._steps: dict[int, _MapStep] = {}
+        self._averages: dict[int, TensorAvgPoolStep | TensorCrossSumsStep] = {}
+        places = self._vectors.vector_places
         for number, step in enumerate(program.steps):
             match step:
                 case Conv():
@@ -147,22 +174,33 @@ class TensorExecutor:
                         units,
                         terms,
                         choose,
-                        self._vectors.vector_places,
+                        places,
                     )
                 case GlobalAvgPool():
                     place = self._vectors.sum_places[number]
                     self._averages[number] = TensorAvgPoolStep(
                         runtime, program, number, found, place
                     )
-                case Linear():
+                case CrossSums():
+                    place = self._vectors.sum_places[number]
+                    self._averages[number] = TensorCrossSumsStep(
+                        runtime, program, number, found, place
+                    )
+                case Linear() | ChannelWeights():
                     pass
+                case AttendWindows():
+                    self._steps[number] = TensorAttentionStep(runtime, program, number, found)
+                case NormPlanes():
+                    self._steps[number] = TensorNormStep(runtime, program, number, found)
+                case Depthwise():
+                    self._steps[number] = TensorDepthwiseStep(runtime, program, number, found)
+                case MixPlanes():
+                    self._steps[number] = TensorMixStep(runtime, program, number, found, places)
                 case _:
                     assert isinstance(step, PlanewiseStep)
                     by_vectors = has_whole_vectors(program, step, found)
                     make = TensorPlanewiseStep if by_vectors else GatherStep
-                    self._steps[number] = make(
-                        runtime, program, number, found, terms, self._vectors.vector_places
-                    )
+                    self._steps[number] = make(runtime, program, number, found, terms, places)
         self._pair: TensorPairStep | None = None
         self._edges: TensorEdgesStep | None = None
         last = self._steps.get(len(program.steps) - 1)

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 
+from waifu2x.backends.cuda.tensor_attention import MOST_DEPTH
+from waifu2x.backends.cuda.tensor_channel_attention import mix_bytes
 from waifu2x.backends.cuda.tensor_layout import PLANE_UNIT, FewLayout, MapLayout
 from waifu2x.backends.cuda.tensor_shape import MOST_SUMS
+from waifu2x.backends.cuda.units import UNITS_VARIABLE
 from waifu2x.lowering.attention_steps import AttendWindows, CrossSums, MixPlanes
 from waifu2x.lowering.conv_steps import Conv, Depthwise
+from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.norm_steps import NormPlanes, NormVector
 from waifu2x.lowering.steps import Program, Step
 from waifu2x.lowering.vector_steps import GlobalAvgPool
+
+_NORM_PLANES = 512
+"""Of a pixel, at most: of more, they do not fit the registers of their threads."""
+_MIX_BYTES = 63 << 10
+"""Shared memory of a block that mixes planes, at most: what every chip has."""
+_NEW = AttendWindows, CrossSums, MixPlanes, Depthwise, NormPlanes
+_UNPROVEN: Mapping[int, tuple[type[Step], ...]] = {1: _NEW, 2: _NEW}
+"""By the number of terms: steps whose kernels no device has run yet. A program with one of them
+takes the multiply-add units unless WAIFU2X_CUDA_UNITS asks for others."""
+
+
+def avoided(terms: int) -> tuple[type[Step], ...]:
+    """Steps that keep a program off matrix units, though these can run them."""
+    return () if os.environ.get(UNITS_VARIABLE) else _UNPROVEN[terms]
 
 
 def runs(program: Program, layouts: Sequence[MapLayout | FewLayout]) -> bool:
@@ -41,10 +60,24 @@ def _runs(program: Program, layouts: Sequence[MapLayout | FewLayout], step: Step
                 else step.depth_to_space == 1 and not is_map(step.residual.value)
             )
             return added and step.out_planes <= (PLANE_UNIT if is_first else MOST_SUMS)
-        case AttendWindows() | CrossSums() | MixPlanes():
-            return False
+        case AttendWindows():
+            views = step.source, step.keys, step.values, step.target
+            depth = step.planes // step.heads
+            return depth <= MOST_DEPTH and all(is_map(view.value) for view in views)
+        case CrossSums():
+            return step.planes // step.heads <= MOST_DEPTH and is_map(step.source.value)
+        case MixPlanes():
+            written = round_up(step.planes, PLANE_UNIT)
+            fits = mix_bytes(step, written) <= _MIX_BYTES
+            return fits and is_map(step.source.value) and is_map(step.target.value)
         case GlobalAvgPool():
-            return is_map(step.source.value)
-        case Depthwise() | NormPlanes() | NormVector():
+            return not step.squared and is_map(step.source.value)
+        case Depthwise():
+            added = step.residual is None or is_map(step.residual.value)
+            return added and is_map(step.source.value) and is_map(step.target.value)
+        case NormPlanes():
+            values = step.source.value, step.target.value
+            return len(step.weight) <= _NORM_PLANES and all(map(is_map, values))
+        case NormVector():
             return False
     return True

@@ -1,4 +1,5 @@
-"""Means and linear layers of the tensor executor: tasks of `kernels/tensor_vectors.cu`."""
+"""Means, linear layers and weights of attention between planes of the tensor executor: tasks of
+`kernels/tensor_vectors.cu`."""
 
 from __future__ import annotations
 
@@ -14,9 +15,10 @@ from waifu2x.backends.cuda.arguments import Address, address_of, structs
 from waifu2x.backends.cuda.tensor_activation import numbered_macro
 from waifu2x.backends.gpu.launch import Launch, LaunchMaker
 from waifu2x.backends.gpu.runtime import Buffer, Macros
+from waifu2x.lowering.attention_steps import ChannelWeights, CrossSums
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.steps import Program
+from waifu2x.lowering.steps import Program, Step
 from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
 from waifu2x.networks.expressions import LEAKY
 from waifu2x.networks.model import Size
@@ -26,9 +28,11 @@ if TYPE_CHECKING:
 
 UNIT = 1 << 16
 """The scale of the integers that are summed for means."""
+CROSS_UNIT = 1 << 27
+"""The same of products, as `kernels/tensor_cross_sums.cu` has it."""
 THREADS = 256
 _MOST_TASKS = 6
-_CLEAR, _MEAN, _LINEAR = range(3)
+_CLEAR, _MEAN, _WEIGHTS, _LINEAR = range(4)
 
 
 class VectorTask(NamedTuple):
@@ -70,10 +74,7 @@ class Vectors:
         """Raises OutOfMemoryError."""
         self._runtime = runtime
         self._program = program
-        averaged = [
-            program.values[step.source.value].planes if isinstance(step, GlobalAvgPool) else 0
-            for step in program.steps
-        ]
+        averaged = [_sums(program, step) for step in program.steps]
         *self.sum_places, self._sums_each = accumulate(averaged, initial=0)
         # Convolutions read factors in pairs.
         lengths = [round_up(length, 2) for length in program.vectors]
@@ -83,11 +84,14 @@ class Vectors:
         self._buffers: list[Buffer] = []
         self._kernel: CudaKernel | None = None
         self._weights: dict[int, tuple[Buffer, Buffer]] = {}
+        self._temperatures: dict[int, Buffer] = {}
         try:
             for number, step in enumerate(program.steps):
                 if isinstance(step, Linear):
                     epilogue = np.stack([step.bias, step.activation.slopes], axis=1)
                     self._weights[number] = self._uploaded(step.weight), self._uploaded(epilogue)
+                elif isinstance(step, ChannelWeights):
+                    self._temperatures[number] = self._uploaded(step.temperature)
         except BaseException:
             self.close()
             raise
@@ -110,11 +114,11 @@ class Vectors:
     def finishing(
         self, phase: Phase, places: VectorPlaces, sizes: Sequence[Size], pictures: int
     ) -> list[LaunchMaker]:
-        """The means and the linear layers that follow a phase."""
+        """The means and the steps on vectors that follow a phase."""
 
         def launch(some: Sequence[int]) -> Launch:
             tasks = [
-                self._mean(number, sizes) if number in phase.averages else self._linear(number)
+                self._mean(number, sizes) if number in phase.averages else self._dense(number)
                 for number in some
             ]
             return self._launch(tasks, places, pictures)
@@ -158,18 +162,28 @@ class Vectors:
 
     def _mean(self, number: int, sizes: Sequence[Size]) -> VectorTask:
         step = self._program.steps[number]
-        assert isinstance(step, GlobalAvgPool)
+        assert isinstance(step, GlobalAvgPool | CrossSums)
         rows, columns = sizes[step.source.value]
+        is_mean = isinstance(step, GlobalAvgPool)
         return VectorTask(
-            scale=1 / (rows * columns * UNIT),
+            scale=1 / (rows * columns * UNIT) if is_mean else 1 / CROSS_UNIT,
             kind=_MEAN,
             outputs=self._program.vectors[step.vector],
             source=self.sum_places[number],
             target=self.vector_places[step.vector],
         )
 
-    def _linear(self, number: int) -> VectorTask:
+    def _dense(self, number: int) -> VectorTask:
         step = self._program.steps[number]
+        if isinstance(step, ChannelWeights):
+            return VectorTask(
+                address_of(self._temperatures[number]),
+                kind=_WEIGHTS,
+                inputs=step.planes // len(step.temperature),
+                outputs=step.planes,
+                source=self.vector_places[step.source],
+                target=self.vector_places[step.vector],
+            )
         assert isinstance(step, Linear)
         weight, epilogue = (address_of(buffer) for buffer in self._weights[number])
         return VectorTask(
@@ -181,3 +195,10 @@ class Vectors:
             source=self.vector_places[step.source],
             target=self.vector_places[step.vector],
         )
+
+
+def _sums(program: Program, step: Step) -> int:
+    """How many sums over the picture a step has."""
+    if isinstance(step, CrossSums):
+        return program.vectors[step.vector]
+    return program.values[step.source.value].planes if isinstance(step, GlobalAvgPool) else 0

@@ -1,0 +1,165 @@
+"""Networks with attention on matrix units, whose kernels run on emulated warps: against the
+definition, and as the same bits by tiles and in stacks."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.backends.test_backends import PROMISED_DB, picture
+from tests.helpers import obvious, weight_files
+from tests.helpers.attention import WINDOWS, attention_model, channel_attention_model
+from tests.helpers.emulated_device import emulated_backend
+from tests.helpers.family_weights import Shapes, dat, filled, mosr, swinir
+from waifu2x.backends import Precision, open_backend
+from waifu2x.backends.cuda.tensor import TensorExecutor
+from waifu2x.backends.cuda.tensor_attention import attention_shape
+from waifu2x.backends.cuda.units import UNITS_VARIABLE
+from waifu2x.backends.gpu.fp32 import Fp32Executor
+from waifu2x.networks.model import Model
+from waifu2x.networks.readers import read_model
+from waifu2x.networks.windows import Windows
+
+FAMILIES: dict[str, Callable[[], Shapes]] = {
+    "dat": lambda: dat(32, (3,), (4,), 2, 2),
+    "swinir": lambda: swinir(12, (2,)),
+    "mosr": lambda: mosr(16, 1),
+}
+LEAST: dict[Precision, float] = {"fp16": 55, "fp32": 100}
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for kernels that are compiled."""
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not here")
+    return tmp_path_factory.mktemp("libraries")
+
+
+def on_matrix_units(
+    model: Model, pixels: NDArray[Any], precision: Precision, folder: Path, **options: Any
+) -> NDArray[np.float32]:
+    """What the emulated device makes of pictures, by matrix units alone."""
+    backend = emulated_backend(folder)
+    network = backend.compile([model], precision)
+    assert isinstance(network.models[0].executor, TensorExecutor)
+    result: NDArray[np.float32] = network(pixels, np.float32, **options)
+    runtime: Any = backend.runtime
+    assert all(name.startswith("tensor_") for name in runtime.launched)
+    return result
+
+
+@pytest.fixture(autouse=True)
+def asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(UNITS_VARIABLE, "mma")
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("precision", ["fp16", "fp32"])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows(libraries: Path, name: str, precision: Precision) -> None:
+    model, pixels = attention_model(WINDOWS[name]), picture(19, 23, 3)
+    whole = on_matrix_units(model, pixels, precision, libraries)
+    assert obvious.psnr(whole, obvious.run([model], pixels)) >= PROMISED_DB[precision]
+    np.testing.assert_array_equal(
+        on_matrix_units(model, pixels, precision, libraries, tile=8), whole
+    )
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(
+    ("windows", "heads", "depth"),
+    [
+        (Windows(5, 4, 0, 3), 3, 17),
+        (Windows(8, 32, 4, 16, filled_to=32), 4, 6),
+        (Windows(2, 2), 1, 40),
+    ],
+    ids=str,
+)
+def test_heads_of_any_size(libraries: Path, windows: Windows, heads: int, depth: int) -> None:
+    model, pixels = attention_model(windows, heads, depth), picture(13, 37, 3)
+    expected = obvious.run([model], pixels)
+    modes: tuple[Precision, ...] = ("fp16", "fp32")
+    for precision in modes:
+        made = on_matrix_units(model, pixels, precision, libraries)
+        assert obvious.psnr(made, expected) >= PROMISED_DB[precision]
+
+
+@pytest.mark.matrix
+def test_large_logits_and_stacks(libraries: Path) -> None:
+    model = attention_model(WINDOWS["swin, shifted"], gain=20.0)
+    pixels = picture(19, 23, 3)
+    stack = np.stack([pixels, pixels[::-1], pixels[:, ::-1]])
+    expected = obvious.run([model], pixels)
+    promised: dict[Precision, float] = {"fp16": 40, "fp32": 100}
+    for precision, least in promised.items():
+        made = on_matrix_units(model, stack, precision, libraries)
+        assert obvious.psnr(made[0], expected) >= least
+        alone = np.ascontiguousarray(stack[1])
+        again = on_matrix_units(model, alone, precision, libraries)
+        np.testing.assert_array_equal(made[1], again)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("precision", ["fp16", "fp32"])
+@pytest.mark.parametrize(("heads", "depth"), [(6, 10), (3, 17), (1, 40)])
+def test_attention_between_planes(
+    libraries: Path, heads: int, depth: int, precision: Precision
+) -> None:
+    model, pixels = channel_attention_model(heads, depth), picture(8, 24, 3)
+    whole = on_matrix_units(model, pixels, precision, libraries)
+    assert obvious.psnr(whole, obvious.run([model], pixels)) >= PROMISED_DB[precision]
+    np.testing.assert_array_equal(
+        on_matrix_units(model, pixels, precision, libraries, tile=9), whole
+    )
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families(libraries: Path, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "network.pth"
+    path.write_bytes(weight_files.pth({"params": filled(FAMILIES[name]())}))
+    model, pixels = read_model(path), picture(21, 26, 3)
+    expected = open_backend("numpy").compile([model], "fp32")(pixels, np.float32)
+    for precision, least in LEAST.items():
+        whole = on_matrix_units(model, pixels, precision, libraries)
+        assert obvious.psnr(whole, expected) >= least
+        tiled = on_matrix_units(model, pixels, precision, libraries, tile=16)
+        np.testing.assert_array_equal(tiled, whole)
+
+
+def test_matrix_units_are_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Until a device has shown that they are faster there."""
+    model = attention_model(WINDOWS["swin"])
+
+    def executor() -> object:
+        return emulated_backend(tmp_path).compile([model], "fp16").models[0].executor
+
+    assert isinstance(executor(), TensorExecutor)
+    monkeypatch.delenv(UNITS_VARIABLE)
+    assert isinstance(executor(), Fp32Executor)
+
+
+@pytest.mark.parametrize("shared", [64 << 10, 99 << 10, 163 << 10, 227 << 10])
+@pytest.mark.parametrize("terms", [1, 2])
+def test_shapes_fit(shared: int, terms: int) -> None:
+    for windows, heads, depth in (
+        (Windows(8, 8), 6, 10),
+        (Windows(8, 32), 3, 30),
+        (Windows(16, 16, overlap=4), 6, 30),
+        (Windows(32, 32), 6, 64),
+        (Windows(1, 1), 1, 1),
+    ):
+        rows, columns = windows.bias_sides
+        shape = attention_shape(windows, heads, depth, terms, rows * columns, shared)
+        assert shape.bytes <= shared
+        assert heads % shape.heads == shape.chunk % shape.step == shape.step % 16 == 0
+        assert 1 <= shape.warps <= 8
+        assert shape.chunk > 0
+    assert attention_shape(Windows(8, 8), 6, 10, 1, 225, 227 << 10).heads == 6

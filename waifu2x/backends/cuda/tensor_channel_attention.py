@@ -1,0 +1,215 @@
+"""Attention between planes, of maps of matrix units: sums by `kernels/tensor_cross_sums.cu`, planes
+mixed by `kernels/tensor_mix.cu`. The weights between them are a task of `tensor_vectors`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from waifu2x.backends.cuda.arguments import Address, structs
+from waifu2x.backends.cuda.tensor_layout import FewLayout, MapArguments, MapLayout
+from waifu2x.backends.cuda.tensor_pack import VECTOR_VALUES
+from waifu2x.backends.cuda.tensor_step import LayerExtent, Range, Task, TensorStep, beyond
+from waifu2x.backends.gpu.launch import Launch
+from waifu2x.lowering.attention_steps import CrossSums, MixPlanes
+from waifu2x.lowering.box import Box
+from waifu2x.lowering.steps import Program
+from waifu2x.lowering.symbols import larger
+
+if TYPE_CHECKING:
+    from waifu2x.backends.cuda.runtime import CudaRuntime
+
+_LARGEST = 64.0
+"""The largest value whose products the integers that are summed have room for."""
+_THREADS = 256
+_MOST_SUMS = 6
+"""Of a thread, where several heads are taken at once."""
+_MOST_PLANES = 128
+"""Queries and keys of the heads that are taken at once."""
+_BLOCKS = 8
+"""Blocks that make sums, for each multiprocessor."""
+_RUNS = 4
+_PIXELS = 32
+
+
+class CrossSumsArguments(NamedTuple):
+    """`CrossSums` in `kernels/tensor_cross_sums.cu`."""
+
+    source: Address
+    sums: Address
+    flags: Address
+    source_map: MapArguments
+    part: Range
+    each: int
+    across: int
+    lines: int
+    beyond: int
+
+
+class MixArguments(NamedTuple):
+    """`Mix` in `kernels/tensor_mix.cu`."""
+
+    source: Address
+    target: Address
+    weights: Address
+    flags: Address
+    source_map: MapArguments
+    target_map: MapArguments
+    extent: LayerExtent
+    valid: Range
+    weights_each: int
+    beyond: int
+
+
+class TensorCrossSumsStep(TensorStep):
+    """Adds the pixels of a map to the sums of products of its planes."""
+
+    def __init__(
+        self,
+        runtime: CudaRuntime,
+        program: Program,
+        number: int,
+        layouts: Sequence[MapLayout | FewLayout],
+        sums_place: int,
+    ) -> None:
+        super().__init__(runtime, program, number)
+        step = program.steps[number]
+        assert isinstance(step, CrossSums)
+        layout = layouts[step.source.value]
+        assert isinstance(layout, MapLayout)
+        self._step, self._layout = step, layout
+        self._sums_place = sums_place
+
+    def launch(self, task: Task, box: Box) -> Launch:
+        """The launch for the sums of a box."""
+        step, layout, grid = self._step, self._layout, task.grid
+        held = task.places[step.source.value].box
+        depth = step.planes // step.heads
+        sums = depth * (depth + 2)
+        heads_each = next(
+            heads
+            for heads in range(step.heads, 0, -1)
+            if step.heads % heads == 0
+            and (heads == 1 or heads * sums <= _MOST_SUMS * _THREADS)
+            and (heads == 1 or 2 * heads * depth <= _MOST_PLANES)
+        )
+        chosen: dict[str, str | int] = {
+            "THREADS": _THREADS,
+            "GROUP": layout.group,
+            "STORED": layout.stored,
+            "QUERY_PLANE": step.first[0],
+            "KEY_PLANE": step.first[1],
+            "HEADS": step.heads,
+            "HEADS_EACH": heads_each,
+            "DEPTH": depth,
+            "EACH": -(-heads_each * sums // _THREADS),
+            "TERMS": layout.terms,
+        }
+        part = Range(
+            box.top - held.top, box.left - held.left, box.bottom - held.top, box.right - held.left
+        )
+        parts = step.heads // heads_each
+        wanted = _BLOCKS * self.runtime.limits.compute_units
+        lines = larger(1, box.height * parts * grid.pictures // wanted)
+        arguments = CrossSumsArguments(
+            task.address(step.source.value),
+            Address(task.vectors.sums + 8 * self._sums_place),
+            task.check.flags,
+            layout.arguments(held, grid, 0, 0),
+            part,
+            task.vectors.sums_each,
+            grid.across,
+            lines,
+            max(task.check.beyond, beyond(_LARGEST)),
+        )
+        blocks = (-(-box.height // lines), parts, grid.pictures)
+        kernel = ("tensor_cross_sums", chosen)
+        return self.launch_of(kernel, _THREADS, 0, blocks, lambda: structs(arguments))
+
+
+class TensorMixStep(TensorStep):
+    """Planes mixed by weights."""
+
+    def __init__(
+        self,
+        runtime: CudaRuntime,
+        program: Program,
+        number: int,
+        layouts: Sequence[MapLayout | FewLayout],
+        vector_places: Sequence[int],
+    ) -> None:
+        super().__init__(runtime, program, number)
+        step = program.steps[number]
+        assert isinstance(step, MixPlanes)
+        source, target = layouts[step.source.value], layouts[step.target.value]
+        assert isinstance(source, MapLayout)
+        assert isinstance(target, MapLayout)
+        self._step, self._source, self._target = step, source, target
+        self._place = vector_places[step.vector]
+
+    def launch(self, task: Task) -> Launch:
+        """The launch for what a task computes of it."""
+        step, source, target, grid = self._step, self._source, self._target, task.grid
+        box = task.boxes[self.number]
+        read, held = task.places[step.source.value].box, task.places[step.target.value].box
+        written = target.parts[step.target.part]
+        depth = step.planes // step.heads
+        most = most_mixed(step, written)
+        chosen: dict[str, str | int] = {
+            "THREADS": _THREADS,
+            "RUNS": _RUNS,
+            "HEADS": step.heads,
+            "DEPTH": depth,
+            "MOST": most,
+            "WRITTEN": written,
+            "GROUP": source.group,
+            "STORED": source.stored,
+            "FIRST": step.first,
+            "TERMS": source.terms,
+            "OUT_GROUP": target.group,
+            "OUT_STORED": target.stored,
+            "EACH": written,
+            "PART": target.start(step.target.part),
+            "S2D": 1,
+            "RESIDUAL": 0,
+            "ZERO": int(self.reaches_out(step.target.value, box, task)),
+        }
+        rows, columns = task.batch.sizes[step.target.value]
+        offset = step.source.offset
+        top, left = box.top + offset - read.top, box.left + offset - read.left
+        arguments = MixArguments(
+            task.address(step.source.value),
+            task.address(step.target.value),
+            Address(task.vectors.vectors + 4 * self._place),
+            task.check.flags,
+            source.arguments(read, grid, top, left),
+            target.arguments(held, grid, box.top - held.top, box.left - held.left),
+            LayerExtent(box.height, box.width, across=grid.across, pictures=grid.pictures),
+            Range(-box.top, -box.left, rows - box.top, columns - box.left),
+            task.vectors.vectors_each,
+            task.check.beyond,
+        )
+        blocks = (-(-box.width // (_PIXELS * _RUNS)), box.height, grid.pictures)
+        return self.launch_of(
+            ("tensor_mix", chosen),
+            _THREADS,
+            mix_bytes(step, written),
+            blocks,
+            lambda: structs(arguments),
+        )
+
+
+def most_mixed(step: MixPlanes, written: int) -> int:
+    """Planes of the heads that any 8 planes of the result belong to, at most."""
+    depth = step.planes // step.heads
+
+    def head(plane: int) -> int:
+        return min(plane, step.planes - 1) // depth
+
+    firsts = range(0, written, VECTOR_VALUES)
+    return max((head(first + VECTOR_VALUES - 1) - head(first) + 1) * depth for first in firsts)
+
+
+def mix_bytes(step: MixPlanes, written: int) -> int:
+    """Shared memory of a block."""
+    return 4 * (written * most_mixed(step, written) + step.planes * (_PIXELS + 1))
