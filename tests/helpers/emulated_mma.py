@@ -3,11 +3,11 @@
     python -m tests.helpers.emulated_mma [INPUTS OUTPUTS SIDE TERMS]
 
 For machines without a GPU, and for schedules that a GPU hardly ever takes, by
-`emulated_kernels.py`. Each result is compared with a convolution in
-float64, and each shape's to the bit with the first one's; and a picture is to be flagged if, and
-only if, a value that is read is infinite or, with BOUNDED, one that is stored is beyond what the
-kernel is told. Without arguments, all of JOBS, which
-takes long; the exit code is 1 if anything differs. Needs g++ on x86-64 with AVX2 and F16C.
+`emulated_kernels.py`. Each result is compared with a convolution in float64, and each shape's to
+the bit with the first one's; and a picture is to be flagged if, and only if, a value that is read
+is infinite or, with BOUNDED, one that is stored is beyond what the kernel is told. Without
+arguments, all of JOBS, which takes long; the exit code is 1 if anything differs. Needs g++ on
+x86-64 with AVX2, FMA and F16C.
 """
 
 from __future__ import annotations

@@ -13,33 +13,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 _WINDOW = (4, 8)
-"""Rows and columns of DAT's windows."""
+"""Rows and columns of DAT's windows, where no others are asked for."""
 Shapes = dict[str, tuple[int, ...]]
 
 
 def filled(
-    shapes: Shapes, *, factor: float = 1.0, prefix: str = ""
+    shapes: Shapes, *, factor: float = 1.0, prefix: str = "", window: tuple[int, int] = _WINDOW
 ) -> dict[str, NDArray[np.float32]]:
     """Numbers for tensors of these names and shapes, about as large as trained ones.
 
     Weights of two and more dimensions are multiplied by `factor`; numbers follow from names without
-    the prefix.
+    the prefix; `window` is of DAT.
     """
     made = {}
     for key, shape in shapes.items():
-        numbers = _filled(key.removeprefix(prefix), shape)
+        numbers = _filled(key.removeprefix(prefix), shape, window)
         is_weight = len(shape) > 1 and key.endswith(".weight")
         made[key] = numbers * np.float32(factor) if is_weight else numbers
     return made
 
 
-def _filled(key: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+def _filled(key: str, shape: tuple[int, ...], window: tuple[int, int]) -> NDArray[np.float32]:
     seed = int.from_bytes(hashlib.md5(key.encode(), usedforsecurity=False).digest()[:4], "little")
     normal = np.random.default_rng(seed).standard_normal(shape)
     made: NDArray[np.float64]
     last = key.rpartition(".")[2]
     if last == "rpe_biases":
-        rows, columns = _WINDOW[::-1] if ".attns.1." in key else _WINDOW
+        rows, columns = window[::-1] if ".attns.1." in key else window
         places = np.meshgrid(
             np.arange(1 - rows, rows), np.arange(1 - columns, columns), indexing="ij"
         )
@@ -367,6 +367,7 @@ def dat(
     heads: tuple[int, ...] = (4, 2),
     expansion: int = 4,
     scale: int = 4,
+    window: tuple[int, int] = _WINDOW,
 ) -> Shapes:
     """DAT that ends in convolutions whose planes are shuffled."""
     net, width = Layers(), planes // 2 // 4 // 4
@@ -393,7 +394,7 @@ def dat(
                 net.shapes[f"{attn}.temperature"] = (own, 1, 1)
             else:
                 for half in (0, 1):
-                    count = (2 * _WINDOW[0] - 1) * (2 * _WINDOW[1] - 1)
+                    count = (2 * window[0] - 1) * (2 * window[1] - 1)
                     net.shapes[f"{attn}.attns.{half}.rpe_biases"] = (count, 2)
                     places(f"{attn}.attns.{half}.pos", own)
             _linear(net, f"{attn}.qkv", 3 * planes, planes)
