@@ -1,4 +1,4 @@
-// Sums of products of planes over a map of tensor.cuh, or a part of it: of each head, q(i) k(j); then of the squares
+// Sums of planes times planes over a map of tensor.cuh, or a part of it: of each head, q(i) k(j); then of the squares
 // of all q; then of k.
 //
 //     sums(i, j) += sum over the pixels of the part of round(q(pixel, i) * k(pixel, j) * 2^27)

@@ -45,14 +45,14 @@ __device__ __forceinline__ float norm_of(float squares) { return fmaxf(sqrtf(squ
 // The weights of one plane of the result.
 __device__ __forceinline__ void weigh(const Task& task, float* vectors, int plane) {
     const int planes = task.outputs, depth = task.inputs, head = plane / depth;
-    const float* const products = vectors + task.source + plane * depth;
+    const float* const cross_sums = vectors + task.source + plane * depth;
     const float* const squares = vectors + task.source + planes * depth;
     const float* const key_squares = squares + planes + head * depth;
     float* const made = vectors + task.target + head * depth * depth + plane % depth;
     const float scale = __ldg(task.weight + head) / norm_of(squares[plane]);
     float highest = -3.0e38f, sum = 0.0f;
     for (int key = 0; key < depth; key++) {
-        const float logit = products[key] * scale / norm_of(key_squares[key]);
+        const float logit = cross_sums[key] * scale / norm_of(key_squares[key]);
         made[key * depth] = logit;
         highest = fmaxf(highest, logit);
     }

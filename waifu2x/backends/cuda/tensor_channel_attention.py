@@ -23,7 +23,7 @@ _LARGEST = 64.0
 """The largest value whose products the integers that are summed have room for."""
 _THREADS = 256
 _MOST_SUMS = 6
-"""Of a thread, where several heads are taken at once."""
+"""Sums of a thread, at most, where several heads are taken at once."""
 _MOST_PLANES = 128
 """Queries and keys of the heads that are taken at once."""
 _BLOCKS = 8

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _THREADS = 256
 _VALUES = 32
-"""Of a thread, at once."""
+"""Values of a thread, at once."""
 
 
 class NormArguments(NamedTuple):

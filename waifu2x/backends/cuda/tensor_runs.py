@@ -18,7 +18,7 @@ from waifu2x.lowering.steps import Program, Step
 from waifu2x.lowering.vector_steps import GlobalAvgPool
 
 _NORM_PLANES = 512
-"""Of a pixel, at most: of more, they do not fit the registers of their threads."""
+"""Planes of a norm, at most: more do not fit the registers of their threads."""
 _MIX_BYTES = 63 << 10
 """Shared memory of a block that mixes planes, at most: what every chip has."""
 _NEW = AttendWindows, CrossSums, MixPlanes, Depthwise, NormPlanes
