@@ -31,8 +31,8 @@ BLOCK = BLOCK_WIDTH * LANES
 ) = range(16)
 """What lies in the scratch memory of attention. Places of the pixels of all queries, results, keys
 and values, and of the biases of all keys, are 64-bit integers. NOTHING is zeros, which stand for
-pixels that are not there, and SPARE is written where none is. Then the head's queries, plane by
-plane, its keys and values, and the biases of all pairs, key by key; for a block of queries, all
+pixels that are not there, and SPARE is written where none is. Then the head's queries and keys,
+plane by plane, its values, and the biases of all pairs, key by key; for a block of queries, all
 logits, key by key, the highest of each query, one over the sum of its powers, and its results,
 plane by plane."""
 
@@ -46,13 +46,13 @@ def attention_places(
     For windows of so many queries and keys, and heads of so many planes, the last of them with more
     planes that are padding.
     """
-    padded = -(-queries // LANES) * LANES
+    padded, padded_keys = -(-queries // LANES) * LANES, -(-keys // LANES) * LANES
     row = -(-depth // LANES) * LANES
     pixel = -(-(depth + padding) // LANES) * LANES
-    nothing = start + -(-(4 * padded + 6 * keys) // LANES) * LANES
+    nothing = start + -(-(4 * padded + 2 * padded_keys + 4 * keys) // LANES) * LANES
     turned = nothing + 2 * pixel
     key_rows = turned + row * padded
-    value_rows = key_rows + row * keys
+    value_rows = key_rows + row * padded_keys
     # Vectors may go beyond the last value, and the last bias.
     table = value_rows + row * keys + LANES
     logits = table + keys * padded + LANES
@@ -62,8 +62,8 @@ def attention_places(
         start,
         start + 2 * padded,
         start + 4 * padded,
-        start + 4 * padded + 2 * keys,
-        start + 4 * padded + 4 * keys,
+        start + 4 * padded + 2 * padded_keys,
+        start + 4 * padded + 2 * padded_keys + 2 * keys,
         nothing,
         nothing + pixel,
         turned,

@@ -207,7 +207,7 @@ def _task(packing: Packing, work: _PlanewiseWork) -> PlanewiseTask:
         residual=residual,
         formula=work.formula,
         planes=planes,
-        padding=padding,
+        padding=0 if writes else padding,
     )
 
 
@@ -282,7 +282,7 @@ def _map_method(work: _PlanewiseWork, layouts: _Layouts) -> int:
         return BY_PLANES
     target = layouts.target
     is_plain = target.terms == 0 and target.space_to_depth == 1 and _is_plain(work, layouts)
-    return BY_FLOATS if is_plain and not _padded(work, layouts, whole=False)[1] else BY_VALUES
+    return BY_FLOATS if is_plain else BY_VALUES
 
 
 def _is_even(work: _PlanewiseWork, layouts: _Layouts) -> bool:

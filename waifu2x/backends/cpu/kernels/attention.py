@@ -1,11 +1,12 @@
 """Attention in windows, fp32, without logits beyond those of a block of queries.
 
-For a window and a head, queries are transposed: the lanes of a vector are queries. A block of them
-takes its logits with all keys, one number of a key at a time times vectors of queries, the biases
-being what the sums begin with; then their powers; then the sums of values, again one number at a
-time, weighed by vectors of powers. So no planes are needed to fill up a vector, and the highest
-logit and the sum of powers of a query are lanes too. What a window reads and makes is copied, since
-its rows lie far apart in maps.
+For a window and a head, queries are transposed: the lanes of a vector are queries. So are keys:
+numbers of several keys that follow each other in memory need one address, not one each. A block of
+queries takes its logits with all keys, one number of a key at a time times vectors of queries, the
+biases being what the sums begin with; then their powers; then the sums of values, again one number
+at a time, weighed by vectors of powers. So no planes are needed to fill up a vector, and the
+highest logit and the sum of powers of a query are lanes too. What a window reads and makes is
+copied, since its rows lie far apart in maps.
 
 Keys that do not exist, at the edges of the map, are left out; those beyond the map that do are
 zeros. The order in which a window's keys are added up depends on its place in the picture alone.
@@ -85,7 +86,13 @@ def _attend(task, scratch, numbers, places, queries, keys, padded, row, planes):
         *(padded, depth, np.float32(task.factor), numbers, places[QUERY_PLACES] // 2),
         *(scratch, places[QUERIES]),
     )
-    gather_pixels(keys, depth, numbers, places[KEY_PLACES] // 2, scratch, places[KEYS], row)
+    padded_keys = -(-keys // LANES) * LANES
+    for key in range(keys, padded_keys):
+        numbers[places[KEY_PLACES] // 2 + key] = places[NOTHING]
+    transpose_in(
+        *(padded_keys, depth, np.float32(1), numbers, places[KEY_PLACES] // 2),
+        *(scratch, places[KEYS]),
+    )
     gather_pixels(keys, depth, numbers, places[VALUE_PLACES] // 2, scratch, places[VALUES], row)
     tiles = -(-depth // BLOCK_HEIGHT)
     height = -(-depth // tiles)
@@ -100,7 +107,7 @@ def _attend(task, scratch, numbers, places, queries, keys, padded, row, planes):
             key = min(key, keys - count)
             biases = places[BIAS_PLACES] // 2 + key if task.bias >= 0 else -1
             make_logits(
-                *(width, count, depth, scratch, places[KEYS] + key * row, row, own, padded),
+                *(width, count, depth, scratch, places[KEYS] + key, padded_keys, own, padded),
                 *(numbers, biases, first, places[LOGITS] + key * BLOCK, places[HIGHEST]),
             )
             key += count

@@ -106,7 +106,8 @@ def _emit_logits(
     highest: ir.Value,
 ) -> None:
     """The logits of some keys with a block of queries, and the highest so far. `biases` says where
-    the place of the first key's biases stands, -1 for none; `column` which query comes first."""
+    the place of the first key's biases stands, -1 for none; `column` which query comes first. Keys
+    and queries lie plane by plane."""
     for w in v.cases(width, _WIDTHS):
         for h in v.cases(height, (BLOCK_HEIGHT, 1)):
             slots = v.accumulators([v.splat(0.0)] * (h * w))
@@ -118,7 +119,7 @@ def _emit_logits(
                     for n in range(w):
                         v.set(slots[m * w + n], v.load(scratch, v.add(start, n * LANES)))
             accumulate_apart(
-                *(v, slots, w, v.at(scratch, keys), (key_step, 1)),
+                *(v, slots, w, v.at(scratch, keys), (1, key_step)),
                 *(v.at(scratch, queries), query_step, depth),
             )
             tops = [v.load(scratch, v.add(highest, n * LANES)) for n in range(w)]

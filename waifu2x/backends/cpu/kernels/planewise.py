@@ -254,7 +254,7 @@ def copy_floats(task, maps, scratch, y, to, pixel):  # type: ignore[no-untyped-d
     All that compiled code would read again after every store is copied first.
     """
     source, side, planes = record(maps, task.source), task.depth_to_space, task.planes
-    enlarge = task.enlarge
+    enlarge, padding = task.enlarge, task.padding
     step, column_step, source_pixel_floats = task.plane_step, task.column_step, source.pixel_floats
     factor, has_residual, added, added_pixel = np.float32(task.factor), task.residual >= 0, 0, 0
     # Only one of them is above 1.
@@ -288,6 +288,8 @@ def copy_floats(task, maps, scratch, y, to, pixel):  # type: ignore[no-untyped-d
             if has_residual:
                 value += scratch[added + p]
             scratch[to + p] = value
+        for p in range(planes, planes + padding):
+            scratch[to + p] = np.float32(0)
         to, added, inner = to + pixel, added + added_pixel, inner + 1
         if inner == copies:
             start, inner = start + source_pixel_floats, 0
