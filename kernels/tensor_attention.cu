@@ -94,22 +94,33 @@ __device__ __forceinline__ uint32_t two_planes(const uint8_t* map, const Map& at
     return pair;
 }
 
-// Copies the planes of the block's heads, of a pixel's 8 planes from `plane` on, to rows of shared memory; zeros where
-// there is no pixel.
-template <int GROUP_PLANES, int STORED_PLANES, int PITCH>
-__device__ __forceinline__ void place_eight(uint16_t* rows, const uint8_t* map, const Map& at, bool inside, int row,
-                                            int column, int plane, int first, const Cell& cell, uint32_t& sizes,
-                                            int beyond) {
-    if (plane >= first + TAKEN) return;
+// A pixel's 8 planes from `plane` on.
+struct Eight {
+    uint4 terms[TERMS];
+};
+
+// Zeros where there is no pixel, or none of the block's planes, which end at `end`.
+template <int GROUP_PLANES, int STORED_PLANES>
+__device__ __forceinline__ Eight load_eight(const uint8_t* map, const Map& at, bool inside, int row, int column,
+                                            int plane, int end, const Cell& cell) {
+    Eight eight = {};
+    if (!inside || plane >= end) return eight;
     const uint8_t* const from =
         map + single_at<GROUP_PLANES, 1, 1>(at, row + at.top, column + at.left, plane, cell.down, cell.along);
 #pragma unroll
-    for (int term = 0; term < TERMS; term++) {
-        uint4 words = make_uint4(0, 0, 0, 0);
-        if (inside) words = term_of<STORED_PLANES, GROUP_PLANES>(from, at, term);
+    for (int term = 0; term < TERMS; term++) eight.terms[term] = term_of<STORED_PLANES, GROUP_PLANES>(from, at, term);
+    return eight;
+}
+
+// Copies the block's planes, `first` and on, of a pixel's 8 planes from `plane` on, to rows of shared memory.
+template <int PITCH>
+__device__ __forceinline__ void place_eight(uint16_t* rows, const Eight& eight, int plane, int first, uint32_t& sizes,
+                                            int beyond) {
+#pragma unroll
+    for (int term = 0; term < TERMS; term++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const uint32_t word = (&words.x)[i];
+            const uint32_t word = (&eight.terms[term].x)[i];
             if (term == 0) add_sizes(sizes, word, beyond);
 #pragma unroll
             for (int k = 0; k < (PAIRED ? 1 : 2); k++) {
@@ -120,7 +131,6 @@ __device__ __forceinline__ void place_eight(uint16_t* rows, const uint8_t* map, 
                 else *to = static_cast<uint16_t>(word >> 16 * k);
             }
         }
-    }
 }
 
 // Blocks: (windows of a row, parts of heads, windows below one another * pictures).
@@ -211,6 +221,11 @@ tensor_attention(const __grid_constant__ Attention p) {
 #endif
                 }
                 constexpr int vectors = TAKEN / 8 + 2;
+#if TERMS == 1
+#pragma unroll 2
+#else
+#pragma unroll 1
+#endif
                 for (int i = threadIdx.x; i < CHUNK * vectors; i += THREADS) {
                     const int at = i / vectors, key = chunk + at;
                     int y = 0, x = 0;
@@ -220,11 +235,16 @@ tensor_attention(const __grid_constant__ Attention p) {
                     }
                     const bool is_key = key < count && y >= 0 && y < p.key_rows && x >= 0 && x < p.key_columns;
                     const int first_key = KEY_PLANE + first_head * DEPTH, first_value = VALUE_PLANE + first_head * DEPTH;
-                    place_eight<KEY_GROUP, KEY_STORED, KEY_PITCH>(near_keys + at * KEY_PITCH, p.keys, p.key_map,
-                        is_key, y, x, (first_key / 8 + i % vectors) * 8, first_key, cell, sizes, p.beyond);
-                    place_eight<VALUE_GROUP, VALUE_STORED, VALUE_PITCH>(near_values + at * VALUE_PITCH, p.values,
-                        p.value_map, is_key, y, x, (first_value / 8 + i % vectors) * 8, first_value, cell, sizes,
-                        p.beyond);
+                    const int key_plane = (first_key / 8 + i % vectors) * 8;
+                    const int value_plane = (first_value / 8 + i % vectors) * 8;
+                    // Both are on their way before either is waited for.
+                    const Eight own_key = load_eight<KEY_GROUP, KEY_STORED>(
+                        p.keys, p.key_map, is_key, y, x, key_plane, first_key + TAKEN, cell);
+                    const Eight own_value = load_eight<VALUE_GROUP, VALUE_STORED>(
+                        p.values, p.value_map, is_key, y, x, value_plane, first_value + TAKEN, cell);
+                    place_eight<KEY_PITCH>(near_keys + at * KEY_PITCH, own_key, key_plane, first_key, sizes, p.beyond);
+                    place_eight<VALUE_PITCH>(near_values + at * VALUE_PITCH, own_value, value_plane, first_value,
+                                             sizes, p.beyond);
                 }
                 __syncthreads();
             }
