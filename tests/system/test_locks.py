@@ -76,3 +76,10 @@ def test_of_shared_ones_the_last_is_named(tmp_path: Path) -> None:
         assert _refused(lock) == f"{platform.node()}, process {number}"
     with locked(lock) as has_locks:
         assert has_locks
+
+
+def test_what_goes_wrong_within_passes_through(tmp_path: Path) -> None:
+    with pytest.raises(BrokenPipeError, match="nobody reads"), locked(tmp_path / "lock"):
+        raise BrokenPipeError("nobody reads")
+    with locked(tmp_path / "lock") as has_locks:
+        assert has_locks

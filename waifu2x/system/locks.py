@@ -61,11 +61,17 @@ def _opened(path: Path, shared: bool) -> Iterator[tuple[IO[bytes], bool]]:
             if taken is None:
                 yield file, False
                 return
-            # Whoever held it before may have removed the file.
-            with contextlib.suppress(OSError):
-                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                    yield file, True
-                    return
+            if _is_there(file, path):
+                yield file, True
+                return
+
+
+def _is_there(file: IO[bytes], path: Path) -> bool:
+    """Whether it is the file at a path still: whoever held the lock before may have removed it."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except OSError:
+        return False
 
 
 def _take(file: IO[bytes], shared: bool) -> bool | None:
