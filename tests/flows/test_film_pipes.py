@@ -569,6 +569,31 @@ def test_frames_become_files_and_a_film_again(tmp_path: Path) -> None:
             assert (np.asarray(picture) == squares(squares([given]))[0]).all()
 
 
+def test_frames_never_replace_those_that_are_read(tmp_path: Path) -> None:
+    """The times of both would be one file, and the frames are removed before they are read."""
+    folder = tmp_path / "frames"
+    folder.mkdir()
+    for index in (1, 2):
+        Image.new("L", (8, 8)).save(folder / f"{index}.png")
+    (folder / "timestamps.txt").write_text("# timestamp format v2\n0\n90\n")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (tmp_path / "link").symlink_to(folder)
+    for target in (folder / "%d.png", folder / "out%d.png", tmp_path / "link" / "%02d.png"):
+        with pytest.raises(OutputError, match=r"is in the folder of the input, whose timestamps"):
+            make(FilmJob(folder / "%d.png", target), replace=True)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_times_that_are_there_are_not_replaced(tmp_path: Path) -> None:
+    films.film(tmp_path / "film.mkv", codec="ffv1", pixels="gray", times=(0, 40))
+    (tmp_path / "timestamps.txt").write_text("of another film")
+    job = FilmJob(tmp_path / "film.mkv", tmp_path / "%d.png")
+    with pytest.raises(ExistsError, match=r"timestamps\.txt: exists already"):
+        make(job)
+    assert (tmp_path / "timestamps.txt").read_text() == "of another film"
+    assert make(job, replace=True).frames == 2
+
+
 def test_frames_of_more_than_8_bits_have_16(tmp_path: Path) -> None:
     source = tmp_path / "film.mkv"
     films.film(source, codec="ffv1", pixels="yuv444p10le", times=SIX)
@@ -611,6 +636,7 @@ TIMES = [
     ("# timestamp format v2\n0\n80\n40\n", "is no file of times"),
     ("# timestamp format v2\n0\nsoon\n40\n", "is no file of times"),
     ("# timestamp format v2\n0\nnan\n40\n", "is no file of times"),
+    ("# timestamp format v2\n0\n40\ninf\n", "is no file of times"),
     ("# timestamp format v2\n0\n40\n", "has times for 2 of 3 frames"),
 ]
 

@@ -237,7 +237,7 @@ def _check_target(job: FilmJob, existing: Existing) -> None:
     targets.container_of(target, job.form)
     pattern = frame_pattern(target)
     if pattern is not None:
-        pattern.check_free(replace=existing == "overwrite")
+        pattern.check_free(source, replace=existing == "overwrite")
     elif target != STANDARD:
         _check_free(source, target, existing)
 

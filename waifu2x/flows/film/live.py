@@ -78,7 +78,7 @@ def _sink(
     shape, plan = prepared.shape, prepared.plan
     pattern = frame_pattern(job.target)
     if pattern is not None:
-        yield FrameFilesSink(pattern, shape, reader.stages, replace=replace)
+        yield FrameFilesSink(pattern, job.source, shape, reader.stages, replace=replace)
         return
     try:
         with ExitStack() as held:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -11,7 +10,7 @@ from itertools import count, pairwise
 from pathlib import Path
 from typing import IO, Any
 
-from waifu2x.errors import ExistsError, ImageError
+from waifu2x.errors import ExistsError, ImageError, OutputError
 from waifu2x.system.files import open_regular, reason
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -51,10 +50,28 @@ class FramePattern:
         end = next(number for number in count(first) if not self.frame(number).exists())
         return range(first, end)
 
-    def check_free(self, *, replace: bool) -> None:
-        """Raises ExistsError where there are frames that are not to be replaced."""
-        if not replace and (there := self.numbers()):
+    def check_free(self, source: Path, *, replace: bool) -> None:
+        """Raises ExistsError where there are frames, or times, that are not to be replaced, and
+        OutputError where `source` is frames whose times would be lost."""
+        given = frame_pattern(source)
+        if given is not None and _is_same(given.path.parent, self.path.parent):
+            raise OutputError(
+                f"{self.path}: is in the folder of the input, whose {TIMES} would be replaced: "
+                "choose another folder"
+            )
+        if replace:
+            return
+        if there := self.numbers():
             raise ExistsError(self.frame(there[0]), "use --overwrite, or other names")
+        if self.times.exists():
+            raise ExistsError(self.times, "use --overwrite, or another folder")
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them is not there yet
+        return False
 
 
 def frame_pattern(path: Path) -> FramePattern | None:
@@ -141,9 +158,10 @@ def read_times(pattern: FramePattern, frames: int) -> tuple[int, ...]:
             raise ValueError
         shown = [line for line in lines[1:] if line.strip() and not line.startswith("#")]
         times = [float(line) for line in shown]
-        sound = all(0 <= time < _LARGEST for time in times) and not any(map(math.isnan, times))
+        if not all(0 <= time < _LARGEST for time in times):  # nor is it of what is no number
+            raise ValueError
         ticks = tuple(round(time * 1000) for time in times)
-        if not sound or any(later <= earlier for earlier, later in pairwise(ticks)):
+        if any(later <= earlier for earlier, later in pairwise(ticks)):
             raise ValueError
     except ValueError as error:
         raise ImageError(

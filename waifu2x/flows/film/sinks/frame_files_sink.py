@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import numpy as np
 
@@ -23,21 +24,24 @@ class FrameFilesSink(FrameSink):
     """Writes results as files from number 1 on."""
 
     def __init__(
-        self, pattern: FramePattern, shape: Shape, stages: Stages, *, replace: bool
+        self, pattern: FramePattern, source: Path, shape: Shape, stages: Stages, *, replace: bool
     ) -> None:
-        """With `replace`, frames that are there already are replaced."""
+        """`source` is the film that is read. With `replace`, frames that are there already are
+        replaced."""
         super().__init__(stages)
         self._pattern = pattern
+        self._source = source
         self._shape = shape
         self._replace = replace
         self._times: list[int] = []
         self._content = b""
 
     def open(self, header: Header) -> None:
-        """Makes the folder. Raises OutputError, ExistsError where there are frames already."""
+        """Makes the folder. Raises OutputError, and ExistsError where there are frames, or times,
+        already."""
         pattern = self._pattern
         make_folder(pattern.path.parent)
-        pattern.check_free(replace=self._replace)
+        pattern.check_free(self._source, replace=self._replace)
         there = pattern.numbers()
         self._remove(there[0] if there else 1)
 
