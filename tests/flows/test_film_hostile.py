@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,7 +21,9 @@ from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob  # noqa: E402
 from waifu2x.formats.film.description import FilmColours  # noqa: E402
 from waifu2x.formats.film.pixels import pixel_format  # noqa: E402
+from waifu2x.formats.film.reading.claims import ends_early  # noqa: E402
 from waifu2x.formats.film.reading.opening import opened  # noqa: E402
+from waifu2x.formats.film.reading.reader import Reader  # noqa: E402
 from waifu2x.formats.film.reading.selection import Ending, Selection  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish, choose  # noqa: E402
 from waifu2x.formats.film.writing.encode import Shape, check  # noqa: E402
@@ -80,6 +83,17 @@ def test_a_film_that_ends_early_says_so(tmp_path: Path) -> None:
     count, ending = _ending(path)
     assert ending.is_short
     assert 80 <= count == ending.frames <= 110
+
+
+@pytest.mark.parametrize("told", [f"{'9' * 400}:00:00", "00:00:nan", "soon", "1:2", ""])
+def test_a_length_that_is_none_is_not_believed(told: str, tmp_path: Path) -> None:
+    """Matroska has the length of a stream in a tag, which may hold any text."""
+    path = tmp_path / "film.mkv"
+    films.film(path, times=range(0, 240, 40))
+    with path.open("rb") as file, opened(file, "film") as container:
+        film = Reader(container, file, "film").film
+        claimed = replace(film, pictures=replace(film.pictures, tags=(("DURATION", told),)))
+        assert not ends_early(claimed, container.streams.video[0], 0.24)
 
 
 def test_packets_that_cannot_be_decoded_are_counted(tmp_path: Path) -> None:

@@ -91,14 +91,17 @@ def test_parts_are_removed_while_nobody_else_can_begin(
     folder = parts_folder(job.target)
     found = []
 
-    def remove(path: Path) -> None:
-        found.append(sorted(one.name for one in path.parent.iterdir()))
-        with pytest.raises(HeldElsewhereError), locked(path.parent / "lock"):
-            pass
-        path.rmdir()
+    unlink = Path.unlink
 
-    monkeypatch.setattr(shutil, "rmtree", remove)
-    _made(job, lambda work, turn: (work.folder / "folder").mkdir())
+    def remove(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "manifest.json":
+            found.append(sorted(one.name for one in path.parent.iterdir()))
+            with pytest.raises(HeldElsewhereError), locked(path.parent / "lock"):
+                pass
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", remove)
+    _made(job, lambda work, turn: None)
     assert found
     assert "lock" in found[0]
     assert not folder.exists()
@@ -107,18 +110,46 @@ def test_parts_are_removed_while_nobody_else_can_begin(
 def test_parts_that_cannot_be_removed_are_said_and_the_film_is_there(
     job: FilmJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(path: Path) -> None:
-        raise PermissionError(13, "Permission denied")
+    unlink = Path.unlink
 
-    monkeypatch.setattr(shutil, "rmtree", refuse)
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "manifest.json":
+            raise PermissionError(13, "Permission denied")
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
     notices: list[str] = []
-    made, _ = _made(
-        job, lambda work, turn: (work.folder / "folder").mkdir(), on_notice=notices.append
-    )
+    made, _ = _made(job, lambda work, turn: None, on_notice=notices.append)
     assert made.frames == 24
     assert job.target.exists()
     folder = parts_folder(job.target)
     assert notices == [f"{folder}: cannot be removed (permission denied): remove it yourself"]
+
+
+def test_what_others_keep_beside_the_parts_stays(job: FilmJob) -> None:
+    folder = parts_folder(job.target)
+    (folder / "folder").mkdir(parents=True)
+    (folder / "folder" / "precious").write_text("mine")
+    (folder / "part-list.txt").write_text("mine, too")
+    notices: list[str] = []
+    made, _ = _made(job, lambda work, turn: None, restart=True, on_notice=notices.append)
+    assert made.frames == 24
+    assert notices == [f"{folder}: stays, with what is not of the film: folder"]
+    kept = sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())
+    assert kept == [str(Path("folder") / "precious"), "part-list.txt"]
+
+
+def test_a_part_behind_the_end_is_left_out(job: FilmJob) -> None:
+    """Somebody who sought found frames there; whoever decoded all that is before found the end."""
+
+    def end_earlier(work: FilmWork, turn: int) -> None:
+        told = manifest.all_recorded(work.folder)
+        manifest.record(work.folder, 1, told[1]._replace(following=None, is_sought=False))
+        manifest.record(work.folder, 2, told[2]._replace(is_sought=True))
+
+    made, rounds = _made(job, end_earlier)
+    assert (made.frames, len(rounds)) == (20, 1)
+    assert job.target.exists()
 
 
 def test_a_source_that_is_gone_is_a_sentence(job: FilmJob) -> None:

@@ -107,6 +107,9 @@ def make_film_by(
         for attempt in range(_ROUNDS + 1):
             found = chain.missing(there, film.first(reader), film.work.part_ticks)
             film.forget(found.wrong)
+            # Nothing need take their place: one may lie behind the film's end.
+            there = {number: told for number, told in there.items() if number not in found.wrong}
+            before -= found.wrong
             if not found.runs:
                 break
             if attempt == _ROUNDS:

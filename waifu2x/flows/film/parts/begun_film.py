@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,11 +17,12 @@ from waifu2x.flows.film.parts.manifest import PartRecord
 from waifu2x.flows.film.parts.part_run import FilmWork, first_part
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import PART_TICKS, THREADS, FilmJob, PreparedFilm, settings
-from waifu2x.system.files import reason, writing
+from waifu2x.system.files import is_temporary, reason, writing
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.locks import HeldElsewhereError, locked
 
 _LOCK = "lock"
+_SHARD_LOCK = re.compile(r"shard-\d+-of-\d+\.lock")
 _NUMBERS = {THREADS: range(10_000), PART_TICKS: range(1, 1 << 60)}
 _NO_LOCKS = (
     "this file system has no locks, so nothing keeps a second run away from these parts: it would"
@@ -59,22 +60,24 @@ class BegunFilm:
             raise OutputError(f"{self.work.folder}: cannot write: {reason(error)}") from error
 
     def remove(self) -> str:
-        """Removes the folder, as far as that can be; a clause that says what cannot, or nothing.
+        """Removes the folder, as far as it holds what was put there for films alone; a clause that
+        says what stays, or nothing.
 
         The lock goes last, while it is held: whoever comes in the meantime begins another folder.
         """
         folder = self.work.folder
         try:
+            others = []
             for path in folder.iterdir():
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path)
-                elif path.name != _LOCK:
+                if _is_ours(path.name):
                     path.unlink()
+                elif path.name != _LOCK:
+                    others.append(path.name)
         except OSError as error:
             return f"cannot be removed ({reason(error)}): remove it yourself"
         if sys.platform != "win32":
             _remove_lock(folder)
-        return ""
+        return f"stays, with what is not of the film: {min(others)}" if others else ""
 
     def join(
         self,
@@ -165,6 +168,11 @@ def _source_of(job: FilmJob) -> Mapping[str, str]:
         return manifest.source_identity(job.source)
     except OSError as error:
         raise ImageError(f"{job.source}: cannot read: {reason(error)}") from error
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a file among the parts is one of theirs, by its name; the lock is not among them."""
+    return manifest.is_own(name) or is_temporary(name) or _SHARD_LOCK.fullmatch(name) is not None
 
 
 def _remove_lock(folder: Path) -> None:

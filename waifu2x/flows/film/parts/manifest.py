@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from itertools import pairwise
@@ -16,6 +17,7 @@ from waifu2x.system.files import reason, write_atomically
 
 _VERSION = 3
 _MANIFEST = "manifest.json"
+_PART = re.compile(r"part-\d{6,}\.(?:mkv|json)")
 _MOST_BYTES = 64 << 20
 """The most bytes of a record: a part has some hundreds of pictures."""
 _HASHED = 1 << 20
@@ -88,9 +90,8 @@ def begin(
     path = folder / _MANIFEST
     try:
         if restart:
-            for file in folder.glob("part-*"):
+            for file in [one for one in folder.iterdir() if is_own(one.name)]:
                 file.unlink()
-            path.unlink(missing_ok=True)
         if not path.exists():
             whole = {"version": _VERSION, "settings": dict(sorted(settings.items()))}
             with suppress(FileExistsError):  # another machine has just begun it
@@ -124,6 +125,12 @@ def begin(
 def has_begun(folder: Path) -> bool:
     """Whether a folder is one of parts."""
     return (folder / _MANIFEST).is_file()
+
+
+def is_own(name: str) -> bool:
+    """Whether a file of a folder of parts is a part, its record or the folder's settings, by its
+    name."""
+    return name == _MANIFEST or _PART.fullmatch(name) is not None
 
 
 def part_path(folder: Path, number: int) -> Path:

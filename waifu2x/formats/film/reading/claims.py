@@ -84,5 +84,5 @@ def _seconds(duration: str) -> float:
     try:
         hours, minutes, seconds = duration.split(":")
         return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0.0

@@ -82,7 +82,6 @@ class PartEncoder:
         except BaseException:
             self.abort()
             raise
-        self._packets: list[Any] = []
 
     def begin(self, file: io.BytesIO) -> bytes:
         """Writes the header into the file that it was given, and returns it."""
