@@ -91,6 +91,23 @@ def test_a_gap_that_is_meant_stays(tmp_path: Path) -> None:
     assert Found(path, Selection(end=Fraction(6))).times == [0, 40, 5000, 5040]
 
 
+@pytest.mark.parametrize(("leaping", "damaged"), [(4, 0), (9, 1), (30, 0)])
+def test_many_times_that_leap_behind_the_end_are_said(
+    leaping: int, damaged: int, tmp_path: Path
+) -> None:
+    """What comes after them is lost, unless there is nothing: then the film leaps."""
+    path = tmp_path / "film.mkv"
+    times = [40 * index for index in range(40)]
+    leapt = times[10 : 10 + leaping]
+    path.write_bytes(
+        by_hand(times=[time + 50_000 * (time in leapt) for time in times[: 10 + 3 * leaping]])
+    )
+    found = Found(path, Selection(end=Fraction(2)))
+    assert found.ending.damaged == damaged
+    assert found.times[:10] == times[:10]
+    assert (len(found.times) > 10) == (leaping == 4)
+
+
 # What cannot be decoded.
 
 

@@ -37,6 +37,7 @@ class PartSink(FrameSink):
         """`until` is the number of the part after the last, as far as is known; `stages` are told
         of the time that encoding takes."""
         super().__init__(stages)
+        allocator.return_large()
         self._work = work
         self._until = until
         self._part: _OpenPart | None = None

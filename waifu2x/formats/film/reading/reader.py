@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, islice
 from typing import IO, TYPE_CHECKING, Any
 
 from waifu2x.errors import ImageError
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 _EARLIER = 2
 """Seconds before the place that is wanted, to find a keyframe whose references are all there."""
+
+_FOLLOWING = 32
+"""Frames behind one that leaps to the end, that tell whether the film goes on before it."""
 
 
 class Reader:
@@ -121,9 +124,10 @@ class Reader:
         for frame in self._whole_pictures(times, selection):
             pts, duration = frame.pts, frame.duration or 0
             assert pts is not None  # Times gives each one
-            self._watch(pts, duration or length, length, tick)
+            leaps = self._watch(pts, duration or length, length, tick)
             if selection.end is not None and pts * tick >= selection.end:
                 is_whole = False
+                self._corrupt += leaps and self._comes_back(selection.end)
                 break
             if pts < start:
                 continue
@@ -174,11 +178,22 @@ class Reader:
         begin = 0 if self._begin is None else self._begin - ticks(self._origin, tick)
         return film_pictures(frames, tick, self.film.pictures.rate, begin, self._name)
 
-    def _watch(self, pts: int, duration: int, length: int, tick: Fraction) -> None:
-        """Notes a stretch without frames before this one, which is longer than one."""
+    def _watch(self, pts: int, duration: int, length: int, tick: Fraction) -> bool:
+        """Notes a stretch without frames before this one, which is longer than one; whether there
+        is one."""
         begun, self._following = self._following, pts + duration
-        if begun is not None and pts - begun > length and len(self._gaps) < MAX_GAPS:
+        if begun is None or pts - begun <= length:
+            return False
+        if len(self._gaps) < MAX_GAPS:
             self._gaps.append(Gap(begun * tick, (pts - begun) * tick))
+        return True
+
+    def _comes_back(self, end: Fraction) -> bool:
+        """Whether the next frames come before the end again: of those that have leapt behind it
+        there were too many, and what follows them is lost."""
+        tick = self.film.pictures.time_base
+        times = [frame.pts for frame in islice(self._decoding, _FOLLOWING)]
+        return any(pts is not None and pts * tick - self._origin < end for pts in times)
 
     def _tell(self, count: int, moved: int, end: Fraction, *, is_whole: bool, is_all: bool) -> None:
         """Notes what was found: `is_whole` if the film's end was, `is_all` if its beginning was,
