@@ -69,6 +69,9 @@ def ends_early(film: Film, stream: VideoStream, end: float) -> bool:
     if stream.duration is not None and stream.duration > 0:
         claimed = float((stream.duration + (stream.start_time or 0)) * pictures.time_base)
         claimed -= film.shift / 1e6
+        if film.container == "avi" and pictures.frames is not None:
+            # FFmpeg goes by the size of the file, where less is there than its header says.
+            claimed = max(claimed, float(pictures.frames / pictures.rate))
     elif pictures.frames is not None:
         claimed = float(pictures.frames / pictures.rate)
     else:
