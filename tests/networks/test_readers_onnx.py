@@ -433,6 +433,61 @@ def test_planes_in_the_place_of_others(first: int, count: int) -> None:
     np.testing.assert_allclose(made(read(net.file()), source), expected, rtol=1e-12)
 
 
+def test_pads_below_zero_cut_edges_off() -> None:
+    results = []
+    for op in ("Pad", "Slice"):
+        net = Net()
+        wide = net.op("Pad", "input", net.number([0, 0, 3, 3, 0, 0, 3, 3]), mode="reflect")
+        value = net.conv(wide, 4, 3, pads=[0] * 4)
+        ends = [net.number([n, n]) for n in (2, -2)]
+        if op == "Pad":
+            value = net.op("Pad", value, net.number([0, 0, -2, -2, 0, 0, -2, -2]))
+        else:
+            value = net.op("Slice", value, *ends, net.number([2, 3]))
+        net.conv(value, 3, 4, 1, output="output")
+        results.append(made(read(net.file()), picture(9, 8)))
+    assert results[0].shape == (9, 8, 3)
+    np.testing.assert_array_equal(results[0], results[1])
+
+
+def test_a_file_for_even_pictures_that_pads_by_a_margin() -> None:
+    net = Net()
+    wide = net.op("Pad", "input", net.number([0, 0, 2, 2, 0, 0, 2, 2]), mode="reflect")
+    small = net.conv(wide, 4, 3, 2, pads=[0] * 4, strides=[2, 2])
+    weight = net.number(np.random.default_rng(6).standard_normal((4, 3, 2, 2)), "float32")
+    value = net.op("ConvTranspose", small, weight, strides=[2, 2])
+    net.op("Pad", value, net.number([0, 0, -2, -2, 0, 0, -2, -2]), output="output")
+    found = read(net.file())
+    assert (found.border, found.padding, found.multiple, found.scale) == ("reflect", 2, 2, 1)
+
+
+@pytest.mark.parametrize("op", ["Expand", "Tile"])
+@pytest.mark.parametrize("axis", [1, 2])
+def test_planes_repeated(op: str, axis: int) -> None:
+    net = Net()
+    view = net.op("Unsqueeze", "input", net.number([axis]))
+    times = [1] * 5
+    times[axis] = 4
+    value = net.op(op, view, net.number(times))
+    shape = net.op("Shape", "input")
+    sizes = net.op("Slice", shape, net.number([2]), net.number([4]))
+    joined = net.op("Concat", net.number([1, 12]), sizes, axis=0)
+    value = net.op("Reshape", value, joined)
+    net.op("DepthToSpace", value, blocksize=2, mode="CRD", output="output")
+    source = picture(4, 5)
+    planes = np.repeat(source, 4, -1) if axis == 2 else np.tile(source, 4)
+    cells = planes.reshape(4, 5, 3, 2, 2).transpose(0, 3, 1, 4, 2)
+    np.testing.assert_array_equal(made(read(net.file()), source), cells.reshape(8, 10, 3))
+
+
+def test_a_map_expanded_to_its_own_size() -> None:
+    net = Net()
+    first = net.conv("input", 4, 3)
+    value = net.op("Expand", first, net.op("Shape", first))
+    net.conv(net.op("Expand", value, net.number([4, 1, 1])), 3, 4, output="output")
+    assert len(read(net.file()).nodes) == 2
+
+
 @pytest.mark.parametrize("mode", ["CRD", "DCR"])
 def test_the_order_of_shuffled_planes(mode: str) -> None:
     net = Net()
@@ -707,6 +762,38 @@ REFUSED: dict[str, tuple[bytes, str]] = {
             weights={"s": np.array([1, 1, 2, 2], np.float32)},
         ),
         "/output (Resize): mode 'linear' by 2",
+    ),
+    "a map that is repeated": (
+        simple(
+            node("ReduceMean", ["input"], ["a"], axes=[2, 3]),
+            node("Shape", ["input"], ["s"]),
+            node("Expand", ["a", "s"], ["output"]),
+        ),
+        "/output (Expand): repeats a map",
+    ),
+    "a map that is tiled": (
+        simple(node("Tile", ["input", "n"], ["output"]), weights={"n": np.array([1, 1, 2, 2])}),
+        "/output (Tile): repeats other than single planes",
+    ),
+    "a map that is tiled too often": (
+        simple(
+            node("Unsqueeze", ["input", "two"], ["a"]),
+            node("Tile", ["a", "n"], ["b"]),
+            node("Reshape", ["b", "s"], ["output"]),
+            weights={
+                "two": np.array([2]),
+                "n": np.array([1, 1, 1 << 40, 1, 1]),
+                "s": np.array([1, 3 << 40, 64, 64]),
+            },
+        ),
+        "unpacks to more than",
+    ),
+    "more cut off than there is": (
+        simple(
+            node("Pad", ["input", "p"], ["output"]),
+            weights={"p": np.array([0, 0, -40, 0, 0, 0, -40, 0])},
+        ),
+        "/output (Pad): nothing is left of a map",
     ),
     "planes in another order": scattered([[[0, 1], [0, 0]]]),
     "planes with one between them": scattered([[[0, 0], [0, 2]]]),

@@ -22,10 +22,12 @@ from waifu2x.networks.readers.onnx.norms import (
 from waifu2x.networks.readers.onnx.places import concatenate, cut, pad, scatter, split
 from waifu2x.networks.readers.onnx.resizing import (
     depth_to_space,
+    expand,
     reshape,
     resize,
     space_to_depth,
     squeeze,
+    tile,
     transpose,
 )
 from waifu2x.networks.readers.onnx.tensors import FLOATS
@@ -72,6 +74,8 @@ KINDS: dict[str, Callable[[NodeCall], Value | list[Value]]] = {
     **dict.fromkeys(("Sqrt", "Reciprocal"), root),
     "Pow": power,
     "Reshape": reshape,
+    "Expand": expand,
+    "Tile": tile,
     "Transpose": transpose,
     **dict.fromkeys(("Squeeze", "Unsqueeze"), squeeze),
     **dict.fromkeys(("Identity", "Dropout", "Cast"), identity),

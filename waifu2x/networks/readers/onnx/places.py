@@ -164,10 +164,19 @@ def _cut_edges(
 
 
 def pad(call: NodeCall) -> Value:
-    """Pad: of the picture as it was found out before, or zeros for a convolution."""
+    """Pad: of the picture as it was found out before, or zeros for a convolution. Less than nothing
+    cuts edges off."""
     node, found, graph = call.node, call.map(), call.graph
     sides = pads_of(node, [call.whole(1), call.whole(3)])
     if not any(map(any, sides)):
+        return found
+    if all(length <= 0 for side in sides for length in side):
+        for axis, first, last in ((2, *sides[:2]), (3, *sides[2:])):
+            sizes = found.shown_rows if axis == 2 else found.shown_columns
+            bounds = [(-a, n + b) for a, b, n in zip(first, last, sizes, strict=True)]
+            if any(end <= begin for begin, end in bounds):
+                raise node.refused("nothing is left of a map")
+            found = _cut_edges(call, found, axis, bounds, sizes)
         return found
     mode, fill = node.get("mode", "constant"), call.array(2)
     if graph.is_raw(found):

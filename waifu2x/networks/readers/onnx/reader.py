@@ -42,13 +42,16 @@ def parse(content: bytes, name: str) -> Model:
     Raises ModelError, which names operator and node, for what a Model cannot express.
     """
     file = parse_file(content, name)
+    walk = _Walk(file, name, PICTURES)
     try:
-        return _Walk(file, name, PICTURES).model()
+        return walk.model()
     except ModelError as error:
+        again = _Walk(file, name, EVEN_PICTURES)
         try:
-            return _Walk(file, name, EVEN_PICTURES).model()
-        except ModelError:
-            raise error from None
+            return again.model()
+        except ModelError as other:
+            # What stopped the walk that came further.
+            raise (other if again.nodes_read > walk.nodes_read else error) from None
 
 
 class _Walk:
@@ -61,6 +64,7 @@ class _Walk:
             raise ModelError(f"{name}: {count}, but expected a picture and its result")
         (entry,) = file.inputs
         planes, is_last = self._planes(entry)
+        self.nodes_read = 0
         self._budget = ModelBudget(name, size=MAX_TENSOR_BYTES // 2)
         self._graph = graph = OnnxGraph(name, planes, pictures, self._budget)
         picture = MapValue(0, graph.rows, graph.columns)
@@ -89,6 +93,7 @@ class _Walk:
         for node in self._file.nodes:
             if any(each in needed for each in node.outputs if each):
                 self._add(node)
+                self.nodes_read += 1
         found = self._values.get(self._file.outputs[0].name)
         if isinstance(found, DividedMap):
             found = self._result_of_view(found)
@@ -184,11 +189,11 @@ class _Walk:
         model = net.model(edge.border if edge else "reflect", same_planes=True)
         if edge is None:
             return model
-        if model.padding != edge.margin or edge.multiple % model.multiple:
+        # A file may take pictures of some multiple alone, and pad them by no more than a margin.
+        multiple = edge.multiple if edge.multiple > 1 else model.multiple
+        if model.padding != edge.margin or multiple % model.multiple:
             raise ModelError(f"{name}: pads the picture by other than what it loses")
-        return Model(
-            *(name, model.in_planes, model.nodes, model.padding, edge.border, edge.multiple)
-        )
+        return Model(*(name, model.in_planes, model.nodes, model.padding, edge.border, multiple))
 
 
 def _sizes(arrays: Sequence[NDArray[Any]], node: OnnxNode) -> Value:

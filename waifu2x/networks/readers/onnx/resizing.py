@@ -10,7 +10,7 @@ import numpy as np
 from waifu2x.networks.readers.onnx import views
 from waifu2x.networks.readers.onnx.call import NodeCall
 from waifu2x.networks.readers.onnx.folding import axes_of
-from waifu2x.networks.readers.onnx.values import MapValue, Value, lengths
+from waifu2x.networks.readers.onnx.values import DividedMap, MapValue, Value, lengths
 
 
 def depth_to_space(call: NodeCall) -> Value:
@@ -119,6 +119,41 @@ def reshape(call: NodeCall) -> Value:
     if made is None:
         raise call.node.refused("a shape that is no step of a shuffle: not supported")
     return made
+
+
+def expand(call: NodeCall) -> Value:
+    """Expand of a map: axes of one, as parts of planes."""
+    view = call.view()
+    times = []
+    for picture, wanted in enumerate(call.whole(1)):
+        shape = view.shape(picture)
+        numbers = [] if wanted is None else [int(n) for n in wanted.reshape(-1)]
+        if wanted is None or len(numbers) > len(shape):
+            raise call.node.refused("repeats a map: not supported")
+        numbers = [1] * (len(shape) - len(numbers)) + numbers
+        times.append([1 if n == have else n for n, have in zip(numbers, shape, strict=True)])
+    return _repeated(call, view, times)
+
+
+def tile(call: NodeCall) -> Value:
+    """Tile of a map: axes of one, as parts of planes."""
+    view = call.view()
+    times = [[] if each is None else [int(n) for n in each.reshape(-1)] for each in call.whole(1)]
+    return _repeated(call, view, times)
+
+
+def _repeated(call: NodeCall, view: DividedMap, times: list[list[int]]) -> Value:
+    """A map so many times along each axis, in each picture."""
+    if any(each != times[0] for each in times) or len(times[0]) != len(view.dims):
+        raise call.node.refused("repeats a map: not supported")
+    for axis, count in enumerate(times[0]):
+        if count == 1:
+            continue
+        made = views.repeated(call.graph, view, axis, count)
+        if made is None:
+            raise call.node.refused("repeats other than single planes: not supported")
+        view = made
+    return views.map_of(call.graph, view) or view
 
 
 def transpose(call: NodeCall) -> Value:

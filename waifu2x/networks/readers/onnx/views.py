@@ -121,6 +121,26 @@ def reshaped(
     return work.view(dims)
 
 
+def repeated(graph: OnnxGraph, view: DividedMap, axis: int, times: int) -> DividedMap | None:
+    """A view with an axis of one so many times as long, each plane repeated; None for other axes.
+
+    Raises ModelError for more planes than a map can have.
+    """
+    if _without_ones(view, view.dims[axis]) or times < 1 or len(view.lengths) >= _MOST_FACTORS:
+        return None
+    source, planes = view.source, graph.planes(view.source.value)
+    graph.budget.take_bytes(8 * planes * times)
+    value = graph.rearranged(source.value, np.repeat(np.arange(planes), times))
+    dims = list(view.dims)
+    dims[axis] = (len(view.lengths),)
+    return DividedMap(
+        graph.like(source, value),
+        (*view.planes, len(view.lengths)),
+        *(view.rows, view.columns, tuple(dims)),
+        (*view.lengths, (times,) * 3),
+    )
+
+
 class _Factors:
     """The factors of a view's axes while they are divided."""
 
