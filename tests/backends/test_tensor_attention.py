@@ -120,9 +120,10 @@ def test_attention_between_planes(
     )
 
 
-@pytest.mark.matrix
+@pytest.mark.long
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families(libraries: Path, tmp_path: Path, name: str) -> None:
+    """DAT takes a hundred kernels, which take minutes to compile."""
     path = tmp_path / "network.pth"
     path.write_bytes(weight_files.pth({"params": filled(FAMILIES[name]())}))
     model, pixels = read_model(path), picture(21, 26, 3)
