@@ -737,6 +737,23 @@ REFUSED: dict[str, tuple[bytes, str]] = {
         ),
         "unpacks to more than",
     ),
+    "a huge constant, copied": (
+        simple(
+            node("ConstantOfShape", ["s"], ["a"]),
+            node("Transpose", ["a"], ["b"]),
+            *(node("Reshape", ["b", "flat"], [f"c{number}"]) for number in range(4)),
+            node("Concat", [f"c{number}" for number in range(4)], ["d"], axis=0),
+            node("Slice", ["d", "zero", "one"], ["e"]),
+            node("Add", ["input", "e"], ["output"]),
+            weights={
+                "s": np.array([2100, 2100]),
+                "flat": np.array([-1]),
+                "zero": np.array([0]),
+                "one": np.array([1]),
+            },
+        ),
+        "m.onnx: unpacks to more than",
+    ),
     "a huge range": (
         simple(
             node("Range", ["a", "b", "c"], ["d"]),
@@ -810,6 +827,54 @@ REFUSED: dict[str, tuple[bytes, str]] = {
         "its attribute blocksize is of another kind",
     ),
 }
+
+
+def _trimmed() -> tuple[Net, str]:
+    """A picture that is made up to a multiple, a layer, and the map cut to the picture's size."""
+    net = Net(1)
+    size = net.op("Slice", net.op("Shape", "input"), net.number([2]), net.number([4]))
+    eight = net.number([8])
+    more = net.op("Mod", net.op("Sub", eight, net.op("Mod", size, eight)), eight)
+    pads = net.op("Concat", net.number([0, 0, 0, 0, 0, 0]), more, axis=0)
+    value = net.conv(net.op("Pad", "input", pads, mode="reflect"), 3, 3, pads=[1] * 4)
+    for place in (0, 1):
+        end = net.op("Slice", size, net.number([place]), net.number([place + 1]))
+        value = net.op("Slice", value, net.number([0]), end, net.number([place + 2]))
+    return net, value
+
+
+def test_a_map_that_is_cut_is_not_read_beyond_its_edge() -> None:
+    """What was cut off is still there, and a mean, say, would count it."""
+
+    def refused(write: Callable[[Net, str], object]) -> str:
+        net, value = _trimmed()
+        write(net, value)
+        with pytest.raises(ModelError) as caught:
+            read(net.file())
+        return str(caught.value)
+
+    def mean(net: Net, value: str) -> str:
+        return net.op("Mul", value, net.op("GlobalAveragePool", value), output="output")
+
+    def transposed(net: Net, value: str, taps: int = 4) -> str:
+        weight = net.number(np.ones((3, 3, taps, taps)), "float32")
+        crop = [(taps - 2) // 2] * 4
+        return net.op("ConvTranspose", value, weight, strides=[2, 2], pads=crop, output="output")
+
+    def normed(net: Net, value: str) -> str:
+        factors = [net.number(np.ones(3), "float32") for _ in range(2)]
+        return net.op("InstanceNormalization", value, *factors, output="output")
+
+    def cubic(net: Net, value: str) -> str:
+        scales = net.number([1, 1, 2, 2], "float32")
+        return net.op("Resize", value, "", scales, mode="cubic", output="output")
+
+    for write in (mean, transposed, normed, cubic):
+        assert "reads a map that is cut to the picture's size: not supported" in refused(write)
+    net, value = _trimmed()
+    transposed(net, value, taps=2)
+    found, source = read(net.file()), picture(16, 24)
+    assert made(found, source).shape == (32, 48, 3)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -33,6 +33,13 @@ class NodeCall:
             raise self.node.refused("reads something other than a map: not supported")
         return self.graph.on_the_padded(found)
 
+    def up_to_its_edges(self, found: MapValue) -> MapValue:
+        """A map that is read beyond each of its pixels. Raises ModelError for one that is cut to
+        the picture's size: what was cut off would be read, too."""
+        if found.is_trimmed:
+            raise self.node.refused("reads a map that is cut to the picture's size: not supported")
+        return found
+
     def view(self, place: int = 0) -> DividedMap:
         """An input that is a map, its axes divided or not. Raises ModelError for others."""
         found = self.optional(place)

@@ -149,6 +149,8 @@ def _constant_of_shape(call: _Call) -> Array:
 def _reshape(call: _Call) -> Array:
     keeps_zero = not call.node.get("allowzero", 0)
     shape = new_shape(call[0].shape, _whole(call[1]), keeps_zero=keeps_zero)
+    if not call[0].flags.c_contiguous:  # a view, whose numbers are copied
+        call.take(shape)
     return np.reshape(call[0], shape)
 
 

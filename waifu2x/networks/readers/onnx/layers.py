@@ -31,8 +31,8 @@ def convolution(call: NodeCall) -> Value:
         made = graph.dense(graph.plain(found), weight[:, :, 0, 0], bias)
         return MapValue(made, (1, 1, 1), (1, 1, 1))
     padding += found.pad
-    if padding and found.is_trimmed:
-        raise node.refused("reads a map that is cut to the picture's size: not supported")
+    if padding:
+        call.up_to_its_edges(found)
     source = graph.plain(replace(found, pad=0))
     made = graph.convolution(source, weight, bias, stride=stride, padding=padding, groups=groups)
     size = weight.shape[-1] - 2 * (padding - found.pad)
@@ -54,14 +54,16 @@ def transposed_convolution(call: NodeCall) -> Value:
     weight = np.ascontiguousarray(weight.swapaxes(0, 1))
     bias = call.array(2)
     bias = np.zeros(len(weight), np.float32) if bias is None else bias.reshape(-1)
+    taps = weight.shape[-1]
+    if taps > stride:
+        call.up_to_its_edges(found)
     source = call.graph.plain(found)
     made = call.graph.transposed(source, weight, bias, stride=stride, crop=crop)
-    taps = weight.shape[-1]
     rows, columns = (
         lengths([(length - 1) * stride + taps - 2 * crop for length in each])
         for each in (found.shown_rows, found.shown_columns)
     )
-    return MapValue(made, rows, columns)
+    return MapValue(made, rows, columns, is_trimmed=found.is_trimmed)
 
 
 def _kernel(call: NodeCall) -> tuple[Floats, int, int]:
@@ -97,7 +99,7 @@ def mean(call: NodeCall) -> Value:
             return mean_of_planes(call, axes[0])
         if sorted(axis % 4 for axis in axes) != [2, 3] or not node.get("keepdims", 1):
             raise node.refused(f"a mean over the axes {tuple(axes)[:4]}: not supported")
-    found = call.map()
+    found = call.up_to_its_edges(call.map())
     return MapValue(graph.mean(graph.plain(found)), (1, 1, 1), (1, 1, 1))
 
 

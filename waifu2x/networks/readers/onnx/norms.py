@@ -24,7 +24,7 @@ def layer_normalization(call: NodeCall) -> Value:
 
 def group_normalization(call: NodeCall) -> Value:
     """GroupNormalization, its factors by plane, or, before opset 21, by group."""
-    found, node, graph = call.map(), call.node, call.graph
+    found, node, graph = call.up_to_its_edges(call.map()), call.node, call.graph
     planes, groups = graph.planes(found.value), node.get("num_groups", 0)
     if groups < 1 or planes % groups:
         raise node.refused(f"damaged: {groups} groups of {planes} planes")
@@ -39,7 +39,7 @@ def instance_normalization(call: NodeCall) -> Value:
     groups = views.groups_of(view)
     if groups is None:
         raise node.refused("a norm of other than groups of planes: not supported")
-    planes = graph.planes(view.source.value)
+    planes = graph.planes(call.up_to_its_edges(view.source).value)
     arrays = _each(call, 1, planes, 1.0, groups), _each(call, 2, planes, 0.0, groups)
     made = graph.group_norm(view.source.value, *arrays, groups, _eps(call))
     return views.with_source(graph, view, graph.like(view.source, made))

@@ -46,6 +46,8 @@ def parse(content: bytes, name: str) -> Model:
     try:
         return walk.model()
     except ModelError as error:
+        if walk.makes_up:  # other sizes, with which it has nothing to do, would hide that
+            raise
         again = _Walk(file, name, EVEN_PICTURES)
         try:
             return again.model()
@@ -72,6 +74,11 @@ class _Walk:
         if is_last:
             view = views.view_of(graph, picture)
             self._values[entry.name] = views.transposed(view, (0, 2, 3, 1)) or picture
+
+    @property
+    def makes_up(self) -> bool:
+        """Whether the file itself makes pictures up to a multiple, as far as it was read."""
+        return self._graph.edge is not None and self._graph.edge.multiple > 1
 
     def _planes(self, entry: ValueInfo) -> tuple[int, bool]:
         """Planes of the picture, and whether they are its last axis."""

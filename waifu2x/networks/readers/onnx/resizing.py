@@ -74,6 +74,7 @@ def resize(call: NodeCall) -> Value:
     if mode == "cubic" and places in ("half_pixel", "pytorch_half_pixel"):
         if node.get("cubic_coeff_a", -0.75) != -0.75 or node.get("exclude_outside", 0):
             raise node.refused("another cubic than that of -0.75: not supported")
+        call.up_to_its_edges(found)
         made = graph.interpolate(source, by.numerator, by.denominator)
         return _larger(found, made, by.numerator, by.denominator)
     raise node.refused(f"mode {mode[:20]!r} by {by}, {places[:20]}: not supported")
