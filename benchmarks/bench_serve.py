@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import argparse
 import http.client
+import io
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,7 @@ import numpy as np
 from PIL import Image
 
 SIZE = 320, 240
+FINISHED = ("done", "failed", "cancelled")
 
 
 class Client:
@@ -45,6 +50,18 @@ class Client:
         found: bytes = response.read()
         assert response.status < 400, found
         return found
+
+    def finished(self) -> int:
+        """How many jobs are finished."""
+        counts = self.data("GET", "/api/jobs?count=0")["counts"]
+        return sum(counts[state] for state in FINISHED)
+
+    def stream(self) -> http.client.HTTPResponse:
+        """The events."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._port)
+        headers = {"Authorization": f"Bearer {self._token}"}
+        connection.request("GET", "/api/events", headers=headers)
+        return connection.getresponse()
 
     def data(self, method: str, path: str, body: bytes | None = None) -> Any:
         """The body of an answer that is JSON."""
@@ -70,46 +87,79 @@ def memory(process: subprocess.Popen[str]) -> float:
     return int(text.partition("VmRSS:")[2].split()[0]) / 1024
 
 
-def wait(client: Client) -> None:
-    """Until nothing waits and nothing is under way."""
-    while True:
-        counts = client.data("GET", "/api/jobs?count=0")["counts"]
-        if not (counts["waiting"] or counts["working"]):
-            return
-        time.sleep(0.2)  # a page listens to events instead: who asks often takes the cores
+class Listening:
+    """A client of the events, as a page is one."""
+
+    def __init__(self, client: Client) -> None:
+        self.events = 0
+        self._counts: dict[str, int] = {}
+        self._changed = threading.Condition()
+        threading.Thread(target=self._listen, args=(client.stream(),), daemon=True).start()
+
+    def wait(self, finished: int) -> None:
+        """Until so many jobs are finished."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: sum(self._counts.get(one, 0) for one in FINISHED) >= finished
+            )
+
+    def _listen(self, stream: http.client.HTTPResponse) -> None:
+        kind = b""
+        for line in stream:
+            if line.startswith(b"event: "):
+                self.events += 1
+                kind = line[7:].strip()
+            if line.startswith(b"data: ") and kind == b"counts":
+                with self._changed:
+                    self._counts = json.loads(line[6:])
+                    self._changed.notify_all()
+
+
+@contextmanager
+def running(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], Client]]:
+    """A server with a folder of its own, and a client."""
+    words = [sys.executable, "-m", "waifu2x", "serve", "--no-browser", "--port", "0", *options]
+    environment = {**os.environ, "WAIFU2X_CACHE_DIR": str(folder)}
+    server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert server.stdout is not None
+        yield server, Client(server.stdout.readline().strip())
+    finally:
+        server.terminate()
+        server.wait()
 
 
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--queued", type=int, default=10_000)
+    parser.add_argument("--count", type=int, default=100, help="pictures beside batch; 0: none")
+    parser.add_argument("--turns", type=int, default=3, help="how often")
+    parser.add_argument(
+        "--queued", type=int, default=10_000, help="jobs of the long queue; 0: none"
+    )
     parser.add_argument("--model", default="upconv_7/art")
+    parser.add_argument("--cache", type=Path, help="folder of what is compiled, and of the queue")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        paths = pictures(folder / "in", options.count)
-        words = [sys.executable, "-m", "waifu2x", "serve", "--no-browser", "--port", "0"]
-        server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        try:
-            assert server.stdout is not None
-            client = Client(server.stdout.readline().strip())
-            for job in client.data("GET", "/api/jobs?count=500")["jobs"]:
-                client.ask("DELETE", f"/api/jobs/{job['id']}")
-            measure(client, server, paths, folder, options)
-        finally:
-            server.terminate()
-            server.wait()
+        if options.count:
+            paths = pictures(folder / "in", options.count)
+            cache = options.cache or folder / "cache"
+            os.environ["WAIFU2X_CACHE_DIR"] = str(cache)
+            with running(cache) as (_, client):
+                measure(client, paths, folder, options)
+        if options.queued:
+            with running(folder / "queue", "--backend", "numpy") as (server, client):
+                measure_queue(client, server, options.queued)
 
 
 def measure(
     client: Client,
-    server: subprocess.Popen[str],
     paths: list[Path],
     folder: Path,
     options: argparse.Namespace,
 ) -> None:
-    """All three measurements."""
+    """One picture, and many."""
     from waifu2x import Upscaler
 
     query = f"model={options.model}&noise=none"
@@ -140,11 +190,12 @@ def measure(
     batch = [sys.executable, "-m", "waifu2x", "batch", "-m", options.model, "-n", "none", "--quiet"]
     batch += [str(folder / "in"), str(folder / "warmup")]
     subprocess.run(batch, check=True)  # what is compiled is there for both
-    rates = []
-    for turn in range(3):
+    rates, listening, finished = [], Listening(client), client.finished()
+    for turn in range(options.turns):
         start = time.perf_counter()
         subprocess.run([*batch[:-1], str(folder / f"out-{turn}")], check=True)
         by_batch = time.perf_counter() - start
+        finished += len(paths)
         start = time.perf_counter()
         with ThreadPoolExecutor(6) as pool:  # as many as a browser sends at a time
             sent = list(
@@ -155,7 +206,7 @@ def measure(
                     paths,
                 )
             )
-        wait(client)
+        listening.wait(finished)
         by_server = time.perf_counter() - start
         rates.append((by_batch, by_server))
     for identity, path in zip(sent, paths, strict=True):
@@ -168,29 +219,68 @@ def measure(
             f" {by_server / by_batch:.3f}"
         )
 
-    small = folder / "small.png"
-    Image.new("RGB", (2000, 1500)).save(small)
-    before, jobs = memory(server), "/api/jobs"
-    client.data("POST", f"/api/jobs?name=large.png&{query}&tta=8", small.read_bytes())
-    begun = time.perf_counter()
-    with ThreadPoolExecutor(4) as pool:
-        list(
-            pool.map(
-                lambda number: client.ask(
-                    "POST", f"{jobs}?name={number}.png&{query}&tta=8", content
-                ),
-                range(options.queued),
-            )
+
+def measure_queue(client: Client, server: subprocess.Popen[str], most: int) -> None:
+    """Memory, and times of an upload, with a longer and longer queue that is not worked down."""
+    random = np.random.default_rng(1)
+    slow, small = (encoded(random.integers(0, 256, (side, side, 3))) for side in (128, 16))
+    query = "model=cunet/art&noise=none&tta=8"
+    for number in range(8):  # more than are taken at a time
+        client.ask("POST", f"/api/jobs?name=slow-{number}.png&scale=32&{query}", slow)
+    Listening(client)
+    sent, times = 8, []
+    for count in (100, 1000, 3000, 10_000, 20_000):
+        if count > most:
+            break
+        while sent < count:
+            start = time.perf_counter()
+            client.ask("POST", f"/api/jobs?name={sent}.png&{query}", small)
+            times.append(time.perf_counter() - start)
+            sent += 1
+        latest = sorted(times[-90:])
+        start = time.perf_counter()
+        client.ask("GET", f"/api/jobs?from={count // 2}&count=200")
+        listed = time.perf_counter() - start
+        print(
+            f"{count} jobs: server {memory(server):.1f} MiB; an upload"
+            f" {latest[len(latest) // 2] * 1000:.2f} ms (median of 90);"
+            f" 200 from the middle listed in {listed * 1000:.1f} ms",
+            flush=True,
         )
-    seconds = time.perf_counter() - begun
-    after = memory(server)
-    start = time.perf_counter()
-    client.ask("GET", "/api/jobs?from=5000&count=200")
-    listed = time.perf_counter() - start
-    print(
-        f"{options.queued} pictures queued in {seconds:.0f} s: server {before:.0f} MiB before,"
-        f" {after:.0f} MiB after; 200 of them listed in {listed * 1000:.0f} ms"
-    )
+    for what, count in {"cancel": sent, "retry": sent, "remove": 0}.items():
+        if what == "remove":
+            client.data("POST", "/api/jobs/cancel", b'{"all": true}')
+        longest, stop = [0.0], threading.Event()
+        asking = threading.Thread(target=ask_often, args=(client, longest, stop))
+        asking.start()
+        start = time.perf_counter()
+        changed = client.data("POST", f"/api/jobs/{what}", b'{"all": true}')["changed"]
+        seconds = time.perf_counter() - start
+        stop.set()
+        asking.join()
+        print(
+            f"{what} of {changed} jobs: {seconds * 1000:.0f} ms, meanwhile another answer took"
+            f" {longest[0] * 1000:.0f} ms at most",
+            flush=True,
+        )
+        assert changed >= count - 8, changed
+    print(f"an empty queue: server {memory(server):.1f} MiB")
+
+
+def ask_often(client: Client, longest: list[float], stop: threading.Event) -> None:
+    """Asks for something that needs no queue, and notes how long that took at most."""
+    while not stop.is_set():
+        start = time.perf_counter()
+        client.ask("GET", "/api/openapi.json")
+        longest[0] = max(longest[0], time.perf_counter() - start)
+        time.sleep(0.002)
+
+
+def encoded(pixels: Any) -> bytes:
+    """A PNG."""
+    file = io.BytesIO()
+    Image.fromarray(pixels.astype(np.uint8)).save(file, "PNG")
+    return file.getvalue()
 
 
 if __name__ == "__main__":
