@@ -27,6 +27,9 @@ import numpy as np
 from PIL import Image
 
 SIZE = 320, 240
+EXAMPLES = Path(__file__).parents[1] / "examples"
+NAMES = "drawn.png", "photo.jpg", "cat.jpg"
+FORMATS = "png", "jpg", "png", "webp"
 FINISHED = ("done", "failed", "cancelled")
 
 
@@ -69,15 +72,20 @@ class Client:
 
 
 def pictures(folder: Path, count: int) -> list[Path]:
-    """Pictures like drawings: areas, lines and some grain."""
+    """Parts of drawings and photos, of several sizes and formats; the first a PNG of `SIZE`."""
     folder.mkdir()
     random = np.random.default_rng(0)
+    sources = [Image.open(EXAMPLES / name).convert("RGB") for name in NAMES]
     paths = []
     for number in range(count):
-        areas = random.integers(0, 256, (SIZE[1] // 16, SIZE[0] // 16, 3))
-        pixels = np.kron(areas, np.ones((16, 16, 1))) + random.normal(0, 3, (SIZE[1], SIZE[0], 1))
-        paths.append(folder / f"{number:03}.png")
-        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(paths[-1])
+        source = sources[number % len(sources)]
+        wide, high = (int(side) for side in random.integers(160, 481, 2)) if number else SIZE
+        left = int(random.integers(0, source.width // 2))
+        upper = int(random.integers(0, source.height // 2))
+        part = source.crop((left, upper, left + source.width // 2, upper + source.height // 2))
+        extension = FORMATS[number // len(sources) % len(FORMATS)]
+        paths.append(folder / f"{number:03}.{extension}")
+        part.resize((wide, high), Image.Resampling.LANCZOS).save(paths[-1], quality=90)
     return paths
 
 
@@ -162,7 +170,7 @@ def measure(
     """One picture, and many."""
     from waifu2x import Upscaler
 
-    query = f"model={options.model}&noise=none"
+    query = f"model={options.model}&noise=none&format=png"
     upscale = f"/api/upscale?name=x.png&{query}"
     content = paths[0].read_bytes()
     client.ask("POST", upscale, content)
@@ -211,7 +219,7 @@ def measure(
         rates.append((by_batch, by_server))
     for identity, path in zip(sent, paths, strict=True):
         made = client.ask("GET", f"/api/jobs/{identity}/result")
-        assert made == (folder / "out-0" / path.name).read_bytes(), path
+        assert made == (folder / "out-0" / f"{path.stem}.png").read_bytes(), path
     count = len(paths)
     for by_batch, by_server in rates:
         print(
@@ -223,12 +231,15 @@ def measure(
 def measure_queue(client: Client, server: subprocess.Popen[str], most: int) -> None:
     """Memory, and times of an upload, with a longer and longer queue that is not worked down."""
     random = np.random.default_rng(1)
-    slow, small = (encoded(random.integers(0, 256, (side, side, 3))) for side in (128, 16))
+    small = encoded(random.integers(0, 256, (10, 10, 3)))
     query = "model=cunet/art&noise=none&tta=8"
-    for number in range(8):  # more than are taken at a time
-        client.ask("POST", f"/api/jobs?name=slow-{number}.png&scale=32&{query}", slow)
+    # The memory that each of them takes to be computed is there when the first is done.
+    client.ask("POST", f"/api/upscale?name=slow.png&scale=16&{query}", small)
+    for number in range(50):
+        client.ask("POST", f"/api/jobs?name=slow-{number}.png&scale=16&{query}", small)
     Listening(client)
-    sent, times = 8, []
+    sent, times = 50, []
+    print(f"computing: server {memory(server):.1f} MiB", flush=True)
     for count in (100, 1000, 3000, 10_000, 20_000):
         if count > most:
             break
@@ -263,7 +274,7 @@ def measure_queue(client: Client, server: subprocess.Popen[str], most: int) -> N
             f" {longest[0] * 1000:.0f} ms at most",
             flush=True,
         )
-        assert changed >= count - 8, changed
+        assert changed >= count - 50, changed
     print(f"an empty queue: server {memory(server):.1f} MiB")
 
 

@@ -98,3 +98,22 @@ main()
     (tmp_path / "out.png").unlink(missing_ok=True)
     done = subprocess.run(run, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.splitlines()[-1] == "searches: 0"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["upscale", "-m", "vgg_7", "in.png", "out.png"]])
+def test_nobody_who_opens_no_page_loads_its_server(words: list[str], tmp_path: Path) -> None:
+    code = f"""
+import atexit, sys
+sys.argv = ["waifu2x", *{words!r}]
+from waifu2x.__main__ import main
+atexit.register(lambda: print("\\n", *sys.modules))
+main()
+"""
+    (tmp_path / "in.png").write_bytes((ROOT / "examples" / "drawn.png").read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "waifu2x.cli" in loaded
+    assert not loaded & {"waifu2x.cli.serve", "starlette", "uvicorn", "asyncio", "sqlite3"}
+    assert not [name for name in loaded if name.startswith("waifu2x.serve")]

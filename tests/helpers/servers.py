@@ -10,13 +10,37 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 _SECONDS = 60
 """How long anything may take, on a machine that does much else."""
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Returns once something is so."""
+    end = time.monotonic() + _SECONDS
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def codec_processes(server: Server) -> list[int]:
+    """The processes below a server that have anything to do with pictures."""
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                text = (folder / "stat").read_text()
+                command = (folder / "cmdline").read_text()
+            except OSError:
+                continue
+            parents[int(folder.name)] = int(text.rpartition(")")[2].split()[1]), command
+    own = server.process.pid
+    helper = [one for one, (parent, line) in parents.items() if parent == own and "fork" in line]
+    return [one for one, (parent, _) in parents.items() if parent in helper]
 
 
 class Answer(NamedTuple):
@@ -138,10 +162,7 @@ class Server:
 
     def gone(self, total: int) -> None:
         """Returns once there are `total` jobs: what removes others may still be at it."""
-        end = time.monotonic() + _SECONDS
-        while (now := self.ask("GET", "/api/jobs").data["total"]) != total:
-            assert time.monotonic() < end, now
-            time.sleep(0.02)
+        until(lambda: self.ask("GET", "/api/jobs").data["total"] == total)
 
 
 class Listener:

@@ -12,13 +12,12 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
 
 from tests.helpers.contents import encode, noise
-from tests.helpers.servers import Answer, Server
+from tests.helpers.servers import Answer, Server, until
 from waifu2x.imaging.picture import Picture
 
 pytest.importorskip("starlette")
@@ -51,6 +50,7 @@ def changes(server: Server, headers: dict[str, str], token: str | None = "") -> 
         server.ask("POST", "/api/upscale?name=x.png", PNG, headers, token=token),
         server.ask("POST", "/api/jobs/0123456789abcdef/cancel", b"", headers, token=token),
         server.ask("DELETE", "/api/jobs/0123456789abcdef", None, headers, token=token),
+        server.ask("POST", "/api/jobs/remove", b'{"all": true}', headers, token=token),
     ]
 
 
@@ -339,13 +339,6 @@ def said(server: Server, sent: bytes) -> bytes:
 
 def ids(server: Server) -> set[str]:
     return {job["id"] for job in server.ask("GET", "/api/jobs?count=500").data["jobs"]}
-
-
-def until(is_so: Any) -> None:
-    end = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def files_of(server: Server) -> int:

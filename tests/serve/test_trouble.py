@@ -5,12 +5,8 @@ from __future__ import annotations
 import http.client
 import os
 import shutil
-import signal
-import socket
 import sys
 import threading
-import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +15,7 @@ import pytest
 
 from tests.helpers.contents import decode, encode, noise
 from tests.helpers.queues import added, queue_of
-from tests.helpers.servers import Server
+from tests.helpers.servers import Server, until
 from waifu2x.imaging.picture import Picture
 
 pytest.importorskip("starlette")
@@ -32,13 +28,6 @@ from waifu2x.serve.spool import Spool, kept_result
 PNG = encode(Picture(noise(13, 17, 3)), "png")
 SLOW = encode(Picture(noise(56, 56, 3)), "png")
 """A picture that the reference backend takes seconds for, with TTA."""
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_the_queue_survives_a_kill(tmp_path: Path) -> None:
@@ -102,38 +91,6 @@ def test_cancelled_while_it_is_worked_on(tmp_path: Path) -> None:
         until(lambda: not (tmp_path / "serve" / "jobs" / slow).exists())
 
 
-@pytest.mark.matrix
-@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
-def test_a_picture_whose_process_is_killed_fails_alone(tmp_path: Path) -> None:
-    with Server(tmp_path) as server:
-        slow = server.send("slow.png", SLOW, tta=8)["id"]
-        server.until(slow, "working")
-        until(lambda: server.job(slow)["progress"] > 0)
-        # Whoever has the file of the picture to make open is at it; the others wait.
-        for number in codec_processes(server.process.pid):
-            os.kill(number, signal.SIGKILL)
-        failed = server.ended(slow)
-        assert failed["state"] == "failed"
-        assert failed["error"].startswith("slow.png: the process that worked on it was killed")
-        for _ in range(4):
-            assert server.ended(server.send("in.png", PNG)["id"])["state"] == "done"
-
-
-def codec_processes(server: int) -> list[int]:
-    """The processes below a server that have anything to do with pictures."""
-    parents = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                text = (folder / "stat").read_text()
-                command = (folder / "cmdline").read_text()
-            except OSError:
-                continue
-            parents[int(folder.name)] = int(text.rpartition(")")[2].split()[1]), command
-    helper = [one for one, (parent, line) in parents.items() if parent == server and "fork" in line]
-    return [one for one, (parent, _) in parents.items() if parent in helper]
-
-
 def test_a_file_that_kills_its_reader_is_an_error() -> None:
     reading = ReadingProcesses()
     with closing(reading):
@@ -145,19 +102,9 @@ def test_a_file_that_kills_its_reader_is_an_error() -> None:
 
 
 @pytest.mark.matrix
-def test_clients_that_leave_in_the_middle(tmp_path: Path) -> None:
-    jobs = tmp_path / "serve" / "jobs"
+def test_clients_that_leave_before_the_end(tmp_path: Path) -> None:
+    """A download, and a script that waits for its result."""
     with Server(tmp_path) as server:
-        head = (
-            "POST /api/jobs?name=x.png HTTP/1.1\r\nContent-Length: 1000000\r\n"
-            f"Host: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {server.token}\r\n\r\n"
-        )
-        with socket.create_connection(("127.0.0.1", server.port)) as client:
-            client.sendall(head.encode() + bytes(70_000))
-            until(lambda: any(jobs.iterdir()))
-        until(lambda: not any(jobs.iterdir()))
-        assert server.ask("GET", "/api/jobs").data["total"] == 0
-        # A download, and a script that waits for its result.
         done = server.ended(
             server.send("in.png", SLOW, scale="1", noise="0", model="vgg_7/art")["id"]
         )

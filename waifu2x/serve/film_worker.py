@@ -45,6 +45,8 @@ _PICTURES_SHARE = 3.0
 """How many times as long as a frame took the next one waits for pictures."""
 _TELL_SECONDS = 0.1
 """Between reports of progress."""
+_MEASURE_SECONDS = 10.0
+"""Between looks at how large the parts are."""
 _ENDING_SECONDS = 10.0
 """How long a film may take to end with the server."""
 _log = logging.getLogger("waifu2x")
@@ -136,6 +138,7 @@ class FilmWorker:
         if self._queue.shown(record.id) is None or self._unwanted.is_set():
             shutil.rmtree(parts_folder(made), ignore_errors=True)
             self._endings.drop(record, made)
+        self._queue.measure(record.id)
 
     def _made(
         self, record: JobRecord, reader: FilmReader, target: Path
@@ -212,7 +215,7 @@ class _FilmCount:
         self._lock = threading.Lock()
         self._resumed = 0
         self._done = 0
-        self._told = 0.0
+        self._told = self._measured = 0.0
 
     def resume(self, frames: int) -> None:
         """Frames are there from a run before."""
@@ -228,9 +231,16 @@ class _FilmCount:
                     " `waifu2x video`"
                 )
             now = time.monotonic()
-            if now - self._told < _TELL_SECONDS or not self._expected:
-                return
-            self._told = now
-            part, before = self._done / self._expected, self._resumed / self._expected
+            is_measuring = now - self._measured >= _MEASURE_SECONDS
+            is_telling = now - self._told >= _TELL_SECONDS and self._expected
+            self._measured = now if is_measuring else self._measured
+            self._told = now if is_telling else self._told
+            done, resumed = self._done, self._resumed
+        if is_measuring:
+            self._queue.measure(self._record.id)
+        if is_telling:
+            self._tell(done / self._expected, resumed / self._expected)
+
+    def _tell(self, part: float, before: float) -> None:
         pixels = self._expected * self._shape.height * self._shape.width
         self._queue.advance(self._record, part, pixels, before)

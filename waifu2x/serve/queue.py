@@ -6,6 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -300,9 +301,10 @@ class Queue:
                 arrived.notify_all()
 
     def measure(self, identity: str) -> None:
-        """Looks anew how large the files of a job are, if there is one."""
+        """Looks anew how large the files of a job are, if there is one; what cannot be written down
+        on a full disk is seen the next time."""
         size = self._spool.size_of(identity)
-        with self._lock:
+        with self._lock, suppress(sqlite3.Error):
             record = self._store.get(identity)
             if record is not None and record.size != size:
                 self._store.put(replace(record, size=size))

@@ -77,7 +77,7 @@ class Service:
             self._held.callback(self.reading.close)
             self.upscalers = Upscalers(lambda: Engine(**computing), limits.max_pixels)
             self._held.callback(self.upscalers.close)
-            self.views = Views(self.spool, limits, self.reading, self.upscalers)
+            self.views = Views(self.spool, limits, self.reading, self.upscalers, self.queue.measure)
             self._endings = endings = Endings(self.queue, self.spool, output)
             self._worker = Worker(self.queue, self.spool, self.upscalers, endings)
             self._film_worker = FilmWorker(

@@ -101,12 +101,12 @@ class Spool:
                 shutil.rmtree(path, ignore_errors=True)
 
     def size_of(self, identity: str) -> int:
-        """Bytes of the files of a job."""
+        """Bytes of the files of a job, the parts of a film among them."""
         size = 0
-        with suppress(OSError):
-            for path in self.of(identity).iterdir():
-                with suppress(OSError):
-                    size += path.stat().st_size
+        for folder, _, files in os.walk(self.of(identity)):
+            for name in files:
+                with suppress(OSError):  # a part may have gone meanwhile
+                    size += Path(folder, name).stat(follow_symlinks=False).st_size
         return size
 
     def has_space(self, size: int) -> bool:

@@ -32,8 +32,15 @@ class Views:
     """Makes views of jobs and keeps them beside their files. Threads may share it."""
 
     def __init__(
-        self, spool: Spool, limits: ServiceLimits, reading: ReadingProcesses, upscalers: Upscalers
+        self,
+        spool: Spool,
+        limits: ServiceLimits,
+        reading: ReadingProcesses,
+        upscalers: Upscalers,
+        on_made: Callable[[str], None],
     ) -> None:
+        """`on_made` is told of jobs that have another file."""
+        self._on_made = on_made
         self._spool = spool
         self._limits = limits
         self._reading = reading
@@ -134,6 +141,7 @@ class Views:
             try:
                 if not target.exists():
                     make()
+                    self._on_made(target.parent.name)
             finally:
                 with self._lock, suppress(KeyError):
                     del self._making[target]

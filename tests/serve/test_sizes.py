@@ -1,0 +1,104 @@
+"""How much of the disk jobs take, counted as it happens."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette")
+
+from tests.helpers.queues import added, queue_of
+from waifu2x.serve.limits import ServiceLimits
+from waifu2x.serve.spool import Spool
+from waifu2x.serve.store import Store
+from waifu2x.serve.views import Views
+
+
+def test_parts_of_a_film_are_counted_and_make_others_go(tmp_path: Path) -> None:
+    store = Store(tmp_path / "queue.sqlite", print)
+    queue, spool = queue_of(tmp_path, store, max_kept=1000), Spool(tmp_path)
+    old, film = added(queue, tmp_path, bytes(300)), added(queue, tmp_path, bytes(100))
+    queue.cancel(old)
+    assert store.size == 400
+    parts = spool.of(film) / "result-0.mkv.parts"
+    parts.mkdir()
+    (parts / "part-0.mkv").write_bytes(bytes(500))
+    queue.measure(film)
+    assert store.size == 900
+    queue.make_room(100)
+    assert queue.shown_counts()["total"] == 2
+    queue.make_room(101)
+    assert [job["id"] for job in queue.listed(0, 9)] == [film]
+    assert store.size == 600
+
+
+def test_a_full_disk_hinders_no_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "queue.sqlite", print)
+    queue = queue_of(tmp_path, store)
+    identity = added(queue, tmp_path, bytes(10))
+    (Spool(tmp_path).of(identity) / "more").write_bytes(bytes(10))
+
+    def full(record: Any) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "put", full)
+        queue.measure(identity)
+    assert store.size == 10
+    queue.measure(identity)
+    assert store.size == 20
+    queue.measure("0123456789abcdef")
+
+
+def test_what_grew_before_a_crash_is_counted_after_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "queue.sqlite", print)
+    queue = queue_of(tmp_path, store)
+    identities = [added(queue, tmp_path, bytes(10)) for _ in range(2)]
+    assert queue.take(0.0) is not None
+    (Spool(tmp_path).of(identities[0]) / "result-0.mkv").write_bytes(bytes(50))
+    store.close()
+    store = Store(tmp_path / "queue.sqlite", print)
+    assert store.size == 20
+    queue = queue_of(tmp_path, store)
+    assert store.size == 70
+    assert [job["state"] for job in queue.listed(0, 9)] == ["waiting", "waiting"]
+
+
+def test_a_queue_of_the_version_before_lacks_sizes(tmp_path: Path) -> None:
+    store = Store(tmp_path / "queue.sqlite", print)
+    queue = queue_of(tmp_path, store)
+    identities = [added(queue, tmp_path, bytes(10)) for _ in range(3)]
+    store.close()
+    base = sqlite3.connect(tmp_path / "queue.sqlite")
+    base.executescript("ALTER TABLE jobs DROP COLUMN size; PRAGMA user_version = 1;")
+    base.close()
+    said: list[str] = []
+    store = Store(tmp_path / "queue.sqlite", said.append)
+    queue = queue_of(tmp_path, store)
+    assert [job["id"] for job in queue.listed(0, 9)] == identities
+    assert (store.size, said) == (30, [])
+
+
+def test_views_are_counted(tmp_path: Path) -> None:
+    store = Store(tmp_path / "queue.sqlite", print)
+    queue, spool = queue_of(tmp_path, store), Spool(tmp_path)
+    identity = added(queue, tmp_path, bytes(10))
+
+    class Reading:
+        """What writes ten bytes for whatever is asked."""
+
+        def call(self, *arguments: Any) -> None:
+            target = arguments[-1]
+            target.write_bytes(bytes(10))
+
+    reading: Any = Reading()
+    upscalers: Any = None
+    views = Views(spool, ServiceLimits(), reading, upscalers, queue.measure)
+    for size in (20, 20):
+        views.thumbnail(queue.get(identity))
+        assert store.size == size
+    views.source(queue.get(identity), 0)
+    assert store.size == 30
