@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.helpers import obvious
+from tests.helpers import family_weights, obvious, weight_files
 from tests.helpers.graphs import RandomGraph, residual_in_residual
 from waifu2x.backends import Device, Trial, open_backend
 from waifu2x.backends.gpu import (
@@ -50,6 +50,7 @@ from waifu2x.lowering.steps import MapStep, Program
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Convolution
+from waifu2x.networks.readers import parse_named
 from waifu2x.system import cache
 
 pytest.importorskip("pyopencl")
@@ -294,10 +295,14 @@ def test_maps_are_computed_again_where_they_cannot_be_kept(
         schedule.find(executor, size, 1, MapMemory(MEGABYTE, MEGABYTE, MEGABYTE))
 
 
+@pytest.mark.parametrize("name", ["deep", pytest.param("swinir", marks=pytest.mark.matrix)])
 @pytest.mark.usefixtures("large_tiles")
 def test_a_deep_network_is_cut_where_memory_is_short(
-    opencl_device: Any, deep: Model, monkeypatch: pytest.MonkeyPatch
+    opencl_device: Any, deep: Model, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if name == "swinir":
+        weights = family_weights.filled(family_weights.swinir(12, (2, 3), blocks=4))
+        deep = parse_named(weight_files.safetensors(weights), "swinir.safetensors")
     monkeypatch.setattr(cuts, "TILE", (16, 16))
     pixels = pixels_of(130, 150)
     whole = TightRuntime(opencl_device, 1 << 40)
