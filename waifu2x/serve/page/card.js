@@ -107,7 +107,12 @@ export class Card {
     const active = job.state === "working" || job.state === "uploading";
     this.bar.hidden = !active;
     if (active) this.bar.value = job.progress;
-    for (const [action, button] of Object.entries(this.buttons)) button.hidden = !isPossible(action, job);
+    let isBare = true;
+    for (const [action, button] of Object.entries(this.buttons)) {
+      button.hidden = !isPossible(action, job);
+      isBare &&= button.hidden;
+    }
+    this.element.classList.toggle("bare", isBare); // more room for what went wrong
     this.open.disabled = !isPossible("compare", job);
   }
 

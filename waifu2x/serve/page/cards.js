@@ -7,7 +7,7 @@ const HEIGHT = 9; // rem; page.css lays a card out in it
 const GAP = 0.75;
 const LEAST_WIDTH = 22;
 const AROUND = 1; // rows beyond the edges of the window
-const MOST_NEW = 20; // cards that come into the document in one frame: a large screen has eighty
+const MOST_NEW = 12; // cards that come into the document in one frame: a large screen has eighty
 const SETTLED = 80; // ms until what is in sight is worth a thumbnail
 
 export class Cards {
