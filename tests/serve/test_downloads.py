@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,9 @@ pytest.importorskip("uvicorn")
 from tests.helpers.contents import encode, noise
 from tests.helpers.servers import Server
 from waifu2x.imaging.picture import Picture
+from waifu2x.serve.connections import DOWNLOAD, Connections, Patience
 from waifu2x.serve.downloads import SECONDS, Downloads, UnknownAddressError
+from waifu2x.serve.security import Access
 
 
 def test_an_address_works_once_and_not_for_long() -> None:
@@ -61,3 +65,35 @@ def test_downloads_need_no_token_but_an_offer_does(tmp_path: Path) -> None:
         for body in bad:
             assert server.ask("POST", "/api/downloads", body).status == 400, body[:20]
         assert server.ask("POST", "/api/downloads", '{"ids": ["0123"]}').status == 404
+
+
+@pytest.mark.parametrize(("status", "stays"), [(200, True), (404, False)])
+def test_a_download_may_take_longer_than_a_header(status: int, stays: bool) -> None:
+    """Else the connection would be closed in its middle, and the file on the disk be cut."""
+
+    class Connected:
+        client = ("127.0.0.1", 1)
+        is_timed = True
+
+        def end_timer(self) -> None:
+            self.is_timed = False
+
+    async def answered(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        found.append(connected.is_timed)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def give() -> Any:
+        raise AssertionError("nothing is asked for")
+
+    async def take(message: Any) -> None:
+        pass
+
+    found: list[bool] = []
+    connected: Any = Connected()
+    registry = Connections(Access.of([], 1, "token", is_tls=False))
+    registry.add(connected)
+    scope = {"type": "http", "path": f"{DOWNLOAD}name", "client": connected.client}
+    asyncio.run(Patience(answered, registry)(scope, give, take))
+    assert found == [not stays]
+    assert registry.working == 0

@@ -25,6 +25,7 @@ from waifu2x.serve.answers import (
     result_file,
     shown,
 )
+from waifu2x.serve.connections import DOWNLOAD
 from waifu2x.serve.described import described
 from waifu2x.serve.downloads import Downloads
 from waifu2x.serve.jobs import FINISHED, JobRecord
@@ -62,7 +63,7 @@ class Api:
             Route("/api/jobs/retry", self._bound(Api.retry_all), methods=["POST"]),
             Route("/api/upscale", self._bound(Api.upscale), methods=["POST"]),
             Route("/api/downloads", self._bound(Api.offer), methods=["POST"]),
-            Route("/download/{name}", self._bound(Api.download), methods=["GET"]),
+            Route(f"{DOWNLOAD}{{name}}", self._bound(Api.download), methods=["GET"]),
             Route("/api/archive", self._bound(Api.archive), methods=["GET"]),
             Route("/api/events", self._bound(Api.events), methods=["GET"]),
             Route(job, self._bound(Api.get), methods=["GET"]),
@@ -248,7 +249,7 @@ class Api:
         if ids is None:
             ids = await run_in_threadpool(self._service.queue.done)
         await run_in_threadpool(self._members, ids)  # says now what is wrong with them
-        return JSONResponse({"address": f"/download/{self._downloads.offer(ids)}"}, 201)
+        return JSONResponse({"address": f"{DOWNLOAD}{self._downloads.offer(ids)}"}, 201)
 
     @answers
     async def download(self, request: Request) -> Response:

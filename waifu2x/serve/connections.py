@@ -21,7 +21,10 @@ from waifu2x.serve.limits import (
     MOST_WAITING,
     MOST_WORKING,
 )
-from waifu2x.serve.security import HEADERS, Access, refuse
+from waifu2x.serve.security import API, HEADERS, Access, refuse
+
+DOWNLOAD = "/download/"
+"""Where addresses begin that need no token, since nobody can guess them."""
 
 
 class Connections:
@@ -55,7 +58,7 @@ class Connections:
             del self._by_client[connection.client]
 
     def trust(self, scope: Scope) -> Connection | None:
-        """The connection of a request that has shown the token: it may take its time."""
+        """The connection of a request that may be answered: it may take its time."""
         connection = self._by_client.get(scope["client"])
         if connection is not None:
             self._waiting.pop(connection, None)
@@ -122,12 +125,17 @@ class Patience:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        connection = self._registry.trust(scope) if scope["path"].startswith("/api/") else None
+        connection = self._registry.trust(scope) if scope["path"].startswith(API) else None
         if connection is not None and self._registry.working >= MOST_WORKING:
             await refuse(send, 503, "Too many requests at a time: try again.")
             return
 
         async def patient(message: Message) -> None:
+            nonlocal connection
+            is_download = scope["path"].startswith(DOWNLOAD)
+            if is_download and message["type"] == "http.response.start":
+                # Its address is as good as the token: none but the right one is answered so.
+                connection = self._registry.trust(scope) if message["status"] == 200 else None
             try:
                 await asyncio.wait_for(send(message), CHUNK_SECONDS)
             except TimeoutError:
@@ -135,8 +143,9 @@ class Patience:
                     connection.transport.abort()
                 raise ConnectionAbortedError from None
 
-        self._registry.working += connection is not None
+        is_counted = connection is not None
+        self._registry.working += is_counted
         try:
             await self._app(scope, receive, patient)
         finally:
-            self._registry.working -= connection is not None
+            self._registry.working -= is_counted
