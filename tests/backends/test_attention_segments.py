@@ -4,7 +4,7 @@ result."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from tests.backends.test_backends import PROMISED_DB, picture
 from tests.helpers import family_weights, obvious, weight_files
 from tests.helpers.family_weights import Shapes, filled
 from tests.helpers.strips_work import strips_work
+from tests.networks.test_families import within_zero_and_one
 from waifu2x.backends import ignore
 from waifu2x.backends.cpu import isa, kept_memory, packer
 from waifu2x.backends.cpu.arithmetic import Arithmetic, arithmetics
@@ -38,6 +39,14 @@ WITH_MEANS: dict[str, tuple[Shapes, float]] = {
 }
 """and those that means cut."""
 SIZE = (50, 61)
+QUICK = ("swinir", "dat")
+"""Networks that are run whenever tests are."""
+
+
+def each(names: Iterable[str]) -> list[Any]:
+    return [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.matrix) for name in names
+    ]
 
 
 @functools.cache
@@ -45,6 +54,13 @@ def network(name: str) -> Model:
     shapes, factor = (CUT | WITH_MEANS)[name]
     tensors = filled(shapes, factor=factor, prefix="unet." if name == "swin_unet" else "")
     return parse_named(weight_files.safetensors(tensors), f"{name}.safetensors")
+
+
+@functools.cache
+def defined(name: str) -> tuple[Model, NDArray[np.uint8], NDArray[np.float64]]:
+    """A network, a picture, and what it makes of it by definition."""
+    model, pixels = within_zero_and_one(network(name)), picture(11, 18, 3)
+    return model, pixels, obvious.run([model], pixels)
 
 
 @pytest.fixture
@@ -67,7 +83,7 @@ def run(made: CpuModel, pixels: NDArray[Any], workers: Workers, tile: int | None
 
 
 @pytest.mark.parametrize("size", [SIZE, (8, 40), (33, 5)])
-@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize("name", each(CUT))
 def test_cuts_change_no_bit(
     monkeypatch: pytest.MonkeyPatch, workers: Workers, name: str, size: tuple[int, int]
 ) -> None:
@@ -82,7 +98,7 @@ def test_cuts_change_no_bit(
 
 
 @pytest.mark.parametrize("arithmetic", arithmetics())
-@pytest.mark.parametrize("name", CUT | WITH_MEANS)
+@pytest.mark.parametrize("name", each(CUT | WITH_MEANS))
 def test_tiles_and_stacks_change_no_bit(
     workers: Workers, name: str, arithmetic: Arithmetic
 ) -> None:
@@ -94,7 +110,7 @@ def test_tiles_and_stacks_change_no_bit(
     np.testing.assert_array_equal(stack[1], expected)
 
 
-@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize("name", each(CUT))
 def test_blocks_change_no_bit(monkeypatch: pytest.MonkeyPatch, workers: Workers, name: str) -> None:
     made, pixels = packed(network(name), workers), picture(40, 250, 3)
     expected = run(made, pixels, workers)
@@ -104,7 +120,7 @@ def test_blocks_change_no_bit(monkeypatch: pytest.MonkeyPatch, workers: Workers,
     np.testing.assert_array_equal(run(made, pixels, workers), expected)
 
 
-@pytest.mark.parametrize("name", WITH_MEANS)
+@pytest.mark.parametrize("name", each(WITH_MEANS))
 def test_memory_for_kept_maps_changes_no_bit(
     monkeypatch: pytest.MonkeyPatch, workers: Workers, name: str
 ) -> None:
@@ -122,15 +138,13 @@ def test_memory_for_kept_maps_changes_no_bit(
 
 
 @pytest.mark.parametrize("arithmetic", arithmetics())
-@pytest.mark.parametrize("name", CUT | WITH_MEANS)
+@pytest.mark.parametrize("name", each(CUT | WITH_MEANS))
 def test_result_is_the_definition(workers: Workers, name: str, arithmetic: Arithmetic) -> None:
-    from tests.networks.test_families import within_zero_and_one
-
-    model, pixels = within_zero_and_one(network(name)), picture(21, 26, 3)
+    model, pixels, expected = defined(name)
     result = run(packed(model, workers, arithmetic), pixels, workers)
     # Noise through random weights, where `auto` would choose by pictures.
     least = PROMISED_DB["fp32"] if arithmetic == "fp32" else 40
-    assert obvious.psnr(result, obvious.run([model], pixels)) >= least
+    assert obvious.psnr(result, expected) >= least
 
 
 @pytest.mark.parametrize(
