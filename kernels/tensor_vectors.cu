@@ -6,7 +6,8 @@
 //   MEAN    vectors[target + i] = sums[source + i] * scale
 //   WEIGHTS vectors[target] [head][j][i] = softmax over j of q(i) . k(j) / |q(i)| / |k(j)| * weight[head], where
 //           vectors[source] are [head][i][j]: q(i) . k(j); then the squares of all q, of all k; `inputs` planes of
-//           each head, `outputs` of all
+//           each head, `outputs` of all. A picture is flagged where a square of these squares is less than `scale`:
+//           they are sums of rounded products, and what those lost is then seen
 //   LINEAR  vectors[target + o] = act(bias[o] + sum over i of weight[o][i] * vectors[source + i])
 // A power of two of threads makes an output of LINEAR, in one order whatever the device.
 //
@@ -37,18 +38,21 @@ struct Tasks {
     float* vectors;
     int sums_each, vectors_each;
     int count, unused;
+    unsigned* flags;  // a word for each picture
     Task tasks[MOST_TASKS];
 };
 
 __device__ __forceinline__ float norm_of(float squares) { return fmaxf(sqrtf(squares), 1e-12f); }
 
 // The weights of one plane of the result.
-__device__ __forceinline__ void weigh(const Task& task, float* vectors, int plane) {
+__device__ __forceinline__ void weigh(const Task& task, float* vectors, unsigned* flag, int plane) {
     const int planes = task.outputs, depth = task.inputs, head = plane / depth;
     const float* const cross_sums = vectors + task.source + plane * depth;
     const float* const squares = vectors + task.source + planes * depth;
     const float* const key_squares = squares + planes + head * depth;
     float* const made = vectors + task.target + head * depth * depth + plane % depth;
+    const float least = fminf(squares[plane], squares[planes + plane]);
+    if (least * least < static_cast<float>(task.scale)) *flag = 1;
     const float scale = __ldg(task.weight + head) / norm_of(squares[plane]);
     float highest = -3.0e38f, sum = 0.0f;
     for (int key = 0; key < depth; key++) {
@@ -76,7 +80,7 @@ tensor_vectors(const __grid_constant__ Tasks p) {
                 else vectors[task.target + i] = static_cast<float>(sums[task.source + i] * task.scale);
             }
         } else if (task.kind == WEIGHTS) {
-            for (int i = threadIdx.x; i < task.outputs; i += THREADS) weigh(task, vectors, i);
+            for (int i = threadIdx.x; i < task.outputs; i += THREADS) weigh(task, vectors, p.flags + blockIdx.x, i);
         } else {
             // A few threads for each output, so that all loads are under way at once.
             int threads = 1;

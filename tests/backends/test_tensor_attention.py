@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,7 @@ from tests.helpers.family_weights import Shapes, dat, filled, mosr, swinir
 from waifu2x.backends import Precision, open_backend
 from waifu2x.backends.cuda.tensor import TensorExecutor
 from waifu2x.backends.cuda.tensor_attention import attention_shape
-from waifu2x.backends.cuda.units import UNITS_VARIABLE
-from waifu2x.backends.gpu.fp32 import Fp32Executor
+from waifu2x.backends.gpu.network import FlaggedError
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers import read_model
 from waifu2x.networks.windows import Windows
@@ -53,11 +53,6 @@ def on_matrix_units(
     runtime: Any = backend.runtime
     assert all(name.startswith("tensor_") for name in runtime.launched)
     return result
-
-
-@pytest.fixture(autouse=True)
-def asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(UNITS_VARIABLE, "mma")
 
 
 @pytest.mark.matrix
@@ -107,6 +102,20 @@ def test_large_logits_and_stacks(libraries: Path) -> None:
 
 
 @pytest.mark.matrix
+@pytest.mark.parametrize(("size", "is_flagged"), [((8, 24), False), ((1, 1), True)])
+def test_sums_of_products_that_rounding_shows_in_are_flagged(
+    libraries: Path, size: tuple[int, int], is_flagged: bool
+) -> None:
+    """A single pixel has planes whose squares are small beside what a product is rounded to."""
+    backend = emulated_backend(libraries)
+    maker, *_ = backend._makers["fp32"]
+    with backend._on_trial(channel_attention_model(6, 10), maker) as network:
+        expected = pytest.raises(FlaggedError) if is_flagged else nullcontext()
+        with expected:
+            network(picture(*size, 3), np.float32)
+
+
+@pytest.mark.matrix
 @pytest.mark.parametrize("precision", ["fp16", "fp32"])
 @pytest.mark.parametrize(("heads", "depth"), [(6, 10), (3, 17), (1, 40)])
 def test_attention_between_planes(
@@ -133,18 +142,6 @@ def test_families(libraries: Path, tmp_path: Path, name: str) -> None:
         assert obvious.psnr(whole, expected) >= least
         tiled = on_matrix_units(model, pixels, precision, libraries, tile=16)
         np.testing.assert_array_equal(tiled, whole)
-
-
-def test_matrix_units_are_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Until a device has shown that they are faster there."""
-    model = attention_model(WINDOWS["swin"])
-
-    def executor() -> object:
-        return emulated_backend(tmp_path).compile([model], "fp16").models[0].executor
-
-    assert isinstance(executor(), TensorExecutor)
-    monkeypatch.delenv(UNITS_VARIABLE)
-    assert isinstance(executor(), Fp32Executor)
 
 
 @pytest.mark.parametrize("shared", [64 << 10, 99 << 10, 163 << 10, 227 << 10])

@@ -25,7 +25,7 @@ from waifu2x.backends.cuda.tensor_norm import TensorNormStep
 from waifu2x.backends.cuda.tensor_pair import TensorPairStep, has_pair
 from waifu2x.backends.cuda.tensor_peak import matrix_peak
 from waifu2x.backends.cuda.tensor_planewise import TensorPlanewiseStep, has_whole_vectors
-from waifu2x.backends.cuda.tensor_runs import avoided, runs
+from waifu2x.backends.cuda.tensor_runs import runs
 from waifu2x.backends.cuda.tensor_step import LARGEST, RangeCheck, Task, TensorStep, beyond
 from waifu2x.backends.cuda.tensor_vectors import Vectors
 from waifu2x.backends.cuda.units import Units, is_sm75
@@ -67,8 +67,7 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Sequence[Maker
 
 def decides(runtime: CudaRuntime, units: Units) -> Decide:
     """What decides how `auto` computes a model: in 16 bits where these are exact enough."""
-    others = (step.__name__ for terms in (1, 2) for step in avoided(terms))
-    kind = f"{units} {'sm75' if is_sm75(runtime.capability) else ''} {' '.join(others)}"
+    kind = f"{units} {'sm75' if is_sm75(runtime.capability) else ''}"
 
     def decide(model: Model, on_trial: OnTrial) -> Maker:
         def maker(trusted: float) -> Maker:
@@ -104,9 +103,8 @@ def _wide(runtime: CudaRuntime) -> Maker:
 def _maker(runtime: CudaRuntime, units: Units, terms: int, trusted: float) -> Maker:
     def make(program: Program, choose: Choose) -> Executor:
         takes = scales(units, terms)
-        is_avoided = any(isinstance(step, avoided(terms)) for step in program.steps)
         ways = (fused(program, scales=takes, resizes=takes, sums=terms == 1), program)
-        for found in () if is_avoided else ways:
+        for found in ways:
             if runs(found, layouts(found, terms)):
                 return TensorExecutor(runtime, found, units, terms, choose, trusted)
         return Fp32Executor(runtime, program, choose)
@@ -230,7 +228,7 @@ class TensorExecutor:
                 made.append((number, partial(self._averages[number].launch, task, box)))
         found: list[LaunchMaker] = [maker for _, maker in sorted(made, key=lambda pair: pair[0])]
         if one.ends is not None:
-            found += self._vectors.finishing(one.ends, at, one.batch.sizes, pictures)
+            found += self._vectors.finishing(one.ends, at, check.flags, one.batch.sizes, pictures)
         return found
 
     def new_flags(self, pictures: int) -> Flags:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from waifu2x.backends.cuda.tensor_attention import MOST_DEPTH
 from waifu2x.backends.cuda.tensor_channel_attention import mix_bytes
 from waifu2x.backends.cuda.tensor_layout import PLANE_UNIT, FewLayout, MapLayout
 from waifu2x.backends.cuda.tensor_shape import MOST_SUMS
-from waifu2x.backends.cuda.units import UNITS_VARIABLE
 from waifu2x.lowering.attention_steps import AttendWindows, CrossSums, MixPlanes
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.geometry import round_up
@@ -21,15 +19,6 @@ _NORM_PLANES = 512
 """Planes of a norm, at most: more do not fit the registers of their threads."""
 _MIX_BYTES = 63 << 10
 """Shared memory of a block that mixes planes, at most: what every chip has."""
-_NEW = AttendWindows, CrossSums, MixPlanes, Depthwise, NormPlanes
-_UNPROVEN: Mapping[int, tuple[type[Step], ...]] = {1: _NEW, 2: _NEW}
-"""By the number of terms: steps whose kernels no device has run yet. A program with one of them
-takes the multiply-add units unless WAIFU2X_CUDA_UNITS asks for others."""
-
-
-def avoided(terms: int) -> tuple[type[Step], ...]:
-    """Steps that keep a program off matrix units, though these can run them."""
-    return () if os.environ.get(UNITS_VARIABLE) else _UNPROVEN[terms]
 
 
 def runs(program: Program, layouts: Sequence[MapLayout | FewLayout]) -> bool:

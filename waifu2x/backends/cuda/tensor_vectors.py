@@ -30,6 +30,9 @@ UNIT = 1 << 16
 """The scale of the integers that are summed for means."""
 CROSS_UNIT = 1 << 27
 """The same of products, as `kernels/tensor_cross_sums.cu` has it."""
+_LEAST_SQUARE = 2.0**-22
+"""A sum of squares over N pixels keeps 107 dB where its own square is N times that: of N products,
+each is off by 2^-28 at most."""
 THREADS = 256
 _MOST_TASKS = 6
 _CLEAR, _MEAN, _WEIGHTS, _LINEAR = range(4)
@@ -64,6 +67,7 @@ class Tasks(NamedTuple):
     places: VectorPlaces
     number: int
     unused: int
+    flags: Address
     tasks: tuple[VectorTask, ...]
 
 
@@ -109,19 +113,28 @@ class Vectors:
         """What makes all sums zero."""
         if not self._sums_each:
             return []
-        return [lambda: self._launch([VectorTask(outputs=self._sums_each)], places, pictures)]
+        task = VectorTask(outputs=self._sums_each)
+        return [lambda: self._launch([task], places, Address(0), pictures)]
 
     def finishing(
-        self, phase: Phase, places: VectorPlaces, sizes: Sequence[Size], pictures: int
+        self,
+        phase: Phase,
+        places: VectorPlaces,
+        flags: Address,
+        sizes: Sequence[Size],
+        pictures: int,
     ) -> list[LaunchMaker]:
-        """The means and the steps on vectors that follow a phase."""
+        """The means and the steps on vectors that follow a phase; `flags` are a word for each
+        picture."""
 
         def launch(some: Sequence[int]) -> Launch:
             tasks = [
-                self._mean(number, sizes) if number in phase.averages else self._dense(number)
+                self._mean(number, sizes)
+                if number in phase.averages
+                else self._dense(number, sizes)
                 for number in some
             ]
-            return self._launch(tasks, places, pictures)
+            return self._launch(tasks, places, flags, pictures)
 
         numbers = (*phase.averages, *phase.dense)
         return [
@@ -155,9 +168,11 @@ class Vectors:
             self._kernel = program.kernel("tensor_vectors", THREADS)
         return self._kernel
 
-    def _launch(self, tasks: Sequence[VectorTask], places: VectorPlaces, pictures: int) -> Launch:
+    def _launch(
+        self, tasks: Sequence[VectorTask], places: VectorPlaces, flags: Address, pictures: int
+    ) -> Launch:
         missing = [VectorTask()] * (_MOST_TASKS - len(tasks))
-        arguments = Tasks(places, len(tasks), 0, (*tasks, *missing))
+        arguments = Tasks(places, len(tasks), 0, flags, (*tasks, *missing))
         return Launch(self._source, self._built, (pictures, 1, 1), lambda: structs(arguments))
 
     def _mean(self, number: int, sizes: Sequence[Size]) -> VectorTask:
@@ -173,11 +188,18 @@ class Vectors:
             target=self.vector_places[step.vector],
         )
 
-    def _dense(self, number: int) -> VectorTask:
+    def _dense(self, number: int, sizes: Sequence[Size]) -> VectorTask:
         step = self._program.steps[number]
         if isinstance(step, ChannelWeights):
+            summed = next(
+                each
+                for each in self._program.steps
+                if isinstance(each, CrossSums) and each.vector == step.source
+            )
+            rows, columns = sizes[summed.source.value]
             return VectorTask(
                 address_of(self._temperatures[number]),
+                scale=rows * columns * _LEAST_SQUARE,
                 kind=_WEIGHTS,
                 inputs=step.planes // len(step.temperature),
                 outputs=step.planes,
