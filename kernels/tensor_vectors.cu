@@ -7,7 +7,7 @@
 //   WEIGHTS vectors[target] [head][j][i] = softmax over j of q(i) . k(j) / |q(i)| / |k(j)| * weight[head], where
 //           vectors[source] are [head][i][j]: q(i) . k(j); then the squares of all q, of all k; `inputs` planes of
 //           each head, `outputs` of all. A picture is flagged where a square of these squares is less than `scale`:
-//           they are sums of rounded products, and what those lost is then seen
+//           they are sums of rounded numbers, and what those lost is then seen
 //   LINEAR  vectors[target + o] = act(bias[o] + sum over i of weight[o][i] * vectors[source + i])
 // A power of two of threads makes an output of LINEAR, in one order whatever the device.
 //
