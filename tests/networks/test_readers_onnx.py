@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.helpers import obvious
-from tests.helpers.onnx_files import field, model, node, tensor, value_info, varint
+from tests.helpers.onnx_files import attribute, field, model, node, tensor, value_info, varint
 from waifu2x.errors import ModelError
 from waifu2x.networks import model_set
 from waifu2x.networks.expressions import ACTIVATIONS
@@ -541,6 +541,18 @@ def test_kinds_of_numbers() -> None:
     np.testing.assert_array_equal(found.weight, expected.weight)
 
 
+def test_attributes_of_old_files_have_no_kind() -> None:
+    rng = np.random.default_rng(3)
+    weights = {"w": rng.normal(size=(3, 3, 3, 3)).astype(np.float32)}
+    conv, pads = node("Conv", ["input", "w"], ["output"]), attribute("pads", [1] * 4)
+    new, old = conv + field(5, pads), conv + field(5, pads.removesuffix(field(20, 7)))
+    assert len(old) < len(new)
+    np.testing.assert_array_equal(
+        made(read(model([old], weights)), picture(5, 6)),
+        made(read(model([new], weights)), picture(5, 6)),
+    )
+
+
 def test_a_file_is_a_set_and_can_be_imported(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(compact().file())
@@ -900,6 +912,14 @@ def test_no_more_nodes_and_names_than_models_have() -> None:
         read(model([weird]))
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 200
+
+
+def test_numbers_that_are_widened_are_counted() -> None:
+    flags = tensor("flags", np.zeros(9 << 20, bool))
+    cast = node("Cast", ["flags"], ["numbers"], to=1)
+    add = node("Add", ["input", "numbers"], ["output"])
+    with pytest.raises(ModelError, match="unpacks to more than 64 MiB"):
+        read(model([cast, add], [flags]))
 
 
 def test_a_function_that_doubles_with_each_node_is_bounded() -> None:

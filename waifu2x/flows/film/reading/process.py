@@ -1,6 +1,7 @@
 """The process that reads one film: demuxers and decoders are large, and films come from strangers.
 
-Whatever they do there, here it is a sentence. The process that asks trusts nothing but the planes.
+A crash, a hang or memory without bound there is a sentence here. Replies are pickled: this is no
+guard against a decoder that a film has taken over.
 """
 
 from __future__ import annotations

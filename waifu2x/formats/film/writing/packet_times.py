@@ -25,6 +25,8 @@ _DEEPEST = 64
 """More packets than any encoder codes before the first one that is shown."""
 _UNHEARD = Fraction(1, 100)
 """Seconds of silence that are within the rounding of times."""
+_LONGEST = 1 << 62
+"""Ticks of one packet: more than 63 bits are an error to PyAV."""
 _MOST_AHEAD = 256
 _BYTES_AHEAD = 8 << 20
 """Subtitles that wait for their time, and their bytes."""
@@ -225,7 +227,7 @@ def _in_ticks(packet: Packet[Any], tick: Fraction) -> int:
         packet.pts, packet.dts = (
             None if time is None else round(time * unit) for time in (packet.pts, packet.dts)
         )
-        packet.duration = round((packet.duration or 0) * unit)
+        packet.duration = min(round((packet.duration or 0) * unit), _LONGEST)
         packet.time_base = tick
     return -(-unit.numerator // unit.denominator) + 1
 

@@ -220,7 +220,7 @@ def _attribute(message: Message, node: OnnxNode) -> tuple[str, Attribute]:
                 raise node.refused(f"{what} is a graph or the like: not supported")
     found |= {6: tuple(floats), 7: tuple(ints)}
     if kind == 0:  # files older than that field
-        kind = next(iter(found))
+        kind = next((each for each, value in found.items() if value != ()), 7)
     if kind == 8:  # strings: of no operator that is known
         return key, ""
     if kind not in found:

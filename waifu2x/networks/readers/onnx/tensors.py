@@ -79,6 +79,8 @@ def stored_tensor(message: Message) -> StoredTensor:
             raise ModelError(f"{where}: damaged: fewer numbers than the shape {tuple(dims)}")
 
     def read() -> NDArray[Any]:
+        if kind not in FLOATS and dtype.itemsize < 8:  # they become as wide as that
+            message.budget.take_bytes(8 * count)
         if raw is not None:
             found: NDArray[Any] = np.frombuffer(raw, dtype)
         else:
