@@ -42,30 +42,33 @@ struct Tasks {
     Task tasks[MOST_TASKS];
 };
 
-__device__ __forceinline__ float norm_of(float squares) { return fmaxf(sqrtf(squares), 1e-12f); }
+// One divided by a norm, which is 1e-12 at least.
+__device__ __forceinline__ float inverse_norm(float squares) { return fminf(rsqrtf(squares), 1e12f); }
 
-// The weights of one plane of the result.
-__device__ __forceinline__ void weigh(const Task& task, float* vectors, unsigned* flag, int plane) {
+// The weights of one plane of the result. Loops that are unrolled would take registers that chips do not give.
+__device__ __forceinline__ void weigh(const Task& task, float* vectors, int plane) {
     const int planes = task.outputs, depth = task.inputs, head = plane / depth;
     const float* const cross_sums = vectors + task.source + plane * depth;
     const float* const squares = vectors + task.source + planes * depth;
     const float* const key_squares = squares + planes + head * depth;
     float* const made = vectors + task.target + head * depth * depth + plane % depth;
-    const float least = fminf(squares[plane], squares[planes + plane]);
-    if (least * least < static_cast<float>(task.scale)) *flag = 1;
-    const float scale = __ldg(task.weight + head) / norm_of(squares[plane]);
+    const float scale = __ldg(task.weight + head) * inverse_norm(squares[plane]);
     float highest = -3.0e38f, sum = 0.0f;
+#pragma unroll 1
     for (int key = 0; key < depth; key++) {
-        const float logit = cross_sums[key] * scale / norm_of(key_squares[key]);
+        const float logit = cross_sums[key] * scale * inverse_norm(key_squares[key]);
         made[key * depth] = logit;
         highest = fmaxf(highest, logit);
     }
+#pragma unroll 1
     for (int key = 0; key < depth; key++) {
         const float power = expf(made[key * depth] - highest);
         made[key * depth] = power;
         sum += power;
     }
-    for (int key = 0; key < depth; key++) made[key * depth] /= sum;
+    const float share = __fdividef(1.0f, sum);
+#pragma unroll 1
+    for (int key = 0; key < depth; key++) made[key * depth] *= share;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -80,7 +83,10 @@ tensor_vectors(const __grid_constant__ Tasks p) {
                 else vectors[task.target + i] = static_cast<float>(sums[task.source + i] * task.scale);
             }
         } else if (task.kind == WEIGHTS) {
-            for (int i = threadIdx.x; i < task.outputs; i += THREADS) weigh(task, vectors, p.flags + blockIdx.x, i);
+            const float* const squares = vectors + task.source + task.outputs * task.inputs;
+            for (int i = threadIdx.x; i < 2 * task.outputs; i += THREADS)
+                if (squares[i] * squares[i] < static_cast<float>(task.scale)) p.flags[blockIdx.x] = 1;
+            for (int i = threadIdx.x; i < task.outputs; i += THREADS) weigh(task, vectors, i);
         } else {
             // A few threads for each output, so that all loads are under way at once.
             int threads = 1;

@@ -54,6 +54,7 @@ static inline float __uint_as_float(uint32_t bits) {
 static inline int __float2int_rn(float value) { return static_cast<int>(lrintf(value)); }
 #define __expf expf
 static inline float __fdividef(float a, float b) { return a / b; }
+static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline float power_of_two(float value) { return exp2f(value); }
 // Blocks run one after the other, and so do threads.
 static inline void atomicAdd(unsigned long long* to, unsigned long long value) { *to += value; }
