@@ -303,7 +303,7 @@ def test_an_interrupt_leaves_a_clean_screen(picture: None, command: list[str], e
         else:
             if ending == "key":
                 terminal.type(b"\x03")
-                # The signal comes with that: before it, the end of standard input would end the work.
+                # The signal comes with that; before, the end of standard input would end the work.
                 terminal.until(lambda: b"^C" in terminal.written)
             else:
                 terminal.process.send_signal(signal.SIGTERM)
