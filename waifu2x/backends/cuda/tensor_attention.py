@@ -177,9 +177,11 @@ class TensorAttentionStep(TensorStep):
     def _macros(self) -> dict[str, str | int]:
         step, windows, target, shape = self._step, self._step.windows, self._target, self._shape
         depth = step.planes // step.heads
+        # Two blocks leave too few registers for two terms of long heads, and on later chips of any.
+        is_alone = depth > _MATRIX or self.runtime.capability > (9, 0)
         made: dict[str, str | int] = {
             "THREADS": shape.warps * 32,
-            "BLOCKS": 1 if target.terms == 2 and depth > _MATRIX else 2,
+            "BLOCKS": 1 if target.terms == 2 and is_alone else 2,
             "HEADS": step.heads,
             "HEADS_EACH": shape.heads,
             "DEPTH": depth,
