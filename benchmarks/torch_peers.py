@@ -14,8 +14,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.torch_attention import WindowsOf, between_planes
 from waifu2x.networks.activations import Activation
-from waifu2x.networks.expressions import SIGMOID, SILU
+from waifu2x.networks.attention import ChannelAttention, WindowAttention
+from waifu2x.networks.expressions import GELU, MISH, SIGMOID, SILU, TANH
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
     Add,
@@ -23,15 +25,19 @@ from waifu2x.networks.nodes import (
     Convolution,
     Crop,
     Dense,
+    DepthwiseConvolution,
     Enlarge,
     Gate,
     Interpolate,
     Mean,
     Multiply,
+    MultiplyMaps,
     PixelShuffle,
     PixelUnshuffle,
+    Slice,
     TransposedConvolution,
 )
+from waifu2x.networks.norms import GroupNorm, LayerNorm
 
 Peer = tuple[Callable[[Any], Any], Any]
 """A function of a tensor, and what turns the float32 picture into its tensor."""
@@ -40,7 +46,8 @@ Peer = tuple[Callable[[Any], Any], Any]
 class Graph(torch.nn.Module):  # type: ignore[misc]
     """A model's nodes as PyTorch has them, one after the other, but for those of `lead`."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, fused: bool = False) -> None:
+        """`fused`: attention in windows by PyTorch's kernel for attention, not by products."""
         super().__init__()
         self.nodes = model.nodes
         self.lead = lead(model)
@@ -55,6 +62,21 @@ class Graph(torch.nn.Module):  # type: ignore[misc]
                     made, read, side, _ = node.weight.shape
                     layer = torch.nn.ConvTranspose2d(read, made, side, node.stride, node.crop)
                     weight = node.weight.transpose(1, 0, 2, 3)
+                case DepthwiseConvolution():
+                    weight = node.weight
+                    planes, _, side, _ = weight.shape
+                    layer = torch.nn.Conv2d(
+                        planes, planes, side, padding=node.padding, groups=planes
+                    )
+                case WindowAttention():
+                    self.parts[str(value)] = WindowsOf(node, fused)
+                    continue
+                case ChannelAttention():
+                    self.parts[str(value)] = _Constants(node.temperature)
+                    continue
+                case LayerNorm() | GroupNorm():
+                    self.parts[str(value)] = _Constants(node.weight, node.bias)
+                    continue
                 case Dense():
                     layer, weight = torch.nn.Linear(*node.weight.shape[::-1]), node.weight
                 case _:
@@ -68,7 +90,7 @@ class Graph(torch.nn.Module):  # type: ignore[misc]
         found = [picture] * (self.lead + 1)
         for value, node in enumerate(self.nodes[self.lead :], self.lead + 1):
             match node:
-                case Convolution() | TransposedConvolution() | Dense():
+                case Convolution() | TransposedConvolution() | DepthwiseConvolution() | Dense():
                     found.append(self.parts[str(value)](found[node.source]))
                 case Enlarge():
                     large = torch.nn.functional.interpolate(
@@ -97,11 +119,46 @@ class Graph(torch.nn.Module):  # type: ignore[misc]
                     found.append(made)
                 case Concatenate():
                     found.append(torch.cat([found[source] for source in node.sources], 1))
+                case Slice():
+                    found.append(found[node.source][:, node.first : node.first + node.planes])
+                case MultiplyMaps():
+                    found.append(found[node.source] * found[node.other])
+                case WindowAttention():
+                    maps = (found[source] for source in node.sources)
+                    found.append(self.parts[str(value)](*maps))
+                case ChannelAttention():
+                    (temperature,) = self.parts[str(value)]()
+                    source, values = found[node.queries.source], found[node.values.source]
+                    found.append(between_planes(node, temperature, source, values))
+                case LayerNorm():
+                    moved = found[node.source].permute(0, 2, 3, 1)
+                    weight, bias = self.parts[str(value)]()
+                    norm = torch.nn.functional.layer_norm
+                    normed = norm(moved, (len(weight),), weight, bias, node.eps)
+                    found.append(normed.permute(0, 3, 1, 2))
+                case GroupNorm():
+                    norm = torch.nn.functional.group_norm
+                    constants = self.parts[str(value)]()
+                    found.append(norm(found[node.source], node.groups, *constants, node.eps))
                 case Mean():
                     found.append(found[node.source].mean((2, 3)))
                 case Multiply():
                     found.append(found[node.source] * found[node.factors][:, :, None, None])
+                case _:
+                    raise TypeError(f"no {type(node).__name__} in PyTorch yet")
         return found[-1]
+
+
+class _Constants(torch.nn.Module):  # type: ignore[misc]
+    """Vectors that go where the network goes and take its type."""
+
+    def __init__(self, *vectors: NDArray[np.float32]) -> None:
+        super().__init__()
+        for place, vector in enumerate(vectors):
+            self.register_buffer(str(place), torch.from_numpy(vector.copy()))
+
+    def forward(self) -> tuple[Any, ...]:
+        return tuple(self.buffers())
 
 
 def lead(model: Model) -> int:
@@ -118,6 +175,9 @@ def _activation(activation: Activation) -> torch.nn.Module:
         return torch.nn.Sigmoid()
     if activation.function == SILU:
         return torch.nn.SiLU()
+    if activation.function in (GELU, MISH, TANH):
+        layers = {GELU: torch.nn.GELU, MISH: torch.nn.Mish, TANH: torch.nn.Tanh}
+        return layers[activation.function]()
     if activation.is_linear:
         return torch.nn.Identity()
     if (slopes == slopes[0]).all():
@@ -127,9 +187,9 @@ def _activation(activation: Activation) -> torch.nn.Module:
     return layer
 
 
-def network(model: Model) -> torch.nn.Module:
+def network(model: Model, fused: bool = False) -> torch.nn.Module:
     """A model, fp32, on the device."""
-    return Graph(model).cuda().eval()
+    return Graph(model, fused).cuda().eval()
 
 
 def cudnn_fp32(model: Model) -> Peer:
@@ -154,9 +214,9 @@ def cudnn_tf32(model: Model) -> Peer:
     return run, lambda planes: planes.to(memory_format=torch.channels_last)
 
 
-def cudnn_fp16(model: Model) -> Peer:
+def cudnn_fp16(model: Model, fused: bool = False) -> Peer:
     """cuDNN in fp16, planes innermost."""
-    built = network(model).half().to(memory_format=torch.channels_last)
+    built = network(model, fused).half().to(memory_format=torch.channels_last)
     return built, lambda planes: planes.half().to(memory_format=torch.channels_last)
 
 
@@ -169,7 +229,7 @@ class Compiled:
     usual way where that takes too long (a network of a hundred convolutions: minutes)."""
 
     def __init__(self, built: torch.nn.Module, seconds: float) -> None:
-        """`seconds` are how long it may tune."""
+        """`seconds` are how long it may tune; 0 for its usual way."""
         self._built = built
         self._seconds = seconds
         self._ways: dict[tuple[int, ...], Callable[[Any], Any]] = {}
@@ -187,6 +247,9 @@ class Compiled:
         def give_up(number: int, frame: Any) -> None:
             raise _OutOfTime
 
+        if not self._seconds:
+            self.is_tuned = False
+            return torch.compile(self._built, dynamic=False)  # type: ignore[no-any-return]
         tuned = torch.compile(self._built, mode="max-autotune-no-cudagraphs", dynamic=False)
         before = signal.signal(signal.SIGALRM, give_up)
         signal.setitimer(signal.ITIMER_REAL, self._seconds)
@@ -202,9 +265,9 @@ class Compiled:
         return tuned  # type: ignore[no-any-return]
 
 
-def compiled_fp16(model: Model, seconds: float) -> Peer:
+def compiled_fp16(model: Model, seconds: float, fused: bool = False) -> Peer:
     """torch.compile in fp16, planes innermost: see Compiled."""
-    built, prepare = cudnn_fp16(model)
+    built, prepare = cudnn_fp16(model, fused)
     return Compiled(built, seconds), prepare
 
 
