@@ -4,7 +4,7 @@
 
 Networks are those of attention_units.py. PyTorch runs our graph, node by node, in fp16: eager with
 attention by products of matrices (as the networks' own programs have it), eager with its kernel for
-attention, and both compiled (--tuning 60: tuned for so many seconds). Milliseconds are the
+attention, and both compiled, swin_unet also as its own program has it (--tuning 60: tuned for so many seconds). Milliseconds are the
 device's, of the network alone, after results were compared; memory is the most that was taken.
 """
 
@@ -21,8 +21,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks import torch_peers
-from benchmarks.attention_units import NETWORKS, quality
+from benchmarks import torch_peers, torch_swin_unet
+from benchmarks.attention_units import NETWORKS, quality, swin_unet
 from benchmarks.bench_attention import picture
 from waifu2x.backends import open_backend
 
@@ -42,27 +42,35 @@ def main() -> None:
         "|---|--:|--:|--:|",
     ]
     for name in options.networks:
-        model = NETWORKS[name][0]()
+        model = NETWORKS[name]()
         backend: Any = open_backend("cuda")
         network = backend.compile([model], "auto")
         ours = network(pixels, np.float32)
         seconds = backend.measure(model, network.arithmetic.split()[0], pixels).seconds
         lines.append(line(f"{name}, ours, {network.arithmetic}", seconds, None, backend.bytes))
         backend.close()
-        for kind, make in peers(options.tuning).items():
+        for kind, make in peers(name, options.tuning).items():
             lines.append(timed(f"{name}, PyTorch, {kind}", make, model, pixels, ours))
             print(lines[-1], flush=True)
     print("\n" + "\n".join(lines))
 
 
-def peers(tuning: float) -> dict[str, Callable[[Any], torch_peers.Peer]]:
-    """All, by name."""
-    return {
+def peers(name: str, tuning: float) -> dict[str, Callable[[Any], torch_peers.Peer]]:
+    """All of a network, by name."""
+    found: dict[str, Callable[[Any], torch_peers.Peer]] = {
         "eager, products": torch_peers.cudnn_fp16,
         "eager, its attention": lambda model: torch_peers.cudnn_fp16(model, True),
         "compiled, products": lambda model: torch_peers.compiled_fp16(model, tuning),
         "compiled, its attention": lambda model: torch_peers.compiled_fp16(model, tuning, True),
     }
+    if name == "swin_unet":
+        own, prepare = torch_swin_unet.fp16(swin_unet())
+        found["its own program, eager"] = lambda _: (own, prepare)
+        found["its own program, compiled"] = lambda _: (
+            torch_peers.Compiled(own, tuning),
+            prepare,
+        )
+    return found
 
 
 def timed(name: str, make: Any, model: Any, pixels: Any, ours: Any) -> str:

@@ -1,6 +1,6 @@
 """Networks with attention by the matrix units of an NVIDIA GPU beside its multiply-add units.
 
-    python benchmarks/attention_units.py [--seconds 400] [STAGE ...]
+    python benchmarks/attention_units.py [--seconds 400] [--size 960x540] [STAGE ...]
 
 Each stage is a process of its own, which prints as it goes and is stopped when its time is over;
 what failed is named at the end, and the other stages go on. A stage for a network, of random
@@ -78,20 +78,14 @@ def shipped(name: str) -> Model:
 
 
 HD = 540, 960
-NETWORKS: dict[str, tuple[Callable[[], Model], tuple[int, int]]] = {
-    "dat-light": (dat_light, HD),
-    "swinir-light": (swinir_light, HD),
-    "swin_unet": (lambda: read(swin_unet()), HD),
-    "mosr": (lambda: read(family_weights.filled(family_weights.mosr(64, 3))), HD),
-    "spanf3-balanced": (
-        lambda: read(family_weights.filled(family_weights.spanf3(64, 8))),
-        HD,
-    ),
-    "spanf3-performance": (
-        lambda: read(family_weights.filled(family_weights.spanf3(48, 5))),
-        HD,
-    ),
-    "anime4k-l": (lambda: shipped("anime4k/l"), HD),
+NETWORKS: dict[str, Callable[[], Model]] = {
+    "dat-light": dat_light,
+    "swinir-light": swinir_light,
+    "swin_unet": lambda: read(swin_unet()),
+    "mosr": lambda: read(family_weights.filled(family_weights.mosr(64, 3))),
+    "spanf3-balanced": lambda: read(family_weights.filled(family_weights.spanf3(64, 8))),
+    "spanf3-performance": lambda: read(family_weights.filled(family_weights.spanf3(48, 5))),
+    "anime4k-l": lambda: shipped("anime4k/l"),
 }
 LEAST_SECONDS = {"contract": 150, "windows": 90}
 """The most that a stage may take; others 110."""
@@ -102,6 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("stages", nargs="*", metavar="STAGE")
     parser.add_argument("--seconds", type=int, default=400, help="for all stages")
+    parser.add_argument("--size", default="960x540", help="of the networks' pictures")
     parser.add_argument("--alone", help=argparse.SUPPRESS)
     parser.add_argument("--table", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -110,12 +105,13 @@ def main() -> None:
     elif options.alone == "contract":
         contract()
     elif options.alone:
-        network(options.alone, options.table)
+        columns, rows = map(int, options.size.split("x"))
+        network(options.alone, (rows, columns), options.table)
     else:
-        all_stages(options.stages or STAGES, options.seconds)
+        all_stages(options.stages or STAGES, options.seconds, options.size)
 
 
-def all_stages(stages: Any, seconds: int) -> None:
+def all_stages(stages: Any, seconds: int, size: str) -> None:
     """Every stage in a process of its own, then what they found."""
     end, failed, tables = time.monotonic() + seconds, [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -127,6 +123,7 @@ def all_stages(stages: Any, seconds: int) -> None:
                 failed.append(f"{stage}: no time left")
                 continue
             command = [sys.executable, __file__, "--alone", stage, "--table", str(table)]
+            command += ["--size", size]
             try:
                 status = subprocess.run(command, timeout=left, check=False).returncode
                 if status:
@@ -140,10 +137,9 @@ def all_stages(stages: Any, seconds: int) -> None:
     print("\n".join(failed) or "no stage failed", flush=True)
 
 
-def network(name: str, table: Path) -> None:
+def network(name: str, size: tuple[int, int], table: Path) -> None:
     """A network on all sides."""
-    make, size = NETWORKS[name]
-    model, pixels = make(), picture(size)
+    model, pixels = NETWORKS[name](), picture(size)
     networks: dict[str, Any] = {}
     backends: dict[str, Any] = {}
     found: dict[str, tuple[float, int]] = {}

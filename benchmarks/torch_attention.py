@@ -26,6 +26,7 @@ class WindowsOf(torch.nn.Module):  # type: ignore[misc]
         if windows.overlap or windows.cell > 1:
             raise ValueError("windows whose keys lie elsewhere")
         self.node, self.fused = node, fused
+        self.heads = node.heads
         rows, columns = np.divmod(np.arange(windows.rows * windows.columns), windows.columns)
         down = rows - rows[:, None] + windows.rows - 1
         across = columns - columns[:, None] + windows.columns - 1
@@ -37,7 +38,7 @@ class WindowsOf(torch.nn.Module):  # type: ignore[misc]
         node, windows = self.node, self.node.windows
         height, width = queries.shape[2:]
         parts = [
-            _divided(source[:, place.first : place.first + node.planes], windows, node.heads)
+            _divided(source[:, place.first : place.first + node.planes], windows, self.heads)
             for source, place in (
                 (queries, node.queries),
                 (keys, node.keys),
@@ -116,7 +117,7 @@ def _whole(made: Any, windows: Windows, height: int, width: int) -> Any:
 
 def between_planes(node: ChannelAttention, temperature: Any, source: Any, values: Any) -> Any:
     """ChannelAttention of the map of queries and keys, and of that of values."""
-    heads, (height, width) = node.heads, source.shape[2:]
+    heads, (height, width) = len(temperature), source.shape[2:]
     queries, keys, values = (
         one[:, place.first : place.first + node.planes].reshape(heads, -1, height * width)
         for one, place in ((source, node.queries), (source, node.keys), (values, node.values))

@@ -247,6 +247,7 @@ class Compiled:
         def give_up(number: int, frame: Any) -> None:
             raise _OutOfTime
 
+        self._built(planes)  # Makes what is made once, such as masks, outside of what is compiled.
         if not self._seconds:
             self.is_tuned = False
             return torch.compile(self._built, dynamic=False)  # type: ignore[no-any-return]
