@@ -1,5 +1,5 @@
-"""swin_unet in PyTorch, as its own program runs it: pixels innermost between the convolutions, linear
-layers of pixels, windows by rolls and reshapes, a mask made at every shifted block.
+"""swin_unet in PyTorch, as its own program runs it: linear layers of pixels with planes innermost,
+windows by rolls and reshapes, a mask made at every shifted block.
 
 A peer for attention_peers.py: the same arithmetic as our graph, so that results can be compared.
 """
