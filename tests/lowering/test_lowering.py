@@ -22,7 +22,7 @@ from waifu2x.lowering.steps import MapStep
 from waifu2x.lowering.vector_steps import GlobalAvgPool
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import leaky
-from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.builder import GraphBuilder, fit_padding
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
     Add,
@@ -221,6 +221,30 @@ def test_what_is_enlarged_is_computed_small() -> None:
     pixels = np.random.default_rng(6).random((5, 7, 3), np.float32)
     result = NumpyNetwork([program])(pixels, np.float32)
     assert obvious.psnr(result, obvious.run([model], pixels)) > 140
+
+
+def test_what_is_enlarged_by_much_is_computed_as_it_is() -> None:
+    """81,920 planes of the small map, 20 x 64 x 64, are more than a value may have."""
+    net = GraphBuilder("m", 1)
+    rng = np.random.default_rng(3)
+    value = net.enlarge(0, 64)
+    for planes, read, taps in ((20, 1, 3), (1, 20, 1)):
+        weight = rng.standard_normal((planes, read, taps, taps), np.float32) / np.float32(4)
+        value = net.convolution(value, weight, np.zeros(planes, np.float32), padding=taps // 2)
+    model, pixels = net.model(), rng.random((2, 3, 1), dtype=np.float32)
+    made = NumpyNetwork([lower(model)])(pixels, np.float32)
+    assert obvious.psnr(made, obvious.run([model], pixels)) > 120
+
+
+@pytest.mark.parametrize("kind", ["crops", "concatenations"])
+def test_a_thousand_nodes_in_a_row_that_make_nothing(kind: str) -> None:
+    net = GraphBuilder("m", 1)
+    kernel = np.ones((1, 1, 3, 3), np.float32), np.zeros(1, np.float32)
+    value = net.convolution(0, *kernel, padding=1)
+    for _ in range(3000):
+        value = net.crop(value, 0) if kind == "crops" else net.concatenate(value)
+    net.convolution(value, *kernel, padding=1)
+    assert sum(isinstance(step, Conv) for step in lower(net.model()).steps) == 2
 
 
 def test_a_picture_that_is_added_enlarged_is_an_input_of_the_last_product() -> None:

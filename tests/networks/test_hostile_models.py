@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tests.helpers import weight_files
+from tests.helpers import family_weights, weight_files
+from tests.helpers.family_weights import filled
 from tests.helpers.weight_files import Pickle, View, new_file, old_file, pth, safetensors
 from waifu2x.cli import cli
 from waifu2x.errors import ModelError
@@ -212,11 +213,58 @@ BOUNDED = {
             tensors[key] = np.zeros(1, "f4")
         refuse(lambda: parse_named(pth(tensors), "m.pth"))
     """,
+    "the mean of a picture of 60,000 planes": """
+        first = "layers.0.residual_group.blocks.0"
+        shapes = {"conv_first.weight": (1, 60000, 3, 3), "conv_first.bias": (1,)}
+        shapes |= {f"{first}.attn.qkv.weight": (3, 1), f"{first}.mlp.fc1.weight": (2, 1)}
+        shapes[f"{first}.attn.relative_position_bias_table"] = (225, 1)
+        tensors = {key: np.zeros(each, "f4") for key, each in shapes.items()}
+        refuse(lambda: parse_named(pth(tensors), "m.pth"))
+    """,
+    "biases of DAT by a layer of 30,000": """
+        shapes = dat(window=(64, 64))
+        key = "layers.0.blocks.0.attn.attns.0.pos.pos_proj"
+        shapes |= {f"{key}.weight": (30000, 2), f"{key}.bias": (30000,)}
+        tensors = filled(shapes, window=(64, 64))
+        refuse(lambda: parse_named(pth(tensors), "m.pth"))
+    """,
+    "Anime4K for a picture of 3,000 planes": """
+        kernels = np.zeros((1, 3000, 3, 3)).tolist(), np.zeros((1, 2, 3, 3)).tolist()
+        layers = [{"weight": kernel, "bias": [0]} for kernel in kernels]
+        layers[0]["model_config"] = {"arch_name": "anime4k_2x"}
+        refuse(lambda: waifu2x_json.parse(json.dumps(layers).encode(), "m.json"))
+    """,
 }
 
+
+@pytest.mark.parametrize(
+    ("shapes", "key", "size", "layer"),
+    [
+        (family_weights.spanf3(), "block_1.c1_r.conv.0.weight", 1e30, "block_1.c1_r"),
+        (family_weights.edsr(), "sub_mean.weight", 3e38, "sub_mean"),
+        (
+            family_weights.dat(),
+            "layers.0.blocks.0.attn.dwconv.0.weight",
+            3e38,
+            "layers.0.blocks.0.attn.dwconv.0",
+        ),
+    ],
+    ids=["SPANF3", "EDSR", "DAT"],
+)
+def test_weights_that_become_infinite_are_refused(
+    shapes: dict[str, tuple[int, ...]], key: str, size: float, layer: str
+) -> None:
+    """Numbers of a file that are finite, but not what is computed of them."""
+    tensors = filled(shapes)
+    for each in (key, key.replace("conv.0", "conv.1")):
+        tensors[each] = np.full_like(tensors[each], size)
+    message = f"{layer}: its weights become too large for single precision"
+    refused(pth(tensors), re.escape(message))
+
 PROGRAM = """
-import gzip, io, resource, signal, zipfile
+import gzip, io, json, resource, signal, zipfile
 import numpy as np
+from tests.helpers.family_weights import dat, filled
 from tests.helpers.weight_files import Pickle, View, new_file, pth
 from waifu2x.errors import ModelError
 from waifu2x.networks.readers import chainer, ncnn, parse_named, waifu2x_json

@@ -32,6 +32,11 @@ from waifu2x.networks.nodes import (
     renumbered,
     sources,
 )
+from waifu2x.networks.shapes import MOST_PLANES
+
+_MOST_WEIGHTS = 1 << 24
+"""Weights of a convolution of a small map instead of the enlarged one: the caches hold far fewer.
+"""
 
 
 def simplified(model: Model) -> Model:
@@ -56,7 +61,7 @@ def simplified(model: Model) -> Model:
         match node:
             case Convolution(stride=1, padding=1) if node.weight.shape[-1] == 3:
                 enlarged = only(node.source)
-                if isinstance(enlarged, Enlarge) and enlarged.factor > 1:
+                if isinstance(enlarged, Enlarge) and _is_small(node, enlarged.factor):
                     inner = _before_enlarging(node, enlarged.factor)
                     made = add(replace(inner, source=places[enlarged.source]))
                     places.append(add(PixelShuffle(made, enlarged.factor)))
@@ -94,6 +99,12 @@ def simplified(model: Model) -> Model:
     rewritten = without_unread(replace(model, nodes=tuple(nodes)))
     note_rewritten(rewritten, model)
     return rewritten
+
+
+def _is_small(node: Convolution, factor: int) -> bool:
+    """Whether what `_before_enlarging` makes has no more weights and planes than are worth it."""
+    made = len(node.bias) * factor**2
+    return factor > 1 and made <= MOST_PLANES and node.weight.size * factor**2 <= _MOST_WEIGHTS
 
 
 def _before_enlarging(node: Convolution, factor: int) -> Convolution:

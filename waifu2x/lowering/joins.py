@@ -51,6 +51,7 @@ class Joins:
                 self.readers[source].append(value)
         self.fused = self._fusions()
         """Values that are never made, by what takes them along."""
+        self._flat = self._flattened()
         self.blocks = {value: self._stored_block(value) for value in self.live}
         """Their space-to-depth."""
 
@@ -77,10 +78,17 @@ class Joins:
 
     def flat(self, value: int) -> tuple[int, ...]:
         """The graph values of a concatenation, none of them one itself."""
-        node = self.node(value)
-        if not isinstance(node, Concatenate):
-            return (value,)
-        return tuple(part for source in node.sources for part in self.flat(source))
+        return self._flat.get(value, (value,))
+
+    def _flattened(self) -> dict[int, tuple[int, ...]]:
+        """What `flat` says of concatenations."""
+        found: dict[int, tuple[int, ...]] = {}
+        for value in self.live:
+            node = self.node(value)
+            if isinstance(node, Concatenate):
+                parts = [found.get(source, (source,)) for source in node.sources]
+                found[value] = parts[0] if len(parts) == 1 else sum(parts, ())
+        return found
 
     def is_made(self, value: int) -> bool:
         """Whether a step writes a graph value, rather than its being a way to read another."""
@@ -149,18 +157,21 @@ class Joins:
             strides.add(reader.stride)
         return strides.pop() if len(strides) == 1 else 1
 
-    def _convolutions(self, value: int, offset: int = 0) -> list[tuple[Convolution | None, int]]:
+    def _convolutions(self, value: int) -> list[tuple[Convolution | None, int]]:
         """The convolutions that read a graph value and by what it is cropped for them; None for
         what reads only plain maps."""
         found: list[tuple[Convolution | None, int]] = []
-        for reader in self.readers[value]:
-            node = self.node(reader)
-            if isinstance(node, Crop):
-                found += self._convolutions(reader, offset + node.pixels)
-            elif isinstance(node, Convolution):
-                found.append((node, offset))
-            elif isinstance(node, _READS_PLAIN):
-                found.append((None, offset))
+        left = [(value, 0)]
+        while left:
+            cropped, offset = left.pop()
+            for reader in self.readers[cropped]:
+                node = self.node(reader)
+                if isinstance(node, Crop):
+                    left.append((reader, offset + node.pixels))
+                elif isinstance(node, Convolution):
+                    found.append((node, offset))
+                elif isinstance(node, _READS_PLAIN):
+                    found.append((None, offset))
         return found
 
     def _shuffle_of(self, value: int) -> int:

@@ -32,6 +32,7 @@ from waifu2x.networks.nodes import (
     TransposedConvolution,
     Weighted,
     affine,
+    arrays,
     renumbered,
     sources,
     ungrouped,
@@ -41,6 +42,8 @@ from waifu2x.networks.shapes import ValueShape, infer_shape, node_label, picture
 from waifu2x.networks.windows import Windows
 
 MOST_NODES = 10_000
+_MOST_MADE = 256 << 20
+"""Bytes of all weights that a graph makes itself, such as those of one factor for each plane."""
 _MULTIPLES = (1, 2, 4, 8, 16)
 """Rows and columns of a picture may have to be made up to a multiple of one of these."""
 
@@ -66,6 +69,8 @@ class GraphBuilder:
         Empty: number and kind of the node."""
         self._nodes: list[Node] = []
         self._makers = ["the picture"]
+        self._made = 0
+        """Bytes of weights that were made here."""
         try:
             self._shapes = [picture_shape(in_planes)]
         except ModelError as error:
@@ -102,7 +107,8 @@ class GraphBuilder:
         return self._nodes[value - 1] if value else None
 
     def append(self, node: Node) -> int:
-        """Adds a node of any kind."""
+        """Adds a node of any kind, whose numbers must be finite: what is computed of a file's may
+        not be."""
         label = self.layer or node_label(len(self._shapes), node)
         if len(self._nodes) == MOST_NODES:
             raise ModelError(f"{self.name}: {label}: more than {MOST_NODES} nodes")
@@ -119,7 +125,8 @@ class GraphBuilder:
         return places[-1]
 
     def exchange(self, value: int, node: Node) -> None:
-        """Puts another node, which makes a value of the same shape, in the place of one."""
+        """Puts another node, which makes a value of the same shape, in the place of one. Its
+        numbers must be finite."""
         label = self.layer or self._makers[value]
         if self._infer(node, self._shapes[:value], label) != self._shapes[value]:
             raise ModelError(f"{self.name}: {label}: changes the shape of what {label} makes")
@@ -127,9 +134,22 @@ class GraphBuilder:
 
     def _infer(self, node: Node, before: Sequence[ValueShape], label: str) -> ValueShape:
         try:
-            return infer_shape(node, before, self._makers)
+            shape = infer_shape(node, before, self._makers)
+            if not all(np.isfinite(array).all() for array in arrays(node)):
+                raise ModelError("its weights become too large for single precision")
         except ModelError as error:
             raise ModelError(f"{self.name}: {label}: {error}") from None
+        return shape
+
+    def _count_made(self, numbers: int) -> None:
+        """Counts weights that are about to be made."""
+        self._made += 4 * numbers
+        if self._made > _MOST_MADE:
+            label = self.layer or f"node {len(self._shapes)}"
+            raise ModelError(
+                f"{self.name}: {label}: factors of so many planes take more than"
+                f" {_MOST_MADE >> 20} MiB"
+            )
 
     def convolution(
         self,
@@ -162,6 +182,7 @@ class GraphBuilder:
         if groups == made == read and stride == 1:
             return self.append(DepthwiseConvolution(source, weight, bias, function, padding))
         if min(made, read) // groups < _LEAST_OF_GROUP:
+            self._count_made(weight.size * groups)
             whole = ungrouped(weight, groups)
             return self.append(Convolution(source, whole, bias, function, stride, padding))
         parts = []
@@ -195,6 +216,7 @@ class GraphBuilder:
 
     def affine(self, source: int, factors: Weight, shifts: Weight) -> int:
         """x * factor + shift, plane by plane, both (planes,): a convolution of one tap."""
+        self._count_made(len(factors) ** 2)
         return self.append(affine(source, factors, shifts))
 
     def activate(self, value: int, activation: Activation) -> int:
@@ -206,6 +228,7 @@ class GraphBuilder:
             self.exchange(value, replace(node, activation=activation))
             return value
         planes = self.planes(value)
+        self._count_made(planes**2)
         ones, zeros = np.ones(planes, np.float32), np.zeros(planes, np.float32)
         if self.is_vector(value):
             return self.dense(value, np.diag(ones), zeros, activation)

@@ -232,6 +232,20 @@ def sources(node: Node) -> tuple[int, ...]:
             return (node.source,)
 
 
+def arrays(node: Node) -> tuple[NDArray[np.float32], ...]:
+    """The arrays of numbers that a node computes with."""
+    match node:
+        case Convolution() | TransposedConvolution() | DepthwiseConvolution() | Dense():
+            return node.weight, node.bias, node.activation.slopes
+        case LayerNorm() | GroupNorm():
+            return node.weight, node.bias
+        case WindowAttention():
+            return (node.bias,)
+        case ChannelAttention():
+            return (node.temperature,)
+    return ()
+
+
 def renumbered(node: Node, places: Sequence[int]) -> Node:
     """The node, reading value places[n] where it read value n."""
     match node:

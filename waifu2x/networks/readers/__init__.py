@@ -27,14 +27,18 @@ SUFFIXES = (*_MODULES, *NAMED_SUFFIXES)
 def parse_named(content: bytes, name: str) -> Model:
     """The network in the bytes of a .pth, .safetensors or .onnx file; `name` stands for it in
     messages."""
-    if name.lower().endswith(".onnx"):
-        from waifu2x.networks.readers.onnx.reader import parse as parse_onnx
+    import numpy as np
 
-        return parse_onnx(content, name)
-    from waifu2x.networks.readers import recognised, safetensors, torch_files
+    # The graph refuses weights that become infinite: no warning need say so before.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if name.lower().endswith(".onnx"):
+            from waifu2x.networks.readers.onnx.reader import parse as parse_onnx
 
-    parse = safetensors.parse if name.lower().endswith(".safetensors") else torch_files.parse
-    return recognised.build(parse(content, name), name)
+            return parse_onnx(content, name)
+        from waifu2x.networks.readers import recognised, safetensors, torch_files
+
+        parse = safetensors.parse if name.lower().endswith(".safetensors") else torch_files.parse
+        return recognised.build(parse(content, name), name)
 
 
 def content_files(path: Path) -> tuple[Path, ...]:

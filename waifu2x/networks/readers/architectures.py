@@ -28,6 +28,9 @@ from waifu2x.system.lazy_dataclass import dataclass
 SLOPE = 0.1
 """The slope of the leaky ReLU behind every layer but the last of a network."""
 
+_MOST_PLANES = 4
+"""Planes of a picture, for networks that compute weights for each pair of them."""
+
 Kind = Literal["convolution", "transposed"]
 
 
@@ -264,6 +267,8 @@ def _anime4k(net: _LayeredGraph) -> tuple[int, int]:
 
     And the pixels on each side of the picture that are lost with that layer.
     """
+    if net.planes(0) > _MOST_PLANES:
+        raise ModelError(f"{net.name}: layer 1: reads {net.planes(0)} planes, which is no picture")
     made = [net.next_both_signs(0)]
     while net.left > 1:
         made.append(net.next_both_signs(made[-1]))

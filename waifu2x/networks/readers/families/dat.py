@@ -117,6 +117,7 @@ def _biases(weights: NamedWeights, key: str, rows: int, columns: int) -> Numbers
 
     def dense(values: NDArray[np.float64], layer: str) -> NDArray[np.float64]:
         weight = weights.take(f"{layer}.weight", None, values.shape[1])
+        weights.budget.take_bytes(values.itemsize * len(values) * len(weight))
         made: NDArray[np.float64] = values @ weight.T.astype(np.float64)
         return made + weights.take(f"{layer}.bias", len(weight))
 
