@@ -150,6 +150,28 @@ def test_less_memory_means_more_work() -> None:
     assert counts[0] > counts[-1]
 
 
+def test_many_maps_that_cross_a_mean_are_chosen_from_in_no_time() -> None:
+    """Each choice of 40 would be a million million."""
+    net = GraphBuilder("m", 4)
+    kernel = np.zeros((4, 4, 3, 3), np.float32), np.zeros(4, np.float32)
+    value, across = 0, []
+    for _ in range(40):
+        value = net.convolution(value, *kernel, padding=1)
+        across.append(value)
+    factors = net.dense(net.mean(value), np.eye(4, dtype=np.float32), np.zeros(4, np.float32))
+    value = net.multiply(value, factors)
+    for other in reversed(across):
+        value = net.add(net.convolution(value, *kernel, padding=1), other, 0.5)
+    program = lower(net.model())
+    counts = []
+    for budget in (0, 10, 20, 100):
+        first, last = phases.plan(program, lambda step: 1.0, lambda value: 1.0, budget)
+        assert len(first.kept) <= budget
+        counts.append(len(first.steps) + len(last.steps))
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[1] > counts[2] > counts[3]
+
+
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_a_deep_network_in_segments_computes_the_same(count: int) -> None:
     model = residual_in_residual(3)

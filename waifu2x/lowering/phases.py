@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from waifu2x.lowering.rematerialization import cheap_values
 from waifu2x.lowering.step_facts import factors_of, reads, vectors_read, writes
 from waifu2x.lowering.steps import InnerVectorStep, MapStep, PictureSum, Program, Step, VectorStep
 from waifu2x.system.lazy_dataclass import dataclass
+
+_MOST_TRIED = 12
+"""Values of which each choice is tried; every further one would double their number."""
 
 
 @dataclass(frozen=True)
@@ -246,14 +249,13 @@ def _choice(
         return everything
     again = _MadeAgain(program, writers, own, phase, cost)
     options: list[tuple[float, float, frozenset[int]]] = []
-    for count in range(len(crossing) + 1):
-        for chosen in itertools.combinations(crossing, count):
-            kept = frozenset(chosen)
-            total = sum(sizes[value] for value in kept | before)
-            if total <= budget or keeping:
-                costs = again.cost(kept)
-                costs += sum(map(keeping, kept - before)) if keeping else 0
-                options.append((costs, total, kept))
+    for chosen in _choices(crossing, again, sizes):
+        kept = frozenset(chosen)
+        total = sum(sizes[value] for value in kept | before)
+        if total <= budget or keeping:
+            costs = again.cost(kept)
+            costs += sum(map(keeping, kept - before)) if keeping else 0
+            options.append((costs, total, kept))
     best = min((one for one in options if one[1] <= budget), default=None)
     if keeping:
         near = sum(map(cost, (*own[phase], *own[phase + 1])))
@@ -261,6 +263,25 @@ def _choice(
         if best is None or best[0] > near:
             best = min((one for one in options if one[0] <= near), key=lambda one: one[1::-1])
     return best[2] if best else frozenset()
+
+
+def _choices(
+    values: Sequence[int], again: _MadeAgain, sizes: Mapping[int, float]
+) -> Iterator[Sequence[int]]:
+    """What may be kept of some values: any of them where they are few, else the first few of those
+    whose bytes save most."""
+    if len(values) <= _MOST_TRIED:
+        for count in range(len(values) + 1):
+            yield from itertools.combinations(values, count)
+        return
+    every = frozenset(values)
+
+    def saved(value: int) -> float:
+        return again.cost(every - {value}) / max(sizes[value], 1)
+
+    ranked = sorted(values, key=saved, reverse=True)
+    for count in range(len(ranked) + 1):
+        yield ranked[:count]
 
 
 class _MadeAgain:
