@@ -2,17 +2,20 @@
 // bits in any order.
 //
 //     clear    sums = 0
-//     sum      partial(chunk, plane) = sum over the chunk's pixels of round(value * ONE), or of its square
+//     sum      partial(chunk, plane) = sum over the chunk's pixels of the value, or of its square
 //     add      sums(plane) += sum over chunks of partial(chunk, plane)
 //     mean     vector(plane) = sums(plane) * scale
+//
+// A sum is two integers: numbers, rounded, and what that leaves times 2^30. So squares of a map count
+// whether it is large or next to nothing: norms divide by them.
 //
 // A group of `sum` takes one block of planes of every CHUNKS-th row of a box of the map; then its
 // work-items' sums are added up in local memory.
 //
 // Layouts
 //   source    a map, see maps.h
-//   sums      64-bit [picture][plane], `step` from a picture to the next
-//   partial   64-bit [picture][block][chunk][BLOCK]
+//   sums      64-bit [picture][2][plane], `step` from a picture to the next
+//   partial   64-bit [picture][2][block][chunk][BLOCK]
 //   vector    float [picture][plane], `step` from a picture to the next
 //
 // Macros
@@ -22,15 +25,16 @@
 //   S2D             space-to-depth of the map
 //   CHUNKS          see above
 //   SQUARED         0 or 1: means of squares
-//   ONE             what counts as 1: a power of two, 2^24 at most
 //
-// Values beyond ±32768 count as that, so that 2^24 pixels cannot overflow a sum.
+// What is beyond +-2^30 counts as that.
 //
 // Bound: memory.
 
 #include "maps.h"
 
-#define MOST (32768.0f * ONE)
+#define MOST 1073741824.0f
+#define REST 1073741824.0f
+#define PARTS (BLOCKS * CHUNKS * BLOCK)
 
 // The first of a group's work-items has the sum of all.
 DEVICE Sum total(LOCAL Sum *shared, Sum own) {
@@ -57,37 +61,41 @@ sum(MAP(const GLOBAL float *RESTRICT, source), const int top, const int left, co
     LOCAL_MEMORY Sum shared[GROUP];
     const int chunk = GROUP_ID(0), block = GROUP_ID(1), picture = GROUP_ID(2);
     FIND(source, BLOCK, picture);
-    Sum sums[BLOCK];
-    UNROLL for (int i = 0; i < BLOCK; i++) sums[i] = 0;
+    Sum wholes[BLOCK], rests[BLOCK];
+    UNROLL for (int i = 0; i < BLOCK; i++) wholes[i] = rests[i] = 0;
     NO_UNROLL for (int row = chunk; row < rows; row += CHUNKS) {
         NO_UNROLL for (int column = LOCAL_ID(); column < columns; column += GROUP) {
             const int y = top + row, x = left + column;
             const int stored = (y % S2D * S2D + x % S2D) * BLOCKS + block;
             const GLOBAL float *values =
                 source + (stored * source_area + y / S2D * source_pitch + x / S2D) * BLOCK;
-            UNROLL for (int i = 0; i < BLOCK; i++)
-                {
+            UNROLL for (int i = 0; i < BLOCK; i++) {
                 const float value = SQUARED ? values[i] * values[i] : values[i];
-                sums[i] += (Sum)ROUND(CLAMP(value * ONE, -MOST, MOST));
+                const float made = CLAMP(value, -MOST, MOST), whole = ROUND(made);
+                wholes[i] += (int)whole;
+                rests[i] += (int)ROUND((made - whole) * REST);
             }
         }
     }
     partial += partial_first + (Wide)picture * partial_step + (block * CHUNKS + chunk) * BLOCK;
     UNROLL for (int i = 0; i < BLOCK; i++) {
-        const Sum whole = total(shared, sums[i]);
-        if (LOCAL_ID() == 0) partial[i] = whole;
+        const Sum whole = total(shared, wholes[i]), rest = total(shared, rests[i]);
+        if (LOCAL_ID() != 0) continue;
+        partial[i] = whole;
+        partial[PARTS + i] = rest;
     }
 }
 
 KERNEL(GROUP)
 add(GLOBAL Sum *sums, const int first, const int partial_first, const int step) {
-    const int plane = GROUP_ID(0) * GROUP + LOCAL_ID(), picture = GROUP_ID(2);
-    if (plane >= PLANES) return;
-    const GLOBAL Sum *partial = sums + partial_first + (Wide)picture * step;
-    Sum whole = sums[first + (Wide)picture * step + plane];
+    const int number = GROUP_ID(0) * GROUP + LOCAL_ID(), plane = number % PLANES;
+    if (number >= 2 * PLANES) return;
+    sums += (Wide)GROUP_ID(2) * step;
+    const GLOBAL Sum *partial = sums + partial_first + number / PLANES * PARTS;
+    Sum whole = sums[first + number];
     NO_UNROLL for (int chunk = 0; chunk < CHUNKS; chunk++)
         whole += partial[(plane / BLOCK * CHUNKS + chunk) * BLOCK + plane % BLOCK];
-    sums[first + (Wide)picture * step + plane] = whole;
+    sums[first + number] = whole;
 }
 
 KERNEL(GROUP)
@@ -95,6 +103,7 @@ mean(const GLOBAL Sum *sums, const int first, const int step, GLOBAL float *vect
      const int vector_first, const int vector_step, const float scale) {
     const int plane = GROUP_ID(0) * GROUP + LOCAL_ID(), picture = GROUP_ID(2);
     if (plane >= PLANES) return;
+    sums += first + (Wide)picture * step + plane;
     vectors[vector_first + picture * vector_step + plane] =
-        (float)sums[first + (Wide)picture * step + plane] * scale;
+        FMA((float)sums[PLANES], 1.0f / REST, (float)sums[0]) * scale;
 }

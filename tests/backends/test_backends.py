@@ -301,6 +301,26 @@ OPERATIONS = [
 
 
 @in_every_mode
+@pytest.mark.parametrize("size", [0.003, 250.0, 3000.0])
+def test_means_of_values_of_any_size(backend: Backend, size: float, precision: Precision) -> None:
+    """Some networks take pictures from 0 to 255; a norm divides by means of squares of anything."""
+    net = GraphBuilder("values of any size", 3)
+    rng = np.random.default_rng(5)
+
+    def kernel(made: int, read: int, taps: int, gain: float) -> NDArray[np.float32]:
+        return (rng.standard_normal((made, read, taps, taps)) * gain).astype(np.float32)
+
+    zeros, ones = np.zeros(20, np.float32), np.ones(20, np.float32)
+    value = net.convolution(0, kernel(20, 3, 3, size / 3), zeros, padding=1)
+    factors = net.dense(net.mean(value), np.eye(20, dtype=np.float32) / np.float32(size), ones)
+    value = net.group_norm(net.multiply(value, factors), ones, zeros, 5, 1e-8)
+    net.convolution(value, kernel(3, 20, 3, 0.02), np.full(3, 0.5, np.float32), padding=1)
+    model, pixels = net.model(), picture(21, 34, 3)
+    result = run(backend, [model], pixels, precision=precision)
+    assert obvious.psnr(result, obvious.run([model], pixels)) >= RANDOM_GRAPH_DB.get(precision, 50)
+
+
+@in_every_mode
 @pytest.mark.parametrize("make", OPERATIONS)
 def test_each_operation(backend: Backend, make: Callable[[], Model], precision: Precision) -> None:
     for height, width, tile in ((37, 42, 16), (2, 3, 8)):

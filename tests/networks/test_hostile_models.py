@@ -261,6 +261,7 @@ def test_weights_that_become_infinite_are_refused(
     message = f"{layer}: its weights become too large for single precision"
     refused(pth(tensors), re.escape(message))
 
+
 PROGRAM = """
 import gzip, io, json, resource, signal, zipfile
 import numpy as np

@@ -180,8 +180,8 @@ class StripExecution:
             if isinstance(step, GlobalAvgPool):
                 start, planes = starts[step.vector], packed.program.vectors[step.vector]
                 height, width = self._plan.sizes[step.source.value]
-                part = slice(start, start + planes)
-                vectors[part] = sums[part] / (height * width * float(1 << SUM_BITS))
+                parts = sums[start : starts[step.vector + 1]].reshape(2, -1)[:, :planes]
+                vectors[start : start + planes] = _joined(parts, SUM_BITS) / (height * width)
             elif isinstance(step, NormVector):
                 size = len(step.bias)
                 plane_means, squares = (
@@ -193,8 +193,7 @@ class StripExecution:
             elif isinstance(step, CrossSums):
                 start, size = starts[step.vector], packed.program.vectors[step.vector]
                 parts = sums[start : start + 2 * size].reshape(2, size)
-                bits = -np.array(CROSS_BITS)[:, np.newaxis]
-                vectors[start : start + size] = np.ldexp(parts.astype(np.float64), bits).sum(axis=0)
+                vectors[start : start + size] = _joined(parts, CROSS_BITS)
             elif isinstance(step, ChannelWeights):
                 made = channel_weights(step, vectors[starts[step.source] :])
                 start = starts[step.vector]
@@ -205,6 +204,12 @@ class StripExecution:
                 values = step.activation((step.weight * source).sum(axis=1) + step.bias)
                 start = starts[step.vector]
                 vectors[start : start + len(values)] = values
+
+
+def _joined(sums: NDArray[np.int64], bits: tuple[int, int]) -> NDArray[np.float64]:
+    """Sums (2, n) of integers that stand for numbers times two to the power of `bits`, as one."""
+    made: NDArray[np.float64] = np.ldexp(sums.astype(np.float64), -np.array([bits]).T).sum(axis=0)
+    return made
 
 
 def _source_record(pixels: NDArray[Any], model: Model) -> tuple[int, ...]:

@@ -160,4 +160,5 @@ class PackedProgram:
             source=TaskSource(value),
             planes=layout.parts[0],
             squared=int(step.squared),
+            rest=(self.vector_starts[step.vector + 1] - self.vector_starts[step.vector]) // 2,
         )

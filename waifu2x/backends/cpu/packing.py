@@ -15,6 +15,7 @@ from waifu2x.lowering.attention_steps import CrossSums
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import Program
 from waifu2x.lowering.values import View
+from waifu2x.lowering.vector_steps import GlobalAvgPool
 from waifu2x.system.lazy_dataclass import dataclass
 
 
@@ -36,8 +37,10 @@ class Packing:
         unit = max(LANES, PLANE_UNIT[self.arithmetic])
         sizes = [round_up(size, unit) for size in self.program.vectors]
         for step in self.program.steps:
-            if isinstance(step, CrossSums):
-                # Two integers for each, added by whole vectors from any place on.
+            # Two integers for each; those of products are added by whole vectors from any place on.
+            if isinstance(step, GlobalAvgPool):
+                sizes[step.vector] *= 2
+            elif isinstance(step, CrossSums):
                 sizes[step.vector] = round_up(2 * self.program.vectors[step.vector], unit) + unit
         starts: list[int] = np.cumsum([0, *sizes]).tolist()
         return starts

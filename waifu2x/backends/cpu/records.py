@@ -80,11 +80,9 @@ CROSS_LIMIT = 2.0**22
 LINE_BYTES = 64
 """A cache line, and the widest vector: a load that crosses two lines costs two."""
 LINE_FLOATS = LINE_BYTES // 4
-SUM_BITS = 20
-"""Means are sums of integers: values times 2**SUM_BITS, at most SUM_LIMIT in size, rounded."""
-SUM_LIMIT = 2.0 ** (30 - SUM_BITS)
-SQUARE_LIMIT = 2.0**19
-"""The same of sums of squares: 2**24 of them fit 64 bits."""
+SUM_BITS = (0, 30)
+"""The same of means, of values and of squares, whose integers 32 bits hold."""
+SUM_LIMIT = 2.0**30
 
 MOST_TAPS = 18
 """Taps in each direction of the largest kernel, made up to threes: so many rows more than its
@@ -224,6 +222,7 @@ TASK = np.dtype(
             "memory_rows",  # in pixels of memory
             "memory_columns",
             "squared",  # 1 for the mean of squares
+            "rest",  # from a sum's first integer to its second
             "as_integers",  # 1 for a map that is kept as 16-bit integers
             "ticks",  # time spent, in units of vector.ticks
         ),

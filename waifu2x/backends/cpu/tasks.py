@@ -236,6 +236,7 @@ class PoolTask:
     source: TaskSource
     planes: int
     squared: int
+    rest: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

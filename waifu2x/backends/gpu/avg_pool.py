@@ -23,8 +23,6 @@ GROUP = 64
 _ALIGNMENT = 32
 """Floats: each vector begins at a multiple of it."""
 SUM_BYTES = 8
-_ONE = 1 << 24
-"""What counts as 1 in sums: see the kernel."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +48,9 @@ def vector_layout(program: Program, block: int) -> VectorLayout:
     for number, step in enumerate(program.steps):
         if isinstance(step, GlobalAvgPool):
             sums[number] = count
-            count += program.vectors[step.vector]
+            count += 2 * program.vectors[step.vector]
             blocks = _blocks(program.values[step.source.value], block)
-            partial = max(partial, blocks * block * CHUNKS)
+            partial = max(partial, 2 * blocks * block * CHUNKS)
         elif isinstance(step, CrossSums):
             sums[number] = count
             own = 2 * program.vectors[step.vector]
@@ -134,7 +132,7 @@ class Fp32AvgPoolStep:
             lambda: Launch(
                 None,
                 lambda: self._add,
-                self._groups(pictures),
+                self._groups(2 * self._planes, pictures),
                 lambda: plain(vectors, self._first, self._layout.partial, step),
             ),
         ]
@@ -143,16 +141,16 @@ class Fp32AvgPoolStep:
         """The launch for the mean of a map of that size."""
         source = (vectors, self._first, self._layout.size // SUM_BYTES)
         target = (vectors, self._vector, self._layout.size // 4)
-        factor = 1 / (size[0] * size[1] * _ONE)
+        factor = 1 / (size[0] * size[1])
         return Launch(
             None,
             lambda: self._mean,
-            self._groups(pictures),
+            self._groups(self._planes, pictures),
             lambda: plain(*source, *target, factor),
         )
 
-    def _groups(self, pictures: int) -> Groups:
-        return -(-self._planes // self._group), 1, pictures
+    def _groups(self, count: int, pictures: int) -> Groups:
+        return -(-count // self._group), 1, pictures
 
     def close(self) -> None:
         """Nothing to free."""
@@ -217,7 +215,6 @@ def _macros(
         "CHUNKS": CHUNKS,
         "SQUARED": int(squared),
         "UNIT": UNIT,
-        "ONE": f"{float(_ONE)}f",
     }
 
 

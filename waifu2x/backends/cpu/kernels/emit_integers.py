@@ -97,49 +97,28 @@ class IntegerEmitter(FloatEmitter):
         sums: ir.Value,
         offset: ir.Value,
         rest: ir.Value,
+        *,
+        is_narrow: bool = False,
     ) -> None:
         """Adds a to sums of two 64-bit integers, `rest` apart: a * 2**bits[0], rounded, and what
-        that leaves, times 2**bits[1]; a within +-limit."""
+        that leaves, times 2**bits[1]; a within +-limit. `is_narrow`: 32 bits hold both of a."""
         a = self.minimum(self.maximum(a, self.splat(-limit)), self.splat(limit))
         whole = self._call("llvm.rint", FLOATS, self.times(a, float(1 << bits[0])))
         left = self.minus(a, self.times(whole, 1 / (1 << bits[0])))
         small = self._call("llvm.rint", FLOATS, self.times(left, float(1 << bits[1])))
-        self._add_integers(whole, sums, offset)
-        self._add_integers(small, sums, self.add(offset, rest))
+        self._add_integers(whole, sums, offset, is_narrow=is_narrow)
+        self._add_integers(small, sums, self.add(offset, rest), is_narrow=is_narrow)
 
-    def _add_integers(self, a: ir.Value, sums: ir.Value, offset: ir.Value) -> None:
+    def _add_integers(
+        self, a: ir.Value, sums: ir.Value, offset: ir.Value, *, is_narrow: bool
+    ) -> None:
         """Adds whole floats to neighbouring integers."""
         builder, kind = self._builder, ir.VectorType(INDEX, VECTOR.lanes)
         place = builder.bitcast(builder.gep(sums, [offset]), kind.as_pointer())
-        total = builder.add(builder.load(place, align=8), builder.fptosi(a, kind))
-        builder.store(total, place, align=8)
-
-    def add_fixed(
-        self,
-        a: ir.Value,
-        bits: int,
-        limit: float,
-        sums: ir.Value,
-        offset: ir.Value,
-        *,
-        is_wide: bool = False,
-    ) -> None:
-        """Adds a * 2**bits, rounded half to even, to neighbouring integers; a within +-limit, which
-        32 bits hold unless it `is_wide`."""
-        builder, lanes = self._builder, VECTOR.lanes
-        for operation, bound in (("<", limit), (">", -limit)):
-            edge = self.splat(bound)
-            a = builder.select(builder.fcmp_ordered(operation, a, edge), a, edge)
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(FLOATS, [FLOATS]), f"llvm.rint.v{lanes}f32"
-        )
-        rounded = builder.call(function, [self.times(a, float(1 << bits))])
-        kind = ir.VectorType(INDEX, lanes)
-        narrow = ir.VectorType(ir.IntType(32), lanes)
-        if is_wide:
-            integers = builder.fptosi(rounded, kind)
+        if is_narrow:  # not all processors make 64 bits of vectors of floats
+            narrow = ir.VectorType(ir.IntType(32), VECTOR.lanes)
+            integers = builder.sext(builder.fptosi(a, narrow), kind)
         else:
-            integers = builder.sext(builder.fptosi(rounded, narrow), kind)
-        place = builder.bitcast(builder.gep(sums, [offset]), kind.as_pointer())
+            integers = builder.fptosi(a, kind)
         total = builder.add(builder.load(place, align=8), integers)
         builder.store(total, place, align=8)

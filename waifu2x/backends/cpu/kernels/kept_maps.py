@@ -18,7 +18,7 @@ from waifu2x.backends.cpu.kernels.integers import blocks, largest, scale_of, sto
 from waifu2x.backends.cpu.kernels.memory import memory_row, pointer, record
 from waifu2x.backends.cpu.kernels.values import clear, get, pixel_plane, pixel_start
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.records import BY_PLANES, SQUARE_LIMIT, SUM_BITS, SUM_LIMIT
+from waifu2x.backends.cpu.records import BY_PLANES, SUM_BITS, SUM_LIMIT
 from waifu2x.backends.cpu.shapes import LANES, MOST_SHORT, PART_PAIRS, TERMS
 
 _PART = 2 * PART_PAIRS
@@ -37,9 +37,10 @@ def _emit_sum(
     sums: ir.Value,
     first: ir.Value,
     squared: ir.Value,
+    rest: ir.Value,
 ) -> None:
     """Adds a run of pixels, `pixel` values apart, or their squares, to sums of integers, plane by
-    plane."""
+    plane; `rest` as of `add_split`."""
     for terms in v.cases(terms_stored, TERMS):
         with v.loop(pixels) as x:
             start = v.add(source, v.mul(x, pixel))
@@ -49,11 +50,8 @@ def _emit_sum(
                     value = v.plus(value, v.load_constant(constants, v.add(zero_point, plane)))
                 place = v.add(first, plane)
                 for squares in v.cases(squared, (0, 1)):
-                    if squares:
-                        square = v.times(value, value)
-                        v.add_fixed(square, SUM_BITS, SQUARE_LIMIT, sums, place, is_wide=True)
-                    else:
-                        v.add_fixed(value, SUM_BITS, SUM_LIMIT, sums, place)
+                    added = v.times(value, value) if squares else value
+                    v.add_split(added, SUM_BITS, SUM_LIMIT, sums, place, rest, is_narrow=True)
 
 
 def _emit_kept(
@@ -192,14 +190,18 @@ def add_rows(task, maps, scratch, constants, sums):  # type: ignore[no-untyped-d
                 sums,
                 task.memory,
                 task.squared,
+                task.rest,
             )
             continue
         for x in range(task.column, task.column + task.columns):
             start, plane = pixel_start(source, y, x), pixel_plane(source, y, x)
             for p in range(task.planes):
                 value = get(source, scratch, constants, start, plane + p)
-                most = np.float32(SUM_LIMIT)
                 if task.squared:
-                    value, most = value * value, np.float32(SQUARE_LIMIT)
-                value = min(max(value, -most), most)
-                sums[task.memory + p] += np.int64(np.rint(value * np.float32(1 << SUM_BITS)))
+                    value = value * value
+                value = min(max(value, -np.float32(SUM_LIMIT)), np.float32(SUM_LIMIT))
+                whole = np.rint(value * np.float32(1 << SUM_BITS[0]))
+                left = value - whole * np.float32(1 / (1 << SUM_BITS[0]))
+                sums[task.memory + p] += np.int64(whole)
+                small = np.rint(left * np.float32(1 << SUM_BITS[1]))
+                sums[task.memory + task.rest + p] += np.int64(small)
