@@ -16,16 +16,22 @@ _RATES = (
 )  # fmt: skip
 _PROFILES = {"Main": 1, "LC": 2, "SSR": 3, "LTP": 4}
 """Audio object types of ISO/IEC 14496-3 that such packets can have."""
+_EXTENDED = ("HE-AAC", "HE-AACv2")
+"""AAC LC at half the rate, and what makes the rest of it: high frequencies, and in the second one
+two channels of one."""
 _CHANNELS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 8: 7}
 
 
 def audio_config(context: AudioCodecContext) -> bytes | None:
     """An AudioSpecificConfig for packets of AAC that describe themselves; None where it is not
     known."""
-    rate, channels = context.sample_rate, _CHANNELS.get(context.layout.nb_channels)
-    kind = _PROFILES.get(context.profile or "")
-    if kind is None:  # AAC LC at half the rate, and what makes the rest of it
-        kind, rate = 2, rate // 2
-    if rate not in _RATES or channels is None:
+    rate, count = context.sample_rate, context.layout.nb_channels
+    profile = context.profile or ""
+    if profile in _EXTENDED:
+        rate //= 2
+        count = 1 if profile == "HE-AACv2" else count
+    kind = 2 if profile in _EXTENDED else _PROFILES.get(profile)
+    channels = _CHANNELS.get(count)
+    if kind is None or rate not in _RATES or channels is None:
         return None
     return (kind << 11 | _RATES.index(rate) << 7 | channels << 3).to_bytes(2)
