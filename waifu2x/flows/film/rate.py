@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,8 +47,9 @@ def measured(arguments: Mapping[str, Any], film: Film, shape: Shape) -> Measured
             factor = (_PIXELS / (height * width)) ** 0.5
             height, width = (max(16, int(side * factor) // 2 * 2) for side in (height, width))
             share = height * width / (pictures.height * pictures.width)
-        rows, columns = shape.height // pictures.height, shape.width // pictures.width
-        made = replace(shape, height=height * rows, width=width * columns)
+        rows = round(Fraction(height * shape.height, pictures.height))
+        columns = round(Fraction(width * shape.width, pictures.width))
+        made = replace(shape, height=rows, width=columns)
         frame = [
             np.random.default_rng(0)
             .integers(0, 1 << pictures.pixels.bits, size)
