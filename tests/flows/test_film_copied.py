@@ -248,9 +248,11 @@ def test_an_index_has_its_room_before_the_packets(
         (manifest.part_path(folder, number), one.encoded)
         for number, one in sorted(manifest.all_recorded(folder).items())
     ]
+    closed: list[int] = []
     with source.open("rb") as file, opening.opened(file, "film.mp4") as container:
-        joining.join(again, container, plan, parts)
-    assert len(rooms) == (1 if is_told else 2)
+        joining.join(again, container, plan, parts, on_close=closed.append)
+    assert len(rooms) == len(closed) == (1 if is_told else 2)
+    assert min(closed) > 0
     assert boxes(again)[:2] == [b"ftyp", b"moov"]
     old, new = probe(target), probe(again)
     assert [one["data_hash"] for one in new["packets"]] == [

@@ -137,18 +137,25 @@ class ReadFilm:
                 self._begin_live(request)
             elif isinstance(request, FinishLive):
                 assert self._live is not None
-                # FFmpeg moves a whole mp4 for its index, and says nothing meanwhile.
-                self._pulse.rest(self._live.size / _SLOWEST)
+                self._close_slowly(self._live.size)
                 found = self._reader.complaints, self._reader.late_streams()
                 self._say(RequestDone(lost=self._live.close(*found)))
             elif isinstance(request, AskJoin):
                 container, _ = self._open()
                 plan = FilmPlan(self._film, request.shape, request.plan, request.cut)
                 complaints = self._complaints[-1]
-                lost = join(request.target, container, plan, request.parts, self._alive, complaints)
+                lost = join(
+                    *(request.target, container, plan, request.parts, self._alive, complaints),
+                    self._close_slowly,
+                )
                 self._say(RequestDone(lost=lost))
             else:
                 self._heed(request)
+
+    def _close_slowly(self, size: int) -> None:
+        """Says that a file of so many bytes is about to be completed: FFmpeg moves a whole mp4 for
+        its index, and says nothing meanwhile; nor does a disk that writes what was held back."""
+        self._pulse.rest(size / _SLOWEST)
 
     def _heed(self, request: Request) -> None:
         """Does what is asked for at any time."""

@@ -34,22 +34,28 @@ def join(
     parts: Parts,
     on_packet: Callable[[], None] = lambda: None,
     complaints: int = 0,
+    on_close: Callable[[int], None] = lambda size: None,
 ) -> tuple[str, ...]:
     """Writes a film into a file: the pictures of its parts, and the other streams as they are.
 
     Returns what is missing in the others where the source is damaged, each a clause. `complaints`
-    there were when the source was opened; `on_packet` is called for each packet. Raises
-    OutputError, ImageError for a part that is not as it was written.
+    there were when the source was opened; `on_packet` is called for each packet, and `on_close`
+    with the bytes of the file before it is completed, which may take long. Raises OutputError,
+    ImageError for a part that is not as it was written.
     """
+
+    def joined(expected: CountedPackets | None) -> tuple[str, ...]:
+        return _joined(target, source, plan, parts, on_packet, on_close, complaints, expected)
+
     expected: CountedPackets | None = None
     if plan.streams.container in ("mp4", "mov"):
         expected = expected_packets(source, plan, [one for _, one in parts])
     try:
         try:
-            return _joined(target, source, plan, parts, on_packet, complaints, expected)
+            return joined(expected)
         except _LargerIndexError as error:  # the source has more packets than it said
             source.seek(0)
-            return _joined(target, source, plan, parts, on_packet, complaints, error.counted)
+            return joined(error.counted)
     except library().FFmpegError as error:
         raise OutputError(f"cannot write the film: {in_short(error)}") from error
     except OSError as error:
@@ -70,6 +76,7 @@ def _joined(
     plan: FilmPlan,
     parts: Parts,
     on_packet: Callable[[], None],
+    on_close: Callable[[int], None],
     complaints: int,
     expected: CountedPackets | None,
 ) -> tuple[str, ...]:
@@ -88,6 +95,7 @@ def _joined(
             writer.add_copied(packet)
         else:
             writer.add_picture(packet)
+    on_close(target.stat().st_size)
     try:
         writer.close()
     except library().error.ArgumentError as error:
