@@ -63,6 +63,7 @@ class Run:
                 on_device=self.opened.append,
                 on_news=self.news.append,
             ) as maker:
+                self.maker = maker
                 return make_film_by(maker, reader, job, prepared, **options)
 
 
@@ -82,6 +83,8 @@ def test_two_devices_make_what_one_does(tmp_path: Path) -> None:
     job, whole = _film(tmp_path, times=times, options=options)
     run = Run(Squares(), Squares())
     made = run.make(job)
+    # Nothing is left to the collector.
+    assert [(one.connection, one.process) for one in run.maker._devices] == [(None, None)] * 2
     assert job.target.read_bytes() == whole
     assert (made.frames, made.computed, run.frames, run.computed) == (120, 120, 120, 120)
     assert run.opened == ["device 0: squares", "device 1: squares"]

@@ -118,6 +118,7 @@ class MakerByDevices:
                     )
         except BaseException:
             self.close()
+            self._hang_up()
             raise
         return self
 
@@ -128,6 +129,7 @@ class MakerByDevices:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+        self._hang_up()
 
     @property
     def arithmetic(self) -> str:
@@ -170,6 +172,10 @@ class MakerByDevices:
             runs_left.stop()
             self.close()
             raise
+        finally:
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
         if all(device.fruitless >= _FRUITLESS for device in self._devices):
             raise BackendError(
                 "the processes of all devices end, see above: the parts that are complete stay"
@@ -180,6 +186,17 @@ class MakerByDevices:
         self._is_closed = True
         for device in self._devices:
             self._end(device)
+
+    def _hang_up(self) -> None:
+        """Closes what processes leave, once no thread waits for them any more: other files might
+        get the numbers meanwhile."""
+        for device in self._devices:
+            if device.connection is not None:
+                device.connection.close()
+                device.connection = None
+            if device.process is not None:
+                device.process.close()
+                device.process = None
 
     def _tell(self, made: FramesMade) -> None:
         self._on_frames(made.frames, made.computed)
