@@ -184,6 +184,25 @@ def test_what_an_error_becomes(error: Exception, kind: type[Exception], message:
     assert ("Traceback" in failure.trace or "Error" in failure.trace) == (kind is FaultError)
 
 
+def test_who_ends_early_is_not_told_what_is_wrong_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "film.mkv"
+    films.film(source, codec="ffv1", times=range(0, 400, 40))
+    asked: list[bool] = []
+
+    def full(*_: Any) -> Any:
+        asked.append(True)
+        raise OutputError("out.mkv: the disk is full")
+
+    with reading_here(monkeypatch), FilmReader(source) as reader:
+        monkeypatch.setattr(process, "FramesEnded", full)
+        frames = reader.frames(Selection(), 1)
+        next(frames).release()
+        frames.close()  # by whoever ends for a reason of its own
+    assert asked
+
+
 def test_a_fault_of_ours_is_none_of_the_film(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

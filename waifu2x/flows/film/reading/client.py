@@ -14,7 +14,7 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from waifu2x.backends import Pin
-from waifu2x.errors import ImageError
+from waifu2x.errors import ImageError, Waifu2xError
 from waifu2x.flows.batch.shared_memory import AttachedPool
 from waifu2x.flows.batch.worker import how_ended, prepare, start_context
 from waifu2x.flows.film.frames.stages import Stages
@@ -231,7 +231,8 @@ class FilmReader:
     def _stop(self, shapes: Sequence[tuple[int, int]], pixels: PixelFormat) -> None:
         """Ends the decoding; what is on its way goes back."""
         self.send(StopFrames())
-        with suppress(ImageError, OSError):  # the process may be gone
+        # The process may be gone, and what it says is wrong is not why this ends.
+        with suppress(Waifu2xError, OSError):
             while isinstance(reply := self._receive(), SharedFrame):
                 self._frame(reply, shapes, pixels).release()
 
