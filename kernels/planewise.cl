@@ -7,6 +7,8 @@
 //     with MULTIPLIED   source * residual
 //     with UP           the sum over 4x4 pixels of the source of a bicubic interpolation, which
 //                       repeats the pixels at its edges
+//     with BILINEAR     the sum over 2x2 pixels of the source, enlarged to the target's size
+//     with POOL         the maximum of POOL x POOL pixels of the source, at every POOL_STEP
 //
 // A work-item makes BLOCK planes of one pixel of the target. Where planes stay as they are, vectors of
 // them are copied; where depth-to-space or its inverse reorders them, one after the other.
@@ -25,6 +27,7 @@
 //                   RESIDUAL_BLOCKS, those of one pixel
 //   FACTOR          if it is not 1
 //   UP, DOWN        by how much a bicubic interpolation enlarges: UP / DOWN times
+//   BILINEAR, POOL, POOL_STEP   defined: bilinear to the target's size; maxima
 //   SHIFTS          defined: besides FACTORS there are shifts
 //   FACTORS, RESIDUAL, GATE, MULTIPLIED, ZERO_OUTSIDE   defined: there are factors, there is a
 //                   residual, which gates or is a factor, the target holds zeros outside its size
@@ -42,8 +45,15 @@
 #define TARGET_ARGUMENTS MAP(GLOBAL float *RESTRICT, target)
 #endif
 
+// Each value is made of several pixels of the source, whose places its edges decide.
+#if defined(UP) || defined(BILINEAR) || defined(POOL)
+#define RESAMPLES 1
+#else
+#define RESAMPLES 0
+#endif
+
 // Planes stay in their vectors.
-#ifdef UP
+#if RESAMPLES
 #define WHOLE_VECTORS 0
 #else
 #define WHOLE_VECTORS                                                                              \
@@ -90,8 +100,9 @@ planewise(
 #else
     MAP(const GLOBAL float *RESTRICT, source), const int y_source, const int x_source,
 #endif
-#ifdef UP
-    const int source_rows, const int source_columns,
+#if RESAMPLES
+    const int source_rows, const int source_columns, const int target_rows,
+    const int target_columns,
 #endif
     const int shift, TARGET_ARGUMENTS, const int y_begin, const int x_begin,
     const int y_target, const int x_target, const int rows, const int columns,
@@ -203,6 +214,37 @@ planewise(
                     across = FMA(source[from], cubic(x_double - 2 * UP * (left + k)), across);
                 }
                 value = FMA(across, cubic(y_double - 2 * UP * (top + i)), value);
+            }
+#elif defined(BILINEAR)
+            // Twice the place, in units of one pixel of the target's size.
+            Place y_double = (2 * (Place)y + 1) * source_rows - target_rows;
+            Place x_double = (2 * (Place)x + 1) * source_columns - target_columns;
+            y_double = y_double < 0 ? 0 : y_double;
+            x_double = x_double < 0 ? 0 : x_double;
+            const int top = (int)(y_double / (2 * target_rows));
+            const int left = (int)(x_double / (2 * target_columns));
+            const float lower = (float)(int)(y_double % (2 * target_rows)) / (2 * target_rows);
+            const float after = (float)(int)(x_double % (2 * target_columns)) / (2 * target_columns);
+            NO_UNROLL for (int i = 0; i < 2; i++) {
+                const int y_read = nearest(top + i, source_rows) - y_source;
+                float across = 0.0f;
+                NO_UNROLL for (int k = 0; k < 2; k++) {
+                    const int x_read = nearest(left + k, source_columns) - x_source;
+                    const int from = place_of(y_read, x_read, plane, SOURCE_S2D, SOURCE_BLOCKS,
+                                              source_pitch, source_area);
+                    across = FMA(source[from], k ? after : 1.0f - after, across);
+                }
+                value = FMA(across, i ? lower : 1.0f - lower, value);
+            }
+#elif defined(POOL)
+            NO_UNROLL for (int i = 0; i < POOL; i++) {
+                const int y_read = nearest(y * POOL_STEP + i, source_rows) - y_source;
+                NO_UNROLL for (int k = 0; k < POOL; k++) {
+                    const int x_read = nearest(x * POOL_STEP + k, source_columns) - x_source;
+                    const float other = source[place_of(y_read, x_read, plane, SOURCE_S2D,
+                                                        SOURCE_BLOCKS, source_pitch, source_area)];
+                    value = i + k == 0 || other > value ? other : value;
+                }
             }
 #else
             value = source[place_of(row - y_source, column - x_source, own, SOURCE_S2D,

@@ -7,6 +7,8 @@
 //     with GATE 2    in * residual
 //     with UP        the sum over 4x4 pixels of a bicubic interpolation, UP / DOWN times as large, which
 //                    repeats the pixels at its edges
+//     with BILINEAR  the sum over 2x2 pixels, enlarged to the target's size
+//     with POOL      the maximum of POOL x POOL pixels, at every POOL_STEP
 //
 // Arguments: `Gather` below. Layouts
 //   in        pixels [picture][row][column][IN_PLANES] by IN_PIXEL, or with IN_GROUP a map
@@ -17,8 +19,8 @@
 //   THREADS, VALUES (planes of a thread: of a pixel all, of a map 8 or 1), PLANES (that are made),
 //   WRITTEN (the same with the padding of the target's part, which is written too), IN_PIXEL with
 //   IN_PLANES and BORDER, or IN_GROUP with IN_STORED, IN_EACH, IN_S2D, IN_PART; ENLARGE, STEP_D2S,
-//   STEP_S2D, UP, DOWN (both 1: not resized), FACTORS (0 or 1), GATE (0, 1 or 2), TERMS, ZERO, PART (the
-//   first plane that is written); PIXEL with OUT_PLANES, or OUT_GROUP with OUT_STORED, EACH, S2D; ADDED
+//   STEP_S2D, UP, DOWN (both 1: not resized), BILINEAR (0 or 1), POOL (0: no maxima), POOL_STEP,
+//   FACTORS (0 or 1), GATE (0, 1 or 2), TERMS, ZERO, PART (the first plane that is written); PIXEL with OUT_PLANES, or OUT_GROUP with OUT_STORED, EACH, S2D; ADDED
 //   (0 or 1: a residual), RESIDUAL_GROUP, RESIDUAL_STORED, RESIDUAL_EACH, RESIDUAL_S2D, RESIDUAL_PART
 // Bound: device memory, and the caches where it is resized. Best: NVIDIA H200: 3840x2160 enlarged in
 //   0.052 ms, 1920x1080 made of them in 0.063.
@@ -38,7 +40,8 @@ struct Gather {
     Source source;        // pixels: `top`, `left` of the first one that there is memory for
     Map from, to, added;  // `top`, `left` of the first pixel that there is memory for
     LayerExtent extent;
-    int rows, columns;    // of the source's value: where it is resized
+    int rows, columns;    // of the source's value, and
+    int target_rows, target_columns;  // of the target's: where pixels are made of several
     Range valid, stored;  // of the target: pixels that are not zero (ZERO), and those that are written
     int top, left;        // the first pixel that is made
     int offset;           // of the view of the source
@@ -132,6 +135,39 @@ tensor_gather(const __grid_constant__ Gather p) {
         }
 #pragma unroll
         for (int v = 0; v < VALUES; v++) values[v] = fmaf(sums[v], down[i], values[v]);
+    }
+#elif BILINEAR
+    // Twice the place, in units of one pixel of the target's size.
+    const long long y_double = max((2LL * y + 1) * p.rows - p.target_rows, 0LL);
+    const long long x_double = max((2LL * x + 1) * p.columns - p.target_columns, 0LL);
+    const int top = static_cast<int>(y_double / (2 * p.target_rows));
+    const int left = static_cast<int>(x_double / (2 * p.target_columns));
+    const float lower = static_cast<float>(y_double % (2 * p.target_rows)) / (2 * p.target_rows);
+    const float after =
+        static_cast<float>(x_double % (2 * p.target_columns)) / (2 * p.target_columns);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int row = min(top + i, p.rows - 1);
+#pragma unroll
+        for (int v = 0; v < VALUES; v++) {
+            if (first + v >= PLANES) continue;
+            const float one = read(p, row, min(left, p.columns - 1), first + v, picture);
+            const float other = read(p, row, min(left + 1, p.columns - 1), first + v, picture);
+            values[v] = fmaf(fmaf(other, after, one * (1.0f - after)), i ? lower : 1.0f - lower, values[v]);
+        }
+    }
+#elif POOL
+    for (int i = 0; i < POOL; i++) {
+        const int row = min(max(y * POOL_STEP + i, 0), p.rows - 1);
+        for (int k = 0; k < POOL; k++) {
+            const int column = min(max(x * POOL_STEP + k, 0), p.columns - 1);
+#pragma unroll
+            for (int v = 0; v < VALUES; v++) {
+                if (first + v >= PLANES) continue;
+                const float other = read(p, row, column, first + v, picture);
+                values[v] = i + k == 0 ? other : fmaxf(values[v], other);
+            }
+        }
     }
 #else
     const int y_cell = floor_divide(y, STEP_D2S), x_cell = floor_divide(x, STEP_D2S);

@@ -30,6 +30,7 @@ from tests.helpers.graphs import (
     norms,
     norms_of_groups,
     random_graphs,
+    reduced_maps,
     residual_in_residual,
     sliced_maps,
 )
@@ -297,6 +298,7 @@ OPERATIONS = [
     sliced_maps,
     kernels_of_many_taps,
     grouped_convolutions,
+    reduced_maps,
 ]
 
 

@@ -203,6 +203,26 @@ def norms_of_groups() -> Model:
     return net.model()
 
 
+def reduced_maps() -> Model:
+    """Branches on reduced maps: maxima with and without gaps and overlap, of small maps, too, and
+    enlarged to sizes that no factor gives."""
+    net = RandomGraph(3, 11)
+    value = net.random_convolution(0, 24, 3, 1, 1, "leaky")
+    for kernel, stride in ((7, 3), (2, 2)):
+        few = net.random_convolution(value, 12, 1, 1, 0, "linear")
+        inner = net.max_pool(net.random_convolution(few, 12, 3, 2, 0, "linear"), kernel, stride)
+        inner = net.interpolate_to(net.random_convolution(inner, 12, 3, 1, 1, "linear"), few)
+        inner = net.random_convolution(net.add(inner, few), 24, 1, 1, 0, "sigmoid")
+        value = net.multiply(value, inner)
+    left, right = net.split(value, 9, 15)
+    inner = net.random_depthwise(net.max_pool(right, 8, 8), 3, 1, "linear")
+    right = net.interpolate_to(net.max_pool(inner, 1, 2), right)
+    value = net.random_convolution(net.concatenate(left, right), 12, 3, 1, 1, "leaky")
+    inner = net.max_pool(net.pixel_shuffle(value, 2), 5, 2)
+    net.interpolate_to(inner, net.random_convolution(value, 3, 3, 1, 1, "linear"))
+    return net.model(multiple=4)
+
+
 @st.composite
 def random_graphs(draw: st.DrawFn) -> Model:
     """A model of up to a dozen random nodes, all checked to make a picture of a picture."""
@@ -240,14 +260,24 @@ def _block(draw: st.DrawFn, builder: RandomGraph, value: int, planes: int, kind:
     resolution = shape.resolution
     assert resolution is not None
     blocks = ["valid", "same", "pointwise", "crop", "skip", "dense", "squeeze"]
-    blocks += ["residual", "gate", "multiplied", "sliced", "norm", "depthwise", "groups", "taps"]
+    blocks += [
+        "reduced",
+        "residual",
+        "gate",
+        "multiplied",
+        "sliced",
+        "norm",
+        "depthwise",
+        "groups",
+        "taps",
+    ]
     if resolution <= 1:
         blocks += ["attention", "channel attention"]
         blocks += ["up", "up4", "up5", "shuffle", "enlarge", "enlarged"]
     if resolution == 1:
         blocks.append("compact")
     if resolution in (1, 2):
-        blocks += ["down", "down3", "unshuffle"]
+        blocks += ["down", "down3", "unshuffle", "maxima"]
     if resolution == 2:
         blocks.append("resize")
     match draw(st.sampled_from(blocks)):
@@ -315,6 +345,13 @@ def _block(draw: st.DrawFn, builder: RandomGraph, value: int, planes: int, kind:
         case "channel attention":
             heads, depth = draw(st.sampled_from([1, 2])), draw(st.sampled_from([1, 5, 12]))
             return builder.random_channel_attention(value, heads, depth)
+        case "reduced":
+            inner = builder.max_pool(value, draw(st.integers(1, 9)), draw(st.integers(1, 5)))
+            if draw(st.booleans()):
+                inner = builder.random_convolution(inner, shape.planes, 3, 1, 1, "linear")
+            return builder.add(builder.interpolate_to(inner, value), value)
+        case "maxima":
+            return builder.max_pool(value, draw(st.sampled_from([2, 4])), 2)
         case "resize":
             return builder.interpolate(value, draw(st.sampled_from([1, 2])), 2)
         case "up":

@@ -21,6 +21,7 @@ from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.expressions import ACTIVATIONS
 from waifu2x.networks.model import Model
 from waifu2x.networks.norms import GroupNorm, LayerNorm
+from waifu2x.networks.pooling import InterpolateTo, MaxPool
 
 _PAD_MODES = {"replicate": "edge", "reflect": "reflect", "zero": "constant"}
 
@@ -148,6 +149,17 @@ def _made(node: graph.Node, found: list[NDArray[np.float64]]) -> NDArray[np.floa
         case graph.Interpolate():
             rows = _resized(found[node.source], node.up, node.down)
             return _resized(rows.transpose(1, 0, 2), node.up, node.down).transpose(1, 0, 2)
+        case InterpolateTo():
+            rows, columns = found[node.like].shape[:2]
+            made = _enlarged(found[node.source], rows)
+            return _enlarged(made.transpose(1, 0, 2), columns).transpose(1, 0, 2)
+        case MaxPool():
+            source, k, s = found[node.source], node.kernel, node.stride
+            rows, columns = (max((size - k) // s + 1, 1) for size in source.shape[:2])
+            made = np.empty((rows, columns, source.shape[2]))
+            for y, x in np.ndindex(rows, columns):
+                made[y, x] = source[y * s : y * s + k, x * s : x * s + k].max(axis=(0, 1))
+            return made
         case graph.Concatenate():
             return np.concatenate([found[source] for source in node.sources], axis=-1)
         case graph.Slice():
@@ -193,6 +205,16 @@ def _resized(source: NDArray[np.float64], up: int, down: int) -> NDArray[np.floa
                 weight = -0.75 * t**3 + 3.75 * t**2 - 6 * t + 3
             row += weight * source[min(max(near, 0), count - 1)]
     return made
+
+
+def _enlarged(source: NDArray[np.float64], rows: int) -> NDArray[np.float64]:
+    """So many rows by bilinear interpolation: between the middles of the source's, and at its edges
+    the first one and the last."""
+    middles = np.arange(len(source)) + 0.5
+    places = (np.arange(rows) + 0.5) * len(source) / rows
+    flat = source.reshape(len(source), -1)
+    columns = [np.interp(places, middles, column) for column in flat.T]
+    return np.stack(columns, axis=1).reshape(rows, *source.shape[1:])
 
 
 def activate(values: NDArray[np.float64], activation: Activation) -> NDArray[np.float64]:

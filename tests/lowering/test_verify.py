@@ -21,9 +21,11 @@ from waifu2x.lowering.lower import lower
 from waifu2x.lowering.norm_steps import NormPlanes, NormVector
 from waifu2x.lowering.planewise_steps import (
     BicubicResize,
+    BilinearResize,
     Copy,
     DepthToSpace,
     GatedAdd,
+    PoolMaxima,
     Scale,
     ScaleByMap,
     SpaceToDepth,
@@ -66,6 +68,7 @@ def everything() -> Model:
     value = net.convolution(value, each, np.zeros(8, np.float32), padding=1, groups=8)
     wide = net.concatenate(value, first)
     value = net.pixel_unshuffle(net.pixel_shuffle(wide, 2), 2)
+    value = net.interpolate_to(net.max_pool(value, 3, 2), value)
     value = net.interpolate(net.interpolate(conv(value, 12), 2, 1), 1, 2)
     net.add(net.pixel_shuffle(conv(value, 12), 2), net.enlarge(0, 2))
     return net.model()
@@ -78,7 +81,8 @@ CUT = cut(lower(residual_in_residual(3)), [9])
 def test_there_is_a_step_of_each_class() -> None:
     classes = {
         *(Conv, Depthwise, NormPlanes, Copy, DepthToSpace, SpaceToDepth, Scale),
-        *(GatedAdd, ScaleByMap, BicubicResize, GlobalAvgPool, Linear, NormVector),
+        *(GatedAdd, ScaleByMap, BicubicResize, BilinearResize, PoolMaxima),
+        *(GlobalAvgPool, Linear, NormVector),
     }
     assert {type(step) for step in PROGRAM.steps} == classes
     verify(PROGRAM)
@@ -126,6 +130,8 @@ DOWN, down = found(SpaceToDepth)
 SCALE, scale = found(Scale)
 GATE, gate = found(GatedAdd)
 RESIZE, resize = found(BicubicResize)
+BILINEAR, _ = found(BilinearResize)
+MAXIMA, maxima = found(PoolMaxima)
 POOL, pool = found(GlobalAvgPool)
 LINEAR, linear = found(Linear)
 LAST = len(PROGRAM.values) - 1
@@ -296,6 +302,34 @@ MUTATIONS: dict[str, tuple[Callable[[], Program], str]] = {
     "the picture resized": (
         lambda: with_step(RESIZE, source=View(0)),
         rf"step {RESIZE} \(BicubicResize\): source",
+    ),
+    "enlarged to a size by another factor": (
+        lambda: with_step(BILINEAR, up=3),
+        rf"step {BILINEAR} \(BilinearResize\): target: resolution",
+    ),
+    "made smaller by what enlarges": (
+        lambda: with_step(BILINEAR, down=9),
+        rf"step {BILINEAR} \(BilinearResize\): up",
+    ),
+    "places that are not read": (
+        lambda: with_step(BILINEAR, reach=0),
+        rf"step {BILINEAR} \(BilinearResize\): reach",
+    ),
+    "the picture enlarged to a size": (
+        lambda: with_step(BILINEAR, source=View(0)),
+        rf"step {BILINEAR} \(BilinearResize\): source",
+    ),
+    "maxima of nothing": (
+        lambda: with_step(MAXIMA, kernel=0),
+        rf"step {MAXIMA} \(PoolMaxima\): kernel",
+    ),
+    "maxima at other places": (
+        lambda: with_step(MAXIMA, stride=3),
+        rf"step {MAXIMA} \(PoolMaxima\): target: resolution",
+    ),
+    "maxima of a part of a map": (
+        lambda: with_step(MAXIMA, source=replace(maxima.source, offset=1)),
+        rf"step {MAXIMA} \(PoolMaxima\): source",
     ),
     # Vectors.
     "a mean of the picture": (

@@ -15,9 +15,11 @@ from waifu2x.lowering.conv_steps import Conv, Depthwise, Resized
 from waifu2x.lowering.norm_steps import NormPlanes
 from waifu2x.lowering.planewise_steps import (
     BicubicResize,
+    BilinearResize,
     DepthToSpace,
     GatedAdd,
     PlanewiseStep,
+    PoolMaxima,
     Scale,
     ScaleByMap,
     SpaceToDepth,
@@ -138,6 +140,10 @@ class StepArithmetic:
         match step:
             case BicubicResize():
                 return self._resize(step, rows, columns, maps[step.source.value])
+            case BilinearResize():
+                return self._bilinear(step, rows, columns, maps[step.source.value])
+            case PoolMaxima():
+                return self._maxima(step, rows, columns, maps[step.source.value])
             case SpaceToDepth(block=r):
                 pixels = self._read(step.source, geometry.scaled(box, r), maps)
                 cells = pixels.reshape(box.height, r, box.width, r, -1).transpose(0, 2, 4, 1, 3)
@@ -184,6 +190,46 @@ class StepArithmetic:
                 near(rows, y, size[0], source.box.top), near(columns, x, size[1], source.box.left)
             )
             made += weight[..., np.newaxis] * source.planes[index]
+        return made
+
+    def _bilinear(
+        self,
+        step: BilinearResize,
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        source: MapPart,
+    ) -> Planes:
+        """Bilinear interpolation to the size of the target: down the columns, then along rows."""
+        made = source.planes
+        for axis, places in enumerate((rows, columns)):
+            size = self._sizes[step.source.value][axis]
+            whole = self._sizes[step.target.value][axis]
+            # Twice the place in the source, in units of one pixel of `whole`.
+            place = ((2 * places + 1) * size - whole).clip(0)
+            near, share = place // (2 * whole), place % (2 * whole) / (2 * whole)
+            both = [
+                made.take(found.clip(0, size - 1) - source.box[axis], axis, mode="clip")
+                for found in (near, near + 1)
+            ]
+            share = share.reshape([-1, 1, 1] if axis == 0 else [-1, 1])
+            made = both[0] * (1 - share) + both[1] * share
+        return made
+
+    def _maxima(
+        self,
+        step: PoolMaxima,
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        source: MapPart,
+    ) -> Planes:
+        """Maxima, of the pixels that there are."""
+        size, box = self._sizes[step.source.value], source.box
+        made = np.full((len(rows), len(columns), source.planes.shape[-1]), -np.inf)
+        for y, x in np.ndindex(step.kernel, step.kernel):
+            down = (rows * step.stride + y).clip(0, size[0] - 1) - box.top
+            along = (columns * step.stride + x).clip(0, size[1] - 1) - box.left
+            taken = source.planes.take(down, 0, mode="clip").take(along, 1, mode="clip")
+            made = np.maximum(made, taken)
         return made
 
     def _read(self, view: View, box: Box, maps: Mapping[int, MapPart]) -> Planes:

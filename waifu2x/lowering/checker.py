@@ -7,7 +7,13 @@ from fractions import Fraction
 from waifu2x.lowering.attention_steps import AttendWindows, MixPlanes
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.norm_steps import NormPlanes
-from waifu2x.lowering.planewise_steps import BicubicResize, DepthToSpace, SpaceToDepth
+from waifu2x.lowering.planewise_steps import (
+    BicubicResize,
+    BilinearResize,
+    DepthToSpace,
+    PoolMaxima,
+    SpaceToDepth,
+)
 from waifu2x.lowering.step_facts import made_planes
 from waifu2x.lowering.steps import MapStep, Program
 from waifu2x.lowering.values import View
@@ -58,8 +64,10 @@ class Checker:
                 return made * step.block
             case SpaceToDepth():
                 return made / step.block
-            case BicubicResize():
+            case BicubicResize() | BilinearResize():
                 return made * step.up / step.down
+            case PoolMaxima():
+                return made / step.stride
         return made
 
     def joined(self, step: MapStep, view: View) -> None:

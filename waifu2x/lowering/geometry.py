@@ -15,7 +15,13 @@ from itertools import pairwise
 from waifu2x.lowering.attention_steps import AttendWindows
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.conv_steps import Conv, Depthwise
-from waifu2x.lowering.planewise_steps import BicubicResize, DepthToSpace, SpaceToDepth
+from waifu2x.lowering.planewise_steps import (
+    BicubicResize,
+    BilinearResize,
+    DepthToSpace,
+    PoolMaxima,
+    SpaceToDepth,
+)
 from waifu2x.lowering.step_facts import reads, residual_of, stored_block
 from waifu2x.lowering.steps import MapStep, Program
 from waifu2x.lowering.symbols import larger, smaller
@@ -129,6 +135,12 @@ def source_box(program: Program, number: int, box: Box) -> Box:
             wide = Box(box.top * down, box.left * down, box.height * down, box.width * down)
             near = divided(wide, up)
             return Box(near.top - 1, near.left - 1, near.height + 3, near.width + 3)
+        case BilinearResize(up=up, down=down, reach=reach):
+            near, more = divided(scaled(box, down), up), 2 * reach + 1
+            return Box(near.top - reach, near.left - reach, near.height + more, near.width + more)
+        case PoolMaxima(kernel=kernel, stride=stride):
+            first, more = scaled(box, stride), kernel - stride
+            return Box(first.top, first.left, first.height + more, first.width + more)
         case DepthToSpace():
             return viewed(step.source, divided(box, step.block))
         case SpaceToDepth():

@@ -22,9 +22,13 @@ from waifu2x.networks.nodes import (
     sources,
 )
 from waifu2x.networks.norms import GroupNorm, LayerNorm
+from waifu2x.networks.pooling import InterpolateTo, MaxPool
 
 _ATTENTION = WindowAttention | ChannelAttention
-_READS_PLAIN = TransposedConvolution | DepthwiseConvolution | Concatenate | _ATTENTION | LayerNorm
+_REDUCED = InterpolateTo | MaxPool
+_READS_PLAIN = (
+    TransposedConvolution | DepthwiseConvolution | Concatenate | _ATTENTION | LayerNorm | _REDUCED
+)
 """What reads only maps that are stored by single pixels."""
 _TAKES_ALONG = (
     *(Convolution, TransposedConvolution, DepthwiseConvolution),
@@ -32,7 +36,15 @@ _TAKES_ALONG = (
 )
 """Whose steps may add another map."""
 _PLAIN = (
-    LayerNorm | DepthwiseConvolution | _ATTENTION | Crop | Concatenate | Mean | Dense | Interpolate
+    LayerNorm
+    | DepthwiseConvolution
+    | _ATTENTION
+    | Crop
+    | Concatenate
+    | Mean
+    | Dense
+    | Interpolate
+    | _REDUCED
 )
 """What makes no map that is stored by space-to-depth."""
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from waifu2x.lowering import phases
 from waifu2x.lowering.attention_steps import AttendWindows, ChannelWeights, CrossSums, MixPlanes
+from waifu2x.lowering.bilinear import bilinear_resize
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.identities import simplified
 from waifu2x.lowering.joins import Joins
@@ -26,9 +27,11 @@ from waifu2x.lowering.norm_steps import NormPlanes, NormVector
 from waifu2x.lowering.places import GraphPlaces
 from waifu2x.lowering.planewise_steps import (
     BicubicResize,
+    BilinearResize,
     Copy,
     DepthToSpace,
     GatedAdd,
+    PoolMaxima,
     Scale,
     ScaleByMap,
     SpaceToDepth,
@@ -60,8 +63,9 @@ from waifu2x.networks.nodes import (
     TransposedConvolution,
 )
 from waifu2x.networks.norms import GroupNorm, LayerNorm
+from waifu2x.networks.pooling import InterpolateTo, MaxPool
 
-_INNER = Depthwise | NormPlanes | AttendWindows | MixPlanes
+_INNER = Depthwise | NormPlanes | AttendWindows | MixPlanes | BilinearResize | PoolMaxima
 """Steps that write no results."""
 
 
@@ -126,6 +130,19 @@ class _Lowering:
                 whole = self._places.unfolded(node.source)
                 target = self._places.target(value)
                 self._places.steps.append(BicubicResize(value, whole, target, node.up, node.down))
+            case InterpolateTo():
+                whole = self._places.unfolded(node.source)
+                self._places.steps.append(
+                    bilinear_resize(
+                        self._graph.model, value, node, whole, self._places.target(value)
+                    )
+                )
+            case MaxPool():
+                whole = self._places.unfolded(node.source)
+                target = self._places.target(value)
+                self._places.steps.append(
+                    PoolMaxima(value, whole, target, node.kernel, node.stride)
+                )
             case MultiplyMaps():
                 inner = self._graph.taken(value)
                 self._sum(value, node.source if inner is None else inner, 1.0)

@@ -96,4 +96,41 @@ class BicubicResize:
     down: int
 
 
-PlanewiseStep = Copy | DepthToSpace | SpaceToDepth | Scale | GatedAdd | ScaleByMap | BicubicResize
+@dataclass(frozen=True)
+class BilinearResize:
+    """The map enlarged to the size of its target, as `networks.pooling.InterpolateTo` defines it.
+
+    The source is a whole value of one part, stored by single pixels, other than the picture; the
+    target is not the result.
+    """
+
+    node: int
+    source: View
+    target: Target
+    up: int
+    """About up / down times as large: how much exactly depends on the sizes of both values."""
+    down: int
+    reach: int
+    """Pixels of the source, beyond those that `up / down` tells and the next one, that a result may
+    be made of."""
+
+
+@dataclass(frozen=True)
+class PoolMaxima:
+    """Maxima over kernel x kernel pixels of the source, at every `stride` pixels, as
+    `networks.pooling.MaxPool` defines them.
+
+    The source is a whole value of one part, stored by single pixels, other than the picture; the
+    target is not the result.
+    """
+
+    node: int
+    source: View
+    target: Target
+    kernel: int
+    stride: int
+
+
+ResamplingStep = BicubicResize | BilinearResize | PoolMaxima
+"""Steps that make each pixel of several, whose places depend on the edges of the source."""
+PlanewiseStep = Copy | DepthToSpace | SpaceToDepth | Scale | GatedAdd | ScaleByMap | ResamplingStep

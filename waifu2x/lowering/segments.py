@@ -22,7 +22,7 @@ from waifu2x.lowering.attention_steps import AttendWindows
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.costs import cost_of_pixel, cost_to_keep
 from waifu2x.lowering.phases import with_zeros_around
-from waifu2x.lowering.planewise_steps import BicubicResize, Copy
+from waifu2x.lowering.planewise_steps import BicubicResize, BilinearResize, Copy, PoolMaxima
 from waifu2x.lowering.step_facts import compacted, reads, redirected, renumbered, touched, writes
 from waifu2x.lowering.steps import MapStep, PictureSum, Program, Step
 from waifu2x.lowering.values import Target, Value, View
@@ -199,6 +199,10 @@ def receptive_radii(program: Program, unit: int = 1) -> list[float]:
                 far += float(cells * unit / resolution)
             elif isinstance(step, BicubicResize):
                 far += float(2 / resolution)
+            elif isinstance(step, BilinearResize):
+                far += float((step.reach + 1) / resolution)
+            elif isinstance(step, PoolMaxima):
+                far += float(max(step.kernel, step.stride) / resolution)
             elif isinstance(step, AttendWindows):
                 side = max(step.windows.rows, step.windows.columns) - 1
                 far += float((side + step.windows.overlap) / resolution)

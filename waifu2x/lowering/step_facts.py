@@ -10,10 +10,12 @@ from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.norm_steps import NormPlanes, NormVector
 from waifu2x.lowering.planewise_steps import (
     BicubicResize,
+    BilinearResize,
     Copy,
     DepthToSpace,
     GatedAdd,
     PlanewiseStep,
+    PoolMaxima,
     Scale,
     ScaleByMap,
     SpaceToDepth,
@@ -113,7 +115,7 @@ def redirected(
                 values=values,
                 target=target(step.target),
             )
-        case SpaceToDepth() | BicubicResize() | NormPlanes():
+        case SpaceToDepth() | BicubicResize() | BilinearResize() | PoolMaxima() | NormPlanes():
             return replace(step, source=view(step.source), target=target(step.target))
         case GatedAdd() | ScaleByMap():
             residual = view(step.residual)
@@ -177,6 +179,10 @@ def label(step: Step) -> str:
             return "product"
         case BicubicResize():
             return "resize"
+        case BilinearResize():
+            return "enlarged to a size"
+        case PoolMaxima():
+            return f"maxima {step.kernel}x{step.kernel}"
         case AttendWindows():
             return f"attention {step.windows.rows}x{step.windows.columns}"
         case CrossSums():

@@ -18,9 +18,11 @@ from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.norm_steps import NormPlanes, NormVector
 from waifu2x.lowering.planewise_steps import (
     BicubicResize,
+    BilinearResize,
     Copy,
     DepthToSpace,
     GatedAdd,
+    PoolMaxima,
     Scale,
     ScaleByMap,
     SpaceToDepth,
@@ -32,7 +34,9 @@ from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
 from waifu2x.lowering.verify_attention import check_attention, check_cross, check_mix, check_weights
 from waifu2x.lowering.verify_convs import check_conv, check_depthwise, check_norm
 from waifu2x.lowering.verify_planewise import (
+    check_bilinear,
     check_depth_to_space,
+    check_maxima,
     check_planewise,
     check_resize,
     check_scale,
@@ -166,6 +170,8 @@ _CHECKS: Mapping[type[Step], Callable[[Checker, Any], None]] = {
     GatedAdd: check_planewise,
     ScaleByMap: check_planewise,
     BicubicResize: check_resize,
+    BilinearResize: check_bilinear,
+    PoolMaxima: check_maxima,
     AttendWindows: check_attention,
     CrossSums: check_cross,
     ChannelWeights: check_weights,

@@ -5,8 +5,11 @@ from __future__ import annotations
 from waifu2x.lowering.checker import Checker
 from waifu2x.lowering.planewise_steps import (
     BicubicResize,
+    BilinearResize,
     DepthToSpace,
     PlanewiseStep,
+    PoolMaxima,
+    ResamplingStep,
     Scale,
     SpaceToDepth,
 )
@@ -47,6 +50,23 @@ def check_scale(check: Checker, step: Scale) -> None:
 
 def check_resize(check: Checker, step: BicubicResize) -> None:
     check.must(min(step.up, step.down) >= 1, "up", f"{step.up} / {step.down}")
+    _check_resampling(check, step)
+
+
+def check_bilinear(check: Checker, step: BilinearResize) -> None:
+    check.must(step.up >= step.down >= 1, "up", f"{step.up} / {step.down}")
+    check.must(step.reach >= 1, "reach", f"{step.reach}")
+    check.must(step.target.value != check.program.result, "target", "the result")
+    _check_resampling(check, step)
+
+
+def check_maxima(check: Checker, step: PoolMaxima) -> None:
+    check.must(min(step.kernel, step.stride) >= 1, "kernel", f"{step.kernel}, {step.stride}")
+    check.must(step.target.value != check.program.result, "target", "the result")
+    _check_resampling(check, step)
+
+
+def _check_resampling(check: Checker, step: ResamplingStep) -> None:
     check.whole("source", step.source)
     single = check.values[step.source.value].space_to_depth == 1
     check.must(single, "source", "stored by space-to-depth")

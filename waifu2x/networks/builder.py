@@ -38,6 +38,7 @@ from waifu2x.networks.nodes import (
     ungrouped,
 )
 from waifu2x.networks.norms import GroupNorm, LayerNorm
+from waifu2x.networks.pooling import InterpolateTo, MaxPool
 from waifu2x.networks.shapes import ValueShape, infer_shape, node_label, picture_shape
 from waifu2x.networks.windows import Windows
 
@@ -261,6 +262,14 @@ class GraphBuilder:
     def interpolate(self, source: int, up: int, down: int) -> int:
         """The map up / down times as large, by bicubic interpolation."""
         return self.append(Interpolate(source, up, down))
+
+    def interpolate_to(self, source: int, like: int) -> int:
+        """The map enlarged to the size of another one, by bilinear interpolation."""
+        return self.append(InterpolateTo(source, like))
+
+    def max_pool(self, source: int, kernel: int, stride: int) -> int:
+        """The maximum of each plane over kernel x kernel pixels, at every `stride` pixels."""
+        return self.append(MaxPool(source, kernel, stride))
 
     def concatenate(self, *values: int) -> int:
         """The planes of several maps, one after the other."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from waifu2x.networks.activations import Activation, leaky
 from waifu2x.networks.attention import ChannelAttention, WindowAttention
 from waifu2x.networks.norms import GroupNorm, LayerNorm
+from waifu2x.networks.pooling import InterpolateTo, MaxPool
 from waifu2x.system.lazy_dataclass import dataclass
 
 
@@ -203,6 +204,8 @@ Node = (
     | Add
     | Gate
     | Interpolate
+    | InterpolateTo
+    | MaxPool
     | Concatenate
     | Slice
     | Mean
@@ -224,6 +227,8 @@ def sources(node: Node) -> tuple[int, ...]:
             return (node.source, node.other)
         case Multiply():
             return (node.source, node.factors)
+        case InterpolateTo():
+            return (node.source, node.like)
         case Concatenate():
             return node.sources
         case WindowAttention() | ChannelAttention():
@@ -257,6 +262,8 @@ def renumbered(node: Node, places: Sequence[int]) -> Node:
             return replace(node, source=places[node.source], other=places[node.other])
         case Multiply():
             return replace(node, source=places[node.source], factors=places[node.factors])
+        case InterpolateTo():
+            return replace(node, source=places[node.source], like=places[node.like])
         case _:
             return replace(node, source=places[node.source])
 

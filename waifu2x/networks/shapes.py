@@ -30,6 +30,7 @@ from waifu2x.networks.nodes import (
     sources,
 )
 from waifu2x.networks.norms import GroupNorm, LayerNorm
+from waifu2x.networks.pooling import MOST_KERNEL, InterpolateTo, MaxPool
 from waifu2x.networks.windows import check_heads
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -165,6 +166,18 @@ def _shape(node: Node, shapes: Sequence[ValueShape], makers: Sequence[str]) -> V
         case Interpolate():
             scale = Fraction(_positive(node.up), _positive(node.down))
             return ValueShape(planes, resolution * scale, origin)
+        case MaxPool():
+            if not (1 <= node.kernel <= MOST_KERNEL and 1 <= node.stride <= MOST_KERNEL):
+                raise ModelError(
+                    f"kernel {node.kernel}, stride {node.stride}; at most {MOST_KERNEL}"
+                )
+            shift = pixel * Fraction(node.kernel - node.stride, 2)
+            return ValueShape(planes, resolution / node.stride, origin + shift)
+        case InterpolateTo():
+            like = shapes[node.like]
+            if like.resolution is None or like.resolution < resolution:
+                raise ModelError("its result is smaller than what it reads")
+            return replace(like, planes=planes)
         case Add() | Gate():
             other = shapes[node.other]
             _alike(source, other)
@@ -304,6 +317,10 @@ def _length(node: Node, lengths: Sequence[int]) -> int:
             made = length * node.up // node.down
             if length * node.up % node.down:
                 raise ModelError(f"{length} pixels do not divide by {node.down}")
+        case MaxPool():
+            made = node.length(length)
+        case InterpolateTo():
+            made = lengths[node.like]
         case Crop():
             made = length - 2 * node.pixels
         case Mean() | Dense():

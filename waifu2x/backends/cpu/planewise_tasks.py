@@ -12,8 +12,10 @@ from waifu2x.backends.cpu.packing import Packing
 from waifu2x.backends.cpu.pixel_layout import PixelLayout
 from waifu2x.backends.cpu.records import (
     BY_FLOATS,
+    BY_MAXIMA,
     BY_PLANES,
     BY_RESIZING,
+    BY_SIZES,
     BY_VALUES,
     FUNCTIONS,
     GATED,
@@ -37,10 +39,12 @@ from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.planewise_steps import (
     BicubicResize,
+    BilinearResize,
     Copy,
     DepthToSpace,
     GatedAdd,
     PlanewiseStep,
+    PoolMaxima,
     Scale,
     ScaleByMap,
     SpaceToDepth,
@@ -67,6 +71,8 @@ class _PlanewiseWork:
     formula: Formula
     residual: View | None = None
     scale: int = 1
+    method: int | None = None
+    """How its source is read, where the step decides that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,19 +95,30 @@ def planewise_task(packing: Packing, number: int, step: PlanewiseStep) -> Planew
     source = packing.maps.source_map(replace(view, enlarge=1))
     layout = packing.maps.layouts[source]
     formula = _formula(packing, step)
-    if isinstance(step, BicubicResize):
-        window = RowWindow(source, up=step.down, down=step.up, offset=-1, more=3, first=view.first)
-    else:
-        window = RowWindow(
-            source,
-            up=formula.space_to_depth,
-            down=formula.depth_to_space,
-            offset=view.offset,
-            unit=view.enlarge * layout.space_to_depth,
-            first=view.first,
-        )
+    method = None
+    match step:
+        case BicubicResize():
+            method = BY_RESIZING
+            window = RowWindow(source, up=step.down, down=step.up, offset=-1, more=3)
+        case BilinearResize():
+            method, reach = BY_SIZES, step.reach
+            around = {"offset": -reach, "more": 2 * reach + 1}
+            window = RowWindow(source, up=step.down, down=step.up, **around)
+        case PoolMaxima():
+            method = BY_MAXIMA
+            window = RowWindow(source, up=step.stride, more=step.kernel - step.stride)
+        case _:
+            window = RowWindow(
+                source,
+                up=formula.space_to_depth,
+                down=formula.depth_to_space,
+                offset=view.offset,
+                unit=view.enlarge * layout.space_to_depth,
+                first=view.first,
+            )
     planes = layout.parts[view.first] // formula.depth_to_space**2 * formula.space_to_depth**2
-    work = _PlanewiseWork(number, window, planes, step.target, formula, residual_of(step))
+    residual = residual_of(step)
+    work = _PlanewiseWork(number, window, planes, step.target, formula, residual, method=method)
     return _task(packing, work)
 
 
@@ -176,9 +193,17 @@ def _formula(packing: Packing, step: PlanewiseStep) -> Formula:
             return Formula(enlarge=enlarge, gate=GATED)
         case ScaleByMap():
             return Formula(enlarge=enlarge, gate=MULTIPLIED)
+        case BilinearResize():
+            return Formula()
+        case PoolMaxima():
+            return Formula(pool=step.kernel, pool_step=step.stride)
         case BicubicResize():
             taps = packing.arrays.add_constant(cubic_taps(step.up, step.down).ravel())
             return Formula(up=step.up, down=step.down, cubic=taps)
+        case BilinearResize():
+            return Formula()
+        case PoolMaxima():
+            return Formula(pool=step.kernel, pool_step=step.stride)
 
 
 def _task(packing: Packing, work: _PlanewiseWork) -> PlanewiseTask:
@@ -262,8 +287,8 @@ def _padded(work: _PlanewiseWork, layouts: _Layouts, *, whole: bool) -> tuple[in
 def _write_method(work: _PlanewiseWork, layouts: _Layouts) -> int:
     """How the pixels of the result are read."""
     formula = work.formula
-    if formula.up:
-        return BY_RESIZING
+    if work.method is not None:
+        return work.method
     if not _is_plain(work, layouts):
         return BY_VALUES
     is_copy = (
@@ -276,8 +301,8 @@ def _write_method(work: _PlanewiseWork, layouts: _Layouts) -> int:
 
 def _map_method(work: _PlanewiseWork, layouts: _Layouts) -> int:
     """How the source of a task that writes a map is read."""
-    if work.formula.up:
-        return BY_RESIZING
+    if work.method is not None:
+        return work.method
     if _is_by_planes(work, layouts):
         return BY_PLANES
     target = layouts.target

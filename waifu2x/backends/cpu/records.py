@@ -57,10 +57,10 @@ CELL = 6
 convolutions, norms, and those, from READ on, that go between maps and the memory outside: the
 picture's pixels, maps that are kept whole, sums of means, the pixels of the result."""
 
-BY_VALUES, BY_PLANES, BY_FLOATS, BY_RESIZING = range(4)
+BY_VALUES, BY_PLANES, BY_FLOATS, BY_RESIZING, BY_MAXIMA, BY_SIZES = range(6)
 """Methods to read the source of a planewise step, a mean or pixels to write: value by value, which
-is right for all, by vectors of planes, by floats that lie evenly spaced, or by bicubic
-interpolation."""
+is right for all, by vectors of planes, by floats that lie evenly spaced, by bicubic interpolation,
+by maxima, or by bilinear interpolation to the size of another map."""
 GATED, MULTIPLIED = 1, 2
 """How a planewise step joins its residual, instead of adding it."""
 FUNCTIONS = tuple(ACTIVATIONS.values())
@@ -202,6 +202,8 @@ TASK = np.dtype(
             "up",  # of bicubic interpolation,
             "down",
             "cubic",  # whose taps stand at this offset among the constants
+            "pool",  # of maxima: pixels a side that one is of,
+            "pool_step",  # and from one to the next
             # Attention in windows; source, source_plane are of queries.
             "keys",
             "keys_plane",

@@ -177,6 +177,8 @@ class Formula:
     """0 for what is no bicubic interpolation."""
     down: int = 0
     cubic: int = 0
+    pool: int = 0
+    pool_step: int = 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

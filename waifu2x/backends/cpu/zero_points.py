@@ -10,9 +10,11 @@ from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.norm_steps import NormPlanes, NormVector
 from waifu2x.lowering.planewise_steps import (
     BicubicResize,
+    BilinearResize,
     Copy,
     DepthToSpace,
     GatedAdd,
+    PoolMaxima,
     Scale,
     ScaleByMap,
     SpaceToDepth,
@@ -78,7 +80,7 @@ def find(program: Program) -> list[NDArray[np.float64]]:
                 _write(program, values, step, made * step.factor)
             case SpaceToDepth():
                 _write(program, values, step, read(step.source).repeat(step.block**2))
-            case BicubicResize():
+            case BicubicResize() | BilinearResize() | PoolMaxima():
                 _write(program, values, step, read(step.source))
             case ScaleByMap():
                 _write(program, values, step, read(step.source))

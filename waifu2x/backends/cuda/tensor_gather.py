@@ -20,8 +20,10 @@ from waifu2x.backends.cuda.tensor_step import (
 from waifu2x.backends.gpu.launch import Launch
 from waifu2x.lowering.planewise_steps import (
     BicubicResize,
+    BilinearResize,
     DepthToSpace,
     GatedAdd,
+    PoolMaxima,
     Scale,
     SpaceToDepth,
 )
@@ -46,6 +48,8 @@ class GatherArguments(NamedTuple):
     extent: LayerExtent
     rows: int
     columns: int
+    target_rows: int
+    target_columns: int
     valid: Range
     stored: Range
     top: int
@@ -80,6 +84,9 @@ class GatherStep(AnyPlanewiseStep):
             "STEP_S2D": step.block if isinstance(step, SpaceToDepth) else 1,
             "UP": up,
             "DOWN": down,
+            "BILINEAR": int(isinstance(step, BilinearResize)),
+            "POOL": step.kernel if isinstance(step, PoolMaxima) else 0,
+            "POOL_STEP": step.stride if isinstance(step, PoolMaxima) else 1,
             "FACTORS": int(isinstance(step, Scale)),
             "GATE": 2 if is_multiplied(step) else int(isinstance(step, GatedAdd)),
             "TERMS": self._terms,
@@ -119,6 +126,7 @@ class GatherStep(AnyPlanewiseStep):
             added,
             LayerExtent(box.height, box.width, across=grid.across, pictures=grid.pictures),
             *task.batch.sizes[step.source.value],
+            *task.batch.sizes[step.target.value],
             Range(0, 0, *task.batch.sizes[step.target.value]),
             wanted,
             box.top,

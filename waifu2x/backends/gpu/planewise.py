@@ -22,9 +22,12 @@ from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.planewise_steps import (
     BicubicResize,
+    BilinearResize,
     DepthToSpace,
     GatedAdd,
     PlanewiseStep,
+    PoolMaxima,
+    ResamplingStep,
     Scale,
     ScaleByMap,
     SpaceToDepth,
@@ -89,6 +92,10 @@ class Fp32PlanewiseStep:
                 macros["MULTIPLIED"] = 1
             case BicubicResize():
                 macros["UP"], macros["DOWN"] = step.up, step.down
+            case BilinearResize():
+                macros["BILINEAR"] = 1
+            case PoolMaxima():
+                macros["POOL"], macros["POOL_STEP"] = step.kernel, step.stride
         if factor_of(step) != 1:
             macros["FACTOR"] = f"{float(np.float32(factor_of(step)))!r}f"
         if self._residual is not None:
@@ -160,8 +167,8 @@ class Fp32PlanewiseStep:
             return (batch.source.buffer, *sizes)
         source = maps[view.value]
         place = (*source.part_start(view.first), *source.corner)
-        if isinstance(self._step, BicubicResize):
-            return (*place, *batch.sizes[view.value])
+        if isinstance(self._step, ResamplingStep):
+            return (*place, *batch.sizes[view.value], *batch.sizes[self._step.target.value])
         return place
 
     def _target_arguments(self, batch: Batch, maps: Maps) -> Sequence[Argument]:

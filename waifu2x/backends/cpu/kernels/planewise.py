@@ -18,12 +18,15 @@ from llvmlite import ir
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.activations import activated, emit_activated
 from waifu2x.backends.cpu.kernels.memory import memory_row, pixel_row, record
+from waifu2x.backends.cpu.kernels.reduced import bilinear_row, maxima_row
 from waifu2x.backends.cpu.kernels.values import get, pixel_plane, pixel_start, put
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.records import (
     BY_FLOATS,
+    BY_MAXIMA,
     BY_PLANES,
     BY_RESIZING,
+    BY_SIZES,
     FUNCTIONS,
     GATED,
     MULTIPLIED,
@@ -333,6 +336,14 @@ def planewise_rows(task, maps, scratch, constants, vectors):  # type: ignore[no-
         if task.method == BY_RESIZING:
             to = pixel_start(target, y, task.column) + task.target_plane
             resize_row(task, source, scratch, constants, y, to, target.pixel_floats, planes)
+            continue
+        if task.method == BY_MAXIMA:
+            to = pixel_start(target, y, task.column) + task.target_plane
+            maxima_row(task, source, scratch, y, to, target.pixel_floats)
+            continue
+        if task.method == BY_SIZES:
+            to = pixel_start(target, y, task.column) + task.target_plane
+            bilinear_row(task, source, target, scratch, y, to, target.pixel_floats)
             continue
         for x in range(task.column, task.column + task.columns):
             to, first = pixel_start(target, y, x), pixel_plane(target, y, x) + task.target_plane

@@ -1,0 +1,52 @@
+"""Bilinear enlargement to the size of another map: how far what it reads can lie from where the
+resolutions of both maps say.
+
+Strided layers leave out pixels at the right and below, and valid ones lose some at every edge. So
+the sizes of two maps are in another proportion than their resolutions, which differs from picture
+to picture; but by no more than a number of pixels that the graph decides.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from waifu2x.lowering.planewise_steps import BilinearResize
+from waifu2x.lowering.values import Target, View
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Convolution, sources
+from waifu2x.networks.pooling import InterpolateTo, MaxPool
+
+
+def bilinear_resize(
+    model: Model, value: int, node: InterpolateTo, source: View, target: Target
+) -> BilinearResize:
+    """The step of the node that makes a value of a model."""
+    small, large = model.shapes[node.source], model.shapes[value]
+    assert small.resolution is not None
+    assert large.resolution is not None
+    ratio = large.resolution / small.resolution
+    # Sizes that are symmetric about the picture's middle differ by what is lost at both edges.
+    lost = _left_out(model)
+    apart = 2 * abs(small.origin - large.origin) + lost[node.source] + lost[value]
+    differing = max(1, math.ceil(small.resolution * apart))
+    return BilinearResize(
+        value, source, target, ratio.numerator, ratio.denominator, reach=differing + 1
+    )
+
+
+def _left_out(model: Model) -> list[Fraction]:
+    """For each value, by how many pixels of the picture it may be smaller than its resolution and
+    origin say, at most."""
+    found = [Fraction(0)]
+    for node in model.nodes:
+        if isinstance(node, InterpolateTo):
+            found.append(found[node.like])
+            continue
+        # Maps that are joined are of one size.
+        own = min(found[source] for source in sources(node))
+        resolution = model.shapes[sources(node)[0]].resolution
+        if isinstance(node, Convolution | MaxPool) and resolution is not None:
+            own += (node.stride - 1) / resolution
+        found.append(own)
+    return found
