@@ -340,6 +340,23 @@ def realplksr(
     return net.shapes
 
 
+def safmn(planes: int = 16, blocks: int = 2, scale: int = 2) -> Shapes:
+    """SAFMN."""
+    net = Layers()
+    net.conv("to_feat", planes, 3)
+    for block in range(blocks):
+        key = f"feats.{block}"
+        _norm(net, f"{key}.norm1", planes)
+        _norm(net, f"{key}.norm2", planes)
+        for part in range(4):
+            net.conv(f"{key}.safm.mfr.{part}", planes // 4, 1)
+        net.conv(f"{key}.safm.aggr", planes, planes, 1)
+        net.conv(f"{key}.ccm.ccm.0", 2 * planes, planes)
+        net.conv(f"{key}.ccm.ccm.2", planes, 2 * planes, 1)
+    net.conv("to_img.0", 3 * scale**2, planes)
+    return net.shapes
+
+
 def mosr(planes: int = 16, blocks: int = 3, *, turned: bool = False) -> Shapes:
     """MoSR, 2x; `turned` has the upsampler that takes a mean."""
     net = Layers()

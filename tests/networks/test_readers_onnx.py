@@ -283,6 +283,26 @@ def replaced() -> Net:
     return net
 
 
+def reduced(strided: bool = False) -> Net:
+    """Maxima, and bilinear interpolation to the size of a map and by a whole factor."""
+    net = Net(12)
+    first = net.conv("input", 8, 3)
+    inner = first
+    if strided:
+        inner = net.conv(inner, 8, 8, strides=[2, 2], pads=[0] * 4)
+    inner = net.op("MaxPool", inner, kernel_shape=[7, 7], strides=[3, 3], pads=[0] * 4)
+    inner = net.conv(inner, 8, 8)
+    sizes = net.op("Slice", net.op("Shape", first), net.number([2]), net.number([4]))
+    planes = net.op("Slice", net.op("Shape", inner), net.number([0]), net.number([2]))
+    sizes = net.op("Concat", planes, sizes, axis=0)
+    linear = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
+    value = net.op("Add", first, net.op("Resize", inner, "", "", sizes, **linear))
+    value = net.op("DepthToSpace", net.conv(value, 12, 8), blocksize=2, mode="CRD")
+    doubled = net.op("Resize", "input", "", net.number([1, 1, 2, 2], "float32"), **linear)
+    net.op("Add", value, doubled, output="output")
+    return net
+
+
 FILES: dict[str, tuple[Callable[[], Net], int]] = {
     "compact": (compact, 2),
     "unshuffled by 2": (unshuffled, 2),
@@ -294,6 +314,7 @@ FILES: dict[str, tuple[Callable[[], Net], int]] = {
     "grouped": (grouped, 2),
     "normed": (normed, 1),
     "replaced": (replaced, 1),
+    "reduced": (reduced, 2),
 }
 
 
@@ -787,10 +808,36 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     ),
     "another interpolation": (
         simple(
-            node("Resize", ["input", "", "s"], ["output"], mode="linear"),
+            node(
+                *("Resize", ["input", "", "s"], ["output"]),
+                mode="linear",
+                coordinate_transformation_mode="align_corners",
+            ),
             weights={"s": np.array([1, 1, 2, 2], np.float32)},
         ),
-        "/output (Resize): mode 'linear' by 2",
+        "/output (Resize): mode 'linear' by 2, align_corners",
+    ),
+    "an interpolation by a part": (
+        simple(
+            node("Resize", ["input", "", "s"], ["output"], mode="linear"),
+            weights={"s": np.array([1, 1, 1.5, 1.5], np.float32)},
+        ),
+        "/output (Resize): mode 'linear' by 3/2",
+    ),
+    "a branch that small pictures have nothing for": (
+        reduced(strided=True).file(),
+        "m.onnx: enlarges a reduced map that small pictures have nothing left for: not supported",
+    ),
+    "maxima with pads": (
+        simple(
+            node(
+                *("MaxPool", ["input"], ["output"]),
+                kernel_shape=[3, 3],
+                strides=[1, 1],
+                pads=[1, 1, 1, 1],
+            )
+        ),
+        "/output (MaxPool): other than whole kernels",
     ),
     "a map that is repeated": (
         simple(

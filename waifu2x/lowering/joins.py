@@ -59,7 +59,7 @@ class Joins:
         self.readers: dict[int, list[int]] = {value: [] for value in range(len(model.nodes) + 1)}
         """The values that are made of each value."""
         for value in self.live:
-            for source in sources(model.nodes[value - 1]):
+            for source in _read(model.nodes[value - 1]):
                 self.readers[source].append(value)
         self.fused = self._fusions()
         """Values that are never made, by what takes them along."""
@@ -202,5 +202,10 @@ def _live(model: Model) -> list[int]:
     live = {len(model.nodes)}
     for value in range(len(model.nodes), 0, -1):
         if value in live:
-            live.update(sources(model.nodes[value - 1]))
+            live.update(_read(model.nodes[value - 1]))
     return sorted(live - {0})
+
+
+def _read(node: Node) -> tuple[int, ...]:
+    """The values whose numbers a node reads: of one, it may be the size alone."""
+    return (node.source,) if isinstance(node, InterpolateTo) else sources(node)

@@ -67,6 +67,8 @@ class OnnxGraph(GraphBuilder):
         """What the file pads the picture by, as far as it is known."""
         self.of_node: OnnxNode
         """The node that is being read."""
+        self._sizes: dict[tuple[Lengths, Lengths], int] = {}
+        """The first map of each size."""
         self._plain: dict[tuple[int, PendingFunction], int] = {}
         self._simple: dict[int, NDArray[np.int64] | None] = {}
         """Layers that only scale planes, or put them into this order: part of the one before."""
@@ -75,6 +77,15 @@ class OnnxGraph(GraphBuilder):
         """Names the node that is read now, for messages."""
         self.of_node = node
         self.layer = node.label
+
+    def note(self, found: MapValue) -> None:
+        """Remembers a map that was made, for what gets the size of one."""
+        if found.is_plain and not found.is_trimmed and not self.is_vector(found.value):
+            self._sizes.setdefault((found.rows, found.columns), found.value)
+
+    def of_size(self, rows: Lengths, columns: Lengths) -> int | None:
+        """A map of that size."""
+        return self._sizes.get((rows, columns))
 
     def is_raw(self, found: MapValue) -> bool:
         """Whether a map is the picture, as it is before anything is put around it."""

@@ -90,6 +90,27 @@ def _kernel(call: NodeCall) -> tuple[Floats, int, int]:
     return weight, strides.pop(), pads.pop()
 
 
+def max_pool(call: NodeCall) -> Value:
+    """MaxPool, the same in both directions, without pads."""
+    found, node, graph = call.map(), call.node, call.graph
+    kernels, strides = set(node.get("kernel_shape", ())), set(node.get("strides", (1,)))
+    plain = (
+        node.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+        and not any(node.get("pads", ()))
+        and not node.get("ceil_mode", 0)
+        and set(node.get("dilations", (1,))) == {1}
+    )
+    if not plain or len(kernels) != 1 or len(strides) != 1:
+        raise node.refused("other than whole kernels of one side, without pads: not supported")
+    kernel, stride = kernels.pop(), strides.pop()
+    made = graph.max_pool(call.graph.plain(call.up_to_its_edges(found)), kernel, stride)
+    rows, columns = (
+        lengths([max((length - kernel) // stride + 1, 1) for length in each])
+        for each in (found.shown_rows, found.shown_columns)
+    )
+    return MapValue(made, rows, columns)
+
+
 def mean(call: NodeCall) -> Value:
     """GlobalAveragePool, and ReduceMean over rows and columns, or, in a norm, over planes."""
     node, graph = call.node, call.graph

@@ -9,6 +9,7 @@ from waifu2x.networks.readers.onnx.call import NodeCall
 from waifu2x.networks.readers.onnx.layers import (
     batch_normalization,
     convolution,
+    max_pool,
     mean,
     transposed_convolution,
 )
@@ -65,6 +66,7 @@ KINDS: dict[str, Callable[[NodeCall], Value | list[Value]]] = {
     "SpaceToDepth": space_to_depth,
     "Resize": resize,
     "Upsample": resize,
+    "MaxPool": max_pool,
     "GlobalAveragePool": mean,
     "ReduceMean": mean,
     "BatchNormalization": batch_normalization,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from waifu2x.errors import ModelError
 from waifu2x.networks.expressions import Arithmetic, Input, Number
 from waifu2x.networks.model import Model
+from waifu2x.networks.pooling import InterpolateTo
 from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES, ModelBudget
 from waifu2x.networks.readers.onnx import views
 from waifu2x.networks.readers.onnx.call import NodeCall
@@ -132,6 +133,8 @@ class _Walk:
             if name in self._values or name in self._file.weights:
                 raise node.refused(f"damaged: makes {shown(name)} once more")
             self._values[name] = value
+            if isinstance(value, MapValue):
+                self._graph.note(value)
 
     def _value(self, name: str, node: OnnxNode) -> Value | None:
         if not name:
@@ -195,6 +198,12 @@ class _Walk:
         edge = graph.edge
         model = net.model(edge.border if edge else "reflect", same_planes=True)
         if edge is None:
+            stretches = any(isinstance(node, InterpolateTo) for node in model.nodes)
+            if stretches and model.multiple > 1:  # what is made up would change all of the result
+                raise ModelError(
+                    f"{name}: enlarges a reduced map that small pictures have nothing left for:"
+                    " not supported"
+                )
             return model
         # A file may take pictures of some multiple alone, and pad them by no more than a margin.
         multiple = edge.multiple if edge.multiple > 1 else model.multiple

@@ -54,13 +54,17 @@ def _larger(found: MapValue, value: int, up: int, down: int) -> MapValue:
 
 
 def resize(call: NodeCall) -> Value:
-    """Resize and Upsample: nearest by whole factors, cubic by any."""
+    """Resize and Upsample: nearest by whole factors, linear by those and to the size of another
+    map, cubic by any."""
     found, node, graph = call.map(), call.node, call.graph
-    by = _scale(call, found)
     mode = node.get("mode", "nearest")
     places = node.get("coordinate_transformation_mode", "half_pixel")
     if node.op == "Upsample":
         places = "asymmetric"
+    is_linear = mode == "linear" and places in ("half_pixel", "pytorch_half_pixel")
+    if is_linear and not node.get("antialias", 0):
+        return _linear(call, found)
+    by = _scale(call, found)
     if by == 1:
         return found
     source = graph.plain(found)
@@ -78,6 +82,24 @@ def resize(call: NodeCall) -> Value:
         made = graph.interpolate(source, by.numerator, by.denominator)
         return _larger(found, made, by.numerator, by.denominator)
     raise node.refused(f"mode {mode[:20]!r} by {by}, {places[:20]}: not supported")
+
+
+def _linear(call: NodeCall, found: MapValue) -> Value:
+    """Bilinear interpolation to the size of another map, or by a whole factor."""
+    node, graph = call.node, call.graph
+    call.up_to_its_edges(found)
+    source = graph.plain(found)
+    wanted = [[int(n) for n in each[2:]] for each in call.whole(3) if each is not None]
+    if wanted and all(len(each) == 2 for each in wanted):
+        rows, columns = (lengths([each[axis] for each in wanted]) for axis in (0, 1))
+        like = graph.of_size(rows, columns)
+        if like is not None:
+            return MapValue(graph.interpolate_to(source, like), rows, columns)
+    by = _scale(call, found)
+    if by.denominator != 1:
+        raise node.refused(f"mode 'linear' by {by}: not supported")
+    like = graph.enlarge(source, int(by))
+    return _larger(found, graph.interpolate_to(source, like), int(by), 1)
 
 
 def _scale(call: NodeCall, found: MapValue) -> Fraction:
