@@ -215,7 +215,7 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
         for units in available_units(capability)[: -1 if fully else 1]:
             for pictures in (1, 2) if fully else (1,):
                 record(runtime, model, units, 2, (64, 64), pictures)
-    for model in (*attentive(), normed()):
+    for model in (*attentive(), normed(), reduced()):
         for terms in (1, 2):
             record(runtime, model, available_units(capability)[0], terms, (64, 64))
     if fully:
@@ -247,6 +247,19 @@ def normed() -> Model:
         value = net.add(
             net.random_depthwise(net.random_norm(value), taps, taps // 2, "gelu"), value
         )
+    net.random_convolution(value, 3, 3, 1, 1, "linear")
+    return net.model()
+
+
+def reduced() -> Model:
+    """A map scaled by what is seen of it at a sixth of its size."""
+    net = RandomGraph(3, 0)
+    value = net.random_convolution(0, 48, 3, 1, 1, "linear")
+    few = net.random_convolution(value, 16, 1, 1, 0, "linear")
+    inner = net.random_convolution(few, 16, 3, 2, 0, "linear")
+    inner = net.random_convolution(net.max_pool(inner, 7, 3), 16, 3, 1, 1, "linear")
+    inner = net.add(net.interpolate_to(inner, few), few)
+    value = net.multiply(value, net.random_convolution(inner, 48, 1, 1, 0, "sigmoid"))
     net.random_convolution(value, 3, 3, 1, 1, "linear")
     return net.model()
 

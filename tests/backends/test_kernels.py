@@ -22,6 +22,7 @@ from tests.helpers.graphs import (
     multiplied_maps,
     norms,
     norms_of_groups,
+    reduced_maps,
 )
 from waifu2x.backends import Device
 from waifu2x.backends.cuda.compiler import target
@@ -178,7 +179,7 @@ def builds() -> list[Build]:
     names = [("vgg_7/art", 2, None), ("upconv_7/art", 2, None), ("cunet/art", 2, None)]
     models = [model_set.find(name).models(scale, noise)[0] for name, scale, noise in names]
     operations = [multiplied_maps(), kernels_of_many_taps(), grouped_convolutions(), norms()]
-    operations.append(norms_of_groups())
+    operations += [norms_of_groups(), reduced_maps()]
     models += [everything(), *operations, *attention()]
     programs = [lower(model) for model in models]
     transforms = Transforms(recorder)

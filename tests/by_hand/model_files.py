@@ -168,7 +168,8 @@ FAMILIES = {
     ),
     "OmniSR": Family("OmniSR", "OmniSR", {"num_feat": 16, "up_scale": 2}, False, False),
     "SAFMN": Family(
-        "SAFMN", "SAFMN", {"dim": 16, "n_blocks": 2, "upscaling_factor": 2}, False, False
+        *("SAFMN", "SAFMN", {"dim": 16, "n_blocks": 2, "upscaling_factor": 2}),
+        onnx_loads=False,
     ),
     "RGT": Family(
         "RGT",

@@ -88,6 +88,13 @@ REFUSED: dict[str, tuple[Callable[[GraphBuilder], object], str]] = {
         lambda net: net.add(net.convolution(0, *weights(4, 3, 1)), 0),
         "adds the 3 planes of the picture to the 4 of node 1 (Convolution)",
     ),
+    "maxima of nothing": (lambda net: net.max_pool(0, 0, 1), "kernel 0, stride 1; at most 64"),
+    "far maxima": (lambda net: net.max_pool(0, 2, 65), "kernel 2, stride 65; at most 64"),
+    "like a smaller one": (
+        lambda net: net.interpolate_to(net.enlarge(0, 2), 0),
+        "its result is smaller than what it reads",
+    ),
+    "like a vector": (lambda net: net.interpolate_to(0, net.mean(0)), "its result is smaller"),
     "nothing": (lambda net: net.append(Concatenate(())), "reads no value"),
     "later": (lambda net: net.append(Enlarge(1, 2)), "reads value 1, which is not made before"),
     "factor": (lambda net: net.pixel_shuffle(0, 2), "3 planes are not a multiple of 4"),
