@@ -203,6 +203,16 @@ def test_only_deep_networks_are_cut() -> None:
         assert len(phase.live) <= 3
 
 
+def test_what_depends_on_the_size_of_the_whole_is_not_cut() -> None:
+    """Blocks of a network that is cut run as pictures of their own size."""
+    net = GraphBuilder("deep", 3)
+    value = net.extend(residual_in_residual(3).nodes)
+    net.interpolate_to(net.max_pool(value, 2, 2), value)
+    program = lower(net.model())
+    assert segments.segmented(program) is program
+    assert segments.segmented(lower(residual_in_residual(3))).cuts
+
+
 def test_two_networks_in_a_row_keep_nothing_of_the_first_for_the_second() -> None:
     (model,) = model_set.find("cunet/art").models(2, None)
     whole = lower(model)

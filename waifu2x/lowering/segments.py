@@ -41,12 +41,13 @@ _PLANEWISE_COST = 0
 
 def segmented(program: Program, tile: tuple[int, int] = TILE) -> Program:
     """A program cut where that costs least for tiles of so many rows and columns of the picture;
-    the same one if it is shallow, or ends phases by means.
+    the same one if it is shallow, or ends phases by means, or has maps whose proportion depends on
+    the picture's size: blocks of a cut program run as pictures of their own.
 
     Without attention, only values that are zero outside their size are kept: those that padded
     convolutions read.
     """
-    if has_means(program):
+    if has_means(program) or any(isinstance(step, BilinearResize) for step in program.steps):
         return program
     costs = [0.0]
     for step in program.steps:
