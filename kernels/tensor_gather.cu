@@ -157,16 +157,16 @@ tensor_gather(const __grid_constant__ Gather p) {
         }
     }
 #elif POOL
-    for (int i = 0; i < POOL; i++) {
-        const int row = min(max(y * POOL_STEP + i, 0), p.rows - 1);
-        for (int k = 0; k < POOL; k++) {
-            const int column = min(max(x * POOL_STEP + k, 0), p.columns - 1);
+    // Plane by plane: the places of all at once would not fit the registers.
 #pragma unroll
-            for (int v = 0; v < VALUES; v++) {
-                if (first + v >= PLANES) continue;
-                const float other = read(p, row, column, first + v, picture);
-                values[v] = i + k == 0 ? other : fmaxf(values[v], other);
-            }
+    for (int v = 0; v < VALUES; v++) {
+        if (first + v >= PLANES) continue;
+        values[v] = __uint_as_float(0xff800000u);  // less than any number
+#pragma unroll 1
+        for (int i = 0; i < POOL * POOL; i++) {
+            const int row = min(max(y * POOL_STEP + i / POOL, 0), p.rows - 1);
+            const int column = min(max(x * POOL_STEP + i % POOL, 0), p.columns - 1);
+            values[v] = fmaxf(values[v], read(p, row, column, first + v, picture));
         }
     }
 #else
