@@ -312,8 +312,8 @@ MUTATIONS: dict[str, tuple[Callable[[], Program], str]] = {
         rf"step {BILINEAR} \(BilinearResize\): up",
     ),
     "places that are not read": (
-        lambda: with_step(BILINEAR, reach=0),
-        rf"step {BILINEAR} \(BilinearResize\): reach",
+        lambda: with_step(BILINEAR, radius=0),
+        rf"step {BILINEAR} \(BilinearResize\): radius",
     ),
     "the picture enlarged to a size": (
         lambda: with_step(BILINEAR, source=View(0)),

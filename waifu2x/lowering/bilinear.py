@@ -31,7 +31,7 @@ def bilinear_resize(
     apart = 2 * abs(small.origin - large.origin) + lost[node.source] + lost[value]
     differing = max(1, math.ceil(small.resolution * apart))
     return BilinearResize(
-        value, source, target, ratio.numerator, ratio.denominator, reach=differing + 1
+        value, source, target, ratio.numerator, ratio.denominator, radius=differing + 1
     )
 
 

@@ -135,9 +135,9 @@ def source_box(program: Program, number: int, box: Box) -> Box:
             wide = Box(box.top * down, box.left * down, box.height * down, box.width * down)
             near = divided(wide, up)
             return Box(near.top - 1, near.left - 1, near.height + 3, near.width + 3)
-        case BilinearResize(up=up, down=down, reach=reach):
-            near, more = divided(scaled(box, down), up), 2 * reach + 1
-            return Box(near.top - reach, near.left - reach, near.height + more, near.width + more)
+        case BilinearResize(up=up, down=down, radius=radius):
+            near, more = divided(scaled(box, down), up), 2 * radius + 1
+            return Box(near.top - radius, near.left - radius, near.height + more, near.width + more)
         case PoolMaxima(kernel=kernel, stride=stride):
             first, more = scaled(box, stride), kernel - stride
             return Box(first.top, first.left, first.height + more, first.width + more)

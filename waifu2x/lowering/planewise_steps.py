@@ -110,7 +110,7 @@ class BilinearResize:
     up: int
     """About up / down times as large: how much exactly depends on the sizes of both values."""
     down: int
-    reach: int
+    radius: int
     """Pixels of the source, beyond those that `up / down` tells and the next one, that a result may
     be made of."""
 

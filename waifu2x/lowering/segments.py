@@ -201,7 +201,7 @@ def receptive_radii(program: Program, unit: int = 1) -> list[float]:
             elif isinstance(step, BicubicResize):
                 far += float(2 / resolution)
             elif isinstance(step, BilinearResize):
-                far += float((step.reach + 1) / resolution)
+                far += float((step.radius + 1) / resolution)
             elif isinstance(step, PoolMaxima):
                 far += float(max(step.kernel, step.stride) / resolution)
             elif isinstance(step, AttendWindows):

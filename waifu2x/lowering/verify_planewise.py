@@ -55,7 +55,7 @@ def check_resize(check: Checker, step: BicubicResize) -> None:
 
 def check_bilinear(check: Checker, step: BilinearResize) -> None:
     check.must(step.up >= step.down >= 1, "up", f"{step.up} / {step.down}")
-    check.must(step.reach >= 1, "reach", f"{step.reach}")
+    check.must(step.radius >= 1, "radius", f"{step.radius}")
     check.must(step.target.value != check.program.result, "target", "the result")
     _check_resampling(check, step)
 

@@ -101,8 +101,8 @@ def planewise_task(packing: Packing, number: int, step: PlanewiseStep) -> Planew
             method = BY_RESIZING
             window = RowWindow(source, up=step.down, down=step.up, offset=-1, more=3)
         case BilinearResize():
-            method, reach = BY_SIZES, step.reach
-            around = {"offset": -reach, "more": 2 * reach + 1}
+            method, radius = BY_SIZES, step.radius
+            around = {"offset": -radius, "more": 2 * radius + 1}
             window = RowWindow(source, up=step.down, down=step.up, **around)
         case PoolMaxima():
             method = BY_MAXIMA
