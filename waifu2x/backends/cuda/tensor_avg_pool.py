@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from waifu2x.backends.cuda import tensor_vectors
 from waifu2x.backends.cuda.arguments import Address, structs
+from waifu2x.backends.cuda.tensor_cells import CellStep, within
 from waifu2x.backends.cuda.tensor_layout import FewLayout, MapArguments, MapLayout
-from waifu2x.backends.cuda.tensor_step import Range, Task, TensorStep
+from waifu2x.backends.cuda.tensor_step import Range, Task
 from waifu2x.backends.gpu.launch import Launch
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.lowering.box import Box
@@ -37,7 +38,7 @@ class AvgPoolArguments(NamedTuple):
     beyond: int
 
 
-class TensorAvgPoolStep(TensorStep):
+class TensorAvgPoolStep(CellStep):
     """Adds the pixels of a map to the sums of a mean over the picture."""
 
     def __init__(
@@ -48,13 +49,11 @@ class TensorAvgPoolStep(TensorStep):
         layouts: Sequence[MapLayout | FewLayout],
         sums_place: int,
     ) -> None:
-        super().__init__(runtime, program, number)
+        super().__init__(runtime, program, number, layouts)
         step = program.steps[number]
         assert isinstance(step, GlobalAvgPool)
         self._value = step.source.value
-        layout = layouts[self._value]
-        assert isinstance(layout, MapLayout)
-        self._layout = layout
+        self._layout = self.layout(self._value)
         self._sums_place = sums_place
 
     def launch(self, task: Task, box: Box) -> Launch:
@@ -70,9 +69,7 @@ class TensorAvgPoolStep(TensorStep):
             "TERMS": layout.terms,
             "UNIT": tensor_vectors.UNIT,
         }
-        part = Range(
-            box.top - held.top, box.left - held.left, box.bottom - held.top, box.right - held.left
-        )
+        part = within(box, held)
         groups = layout.stored // layout.group
         first, last = part.top // layout.space_to_depth, -(-part.bottom // layout.space_to_depth)
         wanted = _BLOCKS * self.runtime.limits.compute_units

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from waifu2x.backends.cuda.arguments import Address, structs
+from waifu2x.backends.cuda.tensor_cells import CellStep, within
 from waifu2x.backends.cuda.tensor_layout import FewLayout, MapArguments, MapLayout
 from waifu2x.backends.cuda.tensor_pack import VECTOR_VALUES
-from waifu2x.backends.cuda.tensor_step import LayerExtent, Range, Task, TensorStep, beyond
+from waifu2x.backends.cuda.tensor_step import LayerExtent, Range, Task, beyond
 from waifu2x.backends.gpu.launch import Launch
 from waifu2x.lowering.attention_steps import CrossSums, MixPlanes
 from waifu2x.lowering.box import Box
@@ -61,7 +62,7 @@ class MixArguments(NamedTuple):
     beyond: int
 
 
-class TensorCrossSumsStep(TensorStep):
+class TensorCrossSumsStep(CellStep):
     """Adds the pixels of a map to the sums of products of its planes."""
 
     def __init__(
@@ -72,12 +73,10 @@ class TensorCrossSumsStep(TensorStep):
         layouts: Sequence[MapLayout | FewLayout],
         sums_place: int,
     ) -> None:
-        super().__init__(runtime, program, number)
+        super().__init__(runtime, program, number, layouts)
         step = program.steps[number]
         assert isinstance(step, CrossSums)
-        layout = layouts[step.source.value]
-        assert isinstance(layout, MapLayout)
-        self._step, self._layout = step, layout
+        self._step, self._layout = step, self.layout(step.source.value)
         self._sums_place = sums_place
 
     def launch(self, task: Task, box: Box) -> Launch:
@@ -105,9 +104,6 @@ class TensorCrossSumsStep(TensorStep):
             "EACH": -(-heads_each * sums // _THREADS),
             "TERMS": layout.terms,
         }
-        part = Range(
-            box.top - held.top, box.left - held.left, box.bottom - held.top, box.right - held.left
-        )
         parts = step.heads // heads_each
         wanted = _BLOCKS * self.runtime.limits.compute_units
         lines = larger(1, box.height * parts * grid.pictures // wanted)
@@ -116,7 +112,7 @@ class TensorCrossSumsStep(TensorStep):
             Address(task.vectors.sums + 8 * self._sums_place),
             task.check.flags,
             layout.arguments(held, grid, 0, 0),
-            part,
+            within(box, held),
             task.vectors.sums_each,
             grid.across,
             lines,
@@ -127,7 +123,7 @@ class TensorCrossSumsStep(TensorStep):
         return self.launch_of(kernel, _THREADS, 0, blocks, lambda: structs(arguments))
 
 
-class TensorMixStep(TensorStep):
+class TensorMixStep(CellStep):
     """Planes mixed by weights."""
 
     def __init__(
@@ -138,58 +134,43 @@ class TensorMixStep(TensorStep):
         layouts: Sequence[MapLayout | FewLayout],
         vector_places: Sequence[int],
     ) -> None:
-        super().__init__(runtime, program, number)
+        super().__init__(runtime, program, number, layouts)
         step = program.steps[number]
         assert isinstance(step, MixPlanes)
-        source, target = layouts[step.source.value], layouts[step.target.value]
-        assert isinstance(source, MapLayout)
-        assert isinstance(target, MapLayout)
-        self._step, self._source, self._target = step, source, target
+        self._step, self._source = step, self.layout(step.source.value)
+        self._written = self.layout(step.target.value).parts[step.target.part]
         self._place = vector_places[step.vector]
 
     def launch(self, task: Task) -> Launch:
         """The launch for what a task computes of it."""
-        step, source, target, grid = self._step, self._source, self._target, task.grid
-        box = task.boxes[self.number]
-        read, held = task.places[step.source.value].box, task.places[step.target.value].box
-        written = target.parts[step.target.part]
-        depth = step.planes // step.heads
-        most = most_mixed(step, written)
+        step, source, written = self._step, self._source, self._written
+        box, made = task.boxes[self.number], self.written(task, step.target)
         chosen: dict[str, str | int] = {
             "THREADS": _THREADS,
             "RUNS": _RUNS,
             "HEADS": step.heads,
-            "DEPTH": depth,
-            "MOST": most,
+            "DEPTH": step.planes // step.heads,
+            "MOST": most_mixed(step, written),
             "WRITTEN": written,
             "GROUP": source.group,
             "STORED": source.stored,
             "FIRST": step.first,
             "TERMS": source.terms,
-            "OUT_GROUP": target.group,
-            "OUT_STORED": target.stored,
-            "EACH": written,
-            "PART": target.start(step.target.part),
-            "S2D": 1,
-            "RESIDUAL": 0,
-            "ZERO": int(self.reaches_out(step.target.value, box, task)),
+            **made.macros,
         }
-        rows, columns = task.batch.sizes[step.target.value]
-        offset = step.source.offset
-        top, left = box.top + offset - read.top, box.left + offset - read.left
         arguments = MixArguments(
             task.address(step.source.value),
             task.address(step.target.value),
             Address(task.vectors.vectors + 4 * self._place),
             task.check.flags,
-            source.arguments(read, grid, top, left),
-            target.arguments(held, grid, box.top - held.top, box.left - held.left),
-            LayerExtent(box.height, box.width, across=grid.across, pictures=grid.pictures),
-            Range(-box.top, -box.left, rows - box.top, columns - box.left),
+            self.seen(task, step.source),
+            made.arguments,
+            made.extent,
+            made.valid,
             task.vectors.vectors_each,
             task.check.beyond,
         )
-        blocks = (-(-box.width // (_PIXELS * _RUNS)), box.height, grid.pictures)
+        blocks = (-(-box.width // (_PIXELS * _RUNS)), box.height, task.grid.pictures)
         return self.launch_of(
             ("tensor_mix", chosen),
             _THREADS,

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from waifu2x.backends.cuda.arguments import Address, address_of, structs
+from waifu2x.backends.cuda.tensor_cells import residual_macros
 from waifu2x.backends.cuda.tensor_layout import MapArguments, MapLayout, few_map
 from waifu2x.backends.cuda.tensor_pack import VECTOR_VALUES
-from waifu2x.backends.cuda.tensor_planewise import AnyPlanewiseStep, residual_macros, written_planes
+from waifu2x.backends.cuda.tensor_planewise import AnyPlanewiseStep, written_planes
 from waifu2x.backends.cuda.tensor_step import (
     BORDERS,
     LayerExtent,

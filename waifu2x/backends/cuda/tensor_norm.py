@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cuda.arguments import Address, structs
+from waifu2x.backends.cuda.tensor_cells import CellStep
 from waifu2x.backends.cuda.tensor_layout import FewLayout, MapArguments, MapLayout
 from waifu2x.backends.cuda.tensor_pack import VECTOR_VALUES
-from waifu2x.backends.cuda.tensor_step import LayerExtent, Range, Task, TensorStep
+from waifu2x.backends.cuda.tensor_step import LayerExtent, Range, Task
 from waifu2x.backends.gpu.launch import Launch
 from waifu2x.lowering.norm_steps import NormPlanes
 from waifu2x.lowering.steps import Program
@@ -38,7 +39,7 @@ class NormArguments(NamedTuple):
     beyond: int
 
 
-class TensorNormStep(TensorStep):
+class TensorNormStep(CellStep):
     """A norm over the planes of a pixel."""
 
     def __init__(
@@ -48,20 +49,16 @@ class TensorNormStep(TensorStep):
         number: int,
         layouts: Sequence[MapLayout | FewLayout],
     ) -> None:
-        super().__init__(runtime, program, number)
+        super().__init__(runtime, program, number, layouts)
         step = program.steps[number]
         assert isinstance(step, NormPlanes)
-        source, target = layouts[step.source.value], layouts[step.target.value]
-        assert isinstance(source, MapLayout)
-        assert isinstance(target, MapLayout)
-        self._step, self._source, self._target = step, source, target
+        self._step, self._source = step, self.layout(step.source.value)
+        self._written = self.layout(step.target.value).parts[step.target.part]
 
     def launch(self, task: Task) -> Launch:
         """The launch for what a task computes of it."""
-        step, source, target = self._step, self._source, self._target
-        box = task.boxes[self.number]
-        read, held = task.places[step.source.value].box, task.places[step.target.value].box
-        written = target.parts[step.target.part]
+        step, source, written = self._step, self._source, self._written
+        box, made = task.boxes[self.number], self.written(task, step.target)
         lanes = source.group // VECTOR_VALUES
         vectors = -(-written // (VECTOR_VALUES * lanes))
         repeats = max(1, _VALUES // (VECTOR_VALUES * vectors))
@@ -77,35 +74,26 @@ class TensorNormStep(TensorStep):
             "IN_PART": source.start(step.source.first),
             "EPS": f"{float(np.float32(step.eps))!r}f",
             "TERMS": source.terms,
-            "OUT_GROUP": target.group,
-            "OUT_STORED": target.stored,
-            "EACH": written,
-            "PART": target.start(step.target.part),
-            "S2D": 1,
-            "RESIDUAL": 0,
-            "ZERO": int(self.reaches_out(step.target.value, box, task)),
+            **made.macros,
         }
-        offset, grid = step.source.offset, task.grid
-        rows, columns = task.batch.sizes[step.target.value]
-        top, left = box.top + offset - read.top, box.left + offset - read.left
         arguments = NormArguments(
             task.address(step.source.value),
             task.address(step.target.value),
             self.uploaded("weights", self._weights),
             task.check.flags,
-            source.arguments(read, grid, top, left),
-            target.arguments(held, grid, box.top - held.top, box.left - held.left),
-            LayerExtent(box.height, box.width, across=grid.across, pictures=grid.pictures),
-            Range(-box.top, -box.left, rows - box.top, columns - box.left),
+            self.seen(task, step.source),
+            made.arguments,
+            made.extent,
+            made.valid,
             task.check.beyond,
         )
         columns_each = _THREADS // lanes * repeats
-        blocks = (-(-box.width // columns_each), box.height, grid.pictures)
+        blocks = (-(-box.width // columns_each), box.height, task.grid.pictures)
         kernel = ("tensor_norm", chosen)
         return self.launch_of(kernel, _THREADS, 0, blocks, lambda: structs(arguments))
 
     def _weights(self) -> NDArray[np.float32]:
         step = self._step
-        made = np.zeros((2, self._target.parts[step.target.part]), np.float32)
+        made = np.zeros((2, self._written), np.float32)
         made[:, : len(step.weight)] = step.weight, step.bias
         return made

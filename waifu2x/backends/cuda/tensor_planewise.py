@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from waifu2x.backends.cuda.arguments import Address, structs
+from waifu2x.backends.cuda.tensor_cells import CellStep, residual_macros
 from waifu2x.backends.cuda.tensor_layout import PLANE_UNIT, FewLayout, MapArguments, MapLayout
 from waifu2x.backends.cuda.tensor_pack import VECTOR_VALUES
-from waifu2x.backends.cuda.tensor_step import LayerExtent, Range, Task, TensorStep
+from waifu2x.backends.cuda.tensor_step import LayerExtent, Range, Task
 from waifu2x.backends.gpu.launch import Launch
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.planewise_steps import Copy, GatedAdd, PlanewiseStep, Scale, ScaleByMap
 from waifu2x.lowering.step_facts import factor_of, is_multiplied, made_planes, reads, residual_of
 from waifu2x.lowering.steps import Program
-from waifu2x.lowering.values import View
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
@@ -43,7 +43,7 @@ class PlanewiseArguments(NamedTuple):
     beyond: int
 
 
-class AnyPlanewiseStep(TensorStep):
+class AnyPlanewiseStep(CellStep):
     """What planewise steps of both kernels share."""
 
     def __init__(
@@ -55,12 +55,11 @@ class AnyPlanewiseStep(TensorStep):
         terms: int,
         vector_places: Sequence[int],
     ) -> None:
-        super().__init__(runtime, program, number)
+        super().__init__(runtime, program, number, layouts)
         step = program.steps[number]
         assert isinstance(step, PlanewiseStep)
         self._step = step
         self._residual = residual_of(step)
-        self._layouts = layouts
         self._terms = terms
         self._vector_places = vector_places
 
@@ -78,10 +77,7 @@ class TensorPlanewiseStep(AnyPlanewiseStep):
     def launch(self, task: Task) -> Launch:
         """The launch for what a task computes of it."""
         step, box = self._step, task.boxes[self.number]
-        source, target = self._layouts[step.source.value], self._layouts[step.target.value]
-        assert isinstance(source, MapLayout)
-        assert isinstance(target, MapLayout)
-        held = task.places[step.target.value].box
+        source, made = self.layout(step.source.value), self.written(task, step.target)
         planes, written = written_planes(self.program, step)
         vectors = next(n for n in (8, 4, 1) if written % (VECTOR_VALUES * n) == 0)
         # Two terms of two maps take more registers than a thread has.
@@ -101,34 +97,24 @@ class TensorPlanewiseStep(AnyPlanewiseStep):
             "FACTORS": int(isinstance(step, Scale)),
             "GATE": 2 if is_multiplied(step) else int(isinstance(step, GatedAdd)),
             "TERMS": self._terms,
-            "OUT_GROUP": target.group,
-            "OUT_STORED": target.stored,
-            "EACH": target.parts[step.target.part],
-            "PART": target.start(step.target.part) + step.target.plane,
-            "S2D": target.space_to_depth,
-            "ZERO": int(self.reaches_out(step.target.value, box, task)),
-            "RESIDUAL": int(self._residual is not None),
+            **made.macros,
         }
         residual, added = Address(0), MapArguments()
         if self._residual:
-            layout = self._layouts[self._residual.value]
-            assert isinstance(layout, MapLayout)
-            residual, added = task.address(self._residual.value), self._seen(task, self._residual)
-            chosen |= residual_macros(layout, self._residual)
-        rows, columns = task.batch.sizes[step.target.value]
+            residual, added = task.address(self._residual.value), self.seen(task, self._residual)
+            chosen |= residual_macros(self.layout(self._residual.value), self._residual)
+            chosen["RESIDUAL"] = 1
         arguments = PlanewiseArguments(
             task.address(step.source.value),
             task.address(step.target.value),
             residual,
             self.factors(task),
             task.check.flags,
-            self._seen(task, step.source),
-            target.arguments(held, task.grid, box.top - held.top, box.left - held.left),
+            self.seen(task, step.source),
+            made.arguments,
             added,
-            LayerExtent(
-                box.height, box.width, across=task.grid.across, pictures=task.grid.pictures
-            ),
-            Range(-box.top, -box.left, rows - box.top, columns - box.left),
+            made.extent,
+            made.valid,
             task.vectors.vectors_each,
             np.float32(factor_of(step)),
             task.check.beyond,
@@ -138,26 +124,6 @@ class TensorPlanewiseStep(AnyPlanewiseStep):
         blocks = (-(-box.width // columns_each), box.height, parts * task.grid.pictures)
         kernel = ("tensor_planewise", chosen)
         return self.launch_of(kernel, _THREADS, 0, blocks, lambda: structs(arguments))
-
-    def _seen(self, task: Task, view: View) -> MapArguments:
-        """A map that a view reads, from the target's first pixel on."""
-        layout, held = self._layouts[view.value], task.places[view.value].box
-        assert isinstance(layout, MapLayout)
-        box = task.boxes[self.number]
-        top = box.top + view.offset - held.top * view.enlarge
-        left = box.left + view.offset - held.left * view.enlarge
-        return layout.arguments(held, task.grid, top, left)
-
-
-def residual_macros(layout: MapLayout, view: View) -> dict[str, str | int]:
-    """The macros of a residual that is a map of many planes."""
-    return {
-        "RESIDUAL_GROUP": layout.group,
-        "RESIDUAL_STORED": layout.stored,
-        "RESIDUAL_EACH": layout.parts[view.first],
-        "RESIDUAL_S2D": layout.space_to_depth,
-        "RESIDUAL_PART": layout.start(view.first),
-    }
 
 
 def has_whole_vectors(
