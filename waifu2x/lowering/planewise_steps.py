@@ -84,7 +84,7 @@ class ScaleByMap:
 
 @dataclass(frozen=True)
 class BicubicResize:
-    """The map `up / down` times as large, as `networks.model.Resize` defines it.
+    """The map `up / down` times as large, as `networks.nodes.Interpolate` defines it.
 
     The source is a whole value of one part, stored by single pixels, other than the picture.
     """

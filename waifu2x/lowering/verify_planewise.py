@@ -21,7 +21,7 @@ def check_planewise(check: Checker, step: PlanewiseStep) -> None:
     residual = residual_of(step)
     if residual:
         check.joined(step, residual)
-        # An engine may let the last step read the picture itcheck.
+        # An engine may let the last step read the picture itself.
         is_last = step.target.value == check.program.result
         check.must(residual.value != 0 or is_last, "residual", "of the picture")
 

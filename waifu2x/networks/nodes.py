@@ -269,7 +269,7 @@ def renumbered(node: Node, places: Sequence[int]) -> Node:
 
 
 def cubic_taps(up: int, down: int) -> NDArray[np.float64]:
-    """(up, 4): the weights of a Interpolate for results y = 0 to up - 1, which repeat.
+    """(up, 4): the weights of an Interpolate for results y = 0 to up - 1, which repeat.
 
     They belong to the source's pixels floor((y + 1/2) * down / up - 1/2) - 1 and the next three.
     """

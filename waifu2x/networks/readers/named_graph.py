@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.activations import Activation, elementwise, leaky
 from waifu2x.networks.builder import GraphBuilder
+from waifu2x.networks.expressions import SIGMOID
 from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES, ModelBudget
 from waifu2x.networks.readers.tensors import Contents, floats
 
@@ -108,6 +109,17 @@ class NamedGraph(GraphBuilder):
         if isinstance(activation, float):
             activation = leaky(activation, len(bias))
         return self.convolution(source, weight, bias, activation, padding=taps // 2)
+
+    def squeeze_and_excite(self, source: int, first: str, last: str) -> int:
+        """A value's planes times factors that two layers of one tap make of their means."""
+        factors = self.mean(source)
+        for layer in (first, last):
+            self.layer = layer[:80]
+            weight, bias = self.weights.convolution(layer, 1)
+            made = len(bias)
+            function = leaky(0.0, made) if layer == first else elementwise(SIGMOID, made)
+            factors = self.dense(factors, weight[:, :, 0, 0], bias, function)
+        return self.multiply(source, factors)
 
 
 def scale_and_planes(made: int, read: int, where: str) -> tuple[int, int]:

@@ -50,7 +50,8 @@ class FirstAndLast:
         net, weights = self.net, self._weights
         if "conv_before_upsample.0.weight" in weights:
             value = net.same_size(value, "conv_before_upsample.0", _BEFORE)
-            value = self._nearest(value) if "conv_up1.weight" in weights else self._shuffled(value)
+            is_nearest = "conv_up1.weight" in weights
+            value = self._nearest(value) if is_nearest else shuffled(net, value, "upsample")
             value = net.same_size(value, "conv_last")
         elif "upsample.0.weight" in weights:
             where = f"{weights.name}: upsample.0.weight"
@@ -70,16 +71,19 @@ class FirstAndLast:
             step += 1
         return net.same_size(value, "conv_hr", 0.2)
 
-    def _shuffled(self, value: int) -> int:
-        net, step = self.net, 0
-        while f"upsample.{step}.weight" in self._weights:
-            made, planes = self._weights.planes(f"upsample.{step}"), net.planes(value)
-            by = math.isqrt(made // planes)
-            if made != planes * by**2:
-                raise ModelError(f"{net.name}: upsample.{step}.weight: {made} planes of {planes}")
-            value = net.pixel_shuffle(net.same_size(value, f"upsample.{step}"), by)
-            step += 2
-        return value
+
+def shuffled(net: NamedGraph, value: int, layer: str) -> int:
+    """A map enlarged in steps by convolutions, LAYER.0, LAYER.2 and so on, whose planes are
+    shuffled."""
+    step = 0
+    while f"{layer}.{step}.weight" in net.weights:
+        made, planes = net.weights.planes(f"{layer}.{step}"), net.planes(value)
+        by = math.isqrt(made // planes)
+        if made != planes * by**2:
+            raise ModelError(f"{net.name}: {layer}.{step}.weight: {made} planes of {planes}")
+        value = net.pixel_shuffle(net.same_size(value, f"{layer}.{step}"), by)
+        step += 2
+    return value
 
 
 def residual_convolution(net: NamedGraph, source: int, key: str) -> int:

@@ -6,10 +6,8 @@ import math
 
 import numpy as np
 
-from waifu2x.errors import ModelError
-from waifu2x.networks.activations import elementwise, leaky
-from waifu2x.networks.expressions import SIGMOID
 from waifu2x.networks.model import Model
+from waifu2x.networks.readers.families.ends import shuffled
 from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 _RANGE = 255
@@ -37,8 +35,7 @@ def rcan(weights: NamedWeights) -> Model:
         value = _group(net, value, f"body.{count}", taps)
         count += 1
     value = net.add(net.same_size(value, f"body.{count}", taps=taps), first)
-    value = _enlarged(net, value)
-    value = net.same_size(value, "tail.1", taps=taps)
+    value = net.same_size(shuffled(net, value, "tail.0"), "tail.1", taps=taps)
     _shifted(net, value, "add_mean", 1, _RANGE)
     return net.model("reflect", same_planes=True)
 
@@ -70,24 +67,5 @@ def _block(net: NamedGraph, source: int, key: str, taps: int) -> int:
     value = net.same_size(value, f"{key}.2", taps=taps)
     if f"{key}.3.conv_du.0.weight" not in net.weights:
         return net.add(value, source, 0.1 if net.planes(source) >= _WIDE else 1.0)
-    factors = net.mean(value)
-    for layer in (f"{key}.3.conv_du.0", f"{key}.3.conv_du.2"):
-        net.layer = layer[:80]
-        weight, bias = net.weights.convolution(layer, 1)
-        made = len(bias)
-        function = leaky(0.0, made) if layer.endswith("0") else elementwise(SIGMOID, made)
-        factors = net.dense(factors, weight[:, :, 0, 0], bias, function)
-    return net.add(net.multiply(value, factors), source)
-
-
-def _enlarged(net: NamedGraph, value: int) -> int:
-    """A map enlarged by convolutions whose planes are shuffled."""
-    step = 0
-    while f"tail.0.{step}.weight" in net.weights:
-        made, planes = net.weights.planes(f"tail.0.{step}"), net.planes(value)
-        by = math.isqrt(made // planes)
-        if made != planes * by**2:
-            raise ModelError(f"{net.name}: tail.0.{step}.weight: {made} planes of {planes}")
-        value = net.pixel_shuffle(net.same_size(value, f"tail.0.{step}"), by)
-        step += 2
-    return value
+    layers = f"{key}.3.conv_du.0", f"{key}.3.conv_du.2"
+    return net.add(net.squeeze_and_excite(value, *layers), source)

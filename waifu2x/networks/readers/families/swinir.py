@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.activations import elementwise, leaky
+from waifu2x.networks.activations import elementwise
 from waifu2x.networks.attention import PlanesFrom
-from waifu2x.networks.expressions import GELU, SIGMOID
+from waifu2x.networks.expressions import GELU
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.families.ends import FirstAndLast, residual_convolution
 from waifu2x.networks.readers.families.swin import attention, bias_of, linear, mixed, normalised
@@ -119,14 +119,7 @@ def _beside(net: NamedGraph, source: int, key: str) -> int:
     inner = net.weights.planes(f"{key}.0")
     value = net.same_size(source, f"{key}.0", elementwise(GELU, inner))
     value = net.same_size(value, f"{key}.2")
-    factors = net.mean(value)
-    for layer in (f"{key}.3.attention.1", f"{key}.3.attention.3"):
-        weight, bias = net.weights.convolution(layer, 1)
-        made = len(bias)
-        net.layer = layer[:80]
-        function = leaky(0.0, made) if layer.endswith("1") else elementwise(SIGMOID, made)
-        factors = net.dense(factors, weight[:, :, 0, 0], bias, function)
-    return net.multiply(value, factors)
+    return net.squeeze_and_excite(value, f"{key}.3.attention.1", f"{key}.3.attention.3")
 
 
 def _overlapped(net: NamedGraph, source: int, key: str, window: int) -> int:
