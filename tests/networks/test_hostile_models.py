@@ -258,8 +258,22 @@ def test_weights_that_become_infinite_are_refused(
     tensors = filled(shapes)
     for each in (key, key.replace("conv.0", "conv.1")):
         tensors[each] = np.full_like(tensors[each], size)
-    message = f"{layer}: its weights become too large for single precision"
+    message = f"{layer}: its numbers become too large for single precision"
     refused(pth(tensors), re.escape(message))
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "Eltwise z 2 1 b c d 0=1 -23301=2,1e39,1.0",
+        "BinaryOp z 1 1 b d 0=2 1=1 2=1e39",
+        "BinaryOp z 1 1 b d 0=3 1=1 2=1e-45",
+    ],
+)
+def test_numbers_of_text_that_are_infinite_as_floats_are_refused(last: str) -> None:
+    rows = ["7767517", "3 4", "Input i 0 1 a 2=3", "Split s 1 2 a b c", last]
+    with pytest.raises(ModelError, match=r"^m: line 5 \(\w+ z\): its numbers become too large"):
+        ncnn.parse("\n".join(rows).encode(), b"", "m")
 
 
 PROGRAM = """

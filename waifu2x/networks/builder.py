@@ -137,7 +137,7 @@ class GraphBuilder:
         try:
             shape = infer_shape(node, before, self._makers)
             if not all(np.isfinite(array).all() for array in arrays(node)):
-                raise ModelError("its weights become too large for single precision")
+                raise ModelError("its numbers become too large for single precision")
         except ModelError as error:
             raise ModelError(f"{self.name}: {label}: {error}") from None
         return shape

@@ -248,6 +248,8 @@ def arrays(node: Node) -> tuple[NDArray[np.float32], ...]:
             return (node.bias,)
         case ChannelAttention():
             return (node.temperature,)
+        case Add():
+            return (np.array([node.factor], np.float32),)
     return ()
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.limits import read_file
 from waifu2x.networks.readers.ncnn_files import BinFile, parse_lines
@@ -34,6 +36,8 @@ def parse(text: bytes, weights: bytes, name: str) -> Model:
     """The network in the contents of both files; `name` stands for the .param file in messages."""
     lines = parse_lines(text, name)
     graph = BlobGraph(name, lines, BinFile(weights))
-    for line in lines:
-        add_layer(graph, line)
+    # The graph refuses numbers that become infinite: no warning need say so before.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for line in lines:
+            add_layer(graph, line)
     return graph.finish()

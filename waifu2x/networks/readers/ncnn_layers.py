@@ -180,14 +180,12 @@ def _affine(graph: BlobGraph, line: Line, operation: int, numbers: NDArray[np.fl
     if operation < 2:
         shift[:] = numbers if operation == 0 else -numbers
     else:
-        with np.errstate(over="ignore"):  # the graph refuses what is infinite
-            factor[:] = numbers if operation == 2 else 1 / numbers
+        factor[:] = numbers if operation == 2 else 1 / numbers
     node = graph.net.node(source)
     if isinstance(node, Convolution) and node.activation.is_linear and source not in graph.shared:
         graph.budget.take_bytes(node.weight.nbytes)
-        with np.errstate(over="ignore", invalid="ignore"):
-            weight = node.weight * factor[:, np.newaxis, np.newaxis, np.newaxis]
-            bias = node.bias * factor + shift
+        weight = node.weight * factor[:, np.newaxis, np.newaxis, np.newaxis]
+        bias = node.bias * factor + shift
         graph.net.exchange(source, replace(node, weight=weight, bias=bias))
         return source
     return graph.net.affine(source, factor, shift)
