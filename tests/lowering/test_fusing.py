@@ -17,6 +17,7 @@ from waifu2x.lowering.segments import cut
 from waifu2x.lowering.steps import Program
 from waifu2x.lowering.values import View
 from waifu2x.lowering.verify import verify
+from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.model import Model
 
 
@@ -63,6 +64,19 @@ def test_a_convolution_that_something_else_reads_keeps_its_result() -> None:
     program = fused(lower(model))
     assert sum(isinstance(step, GatedAdd) for step in program.steps) == 1
     assert_same(program, model)
+
+
+def test_a_thousand_scaled_maps_are_one_pass() -> None:
+    net = GraphBuilder("m", 3)
+    zeros, kernel = np.zeros(32, np.float32), np.zeros((32, 32, 1, 1), np.float32)
+    value = net.convolution(0, np.zeros((32, 3, 1, 1), np.float32), zeros)
+    factors = net.dense(net.mean(value), kernel[:, :, 0, 0], zeros)
+    for _ in range(1100):
+        value = net.convolution(net.multiply(value, factors), kernel, zeros)
+    net.convolution(value, kernel[:3], zeros[:3])
+    program = fused(lower(net.model()))
+    assert sum(isinstance(step, Conv) and step.factors == 1 for step in program.steps) == 1100
+    assert not any(isinstance(step, Scale) for step in program.steps)
 
 
 @pytest.mark.parametrize("position", [1, 2, 3, 4])

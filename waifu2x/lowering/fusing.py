@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -119,11 +119,12 @@ def _summed(program: Program, maker: int, copy: Copy) -> Conv | None:
 
 
 def _with_pictures(program: Program) -> Program:
-    for number, step in enumerate(program.steps):
-        if isinstance(step, Conv):
-            found = _picture_added(program, number, step)
-            if found is not None:
-                return _with_pictures(found)
+    number = 0
+    while number < len(program.steps):
+        step = program.steps[number]
+        found = _picture_added(program, number, step) if isinstance(step, Conv) else None
+        # One that was taken out stood before this one: the next is at its number.
+        program, number = (program, number + 1) if found is None else (found, number)
     return program
 
 
@@ -184,12 +185,26 @@ def _reads(step: Step, part: View) -> bool:
 
 
 def _with_factors(program: Program) -> Program:
+    steps: list[Step | None] = list(program.steps)
+    values = list(program.values)
+    readers = read_by(program)
+    makers: dict[int, list[Step]] = {}
+    for step in program.steps:
+        makers.setdefault(writes(step), []).append(step)
     for number, step in enumerate(program.steps):
         if isinstance(step, Scale):
-            found = _scaled_where_read(program, number, step)
-            if found is not None:
-                return _with_factors(found)
-    return program
+            found = _scaled_where_read(program, number, step, steps, readers, makers)
+            if found:
+                steps[number] = None
+                for n, reader in found.items():
+                    steps[n] = reader
+                stored, wanted = values[step.source.value], values[step.target.value]
+                values[step.source.value] = replace(
+                    stored,
+                    space_to_depth=wanted.space_to_depth,
+                    zero_outside=stored.zero_outside or wanted.zero_outside,
+                )
+    return _without(program, values, steps)
 
 
 def _without(program: Program, values: Sequence[Value], steps: Sequence[Step | None]) -> Program:
@@ -202,12 +217,19 @@ def _without(program: Program, values: Sequence[Value], steps: Sequence[Step | N
     return replace(program, values=compact, steps=renumbered, cuts=cuts)
 
 
-def _scaled_where_read(program: Program, number: int, scale: Scale) -> Program | None:
-    """The program without a step that scales, if all that read its result can scale it."""
+def _scaled_where_read(
+    program: Program,
+    number: int,
+    scale: Scale,
+    steps: Sequence[Step | None],
+    readers: Mapping[int, Sequence[int]],
+    makers: Mapping[int, Sequence[Step]],
+) -> dict[int, Step]:
+    """What becomes of the steps that read what a step scales, by their numbers, so that each scales
+    it; nothing if not all of them can. `steps` are those that earlier ones have become."""
     value, scaled = scale.source.value, scale.target.value
-    readers = read_by(program)
     stored, wanted = program.values[value], program.values[scaled]
-    makers = [step for step in program.steps if writes(step) == value]
+    made = makers.get(value, ())
     fits = (
         scale.residual is None
         and scale.factor == 1
@@ -216,38 +238,29 @@ def _scaled_where_read(program: Program, number: int, scale: Scale) -> Program |
         and value != 0
         and len(stored.parts) == len(wanted.parts) == 1
         and stored.planes % PLANES == 0
-        and len(makers) == 1
-        and isinstance(makers[0], Conv)
-        and (makers[0].depth_to_space == 1 or wanted.space_to_depth == 1)
-        and (makers[0].residual is None or wanted.space_to_depth == 1)
+        and len(made) == 1
+        and isinstance(made[0], Conv)
+        and (made[0].depth_to_space == 1 or wanted.space_to_depth == 1)
+        and (made[0].residual is None or wanted.space_to_depth == 1)
         and all(n == number or isinstance(program.steps[n], GlobalAvgPool) for n in readers[value])
     )
-    if not fits:
-        return None
-    steps: list[Step | None] = list(program.steps)
-    steps[number] = None
-    for n in readers[scaled]:
-        reader = program.steps[n]
+    found: dict[int, Step] = {}
+    for n in readers[scaled] if fits else ():
+        reader = steps[n]
         if not isinstance(reader, Conv):
-            return None
+            return {}
         if reader.source.value == scaled:
             if reader.taps > 1 or reader.source.parts > 1 or reader.factors is not None:
-                return None
+                return {}
             source = replace(reader.source, value=value)
             reader = replace(reader, source=source, factors=scale.vector)
         if reader.residual is not None and reader.residual.value == scaled:
             if reader.multiplied:
-                return None
+                return {}
             residual = replace(reader.residual, value=value)
             reader = replace(reader, residual=residual, residual_factors=scale.vector)
-        steps[n] = reader
-    values = list(program.values)
-    values[value] = replace(
-        stored,
-        space_to_depth=wanted.space_to_depth,
-        zero_outside=stored.zero_outside or wanted.zero_outside,
-    )
-    return _without(program, values, steps)
+        found[n] = reader
+    return found
 
 
 def _only_maker(program: Program, number: int) -> int | None:
