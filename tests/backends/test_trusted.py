@@ -19,6 +19,8 @@ from waifu2x.backends.cuda.tensor_step import LARGEST
 from waifu2x.backends.gpu.network import FlaggedError
 from waifu2x.networks.digests import model_digest
 from waifu2x.networks.model import Model
+from waifu2x.system import sources
+from waifu2x.system.resources import shipped_kernels
 
 Values = Callable[[NDArray[np.float64]], Sequence[NDArray[np.float64]]]
 """A map of a network with each of two terms that make its result: their difference."""
@@ -115,6 +117,17 @@ def test_it_is_measured_once_for_a_kind_of_device(model: Model) -> None:
     assert len(trial.trials) == 2 * tried
     other = obvious.random_model([3, 4, 3], seed=2)
     assert choosing.trusted(other, "mma", Tried(offset(0.0))) == LARGEST
+
+
+def test_it_is_measured_again_by_other_code(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = {path.stem for path in shipped_kernels().glob("tensor_*.cu")}
+    assert set(choosing._STEMS) == kernels - {"tensor_peak"}
+    trial = Tried(exploding(2000.0))
+    choosing.trusted(model, "wgmma", trial)
+    tried = len(trial.trials)
+    monkeypatch.setattr(sources, "digest", lambda patterns: "other code")
+    choosing.trusted(model, "wgmma", trial)
+    assert len(trial.trials) == 2 * tried
 
 
 def test_known_networks_are_not_measured(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from waifu2x.backends.gpu.network import FlaggedError
 from waifu2x.errors import printable
 from waifu2x.networks.digests import model_digest
 from waifu2x.networks.model import Model
-from waifu2x.system import cache
+from waifu2x.system import cache, sources
 
 _LOG = logging.getLogger(__name__)
 _KIND = "accuracy"
@@ -36,7 +36,16 @@ _STEMS = (
     *("tensor_first", "tensor_gather", "tensor_mma", "tensor_planewise", "tensor_wgmma"),
     *("tensor_rows", "tensor_rolling", "tensor_pair", "tensor_edges"),
     *("tensor_attention", "tensor_norm", "tensor_depthwise", "tensor_cross_sums", "tensor_mix"),
+    *("tensor_avg_pool", "tensor_vectors"),
 )
+_SOURCES = (
+    "backends/accuracy.py",
+    "backends/cuda/*.py",
+    "backends/gpu/*.py",
+    "lowering/**/*.py",
+    "networks/**/*.py",
+)
+"""What decides what the kernels make of a model's file."""
 _REPEATS = 4
 """A probe stands so often below and beside itself: then kernels for large pictures run."""
 IN_FP32 = 0.0
@@ -61,7 +70,8 @@ def trusted(model: Model, kind: str, trial: Trial) -> float:
     digest = model_digest(model)
     known = RECORDED.get(digest[:16])
     if known is None:
-        key = cache.digest(__version__, *map(source.digest, _STEMS), kind, digest)
+        code = sources.digest(_SOURCES), *map(source.digest, _STEMS)
+        key = cache.digest(__version__, *code, kind, digest)
         known = cache.number(_KIND, key, lambda: _measured(model.in_planes, trial))
     if known <= 0:
         _LOG.warning(
