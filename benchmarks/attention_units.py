@@ -32,16 +32,27 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.bench_attention import SHAPES, file_of, model_of, picture
 from tests.helpers import family_weights, weight_files
 from waifu2x.backends import Precision, open_backend
+from waifu2x.backends.cuda.tensor_attention import attention_shape, numbered_keys
+from waifu2x.backends.cuda.tensor_peak import matrix_peak
 from waifu2x.backends.cuda.units import UNITS_VARIABLE
+from waifu2x.lowering.attention_steps import AttendWindows
+from waifu2x.lowering.geometry import round_up
+from waifu2x.lowering.lower import lower
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers import read_model
 
 ROOT = Path(__file__).parents[1]
 LIGHT_WINDOW = (8, 32)
+BINDING = "matrix units", "memory", "exponentials", "fp32"
+"""What attention cannot do without. How much shared memory is read depends on the kernel."""
 ROUNDS = 7
 BYTES_A_SECOND = 4.3e12
 """An H200's, as a copy on the device reaches them."""
+CLOCKS_A_SECOND = 132 * 1.98e9
+"""Clocks of an H200's multiprocessors together, at their highest rate."""
+EXPONENTIALS_A_CLOCK, FLOATS_A_CLOCK, SHARED_A_CLOCK = 16, 128, 128
+"""What a multiprocessor does: powers of two, instructions of fp32, bytes of shared memory."""
 SIDES: tuple[tuple[str, str, Precision], ...] = (
     ("multiply-add", "fma", "fp32"),
     ("matrix, fp16", "wgmma", "fp16"),
@@ -87,7 +98,7 @@ NETWORKS: dict[str, Callable[[], Model]] = {
     "spanf3-performance": lambda: read(family_weights.filled(family_weights.spanf3(48, 5))),
     "anime4k-l": lambda: shipped("anime4k/l"),
 }
-LEAST_SECONDS = {"contract": 150, "windows": 90}
+LEAST_SECONDS = {"contract": 150, "windows": 120}
 """The most that a stage may take; others 110."""
 STAGES = ("dat-light", "swinir-light", "windows", "contract", *list(NETWORKS)[2:])
 
@@ -190,26 +201,72 @@ def quality(result: Any, expected: Any) -> float:
 
 
 def windows(table: Path) -> None:
-    """Attention alone, of maps of 960x540: its time and rates."""
+    """Attention alone, of maps of 960x540: its time, and the shares that it reaches of what binds
+    it: the memory, matrix units, exponentials, fp32 units or shared memory."""
     pixels = picture(HD)
     with table.open("w") as file:
         for name, shape, heads, depth in SHAPES:
             model = model_of(shape, heads, depth)
+            step = next(one for one in lower(model).steps if isinstance(one, AttendWindows))
+            expected = None
             for side, units, precision in SIDES:
                 os.environ[UNITS_VARIABLE] = units
                 backend: Any = open_backend("cuda")
+                result = backend.compile([model], precision)(pixels, np.float32)
+                expected = result if expected is None else expected
                 measured = backend.measure(model, precision, pixels)
                 layer = next(each for each in measured.layers if "attention" in each.name)
-                planes = sum(-(-n * heads * depth // 32) * 32 for n in (3, 1))
-                width = 2 if precision == "fp16" else 4
-                share = planes * width * math.prod(HD) / layer.seconds / BYTES_A_SECOND
-                rate = 2 * layer.multiply_adds / layer.seconds / 1e12
-                line = (
-                    f"| attention of {name}, {side} | | {layer.seconds * 1e3:.3f} | |"
-                    f" {rate:.1f} TFLOP/s, {share:.0%} of the memory's rate |"
-                )
+                line = f"| attention of {name}, {side} | | {layer.seconds * 1e3:.3f} |"
+                line += f" {normalized_quality(result, expected):.1f} | |"
+                if units != "fma":
+                    peak = matrix_peak(backend.runtime, "mma")
+                    terms = 1 if precision == "fp16" else 2
+                    bounds = least_seconds(step, terms, backend.runtime.shared_bytes, peak)
+                    binding = max(BINDING, key=bounds.__getitem__)
+                    share = bounds[binding] / layer.seconds
+                    rate = 2 * layer.multiply_adds / layer.seconds / 1e12
+                    each = ", ".join(f"{least * 1e6:.0f} {kind}" for kind, least in bounds.items())
+                    line += f" {rate:.1f} TFLOP/s; {share:.0%} of {binding}; µs: {each} |"
                 print(line, flush=True)
                 print(line, file=file, flush=True)
+
+
+def least_seconds(step: AttendWindows, terms: int, shared: int, peak: float) -> dict[str, float]:
+    """Seconds of a map of 960x540 by each unit alone, were it never idle; `peak` is multiply-adds a
+    second of `mma`."""
+    cut = attention_shape(step, terms, shared)
+    windows, depth = step.windows, step.planes // step.heads
+    tiles = -(-windows.rows * windows.columns // 16)
+    keys = round_up(numbered_keys(windows)[1], cut.step)
+    areas = math.prod(HD) / (windows.rows * windows.columns)
+    # Products of 16 queries, 16 keys and 8 planes; of two terms there are three, of ones two.
+    squares = areas * step.heads * tiles * keys / 16
+    products = {1: 1, 2: 3}[terms]
+    eights = products * (round_up(cut.keys.eights, 2) + cut.values.eights) + terms
+    logits = squares * 256
+    planes = sum(round_up(n * step.planes, 32) for n in (3, 1))
+    # Operands of both products, each term once, and a pair of biases for two logits.
+    near = terms * (round_up(cut.keys.eights, 2) + round_up(cut.values.eights, 2)) * 256
+    own = windows.keys(0) * windows.keys(1) * windows.rows * windows.columns
+    return {
+        "matrix units without padding": areas * step.heads * own * 2 * depth * products / peak,
+        "matrix units": squares * eights * 16 * 16 * 8 / peak,
+        "memory": planes * 2 * terms * math.prod(HD) / BYTES_A_SECOND,
+        "exponentials": logits / EXPONENTIALS_A_CLOCK / CLOCKS_A_SECOND,
+        # The highest, the exponent and rounding; of two terms what rounding lost, and its rounding.
+        "fp32": logits * {1: 2.5, 2: 5}[terms] / FLOATS_A_CLOCK / CLOCKS_A_SECOND,
+        "shared memory": squares * (near + 512) / SHARED_A_CLOCK / CLOCKS_A_SECOND,
+    }
+
+
+def normalized_quality(result: Any, expected: Any) -> float:
+    """dB of a result of any range, of the root of its mean square."""
+    error = np.mean((result.astype(np.float64) - expected) ** 2)
+    return (
+        float(10 * np.log10(np.mean(expected.astype(np.float64) ** 2) / error))
+        if error
+        else math.inf
+    )
 
 
 def contract() -> None:

@@ -71,28 +71,6 @@ static_assert(DEPTHS % 2 == 0, "operands alternate");
 // Pixels are complete when the weights are that were asked for with them.
 static_assert(RESIDENT || DECOUPLED || B_STAGES - 1 <= (BY_ROWS ? SIDE : TAPS), "copies on their way");
 
-__device__ __forceinline__ void copy16(uint8_t* to, const uint8_t* from) {
-#if SM75
-    *reinterpret_cast<uint4*>(to) = __ldg(reinterpret_cast<const uint4*>(from));
-#else
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
-#endif
-}
-
-__device__ __forceinline__ void commit() {
-#if !SM75
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-
-// Waits until at most `pending` of the groups committed last are under way.
-template <int pending>
-__device__ __forceinline__ void wait() {
-#if !SM75
-    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
-#endif
-}
-
 #if DECOUPLED
 // Arrives as soon as this thread's copies so far are complete.
 __device__ __forceinline__ void barrier_arrive_copied(uint32_t barrier) {

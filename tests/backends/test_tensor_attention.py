@@ -22,6 +22,8 @@ from waifu2x.backends import Precision, open_backend
 from waifu2x.backends.cuda.tensor import TensorExecutor
 from waifu2x.backends.cuda.tensor_attention import attention_shape
 from waifu2x.backends.gpu.network import FlaggedError
+from waifu2x.lowering.attention_steps import AttendWindows
+from waifu2x.lowering.lower import lower
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers import read_model
 from waifu2x.networks.windows import Windows
@@ -154,10 +156,17 @@ def test_shapes_fit(shared: int, terms: int) -> None:
         (Windows(32, 32), 6, 64),
         (Windows(1, 1), 1, 1),
     ):
-        rows, columns = windows.bias_sides
-        shape = attention_shape(windows, heads, depth, terms, rows * columns, shared)
+        step = attention_step(windows, heads, depth)
+        shape = attention_shape(step, terms, shared)
         assert shape.bytes <= shared
         assert heads % shape.heads == shape.chunk % shape.step == shape.step % 16 == 0
         assert 1 <= shape.warps <= 8
         assert shape.chunk > 0
-    assert attention_shape(Windows(8, 8), 6, 10, 1, 225, 227 << 10).heads == 6
+        assert shape.keys.pitch % 2 == shape.values.pitch % 2 == 1
+    assert attention_shape(attention_step(Windows(8, 8), 6, 10), 1, 227 << 10).heads == 6
+
+
+def attention_step(windows: Windows, heads: int, depth: int) -> AttendWindows:
+    """The step of a network that has one."""
+    steps = lower(attention_model(windows, heads, depth)).steps
+    return next(step for step in steps if isinstance(step, AttendWindows))

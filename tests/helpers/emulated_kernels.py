@@ -18,6 +18,7 @@ from waifu2x.backends.gpu.runtime import Macros
 HEADER = Path(__file__).with_name("emulated_warps.h")
 GIVEN = (
     "shared_address add_sizes prefetch_residual round_to_half widen pack unpack copy16 commit wait"
+    " copy16_or_zeros"
     " load_matrices load_transposed mma power_of_two"
 )
 BARRIERS = "barrier_init barrier_arrive barrier_arrive_copied barrier_wait"

@@ -250,6 +250,10 @@ APART static void copy16(uint8_t* to, const uint8_t* from) {
     if (SM75 || !device::is_late) memcpy(copy.to, copy.from, 16);
     else device::current->open.push_back(copy);
 }
+static void copy16_or_zeros(uint8_t* to, const uint8_t* from, bool is_there) {
+    static const uint8_t zeros[16] = {};
+    copy16(to, is_there ? from : zeros);
+}
 static void commit() {
     device::current->groups.push_back(std::move(device::current->open));
     device::current->open.clear();

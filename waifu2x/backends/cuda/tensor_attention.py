@@ -27,11 +27,20 @@ _MATRIX = 16
 """Queries, or keys, of a product; planes of heads are padded to it."""
 MOST_DEPTH = 64
 """Planes of a head, at most: of more, results do not fit the registers."""
+_EIGHT = 8
+"""Planes of a vector; keys side by side."""
+LEAST_SCALE = 1e-3
+"""Smaller ones make biases over the scale too large."""
 _MOST_STEP = 64
 """Keys whose logits are in registers at once..."""
 _DEEP, _DEEP_STEP = 32, 32
 """...and of heads of more planes than that."""
 _MOST_WARPS = 8
+_SMALL_WARPS, _WARPS_AT_ONCE = range(4, 7), 20
+"""Warps of small blocks, which are taken where a multiprocessor has room for so many warps of them:
+while some wait for memory, others compute..."""
+_SMALL_ITEMS = 16
+"""...and which have so much work, or copies of parts of vectors would take most of their time."""
 _RESERVED_BYTES = 1 << 10
 """Shared memory that the driver takes of each block's share."""
 _LOG2E = math.log2(math.e)
@@ -64,6 +73,33 @@ class AttentionArguments(NamedTuple):
 
 
 @dataclass(frozen=True)
+class NearVectors:
+    """How keys, or values, lie in shared memory: in vectors of 8 planes, as in their map."""
+
+    eights: int
+    """Vectors around the planes of a head, at most."""
+    filled: int
+    """Vectors of a pixel: as far as products read."""
+
+    @property
+    def pitch(self) -> int:
+        """Vectors from a pixel to the next: an odd number, so that eight pixels are in different
+        banks."""
+        return self.filled | 1
+
+
+def near_vectors(first: int, heads: int, depth: int, each: int) -> NearVectors:
+    """Those of blocks of `each` of the heads, of `depth` planes, from plane `first` of a map on."""
+    eights = max(-(-((first + head * depth) % _EIGHT + depth) // _EIGHT) for head in range(heads))
+
+    def begins(head: int) -> int:
+        block = head // each * each * depth
+        return ((first + block) % _EIGHT + head * depth - block) // _EIGHT
+
+    return NearVectors(eights, max(map(begins, range(heads))) + round_up(eights, 2))
+
+
+@dataclass(frozen=True)
 class AttentionShape:
     """How attention is cut, which no bit of the result depends on."""
 
@@ -75,40 +111,90 @@ class AttentionShape:
     """Keys whose logits are in registers at once: this one decides in which order they add up, and
     follows from the windows."""
     warps: int
+    queries: NearVectors
+    keys: NearVectors
+    values: NearVectors
+    pairs: int
+    """Biases of a block, each with the next."""
     bytes: int
     """Shared memory of a block."""
+    blocks: int
+    """At a time on a multiprocessor, at least: it decides how many registers there are."""
+
+
+def numbered_keys(windows: Windows) -> tuple[int, int]:
+    """Keys of a window from one row to the next, with such that are not there; and all of them."""
+    row = round_up(windows.keys(1), _EIGHT)
+    return row, windows.keys(0) * row
 
 
 def attention_shape(
-    windows: Windows, heads: int, depth: int, terms: int, biases: int, shared_bytes: int
+    step: AttendWindows, terms: int, shared_bytes: int, *, is_late: bool = False
 ) -> AttentionShape:
-    """The shape for windows of so many heads, of `depth` planes and so many biases each, in so much
-    shared memory of a block: two blocks at a time where they fit, with all heads that do."""
-    keys = windows.keys(0) * windows.keys(1)
+    """The shape in so much shared memory of a block: two blocks at a time where they fit, with all
+    heads that do. `is_late`: for a chip after sm_90, whose compiler needs more registers."""
+    windows, heads = step.windows, step.heads
+    depth = step.planes // heads
+    _, numbers = numbered_keys(windows)
     most = _MOST_STEP if depth <= _DEEP else _DEEP_STEP
     # The fewest keys that are none, then the most at once.
-    step = min(range(most, 0, -_MATRIX), key=lambda step: (round_up(keys, step), -step))
-    halves = round_up(depth, _MATRIX) + 8 + round_up(depth + 1, _MATRIX) + 8
+    together = min(range(most, 0, -_MATRIX), key=lambda step: (round_up(numbers, step), -step))
 
-    def needed(heads: int, chunk: int) -> int:
-        return heads * chunk * halves * 2 * terms + round_up(heads * biases, 4) * 4 + chunk * 4
+    chunk = round_up(numbers, together)
+    tiles = -(-windows.rows * windows.columns // _MATRIX)
 
-    room = shared_bytes // 2 - _RESERVED_BYTES
-    chunk = round_up(keys, step)
-    fitting = [
-        each for each in range(heads, 0, -1) if heads % each == 0 and needed(each, chunk) <= room
-    ]
-    each = fitting[0] if fitting else 1
-    if not fitting:
-        room = shared_bytes - _RESERVED_BYTES
-        fixed = needed(1, 0)
-        chunk = min(chunk, (room - fixed) // (needed(1, step) - fixed) * step)
-    items = each * -(-windows.rows * windows.columns // _MATRIX)
-    # As many warps as have work in every round, at most.
-    warps = min(range(_MOST_WARPS, 0, -1), key=lambda warps: (-(-items // warps) * warps, -warps))
-    if warps < _MOST_WARPS // 2:
-        warps = min(_MOST_WARPS, items)
-    return AttentionShape(each, chunk, step, warps, needed(each, chunk))
+    def shape(each: int, chunk: int, counts: range, blocks: int = 0) -> AttentionShape:
+        queries, keys, values = (near_vectors(first, heads, depth, each) for first in step.first)
+        pairs = _pairs(step, each, round_up(numbers, together))
+        vectors = tiles * _MATRIX * queries.pitch + chunk * (keys.pitch + values.pitch)
+        needed = vectors * 16 * terms + pairs * 8 + chunk // _EIGHT
+        # The fewest that have no work in the last round.
+        warps = min(counts, key=lambda warps: round_up(each * tiles, warps))
+        blocks = blocks or _WARPS_AT_ONCE // warps
+        return AttentionShape(
+            each, chunk, together, warps, queries, keys, values, pairs, needed, blocks
+        )
+
+    divisors = [each for each in range(heads, 0, -1) if heads % each == 0]
+    if terms == 1 and depth <= _MATRIX:
+        for each in divisors:
+            small = shape(each, chunk, _SMALL_WARPS)
+            fits = small.blocks * (small.bytes + _RESERVED_BYTES) <= shared_bytes
+            if fits and each * tiles >= _SMALL_ITEMS:
+                return small
+    # Two blocks leave too few registers for two terms of long heads, and on later chips of any.
+    blocks = 1 if terms == 2 and (depth > _MATRIX or is_late) else 2
+    counts = range(_MOST_WARPS, _MOST_WARPS // 2 - 1, -1)
+    for each in divisors:
+        found = shape(each, chunk, counts, blocks)
+        if found.bytes <= shared_bytes // 2 - _RESERVED_BYTES:
+            return found
+    room = shared_bytes - _RESERVED_BYTES - shape(1, 0, counts, blocks).bytes
+    single = shape(1, together, counts, blocks).bytes - shape(1, 0, counts, blocks).bytes
+    return shape(1, min(chunk, room // single * together), counts, blocks)
+
+
+def _bias_pitch(windows: Windows) -> int:
+    """Biases from a head to the next: vectors of two, each with the next."""
+    rows, columns = windows.bias_sides
+    return round_up(rows * columns, 2)
+
+
+def _pairs(step: AttendWindows, each: int, keys: int) -> int:
+    """Biases that blocks of so many heads and numbers of keys may read, with such that nobody
+    needs."""
+    if not step.has_bias:
+        return 0
+    windows = step.windows
+    row, numbered = numbered_keys(windows)
+    _, columns = windows.bias_sides
+    pitch = _bias_pitch(windows)
+    query = (windows.rows // windows.cell - 1) * columns + windows.columns // windows.cell - 1
+    key = max(at // row * columns + at % row for at in range(0, keys, _EIGHT)) + _EIGHT - 1
+    pairs = max((each - 1) * pitch + query + key, each * pitch)
+    # Behind them, what rows of fewer than 8 keys read there: see `NONE_PAIRS` in the kernel.
+    is_padded = windows.keys(1) < row == _EIGHT and windows.keys(1) % 2 == 0
+    return pairs + ((windows.keys(0) - 1) * columns + 1 if is_padded and keys == numbered else 0)
 
 
 class TensorAttentionStep(TensorStep):
@@ -127,15 +213,8 @@ class TensorAttentionStep(TensorStep):
         target = layouts[step.target.value]
         assert isinstance(target, MapLayout)
         self._step, self._layouts, self._target = step, layouts, target
-        sides = step.windows.bias_sides if step.has_bias else (0, 0)
-        self._shape = attention_shape(
-            step.windows,
-            step.heads,
-            step.planes // step.heads,
-            target.terms,
-            sides[0] * sides[1],
-            runtime.shared_bytes,
-        )
+        is_late = runtime.capability > (9, 0)
+        self._shape = attention_shape(step, target.terms, runtime.shared_bytes, is_late=is_late)
 
     def launch(self, task: Task) -> Launch:
         """The launch for the results in a box of whole windows."""
@@ -177,17 +256,24 @@ class TensorAttentionStep(TensorStep):
     def _macros(self) -> dict[str, str | int]:
         step, windows, target, shape = self._step, self._step.windows, self._target, self._shape
         depth = step.planes // step.heads
-        # Two blocks leave too few registers for two terms of long heads, and on later chips of any.
-        is_alone = depth > _MATRIX or self.runtime.capability > (9, 0)
+        row, keys = numbered_keys(windows)
         made: dict[str, str | int] = {
             "THREADS": shape.warps * 32,
-            "BLOCKS": 1 if target.terms == 2 and is_alone else 2,
+            "BLOCKS": shape.blocks,
             "HEADS": step.heads,
             "HEADS_EACH": shape.heads,
             "DEPTH": depth,
             "CHUNK": shape.chunk,
             "STEP": shape.step,
-            "MOST_KEYS": windows.keys(0) * windows.keys(1),
+            "KEY_ROWS": windows.keys(0),
+            "KEY_COLUMNS": windows.keys(1),
+            "KEY_ROW": row,
+            "KEYS": round_up(keys, shape.step),
+            "QUERY_FILLED": shape.queries.filled,
+            "KEY_EIGHTS": shape.keys.eights,
+            "KEY_FILLED": shape.keys.filled,
+            "VALUE_EIGHTS": shape.values.eights,
+            "VALUE_FILLED": shape.values.filled,
             "WINDOW_ROWS": windows.rows,
             "WINDOW_COLUMNS": windows.columns,
             "OVERLAP": windows.overlap,
@@ -212,6 +298,8 @@ class TensorAttentionStep(TensorStep):
             made[f"{name}_PLANE"] = plane
         if step.has_bias:
             made["BIAS_ROWS"], made["BIAS_COLUMNS"] = windows.bias_sides
+            made["BIAS_PITCH"] = _bias_pitch(windows)
+            made["BIAS_PAIRS"] = shape.pairs
         return made
 
     def _whole(self, task: Task, value: int) -> MapArguments:
@@ -222,5 +310,10 @@ class TensorAttentionStep(TensorStep):
 
     def _biases(self) -> NDArray[np.float32]:
         step = self._step
-        wanted = step.bias if step.has_bias else step.bias[:1, :1, :1]
-        return (wanted.astype(np.float64) * _LOG2E).astype(np.float32)
+        if not step.has_bias:
+            return np.zeros((1, 2), np.float32)
+        flat = (step.bias.astype(np.float64) / step.scale).astype(np.float32)
+        flat = flat.reshape(step.heads, -1)
+        behind = _bias_pitch(step.windows) + 1 - flat.shape[1]
+        flat = np.pad(flat, ((0, 0), (0, behind)))
+        return np.stack([flat[:, :-1], flat[:, 1:]], axis=2)

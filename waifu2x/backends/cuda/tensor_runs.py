@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from waifu2x.backends.cuda.tensor_attention import MOST_DEPTH
+from waifu2x.backends.cuda.tensor_attention import LEAST_SCALE, MOST_DEPTH
 from waifu2x.backends.cuda.tensor_channel_attention import mix_bytes
 from waifu2x.backends.cuda.tensor_layout import PLANE_UNIT, FewLayout, MapLayout
 from waifu2x.backends.cuda.tensor_shape import MOST_SUMS
@@ -52,7 +52,8 @@ def _runs(program: Program, layouts: Sequence[MapLayout | FewLayout], step: Step
         case AttendWindows():
             views = step.source, step.keys, step.values, step.target
             depth = step.planes // step.heads
-            return depth <= MOST_DEPTH and all(is_map(view.value) for view in views)
+            fits = depth <= MOST_DEPTH and step.scale >= LEAST_SCALE
+            return fits and all(is_map(view.value) for view in views)
         case CrossSums():
             return step.planes // step.heads <= MOST_DEPTH and is_map(step.source.value)
         case MixPlanes():
