@@ -110,17 +110,17 @@ class _LayeredGraph(GraphBuilder):
         weight, bias = (np.concatenate([part, -part]) for part in (layer.weight, layer.bias))
         return self.convolution(source, weight, bias, leaky(0.0, len(bias)))
 
-    def last_repeated(self, source: int, taps: int, planes: int) -> int:
-        """The last layer, linear, its planes one after the other until there are so many."""
-        layer = self._take("convolution", taps, 1, 0)
+    def last_repeated(self, planes: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The weights and biases of the last layer, its planes one after the other until there are
+        so many."""
+        layer = self._take("convolution", self.last_taps, 1, 0)
         times = planes // len(layer.bias) or 1
-        weight = np.tile(layer.weight, (times, 1, 1, 1))
-        return self.convolution(source, weight, np.tile(layer.bias, times))
+        return np.tile(layer.weight, (times, 1, 1, 1)), np.tile(layer.bias, times)
 
     @property
-    def next_taps(self) -> int:
-        """Taps of the next layer in each direction."""
-        return int(self._layers[self._taken].weight.shape[-1])
+    def last_taps(self) -> int:
+        """Taps of the last layer in each direction."""
+        return int(self._layers[-1].weight.shape[-1])
 
     def next_transposed(
         self, source: int, taps: int, crop: int = 0, slope: float = SLOPE, stride: int = 2
@@ -242,41 +242,50 @@ def _deep(net: _LayeredGraph, source: int) -> int:
 
 
 def _anime4k_2x(net: _LayeredGraph) -> None:
-    """The picture enlarged by bilinear interpolation, plus what the layers make of it."""
-    value, read = _anime4k(net)
+    """The picture enlarged by bilinear interpolation, plus what the layers make of it.
+
+    The last layer reads the former, too, and passes it on.
+    """
+    maps, lost = _anime4k(net)
     planes = net.planes(0)
-    made = net.last_repeated(value, net.next_taps, 4 * planes)
-    made = net.pixel_shuffle(made, 2)
+    made = 4 * planes
     # Pixels of the result lie a quarter of a pixel above and below those of the picture.
     near = np.array([[1, 3, 0], [0, 3, 1]]) / 4
     weight = np.einsum("ab,dy,ex->adebyx", np.eye(planes), near, near)
-    weight = weight.reshape(4 * planes, planes, 3, 3).astype(np.float32)
-    inner = net.crop(0, read - 1)
-    enlarged = net.convolution(inner, weight, np.zeros(4 * planes, np.float32))
-    net.add(made, net.pixel_shuffle(enlarged, 2))
+    weight = weight.reshape(made, planes, 3, 3).astype(np.float32)
+    inner = net.crop(0, lost - 1) if lost > 1 else 0
+    enlarged = net.convolution(inner, weight, np.zeros(made, np.float32))
+    weight, bias = net.last_repeated(made)
+    middle = weight.shape[-1] // 2
+    passed = np.zeros((made, made, *weight.shape[2:]), np.float32)
+    passed[:, :, middle, middle] = np.eye(made)
+    value = net.concatenate(*maps, enlarged)
+    net.pixel_shuffle(net.convolution(value, np.concatenate([weight, passed], 1), bias), 2)
 
 
 def _anime4k_restore(net: _LayeredGraph) -> None:
     """The picture, plus what the layers make of it."""
-    value, read = _anime4k(net)
-    net.add(net.last_repeated(value, net.next_taps, net.planes(0)), net.crop(0, read))
+    maps, lost = _anime4k(net)
+    weight, bias = net.last_repeated(net.planes(0))
+    value = net.convolution(net.concatenate(*maps), weight, bias)
+    net.add(value, net.crop(0, lost + weight.shape[-1] // 2))
 
 
-def _anime4k(net: _LayeredGraph) -> tuple[int, int]:
-    """What the last layer reads: one of 3x3 taps the layer before it, one of a single tap all.
+def _anime4k(net: _LayeredGraph) -> tuple[list[int], int]:
+    """The maps that the last layer reads: if it has 3x3 taps that of the layer before it, if it has
+    a single one all, cropped to one size.
 
-    And the pixels on each side of the picture that are lost with that layer.
+    And the pixels on each side of the picture that those have lost.
     """
     if net.planes(0) > _MOST_PLANES:
         raise ModelError(f"{net.name}: layer 1: reads {net.planes(0)} planes, which is no picture")
     made = [net.next_both_signs(0)]
     while net.left > 1:
         made.append(net.next_both_signs(made[-1]))
-    if net.next_taps == 3:
-        return made[-1], len(made) + 1
-    lost = range(len(made) - 1, -1, -1)
-    cropped = [net.crop(value, by) if by else value for value, by in zip(made, lost, strict=True)]
-    return net.concatenate(*cropped), len(made)
+    if net.last_taps == 3:
+        return made[-1:], len(made)
+    cropped = [net.crop(value, len(made) - lost) for lost, value in enumerate(made[:-1], 1)]
+    return [*cropped, made[-1]], len(made)
 
 
 _NETWORKS: dict[str, tuple[int, Callable[[_LayeredGraph], None]]] = {
