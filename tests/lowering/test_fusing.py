@@ -79,6 +79,38 @@ def test_a_thousand_scaled_maps_are_one_pass() -> None:
     assert not any(isinstance(step, Scale) for step in program.steps)
 
 
+def test_cropped_maps_are_made_beside_each_other() -> None:
+    builder = RandomGraph(3, 5)
+    maps = [builder.random_convolution(0, 8, 3, 1, 0, "leaky")]
+    for _ in range(2):
+        maps.append(builder.random_convolution(maps[-1], 8, 3, 1, 0, "leaky"))
+    joined = builder.concatenate(builder.crop(maps[0], 2), builder.crop(maps[1], 1), maps[2])
+    builder.random_convolution(joined, 3, 1, 1, 0, "linear")
+    model = builder.model("replicate")
+    program = fused(lower(model))
+    convolutions = [step for step in program.steps if isinstance(step, Conv)]
+    assert len(convolutions) == len(program.steps) == 4
+    assert [step.source.offset for step in convolutions] == [2, -1, -1, 0]
+    assert len(program.values) == 3
+    assert_same(program, model)
+    assert_same(program, model, (1, 2))
+    assert fused(program) is program
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_maps_that_end_in_zeros_are_copied(padding: int) -> None:
+    builder = RandomGraph(3, 5)
+    first = builder.random_convolution(0, 8, 3, 1, 0, "leaky")
+    inner = builder.random_convolution(first, 8, 3, 1, padding, "leaky")
+    last = builder.random_convolution(inner, 8, 3, 1, 0, "leaky")
+    joined = builder.concatenate(builder.crop(first, 2 - padding), last)
+    builder.random_convolution(joined, 3, 1, 1, 0, "linear")
+    model = builder.model("zero")
+    program = fused(lower(model))
+    assert sum(isinstance(step, Copy) for step in program.steps) == padding
+    assert_same(program, model)
+
+
 @pytest.mark.parametrize("position", [1, 2, 3, 4])
 def test_cuts_stay_where_they_are(position: int) -> None:
     model = gated()

@@ -8,6 +8,7 @@
   this adds: its planes are not multiplied.
 - A resize by one half behind a shuffled convolution is one with it: see `resizing`.
 - Of two sums behind a convolution, the first one, of planes that it also reads, is by its weights.
+- Maps that are cropped to stand beside others are made there: see `cropped_joins`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.lowering.conv_steps import Conv
+from waifu2x.lowering.cropped_joins import joined
 from waifu2x.lowering.geometry import read_by
 from waifu2x.lowering.planewise_steps import Copy, GatedAdd, Scale
 from waifu2x.lowering.resizing import with_resizes
@@ -43,6 +45,7 @@ def fused(
     `scales` says whether convolutions may scale what they read, `resizes` whether the last one may
     resize what it makes, `sums` whether weights may add what is read.
     """
+    program = _without(program, program.values, joined(program))
     program = _with_pictures(_with_gates(program))
     if sums:
         program = _with_sums(program)
