@@ -39,8 +39,15 @@ struct Planewise {
     int beyond;
 };
 
+// With one term, the compiler would rather spill a register than have a block fewer.
+#if TERMS == 1
+#define BLOCK_BOUNDS __launch_bounds__(THREADS, 1)
+#else
+#define BLOCK_BOUNDS __launch_bounds__(THREADS)
+#endif
+
 // Blocks: (parts of columns, rows, pictures * parts of planes).
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void BLOCK_BOUNDS
 tensor_planewise(const __grid_constant__ Planewise p) {
     const int picture = blockIdx.z / (WRITTEN / (VECTORS * 8));
     const int plane = (blockIdx.z % (WRITTEN / (VECTORS * 8)) * VECTORS + threadIdx.x % VECTORS) * 8;
