@@ -22,10 +22,24 @@ SIZES = [(19, 23), (8, 8), (8, 24), (1, 1)]
 
 
 @functools.cache
-def known(name: str, size: tuple[int, int], gain: float) -> tuple[Model, NDArray[np.float64]]:
-    """A network, and what it makes of a picture by definition: the same for all backends."""
+def one_attention(name: str, gain: float) -> Model:
+    """The same object for all sizes of pictures, so that it is compiled once."""
     model = attention_model(WINDOWS[name], gain=gain)
     verify(lower(model))
+    return model
+
+
+@functools.cache
+def between_planes(heads: int, depth: int) -> Model:
+    model = channel_attention_model(heads, depth)
+    verify(lower(model))
+    return model
+
+
+@functools.cache
+def known(name: str, size: tuple[int, int], gain: float) -> tuple[Model, NDArray[np.float64]]:
+    """A network, and what it makes of a picture by definition: the same for all backends."""
+    model = one_attention(name, gain)
     return model, obvious.run([model], picture(*size, 3))
 
 
@@ -103,8 +117,7 @@ def test_blocks_of_large_pictures_begin_at_windows(monkeypatch: pytest.MonkeyPat
 def test_attention_between_planes(
     backend: Backend, heads: int, depth: int, size: tuple[int, int]
 ) -> None:
-    model = channel_attention_model(heads, depth)
-    verify(lower(model))
+    model = between_planes(heads, depth)
     pixels = picture(*size, 3)
     whole = run(backend, [model], pixels)
     assert obvious.psnr(whole, obvious.run([model], pixels)) >= PROMISED_DB["fp32"]

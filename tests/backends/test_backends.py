@@ -22,7 +22,9 @@ from PIL import Image
 
 from tests.conftest import EXAMPLES, MISSING, PRESENT
 from tests.helpers import obvious
+from tests.helpers.cases import thinned
 from tests.helpers.graphs import (
+    every_operation,
     grouped_convolutions,
     halving_model,
     kernels_of_many_taps,
@@ -34,7 +36,7 @@ from tests.helpers.graphs import (
     residual_in_residual,
     sliced_maps,
 )
-from waifu2x.backends import BACKEND_NAMES, Backend, Precision, open_backend
+from waifu2x.backends import BACKEND_NAMES, Backend, Network, Precision, open_backend
 from waifu2x.backends.accuracy import drawing
 from waifu2x.backends.results import result_shape
 from waifu2x.errors import BackendError, UnavailableError
@@ -62,6 +64,11 @@ NETWORKS = {
     "odd planes": [3, 5, 7, 20, 9, 3],
     "many planes at the ends": [24, 40, 24],
     "wide": [3, 200, 144, 3],
+}
+
+TWO_LAYERS = obvious.random_model([3, 16, 3], seed=2)
+THREE_LAYERS = {
+    scale: obvious.random_model([3, 16, 32, 3], seed=1, scale=scale) for scale in (1, 2)
 }
 
 NETWORKS_OF_THE_FIELD = [
@@ -96,6 +103,18 @@ in_every_mode = pytest.mark.parametrize(
 )
 """What is computed differently: elsewhere `auto` is another word for one of these."""
 
+in_every_kind = pytest.mark.parametrize(
+    ("backend", "precision"),
+    [
+        pytest.param(*mode, marks=pytest.mark.matrix if mode[0] == "opencl" else ())
+        for mode in MODES
+        if mode[0] in PRESENT
+    ],
+    indirect=["backend"],
+)
+"""The same, where a network has programs of its own for most steps: OpenCL, whose driver takes a
+sixth of a second for each, in the matrix."""
+
 slow_fixture = settings(
     deadline=None,
     max_examples=25,
@@ -123,7 +142,19 @@ def definition(
     name: str, scale: int, noise: int | None, example: str, box: Box
 ) -> NDArray[np.float64]:
     """What a model set makes of part of an example, by definition: the same for all backends."""
-    return obvious.run(model_set.find(name).models(scale, noise), crop(example, box))
+    return obvious.run(shipped(name, scale, noise), crop(example, box))
+
+
+@functools.lru_cache(16)
+def compiled(backend: Backend, models: tuple[Model, ...], precision: Precision) -> Network:
+    """A network, compiled once for tests that run it on several pictures or in several tiles."""
+    return backend.compile(models, precision)
+
+
+@functools.cache
+def shipped(name: str, scale: int, noise: int | None) -> list[Model]:
+    """Models of a set, read once."""
+    return model_set.find(name).models(scale, noise)
 
 
 def run(
@@ -136,8 +167,9 @@ def run(
     tta: int = 1,
 ) -> NDArray[Any]:
     """Whole pictures. A precision that the backend lacks skips the test."""
+    hashed: Any = backend
     try:
-        network = backend.compile(models, precision)
+        network = compiled(hashed, tuple(models), precision)
     except BackendError as error:
         assert precision == "fp16"
         pytest.skip(str(error))
@@ -159,11 +191,11 @@ def test_backend_is_here(name: str) -> None:
 
 
 @in_every_mode
-@pytest.mark.parametrize("scale", [1, 2, 3])
-@pytest.mark.parametrize("planes", NETWORKS.values(), ids=NETWORKS)
+@pytest.mark.parametrize(("name", "scale"), thinned(tuple(NETWORKS), (1, 2, 3)))
 def test_network_equals_its_definition(
-    backend: Backend, planes: list[int], scale: int, precision: Precision
+    backend: Backend, name: str, scale: int, precision: Precision
 ) -> None:
+    planes = NETWORKS[name]
     model = obvious.random_model(planes, seed=len(planes), scale=scale)
     pixels = picture(19, 23, planes[0])
     result = run(backend, [model], pixels, precision=precision)
@@ -176,7 +208,7 @@ def test_network_equals_its_definition(
 def test_any_size(
     backend: Backend, height: int, width: int, scale: int, precision: Precision
 ) -> None:
-    model = obvious.random_model([3, 16, 32, 3], seed=1, scale=scale)
+    model = THREE_LAYERS[scale]
     pixels = picture(height, width, 3)
     result = run(backend, [model], pixels, precision=precision)
     assert obvious.psnr(result, obvious.run([model], pixels)) >= PROMISED_DB[precision]
@@ -193,9 +225,7 @@ def test_any_size(
 def test_tiles_equal_the_whole_to_the_bit(
     backend: Backend, height: int, width: int, tile: int, doublings: int, precision: Precision
 ) -> None:
-    first = obvious.random_model([3, 16, 3], seed=2)
-    double = obvious.random_model([3, 16, 24, 3], seed=3, scale=2)
-    models = [first] + [double] * doublings
+    models = [TWO_LAYERS] + [THREE_LAYERS[2]] * doublings
     pixels = picture(height, width, 3)
     tile = max(tile, 8)  # smaller ones say no more and take long
     whole = run(backend, models, pixels, precision=precision)
@@ -285,7 +315,7 @@ def activated(function: Expression) -> Model:
     return net.model()
 
 
-@in_every_mode
+@in_every_kind
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_each_activation(backend: Backend, name: str, precision: Precision) -> None:
     check_graph(backend, activated(ACTIVATIONS[name]), 21, 34, 16, precision)
@@ -322,11 +352,19 @@ def test_means_of_values_of_any_size(backend: Backend, size: float, precision: P
     assert obvious.psnr(result, obvious.run([model], pixels)) >= RANDOM_GRAPH_DB.get(precision, 50)
 
 
-@in_every_mode
+@in_every_kind
 @pytest.mark.parametrize("make", OPERATIONS)
 def test_each_operation(backend: Backend, make: Callable[[], Model], precision: Precision) -> None:
+    model = make()
     for height, width, tile in ((37, 42, 16), (2, 3, 8)):
-        check_graph(backend, make(), height, width, tile, precision)
+        check_graph(backend, model, height, width, tile, precision)
+
+
+@in_every_mode
+def test_every_operation_and_activation(backend: Backend, precision: Precision) -> None:
+    model = every_operation()
+    for height, width, tile in ((37, 42, 16), (2, 3, 8)):
+        check_graph(backend, model, height, width, tile, precision)
 
 
 @pytest.mark.matrix
@@ -338,20 +376,20 @@ def test_many_graphs_in_any_tiles(
 
 
 @in_every_mode
-@pytest.mark.parametrize("shape", [(1, 1), (41, 47), (70, 33)])
-@pytest.mark.parametrize(("name", "scale", "noise"), NETWORKS_OF_THE_FIELD)
+@pytest.mark.parametrize(
+    ("entry", "shape"), thinned(NETWORKS_OF_THE_FIELD, ((70, 33), (1, 1), (41, 47)))
+)
 def test_networks_of_the_field(
     backend: Backend,
-    name: str,
-    scale: int,
-    noise: int | None,
+    entry: tuple[str, int, int | None],
     shape: tuple[int, int],
     precision: Precision,
 ) -> None:
+    name, scale, noise = entry
     known = catalogue.entry(name)
     if known is None or known.folder is None:
         pytest.skip(f"not installed: {name}")
-    models = model_set.find(name).models(scale, noise)
+    models = shipped(name, scale, noise)
     box = Box(30, 40, *shape)
     pixels = crop("photo.jpg", box)
     whole = run(backend, models, pixels, precision=precision)
@@ -361,12 +399,13 @@ def test_networks_of_the_field(
     np.testing.assert_array_equal(stacked[0], whole)
 
 
-@pytest.mark.parametrize("tile", [16, 37, 128])
-@pytest.mark.parametrize("name", ["vgg_7/art", "upconv_7/art", "cunet/art"])
+@pytest.mark.parametrize(
+    ("name", "tile"), thinned(("vgg_7/art", "cunet/art", "upconv_7/art"), (16, 37, 128))
+)
 def test_shipped_model_in_tiles_equals_the_whole_to_the_bit(
     backend: Backend, drawn: NDArray[np.uint8], name: str, tile: int
 ) -> None:
-    models = model_set.find(name).models(2, 1)
+    models = shipped(name, 2, 1)
     pixels = np.ascontiguousarray(drawn[30:81, 40:107])
     whole = run(backend, models, pixels, np.uint8, precision="auto")
     tiled = run(backend, models, pixels, np.uint8, tile, "auto")
@@ -375,7 +414,7 @@ def test_shipped_model_in_tiles_equals_the_whole_to_the_bit(
 
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 50), (50, 1), (2, 3)])
 def test_tiny_pictures(backend: Backend, height: int, width: int) -> None:
-    models = model_set.find("vgg_7/art").models(2, 0)
+    models = shipped("vgg_7/art", 2, 0)
     pixels = picture(height, width, 3)
     result = run(backend, models, pixels)
     assert obvious.psnr(result, obvious.run(models, pixels)) >= FP32_DB
@@ -399,7 +438,7 @@ def test_pixels_of_every_dtype_mean_the_same(backend: Backend, in_dtype: type) -
 def test_grey_is_read_three_times_and_becomes_luma(
     backend: Backend, shape: tuple[int, ...], dtype: type
 ) -> None:
-    models = [obvious.random_model([3, 16, 3], 2), obvious.random_model([3, 8, 3], 3, scale=2)]
+    models = [TWO_LAYERS, obvious.random_model([3, 16, 3], 3, scale=2)]
     levels = np.random.default_rng(1).integers(0, 256, (*shape, 1), np.uint8)
     peak = 1.0 if dtype is np.float32 else float(np.iinfo(dtype).max)
     values = levels / 255 * peak
@@ -427,13 +466,12 @@ def test_values_are_clipped_between_models_and_at_the_end(backend: Backend) -> N
     assert obvious.psnr(run(backend, [model, model], pixels), expected) >= FP32_DB
 
 
-@pytest.mark.parametrize("name", ["drawn.png", "photo.jpg"])
-@pytest.mark.parametrize("noise", [None, 0, 1, 2, 3])
+@pytest.mark.parametrize(("name", "noise"), thinned(("drawn.png", "photo.jpg"), (None, 0, 1, 2, 3)))
 def test_shipped_models_to_the_level(backend: Backend, name: str, noise: int | None) -> None:
     box = Box(20, 30, 128, 160) if noise is not None else Box(40, 50, 64, 80)
     pixels = crop(name, box)
     scale = 2 if noise is None else 1
-    models = model_set.find("vgg_7/art").models(scale, noise)
+    models = shipped("vgg_7/art", scale, noise)
     values = definition("vgg_7/art", scale, noise, name, box)
     quick = run(backend, models, pixels, precision="auto")
     assert obvious.psnr(quick, values) >= PROMISED_DB["auto"]
@@ -813,10 +851,11 @@ def test_contract_on_every_instruction_set(isa: str) -> None:
         pytest.skip("this is such a run")
     if isa == VECTOR.name or isa not in available_isas():
         pytest.skip(f"this run is on {VECTOR.name}; this processor has {available_isas()}")
-    # Not the two that are about this machinery, and not the other backends.
+    # Not those that are about this machinery, and not the other backends.
     selection = "not numpy and not opencl and not instruction_set and not shipped_model_in_tiles"
+    selection += " and not many_graphs and not tiles_where"
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", __file__, "-k", selection],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not long", __file__, "-k", selection],
         env=os.environ | {"WAIFU2X_CPU_ISA": isa},
         cwd=Path(__file__).parents[2],
         capture_output=True,
@@ -843,8 +882,10 @@ def test_tiles_where_there_are_none() -> None:
         "tests.helpers.emulated_tiles",
         __file__,
     ]
+    selection = "cpu and (bf16 or to_the_level) and not in_tiles and not any_graph"
+    selection += " and not many_graphs"
     done = subprocess.run(
-        [*command, "-k", "cpu and (bf16 or to_the_level) and not in_tiles and not any_graph"],
+        [*command, "-m", "not long", "-k", selection],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,

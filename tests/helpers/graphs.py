@@ -223,6 +223,23 @@ def reduced_maps() -> Model:
     return net.model(multiple=4)
 
 
+def every_operation() -> Model:
+    """Each of the operations above once, with each activation, on maps of as many planes where that
+    is possible: a driver that compiles a program for each kind of step compiles few."""
+    net = RandomGraph(3, 12)
+    value = net.random_convolution(0, 24, 3, 1, 1, "mish")
+    value = net.add(net.random_norm(net.random_depthwise(value, 3, 1, "linear"), 4), value, 0.5)
+    value = net.multiply(net.random_convolution(value, 24, 1, 1, 0, "tanh"), value)
+    value = net.add(net.random_groups(net.random_norm(value), 24, 3, "gelu"), value)
+    few, rest = net.split(value, 8, 16)
+    few = net.random_convolution(few, 8, 5, 1, 2, "silu")
+    value = net.squeeze(net.concatenate(few, rest))
+    value = net.add(net.interpolate_to(net.max_pool(value, 3, 2), value), value, 0.5)
+    halved = net.random_convolution(value, 24, 2, 2, 0, "slopes")
+    net.random_transposed(halved, 3, 2, 2, 0, "linear")
+    return net.model()
+
+
 @st.composite
 def random_graphs(draw: st.DrawFn) -> Model:
     """A model of up to a dozen random nodes, all checked to make a picture of a picture."""
