@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import time
 
 # Before NumPy: tests run side by side, and each product is small.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,8 @@ from PIL import Image
 
 from tests.helpers.fake_cuda import driver  # noqa: F401 (a fixture)
 from waifu2x.backends import BACKEND_NAMES, Backend, open_backend
+from waifu2x.backends.cpu.code_image import Function
+from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cuda.compilers import nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.errors import BackendError, UnavailableError
@@ -27,6 +32,7 @@ from waifu2x.lowering.steps import Program
 from waifu2x.lowering.symbols import example
 from waifu2x.lowering.verify import verify
 from waifu2x.lowering.verify_plans import verify_phases, verify_places
+from waifu2x.system.locks import HeldElsewhereError, locked
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -45,6 +51,46 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for name in ("COLUMNS", "LINES"):  # which terminals of tests would be taken to have
             patch.delenv(name, raising=False)
         yield folder
+
+
+COMPILE_NOTHING = {"formats", "imaging", "lowering", "networks", "release", "system"}
+"""Rooms whose tests take nearly nothing that is compiled for the processor."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two workers begin with the halves of the list: one compiles for the processor, and the other
+    one, which would wait for that, tests what needs none of it meanwhile."""
+    quick = [item for item in items if item.path.parent.name in COMPILE_NOTHING]
+    rest = [item for item in items if item.path.parent.name not in COMPILE_NOTHING]
+    half = min(len(items) // 2, len(rest))
+    items[:] = rest[:half] + quick + rest[half:]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once(cache_folder: Path) -> Iterator[None]:
+    """What one worker compiles for the processor, another one waits for: it takes a core for twenty
+    seconds."""
+    built = Compiled._built
+
+    def wait_or_build(self: Compiled, key: str) -> Function:
+        while True:
+            with suppress(HeldElsewhereError), locked(cache_folder / "compiling"):
+                return self._of_image(key) or self._of_object(key) or built(self, key)
+            time.sleep(0.1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            patch.setattr(Compiled, "_built", wait_or_build)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def objects_that_stay() -> None:
+    """Leaves what is there already out of later collections of garbage: to look through thousands
+    of tests and the compilers' objects takes a second, and some tests collect ten times."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
