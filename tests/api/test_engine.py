@@ -294,13 +294,15 @@ def test_requests_on_one_engine_make_what_each_makes_alone(backend: Backend) -> 
         {"scale": 1, "noise": 1},
         {"width": 47},
     ]
+    expected = []
+    for request in requests:
+        with Upscaler(model="vgg_7", backend=backend.name, **request) as alone:
+            expected.append(alone(pixels))
     with Engine(backend.name) as engine:
         for _ in range(2):
-            for request in requests:
+            for request, result in zip(requests, expected, strict=True):
                 with Upscaler(model="vgg_7", engine=engine, **request) as upscaler:
-                    found = upscaler(pixels)
-                with Upscaler(model="vgg_7", backend=backend.name, **request) as alone:
-                    np.testing.assert_array_equal(found, alone(pixels))
+                    np.testing.assert_array_equal(upscaler(pixels), result)
         assert engine.open_networks == {}
 
 

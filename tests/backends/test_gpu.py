@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.helpers import family_weights, obvious, weight_files
+from tests.helpers.cases import thinned
 from tests.helpers.graphs import RandomGraph, residual_in_residual
 from waifu2x.backends import Device, Trial, open_backend
 from waifu2x.backends.gpu import (
@@ -105,6 +106,8 @@ ON_GPU = [
     direct.DirectShape(8, 2, 4, 8, 4, 8),
 ]
 LAST_ON_GPU = [direct.DirectShape(line, 1, 4, 1, 32, 2, down=True) for line in (2, 4, 8)]
+LONG_TO_COMPILE = [shape for number, shape in enumerate(winograd._SHAPES) if number not in (4, 6)]
+"""But one of F(4x4) and one of F(2x4): PoCL takes seconds for each."""
 ON_CPU = [
     winograd_vector.WinogradVectorShape(width, 2, 6, cells)
     for width, cells in ((8, 6), (8, 12), (4, 6), (4, 12))
@@ -112,7 +115,12 @@ ON_CPU = [
 
 
 @pytest.mark.parametrize(
-    ("layer", "shape"), [(1, shape) for shape in ON_GPU] + [(2, shape) for shape in LAST_ON_GPU]
+    ("layer", "shape"),
+    [
+        pytest.param(1, shape, marks=pytest.mark.matrix if shape in LONG_TO_COMPILE else ())
+        for shape in ON_GPU
+    ]
+    + [(2, shape) for shape in LAST_ON_GPU],
 )
 def test_every_shape_for_gpus_is_right(opencl_device: Any, layer: int, shape: ConvShape) -> None:
     runtime = OpenClRuntime(opencl_device)
@@ -257,8 +265,7 @@ def deep() -> Model:
     return residual_in_residual(4)
 
 
-@pytest.mark.parametrize("is_honest", [True, False])
-@pytest.mark.parametrize("name", ["chain", "cunet"])
+@pytest.mark.parametrize(("name", "is_honest"), thinned(("chain", "cunet"), (True, False)))
 @pytest.mark.usefixtures("large_tiles")
 def test_less_memory_gives_the_same_bits(
     opencl_device: Any, cunet: Model, name: str, is_honest: bool

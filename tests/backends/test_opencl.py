@@ -245,6 +245,7 @@ def test_auto_takes_opencl_for_a_gpu_only(
     backend.close()
 
 
+@pytest.mark.matrix
 def test_bench_tunes_and_measures(opencl_device: Any, own_cache: Path) -> None:
     result = CliRunner().invoke(
         cli,

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from release.anime4k import converted
 from tests.helpers import obvious
+from tests.helpers.cases import thinned
 from waifu2x.backends import Backend
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
@@ -96,13 +97,12 @@ def test_by_its_formula(size: str, noise: int | None) -> None:
 
 
 @pytest.mark.parametrize("backend", ["cpu", "opencl"], indirect=True)
-@pytest.mark.parametrize("noise", [None, 0])
-def test_every_backend_runs_it(backend: Backend, noise: int | None) -> None:
+@pytest.mark.parametrize(("size", "noise"), thinned(SIZES, (None, 0)))
+def test_every_backend_runs_it(backend: Backend, size: str, noise: int | None) -> None:
     pixels = np.ascontiguousarray(picture(33, 27), np.float32)
-    for size in SIZES:
-        found = model(size, noise)
-        made = backend.compile([found], "fp32")(pixels, np.float32)
-        assert obvious.psnr(made, obvious.run([found], pixels)) >= 100
+    found = model(size, noise)
+    made = backend.compile([found], "fp32")(pixels, np.float32)
+    assert obvious.psnr(made, obvious.run([found], pixels)) >= 100
 
 
 def test_a_flat_picture_stays_about_what_it_is() -> None:

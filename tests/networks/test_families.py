@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -185,15 +186,18 @@ FAMILIES = list({name.partition(" ")[0]: name for name in reversed(CHECKS)}.valu
 """One network of each."""
 
 
-QUICK = ("rcan", "swinir")
-"""Families that are run whenever tests are; the others have no kinds of steps that random graphs
+QUICK = [("rcan", "cpu"), ("rcan", "numpy"), *product(["swinir"], ["cpu", "opencl", "numpy"])]
+"""What is run whenever tests are; the other families have no kinds of steps that random graphs
 lack."""
 
 
-@pytest.mark.parametrize("backend", ["cpu", "opencl", "numpy"], indirect=True)
 @pytest.mark.parametrize(
-    "name",
-    [each if each in QUICK else pytest.param(each, marks=pytest.mark.matrix) for each in FAMILIES],
+    ("name", "backend"),
+    [
+        pytest.param(*case, marks=() if case in QUICK else pytest.mark.matrix)
+        for case in product(FAMILIES, ["cpu", "opencl", "numpy"])
+    ],
+    indirect=["backend"],
 )
 def test_every_backend_runs_it(backend: Backend, name: str) -> None:
     model = within_zero_and_one(loaded(CHECKS[name].tensors()))
