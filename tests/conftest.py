@@ -48,6 +48,10 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WAIFU2X_CACHE_DIR", str(folder))
         patch.setenv("WAIFU2X_CONFIG", "")  # whatever the user's settings are
+        if "PYTHONDONTWRITEBYTECODE" in os.environ:
+            # Each start of the program, of which there are hundreds, would compile all of it.
+            patch.delenv("PYTHONDONTWRITEBYTECODE")
+            patch.setenv("PYTHONPYCACHEPREFIX", str(folder / "bytecode"))
         for name in ("COLUMNS", "LINES"):  # which terminals of tests would be taken to have
             patch.delenv(name, raising=False)
         yield folder
@@ -83,6 +87,13 @@ def compiled_once(cache_folder: Path) -> Iterator[None]:
         if "PYTEST_XDIST_WORKER" in os.environ:
             patch.setattr(Compiled, "_built", wait_or_build)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_frozen_objects_in_the_end() -> Iterator[None]:
+    """What pytest's plugins look for at the end would not be seen."""
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -10,15 +11,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "waifu2x"
-MODULES = {
-    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
-    for path in sorted(PACKAGE.rglob("*.py"))
-}
-OTHER_MODULES = {
-    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
-    for folder in ("benchmarks", "examples", "tests")
-    for path in sorted((ROOT / folder).rglob("*.py"))
-}
+
+
+@functools.cache
+def modules(folder: str) -> dict[str, ast.Module]:
+    """The modules of a folder, by their paths."""
+    return {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    }
+
 
 GONE = {
     # steps and nodes
@@ -173,7 +175,7 @@ def docstrings_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def test_old_names_are_gone() -> None:
     found = [
         f"{path}:{line}: {name}: {GONE[name.lstrip('_')]}"
-        for path, tree in MODULES.items()
+        for path, tree in modules("waifu2x").items()
         for line, name in (*names_of(tree), (1, Path(path).stem))
         if name.lstrip("_") in GONE
     ]
@@ -207,7 +209,8 @@ def test_docstrings_say_what_a_thing_is() -> None:
     """An editor shows them alone: "Of the result." says nothing there."""
     found = [
         f"{path}:{line}: {text.splitlines()[0]}"
-        for path, tree in {**MODULES, **OTHER_MODULES}.items()
+        for folder in ("waifu2x", "benchmarks", "examples", "tests")
+        for path, tree in modules(folder).items()
         for line, text in docstrings_of(tree)
         if re.match(r"(Of|See)\b", text)
     ]
@@ -216,7 +219,7 @@ def test_docstrings_say_what_a_thing_is() -> None:
 
 def test_a_name_of_a_class_means_one_thing() -> None:
     places = defaultdict(list)
-    for path, tree in MODULES.items():
+    for path, tree in modules("waifu2x").items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(f"{path}:{node.lineno}")
