@@ -2,7 +2,7 @@
 
 python benchmarks/against_ncnn.py [--size 47x41] [-m NAME ...] [BACKEND[:PRECISION] ...]
 
-ncnn runs the very files that waifu2x reads, and vgg_7 through a .param file made here, without its
+ncnn runs the very files that waifu2x reads, or files of the same nodes made here, without its
 16-bit options; a picture of odd size is one tile, padded as the Model says. Prints PSNR (values in
 [0, 1]) of the float64 definition that the tests use and of each backend. Exit code 1 if the
 definition or fp32 stays below 100 dB, or any other precision below 60. Needs the `bench` extra.
@@ -11,7 +11,6 @@ definition or fp32 stays below 100 dB, or any other precision below 60. Needs th
 from __future__ import annotations
 
 import argparse
-import struct
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -25,12 +24,12 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks.ncnn_files import ncnn_files
 from tests.helpers import obvious
 from waifu2x.backends import BACKEND_NAMES, Backend, Network, open_backend
 from waifu2x.errors import BackendError
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
-from waifu2x.networks.nodes import Convolution, Crop, Enlarge
 from waifu2x.networks.readers.ncnn import weights_path
 
 DRAWN = Path(__file__).parent.parent / "examples" / "drawn.png"
@@ -96,34 +95,9 @@ def networks(wanted: Sequence[str]) -> Iterator[tuple[str, Model, tuple[bytes, b
             if path.suffix == ".param":
                 files = (path.read_bytes(), weights_path(path).read_bytes())
             else:
-                files = as_ncnn(model)
+                text, weights = ncnn_files(model)
+                files = (text.encode(), weights)
             yield " ".join(words), model, files
-
-
-def as_ncnn(model: Model) -> tuple[bytes, bytes]:
-    """A chain of convolutions as .param and .bin."""
-    lines = [f"Input data 0 1 0 2={model.in_planes}"]
-    weights = b""
-    for value, node in enumerate(model.nodes, 1):
-        blobs = f"{value} 1 1 {value - 1} {value}"
-        match node:
-            case Enlarge():
-                lines.append(f"Interp {blobs} 0=1 1={node.factor}.0 2={node.factor}.0")
-            case Crop():
-                starts, ends = f"2,{node.pixels},{node.pixels}", f"2,-{node.pixels},-{node.pixels}"
-                lines.append(f"Crop {blobs} -23309={starts} -23310={ends} -23311=2,1,2")
-            case Convolution():
-                planes, _, side, _ = node.weight.shape
-                slope = node.activation.slopes[0]
-                lines.append(
-                    f"Convolution {blobs} 0={planes} 1={side} 5=1 6={node.weight.size}"
-                    f" 9=2 -23310=1,{slope}"
-                )
-                weights += struct.pack("<I", 0) + node.weight.tobytes() + node.bias.tobytes()
-            case _:
-                raise TypeError(f"Expected a chain of convolutions, but got {node}")
-    text = "\n".join(["7767517", f"{len(lines)} {len(lines)}", *lines, ""])
-    return text.encode(), weights
 
 
 def run_ncnn(

@@ -94,8 +94,12 @@ NETWORKS: dict[str, Callable[[], Model]] = {
     "swinir-light": swinir_light,
     "swin_unet": lambda: read(swin_unet()),
     "mosr": lambda: read(family_weights.filled(family_weights.mosr(64, 3))),
-    "spanf3-balanced": lambda: read(family_weights.filled(family_weights.spanf3(64, 8))),
-    "spanf3-performance": lambda: read(family_weights.filled(family_weights.spanf3(48, 5))),
+    "spanf3-balanced": lambda: read(
+        family_weights.filled(family_weights.spanf3(64, 8), factor=0.8)
+    ),
+    "spanf3-performance": lambda: read(
+        family_weights.filled(family_weights.spanf3(48, 5), factor=0.8)
+    ),
     "anime4k-l": lambda: shipped("anime4k/l"),
 }
 LEAST_SECONDS = {"contract": 150, "windows": 120}

@@ -2,6 +2,8 @@
 
 python benchmarks/bench_cpu.py [-m cunet/art] [-n 1] [--rounds 5] [--size 480x270] ...
 
+`-m` also takes networks of random weights: `spanf3-balanced` and others of `attention_units.py`.
+
 Every contender's result is compared with a float64 run before it is timed. Rounds go through all
 contenders in turn, so that drift of the machine's speed meets them alike; medians are shown. Ours
 reads 8-bit pixels, pads and writes 8-bit pixels in the time; the others are handed padded floats.
@@ -25,6 +27,7 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks.attention_units import NETWORKS
 from benchmarks.peers import PEERS, padded
 from benchmarks.program import make_picture
 from tests.helpers import obvious
@@ -95,7 +98,10 @@ def main() -> None:
     )
     parser.add_argument("--peer", action="append", help="only peers with this in their names")
     arguments = parser.parse_args()
-    (model,) = model_set.find(arguments.model).models(arguments.scale, arguments.noise)
+    if arguments.model in NETWORKS:
+        model = NETWORKS[arguments.model]()
+    else:
+        (model,) = model_set.find(arguments.model).models(arguments.scale, arguments.noise)
     contenders = ours(model, arguments.precision) | others(model, arguments.peer)
 
     small = np.asarray(make_picture(*CHECKED[::-1]))

@@ -2,13 +2,12 @@
 
 Each peer takes the padded picture as float32 (1, planes, height, width) and gives the float32
 result: conversions of pixels are not counted against it. All use as many threads as ours. ncnn
-runs the very files that the network was read from, where they are ncnn's, and the others a graph
-in ONNX.
+runs the very files that the network was read from, where they are ncnn's, else files of the same
+nodes; the others run a graph in ONNX.
 """
 
 from __future__ import annotations
 
-import struct
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.ncnn_files import ncnn_files
 from waifu2x.networks.activations import Activation
-from waifu2x.networks.expressions import LEAKY, SIGMOID, SILU
+from waifu2x.networks.expressions import SIGMOID, SILU, TANH
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
     Add,
@@ -31,6 +31,7 @@ from waifu2x.networks.nodes import (
     Interpolate,
     Mean,
     Multiply,
+    MultiplyMaps,
     PixelShuffle,
     PixelUnshuffle,
     TransposedConvolution,
@@ -70,6 +71,8 @@ def onnx_model(model: Model) -> bytes:
         slopes = activation.slopes
         if activation.function == SIGMOID:
             add("Sigmoid", [source], result)
+        elif activation.function == TANH:
+            add("Tanh", [source], result)
         elif activation.function == SILU:
             add("Mul", [source, add("Sigmoid", [source], f"{result}s")], result)
         elif activation.is_linear:
@@ -142,6 +145,8 @@ def onnx_model(model: Model) -> bytes:
                 arrays = [constant(f"w{value}", node.weight.T), constant(f"b{value}", node.bias)]
                 add("Gemm", [*inputs, *arrays], f"c{value}")
                 activate(f"c{value}", node.activation, result, flat=True)
+            case MultiplyMaps():
+                add("Mul", inputs, result)
             case Multiply():
                 shape = constant(f"r{value}", [1, -1, 1, 1], np.int64)
                 add("Reshape", [inputs[1], shape], f"x{value}")
@@ -209,74 +214,47 @@ def openvino(precision: str) -> Callable[[Model], Peer]:
     return build
 
 
-def ncnn_fp32(model: Model) -> Peer:
-    """ncnn, fp32 with Winograd: its default without the 16-bit options."""
-    import ncnn
+def ncnn(precision: str) -> Callable[[Model], Peer]:
+    """ncnn with Winograd, fp32 or with maps in bf16; fp16 is for other processors."""
 
-    net = ncnn.Net()
-    net.opt.num_threads = core_count()
-    net.opt.use_fp16_packed = net.opt.use_fp16_storage = net.opt.use_fp16_arithmetic = False
-    net.opt.use_bf16_storage = False
-    with tempfile.TemporaryDirectory() as folder:
-        param = Path(model.name)
-        if param.suffix != ".param":
-            param = Path(folder) / "net.param"
-            _write_ncnn(model, param)
-        if net.load_param(str(param)) or net.load_model(str(param.with_suffix(".bin"))):
-            raise RuntimeError("ncnn does not take the network")
-        words = [line.split() for line in param.read_text().splitlines()[2:]]
-    first = next(line[4] for line in words if line[0] == "Input")
-    last = words[-1][3 + int(words[-1][2]) + 1]
+    def build(model: Model) -> Peer:
+        import ncnn
 
-    def run(planes: NDArray[np.float32]) -> NDArray[np.float32]:
-        extractor = net.create_extractor()
-        extractor.input(first, ncnn.Mat(planes[0]))
-        _, result = extractor.extract(last)
-        made = np.array(result)[np.newaxis]
-        if model.border == "reflect" and model.scale == 4:
-            # Real-CUGAN's: the program adds the picture.
-            inner = slice(model.padding, -model.padding)
-            made += planes[:, :, inner, inner].repeat(4, 2).repeat(4, 3)
-        return made
+        net = ncnn.Net()
+        net.opt.num_threads = core_count()
+        net.opt.use_fp16_packed = net.opt.use_fp16_storage = net.opt.use_fp16_arithmetic = False
+        net.opt.use_bf16_packed = net.opt.use_bf16_storage = precision == "bf16"
+        with tempfile.TemporaryDirectory() as folder:
+            param = Path(model.name)
+            if param.suffix != ".param":
+                param = Path(folder) / "net.param"
+                text, weights = ncnn_files(model)
+                param.write_text(text)
+                param.with_suffix(".bin").write_bytes(weights)
+            if net.load_param(str(param)) or net.load_model(str(param.with_suffix(".bin"))):
+                raise RuntimeError("ncnn does not take the network")
+        first, last = net.input_names()[0], net.output_names()[-1]
 
-    return run
+        def run(planes: NDArray[np.float32]) -> NDArray[np.float32]:
+            extractor = net.create_extractor()
+            extractor.input(first, ncnn.Mat(planes[0]))
+            _, result = extractor.extract(last)
+            made = np.array(result)[np.newaxis]
+            if model.border == "reflect" and model.padding and model.scale == 4:
+                # Real-CUGAN's: the program adds the picture.
+                inner = slice(model.padding, -model.padding)
+                made += planes[:, :, inner, inner].repeat(4, 2).repeat(4, 3)
+            return made
 
+        return run
 
-def _write_ncnn(model: Model, param: Path) -> None:
-    """A chain of valid convolutions, the picture perhaps enlarged before it, as ncnn's two files.
-
-    Raises ImportError for any other network: those come in files of ncnn's own.
-    """
-    lines, blob = ["Input in 0 1 v0"], b""
-    for value, node in enumerate(model.nodes, 1):
-        ends = f"n{value} 1 1 v{value - 1} v{value}"
-        match node:
-            case Enlarge():
-                lines.append(f"Interp {ends} 0=1 1={node.factor}.0 2={node.factor}.0")
-            case Crop():
-                inner = f"2,{node.pixels},{node.pixels}"
-                outer = f"2,{-node.pixels},{-node.pixels}"
-                lines.append(f"Crop {ends} -23309={inner} -23310={outer} -23311=2,1,2")
-            case Convolution(stride=1) if node.activation.function == LEAKY:
-                leaky = (
-                    ""
-                    if node.activation.is_linear
-                    else (f" 9=2 -23310=1,{node.activation.slopes[0]}")
-                )
-                lines.append(
-                    f"Convolution {ends} 0={len(node.bias)} 1={node.weight.shape[-1]}"
-                    f" 4={node.padding} 5=1 6={node.weight.size}{leaky}"
-                )
-                blob += struct.pack("<I", 0) + node.weight.tobytes() + node.bias.tobytes()
-            case _:
-                raise ImportError("its files for ncnn are not here")
-    param.write_text("\n".join(["7767517", f"{len(lines)} {len(lines)}", *lines]) + "\n")
-    param.with_suffix(".bin").write_bytes(blob)
+    return build
 
 
 PEERS: dict[str, Callable[[Model], Peer]] = {
     "onnxruntime fp32": onnxruntime_fp32,
-    "ncnn fp32": ncnn_fp32,
+    "ncnn fp32": ncnn("fp32"),
+    "ncnn bf16": ncnn("bf16"),
     "OpenVINO fp32": openvino("f32"),
     "OpenVINO bf16": openvino("bf16"),
 }

@@ -190,6 +190,23 @@ def test_a_deep_network_in_segments_computes_the_same(count: int) -> None:
     np.testing.assert_array_equal(network(pixels, np.float32, tile=5), result)
 
 
+def test_what_is_concatenated_behind_several_cuts_is_copied_once() -> None:
+    nodes: list[Node] = [convolution(0, 3, 8, padding=1)]
+    for _ in range(8):
+        nodes.append(convolution(len(nodes), 8, 8, padding=1))
+    nodes.append(Concatenate((len(nodes), 1, 3)))
+    nodes.append(convolution(len(nodes), 24, 3, padding=1))
+    model = fit_padding("concatenated", 3, tuple(nodes))
+    cut = segments.cut(lower(model), (2, 4, 7))
+    copies = [number for number, step in enumerate(cut.steps) if isinstance(step, Copy)]
+    assert copies == [cut.cuts[-1], cut.cuts[-1] + 1]
+    pixels = np.random.default_rng(0).random((21, 17, 3), np.float32)
+    network = NumpyNetwork([cut])
+    result = network(pixels, np.float32)
+    assert obvious.psnr(result, obvious.run([model], pixels)) > 140
+    np.testing.assert_array_equal(network(pixels, np.float32, tile=5), result)
+
+
 def test_only_deep_networks_are_cut() -> None:
     for name in ("vgg_7/art", "upconv_7/art", "cunet/art"):
         (model,) = model_set.find(name).models(2, None)

@@ -28,8 +28,11 @@ from waifu2x.lowering.steps import MapStep, PictureSum, Program, Step
 from waifu2x.lowering.values import Target, Value, View
 from waifu2x.system.lazy_dataclass import dataclass
 
-TILE = (128, 256)
-"""Rows and columns of a picture that a tile of a processor is taken to have."""
+TILE = (64, 128)
+"""Rows and columns of a picture that a tile of a processor is taken to have. Its strips are larger:
+but what a short phase reads and writes, weights and rings of maps, stays nearer to a core."""
+TILE_OF_ATTENTION = (128, 256)
+"""The same for networks with attention, whose layers take longer than to keep a map."""
 _FEW = 4
 """The most planes of a map behind which a network with means begins a phase."""
 _FEWEST_PLANES = 5
@@ -39,10 +42,11 @@ _PLANEWISE_COST = 0
 """Cuts are chosen by convolutions alone: another number would move those of shipped networks."""
 
 
-def segmented(program: Program, tile: tuple[int, int] = TILE) -> Program:
-    """A program cut where that costs least for tiles of so many rows and columns of the picture;
-    the same one if it is shallow, or ends phases by means, or has maps whose proportion depends on
-    the picture's size: blocks of a cut program run as pictures of their own.
+def segmented(program: Program, tile: tuple[int, int] | None = None) -> Program:
+    """A program cut where that costs least for tiles of so many rows and columns of the picture, a
+    processor's if none are given; the same one if it is shallow, or ends phases by means, or has
+    maps whose proportion depends on the picture's size: blocks of a cut program run as pictures of
+    their own.
 
     Without attention, only values that are zero outside their size are kept: those that padded
     convolutions read.
@@ -54,7 +58,7 @@ def segmented(program: Program, tile: tuple[int, int] = TILE) -> Program:
         costs.append(costs[-1] + cost_of_pixel(program, step, _PLANEWISE_COST))
     far = receptive_radii(program)
     kept = {0: 0.0} | _kept_costs(program) | {len(program.steps): 0.0}
-    around = sum(1 / side for side in tile)
+    around = sum(1 / side for side in tile or (TILE_OF_ATTENTION if attends(program) else TILE))
 
     def cost(start: int, end: int) -> float:
         again = (costs[end] - costs[start]) * (far[end] - far[start]) * around
@@ -91,6 +95,11 @@ def has_means(program: Program) -> bool:
     return any(isinstance(step, PictureSum) for step in program.steps)
 
 
+def attends(program: Program) -> bool:
+    """Whether a program has attention in windows."""
+    return any(isinstance(step, AttendWindows) for step in program.steps)
+
+
 def cheapest(positions: Sequence[int], cost: Callable[[int, int], float]) -> list[int]:
     """Where to cut between the first and the last of some positions, so that the costs of all
     segments are least together.
@@ -117,12 +126,11 @@ def cheapest(positions: Sequence[int], cost: Callable[[int, int], float]) -> lis
 def cut(program: Program, positions: Sequence[int]) -> Program:
     """The program with phases that end before the steps of those numbers, in order."""
     made = _Cut(list(program.values), list(program.steps))
-    more = 0
-    cuts = []
-    for position in positions:
-        added, first = made.cut(position + more)
-        more += added
-        cuts.append(first)
+    cuts: list[int] = []
+    # From the last one on: a part that has a value of its own there has it for all cuts before.
+    for position in reversed(positions):
+        added, first = made.cut(position)
+        cuts = [first, *(later + added for later in cuts)]
     values, steps = compacted(made.values, made.steps, program.result)
     return with_zeros_around(replace(program, values=values, steps=steps, cuts=tuple(cuts)))
 
@@ -167,17 +175,30 @@ class _Cut:
         """The value that a part is kept in."""
         stored = self.values[value]
         copy = self._add(replace(stored, parts=(stored.parts[part],)))
-        writers = [
-            n
-            for n, step in enumerate(before)
-            if isinstance(step, MapStep) and step.target == Target(value, part)
+        together = any(
+            view.parts > 1 and view.first <= part < view.first + view.parts
+            for step in before
+            for view in reads(step)
+            if view.value == value
+        )
+        targets = [
+            step.target
+            for step in before
+            if isinstance(step, MapStep) and (step.target.value, step.target.part) == (value, part)
         ]
-        read = any(view.value == value for step in before for view in reads(step))
-        if len(writers) == 1 and not read:
-            step = before[writers[0]]
-            before[writers[0]] = redirected(step, lambda view: view, lambda _: Target(copy))
-        else:
+        if together or targets != [Target(value, part)]:
             ends.append(Copy(stored.graph, View(value, first=part), Target(copy)))
+            return copy
+        for n, step in enumerate(before):
+            before[n] = redirected(
+                step,
+                lambda view: (
+                    replace(view, value=copy, first=0)
+                    if (view.value, view.first) == (value, part)
+                    else view
+                ),
+                lambda target: Target(copy) if target == targets[0] else target,
+            )
         return copy
 
     def _add(self, value: Value) -> int:
@@ -221,7 +242,7 @@ def _kept_costs(program: Program) -> dict[int, float]:
             first.setdefault((step.target.value, step.target.part), number)
         for view in reads(step):
             last |= {(view.value, view.first + part): number for part in range(view.parts)}
-    attends = any(isinstance(step, AttendWindows) for step in program.steps)
+    windows = attends(program)
     # What is beyond a value's size decides nothing, unless it is read there.
     bicubic = {step.source.value for step in program.steps if isinstance(step, BicubicResize)}
     costs = [0.0] * (len(program.steps) + 1)
@@ -230,7 +251,7 @@ def _kept_costs(program: Program) -> dict[int, float]:
         if start is not None:
             cost = cost_to_keep(program, value, part)
             is_few = len(stored.parts) > 1 and stored.parts[part] < _FEWEST_PLANES
-            may_be_kept = stored.zero_outside or (attends and value not in bicubic)
+            may_be_kept = stored.zero_outside or (windows and value not in bicubic)
             if is_few or not may_be_kept:
                 cost = math.inf
             for position in range(start + 1, end + 1):

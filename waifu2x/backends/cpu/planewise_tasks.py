@@ -306,8 +306,8 @@ def _map_method(work: _PlanewiseWork, layouts: _Layouts) -> int:
     if _is_by_planes(work, layouts):
         return BY_PLANES
     target = layouts.target
-    is_plain = target.terms == 0 and target.space_to_depth == 1 and _is_plain(work, layouts)
-    return BY_FLOATS if is_plain else BY_VALUES
+    is_plain = _is_plain(work, layouts) or _is_unshuffle(work, layouts)
+    return BY_FLOATS if is_plain and not target.terms and target.space_to_depth == 1 else BY_VALUES
 
 
 def _is_even(work: _PlanewiseWork, layouts: _Layouts) -> bool:
@@ -323,6 +323,13 @@ def _is_plain(work: _PlanewiseWork, layouts: _Layouts) -> bool:
     curved = formula.activation or formula.gate or formula.vector >= 0
     is_float = not any(layout.terms for layout in layouts.read)
     return not curved and is_float and _is_even(work, layouts)
+
+
+def _is_unshuffle(work: _PlanewiseWork, layouts: _Layouts) -> bool:
+    """Whether a task only makes planes of the pixels of a map of floats stored by single pixels."""
+    source, formula = layouts.source, work.formula
+    is_float = source.terms == 0 and source.space_to_depth == 1
+    return is_float and formula.space_to_depth > 1 and formula.enlarge == 1
 
 
 def _is_by_planes(work: _PlanewiseWork, layouts: _Layouts) -> bool:

@@ -299,6 +299,26 @@ def copy_floats(task, maps, scratch, y, to, pixel):  # type: ignore[no-untyped-d
 
 
 @native
+def unshuffle_floats(task, maps, scratch, y, to, pixel):  # type: ignore[no-untyped-def]
+    """Row y of a space-to-depth between maps of floats, stored by single pixels, to pixels `pixel`
+    floats apart."""
+    source, side, columns = record(maps, task.source), task.space_to_depth, task.columns
+    planes, made, padding = task.planes // side**2, task.planes, task.padding
+    x, step = task.column * side + task.source_offset, source.pixel_floats
+    for dy in range(side):
+        start = pixel_start(source, y * side + dy + task.source_offset, x) + task.source_plane
+        for column in range(columns):
+            first = to + column * pixel + dy * side
+            for dx in range(side):
+                for plane in range(planes):
+                    scratch[first + dx + plane * side**2] = scratch[start + plane]
+                start += step
+    for column in range(columns):
+        for plane in range(made, made + padding):
+            scratch[to + column * pixel + plane] = np.float32(0)
+
+
+@native
 def planewise_rows(task, maps, scratch, constants, vectors):  # type: ignore[no-untyped-def]
     """The next rows of a planewise step."""
     source, target = record(maps, task.source), record(maps, task.target)
@@ -306,7 +326,10 @@ def planewise_rows(task, maps, scratch, constants, vectors):  # type: ignore[no-
     for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
         if task.method == BY_FLOATS:
             to = pixel_start(target, y, task.column) + task.target_plane
-            copy_floats(task, maps, scratch, y, to, target.pixel_floats)
+            if task.space_to_depth > 1:
+                unshuffle_floats(task, maps, scratch, y, to, target.pixel_floats)
+            else:
+                copy_floats(task, maps, scratch, y, to, target.pixel_floats)
             continue
         if task.method == BY_PLANES:
             start, plane = source_pixel(task, source, y, task.column)
