@@ -66,3 +66,13 @@ def test_rows_are_made_before_they_are_read_and_held_until_then(seed: int) -> No
         done[n] = end
     for task, row, (_, end) in zip(tasks, done, spans, strict=True):
         assert row == end or task.target >= 0  # rows that nothing reads need not be made
+
+
+def test_a_chain_of_any_length() -> None:
+    count = 3000
+    tasks = [TaskSchedule(0, 1, target=0)]
+    tasks += [TaskSchedule(n, 1, (RowWindow(n - 1),), n) for n in range(1, count)]
+    tasks.append(TaskSchedule(count, 1, (RowWindow(count - 1),)))
+    found = order(tasks, [(0, 2)] * len(tasks))
+    assert found.runs.tolist() == [*range(count + 1)] * 2
+    assert set(found.rings.values()) == {1}

@@ -8,7 +8,7 @@ to add up, to write) runs as soon as it can.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,15 +130,30 @@ class _StripOrder:
 
     def _run(self, n: int) -> None:
         """Runs a task for its next rows, and all tasks before whose rows those need."""
-        first, made = self._done[n], self._made
-        end = min(first + self._rows[n], self._ends[n])
+        waiting = [(n, self._done[n], self._missing(n))]
+        while waiting:
+            n, first, missing = waiting[-1]
+            for writer in missing:
+                waiting.append((writer, self._done[writer], self._missing(writer)))
+                break
+            else:
+                waiting.pop()
+                if self._done[n] == first:  # else it has followed the last writer
+                    self._run_ready(n, first)
+
+    def _missing(self, n: int) -> Iterator[int]:
+        """The tasks that have to go on before the next rows of one can be made, each as often as it
+        has to: it is expected to have gone on before the next one is asked for."""
+        made, end = self._made, min(self._done[n] + self._rows[n], self._ends[n])
         for reading in self._readings[n]:
             stop = -((end * -reading.up // reading.down - reading.more) // reading.unit)
             for writer in reading.writers:
                 while made[writer] < stop:
-                    self._run(writer)
-        if self._done[n] > first:
-            return  # it has followed the last writer
+                    yield writer
+
+    def _run_ready(self, n: int, first: int) -> None:
+        """Runs a task for its next rows, from one on: all that they need is there."""
+        end = min(first + self._rows[n], self._ends[n])
         self.runs.append(n)
         map_ = self._targets[n]
         if map_ >= 0:
