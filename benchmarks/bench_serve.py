@@ -90,9 +90,14 @@ def pictures(folder: Path, count: int) -> list[Path]:
 
 
 def memory(process: subprocess.Popen[str]) -> float:
-    """MiB that a process has in memory."""
-    text = Path(f"/proc/{process.pid}/status").read_text()
-    return int(text.partition("VmRSS:")[2].split()[0]) / 1024
+    """MiB that a process has in memory, the least of ten seconds: what it takes to compute comes
+    and goes."""
+    found = []
+    for _ in range(200):
+        text = Path(f"/proc/{process.pid}/status").read_text()
+        found.append(int(text.partition("VmRSS:")[2].split()[0]) / 1024)
+        time.sleep(0.05)
+    return min(found)
 
 
 class Listening:
