@@ -5,8 +5,8 @@
 A queue of many pictures is scrolled, slowly, by screens and by jumps, and searched, while the
 server is idle: the longest task and the longest time between two frames, on three screens. Then all
 are selected and removed. Then a picture is dropped while the view of it is awaited: from the drop
-until the slider stands between two decoded pictures, beside the same file through a warm Upscaler
-of this process. At last, crops by other models: the first one by each, and the next.
+until the slider stands between two decoded pictures, and in turn with the same file through a warm
+Upscaler of this process. At last, crops by other models: the first one by each, and the next.
 """
 
 from __future__ import annotations
@@ -153,10 +153,13 @@ def longest(window: Window) -> str:
 
 
 def dropped(driver: Any, picture: Path, folder: Path, backend: str) -> None:
-    """Prints how long one picture takes from drop to slider."""
-    with Server(folder, "--backend", backend) as server:
-        found, seconds = [], []
-        for _ in range(6):
+    """Prints how long one picture takes from drop to slider, and from file to file here."""
+    with (
+        Server(folder, "--backend", backend) as server,
+        Upscaler(2, noise="auto", backend=backend) as upscaler,
+    ):
+        found, seconds, warm = [], [], []
+        for _ in range(9):
             window = Window(driver, "drop")
             window.screen(1280, 900, False)
             driver.get("about:blank")
@@ -171,8 +174,14 @@ def dropped(driver: Any, picture: Path, folder: Path, backend: str) -> None:
             for job in server.ask("GET", "/api/jobs").data["jobs"]:
                 seconds.append(job["result"]["seconds"])
                 server.ask("DELETE", f"/api/jobs/{job['id']}")
+            begun = time.perf_counter()
+            upscaler.upscale_file(picture, folder / "warm.png", overwrite=True)
+            warm.append(time.perf_counter() - begun)
     print(f"drop to slider: {show(found)}")
     print(f"of that, the job: {show(seconds)}")
+    print(f"a warm Upscaler, file to file: {show(warm)}")
+    above = [one - other for one, other in zip(found, warm, strict=True)]
+    print(f"drop to slider above it: {show(above)}")
 
 
 def crops(picture: Path, folder: Path, backend: str) -> None:
@@ -192,17 +201,6 @@ def crops(picture: Path, folder: Path, backend: str) -> None:
                     found.append(time.perf_counter() - begun)
                     assert answer.status == 200, answer.body
                 print(f"a crop by {model}, cache {cache}: {found[0]:.2f} s, then {found[1]:.2f} s")
-
-
-def warm(picture: Path, target: Path, backend: str) -> None:
-    """Prints how long the same file takes through a warm Upscaler."""
-    found = []
-    with Upscaler(2, noise="auto", backend=backend) as upscaler:
-        for _ in range(6):
-            begun = time.perf_counter()
-            upscaler.upscale_file(picture, target, overwrite=True)
-            found.append(time.perf_counter() - begun)
-    print(f"a warm Upscaler, file to file: {show(found)}")
 
 
 def show(seconds: Sequence[float]) -> str:
@@ -231,7 +229,6 @@ def main() -> None:
             many(driver, arguments.cards, folder / "many")
             removed(driver, arguments.cards, folder / "many")
         dropped(driver, picture, folder / "drop", arguments.backend)
-        warm(picture, folder / "out.png", arguments.backend)
         crops(picture, folder / "crops", arguments.backend)
 
 

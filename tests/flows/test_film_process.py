@@ -31,12 +31,13 @@ from tests.helpers.film_threads import reading_here  # noqa: E402
 from waifu2x.errors import FaultError, ImageError, OutputError  # noqa: E402
 from waifu2x.flows.film import live  # noqa: E402
 from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
-from waifu2x.flows.film.reading import process, pulse  # noqa: E402
+from waifu2x.flows.film.reading import client, process, pulse  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.reading.failures import failure_of  # noqa: E402
 from waifu2x.flows.film.reading.limits import OPENING, needed_memory  # noqa: E402
 from waifu2x.flows.film.reading.pulse import Pulse, Watch, new_signs  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
+from waifu2x.flows.flow import StoppedError  # noqa: E402
 from waifu2x.formats.film.reading.reader import Reader  # noqa: E402
 from waifu2x.formats.film.reading.selection import Selection  # noqa: E402
 from waifu2x.formats.film.writing import pipe_output  # noqa: E402
@@ -159,6 +160,26 @@ def test_a_process_that_is_silent_is_lost(tmp_path: Path, monkeypatch: pytest.Mo
         with pytest.raises(ImageError, match="its decoder has not answered for"):
             list(reader.frames(Selection(), 4))
         monkeypatch.undo()
+
+
+def test_whoever_opens_a_film_may_lose_patience(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over, looks = threading.Event(), iter(range(3))
+
+    def stuck(self: process.ReadFilm, **keeps: bool) -> None:
+        over.wait()
+        raise ImageError("film: was never opened")
+
+    def check() -> None:
+        if next(looks) == 2:
+            over.set()
+            raise StoppedError
+
+    monkeypatch.setattr(process.ReadFilm, "_new_reader", stuck)
+    monkeypatch.setattr(client, "OFTEN", 0.01)
+    with reading_here(monkeypatch), pytest.raises(StoppedError):
+        FilmReader(tmp_path / "film.mkv", check=check)
 
 
 @pytest.mark.parametrize(

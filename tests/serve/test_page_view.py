@@ -107,6 +107,40 @@ def test_slider_zoom_and_pan(page: Window, page_server: Server, tmp_path: Path) 
     assert not page.run("return document.getElementById('viewer').open")
 
 
+def test_a_crop_hides_what_is_below_it(page: Window, tmp_path: Path) -> None:
+    """A picture that can be seen through looks as it does without the source below."""
+    pixels = np.full((32, 48, 4), (255, 0, 0, 128), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "red.png")
+    drop(page, tmp_path / "red.png")
+    until(page, "done", "red.png")
+    look(page, "red.png")
+    page.run(
+        "for (const tick of document.querySelectorAll('#models input'))"
+        "tick.checked = tick.value === arguments[0];"
+        "document.querySelector('#modes input[value=models]').click()",
+        FAST,
+    )
+    page.wait("document.querySelectorAll('.pane')[1]?.querySelectorAll('img').length == 2")
+    page.settle()
+    page.keep("transparent")
+    boxes = page.run(
+        "return [...document.querySelectorAll('.pane')].map(pane =>"
+        " pane.querySelector('img').getBoundingClientRect().toJSON())"
+    )
+    with Image.open(io.BytesIO(page.driver.get_screenshot_as_png())) as shot:
+        before, crop = (
+            np.asarray(
+                shot.convert("RGB").crop(
+                    tuple(round(box[side]) for side in ("left", "top", "right", "bottom"))
+                )
+            ).reshape(-1, 3)
+            for box in boxes
+        )
+    assert np.abs(np.median(before, 0) - np.median(crop, 0)).max() <= 8
+    # The whole of it, without a line along an edge.
+    assert np.abs(before.min(0).astype(int) - crop.min(0)).max() <= 8
+
+
 def test_a_crop_by_three_models_before_the_whole(
     page: Window, page_server: Server, tmp_path: Path
 ) -> None:

@@ -25,10 +25,12 @@ from tests.helpers.pages import (
     press,
     until,
 )
-from tests.helpers.servers import Server
+from tests.helpers.servers import Listener, Server
 
 pytest.importorskip("starlette", reason="pip install 'waifu2x-kernels[serve]'")
 pytest.importorskip("uvicorn", reason="pip install 'waifu2x-kernels[serve]'")
+from waifu2x.serve.events import MOST_LISTENERS
+
 pytestmark = pytest.mark.matrix
 WATCH = """{
 window.asked = [];
@@ -208,6 +210,29 @@ def test_pages_that_were_left_keep_no_connection(page: Window, page_server: Serv
     page.driver.back()
     page.wait(f"({CARD})?.card.job.id == '{sent['id']}'", "meanwhile.txt")
     assert page.run("return document.getElementById('offline').hidden")
+
+
+def test_a_page_without_a_stream_asks_now_and_then(
+    page: Window, page_server: Server, tmp_path: Path
+) -> None:
+    page.driver.get("about:blank")
+    listeners = [Listener(page_server) for _ in range(MOST_LISTENERS)]
+    try:
+        for listener in listeners:
+            next(listener.events())
+        opened(page, page_server)
+        page.wait(IS_LOADED)
+        for number in range(2):
+            drop(page, picture(tmp_path / f"{number}.png", number))
+            until(page, "done", f"{number}.png")
+        sent = page_server.send("elsewhere.txt", b"no picture")
+        page.wait(f"({CARD})?.card.job.id == '{sent['id']}'", "elsewhere.txt")
+        page_server.ask("DELETE", f"/api/jobs/{sent['id']}")
+        page.wait(f"!({CARD})", "elsewhere.txt")
+        assert page.run("return document.getElementById('offline').hidden")
+    finally:
+        for listener in listeners:
+            listener.close()
 
 
 def test_a_server_that_is_killed_and_comes_back(page: Window, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from waifu2x.imaging.picture import Picture
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
+from waifu2x.serve.events import MOST_LISTENERS
 
 PICTURE = noise(13, 17, 3)
 PNG = encode(Picture(PICTURE), "png")
@@ -199,6 +200,40 @@ def test_a_client_that_was_away_is_told_what_it_has_missed(server: Server) -> No
     kinds = [kind for _, kind, _ in islice(lost.events(), 2)]
     lost.close()
     assert kinds == ["reset", "counts"]
+
+
+def test_one_more_listener_than_there_may_be_asks_again(server: Server) -> None:
+    def told(last: int | None = None) -> str:
+        """A stream that ends."""
+        listener = Listener(server, last)
+        try:
+            return listener.response.read().decode()
+        finally:
+            listener.close()
+
+    listeners = [Listener(server) for _ in range(MOST_LISTENERS)]
+    try:
+        for listener in listeners:
+            next(listener.events())
+        first = told()
+        assert first.startswith("retry: 5000\n\nid: ")
+        version = int(first.split("id: ")[1].split("\n")[0])
+        identity = server.ended(server.send("in.png", PNG)["id"])["id"]
+        later = told(version)
+        assert later.startswith("retry: 5000\n\nevent: job\n")
+        assert f'"id":"{identity}"' in later
+    finally:
+        for listener in listeners:
+            listener.close()
+    # With room again, a stream goes on.
+    while True:
+        listener = Listener(server)
+        if listener.response.readline().startswith(b"id: "):
+            break
+        listener.close()
+    identity = server.send("in.png", PNG)["id"]
+    assert any(kind == "job" and data["id"] == identity for _, kind, data in listener.events())
+    listener.close()
 
 
 def test_ctrl_c_ends_it(tmp_path: Path) -> None:

@@ -56,8 +56,10 @@ def test_the_queue_survives_a_kill(tmp_path: Path) -> None:
 
 
 def test_a_damaged_queue_is_put_aside(tmp_path: Path) -> None:
+    """What it had made is kept."""
     with Server(tmp_path) as first:
-        first.ended(first.send("in.png", PNG)["id"])
+        made = first.ended(first.send("in.png", PNG)["id"])["id"]
+        result = first.ask("GET", f"/api/jobs/{made}/result").body
         first.stop()
     base = tmp_path / "serve" / "queue.sqlite"
     base.write_bytes(b"SQLite format 3\0" + os.urandom(5000))
@@ -66,9 +68,48 @@ def test_a_damaged_queue_is_put_aside(tmp_path: Path) -> None:
         assert second.ended(second.send("in.png", PNG)["id"])["state"] == "done"
         code, said = second.stop()
     assert code == 0
-    assert "damaged" in said
-    assert said.count("\n") == 1
+    damaged, found = said.splitlines()
+    assert "damaged" in damaged
+    folder = tmp_path / "serve" / "found"
+    assert found.endswith(f"{folder}: results of a queue that is lost were moved here: 1")
+    assert (folder / f"{made}-0.png").read_bytes() == result
     assert (tmp_path / "serve" / "queue.damaged").exists()
+
+
+def test_results_of_a_lost_queue_are_kept_within_the_limit(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    jobs = [spool.new() for _ in range(4)]
+    for at, (_, folder) in enumerate(jobs):
+        for name in ("source", "thumbnail.jpg", "source-0.png", "result-0-0.png"):
+            (folder / name).write_bytes(b"other")
+        (folder / "result-0.mkv.parts").mkdir()
+        (folder / "result-0.png").write_bytes(bytes(100))
+        os.utime(folder / "result-0.png", (at, at))
+    (jobs[1][1] / "result-3.webp").write_bytes(bytes(100))
+    assert spool.save_results(1000) == 5
+    kept = {f"{identity}-0.png" for identity, _ in jobs} | {f"{jobs[1][0]}-3.webp"}
+    assert {path.name for path in spool.found.iterdir()} == kept
+    assert spool.found.stat().st_mode & 0o077 == 0
+    # Those of before count, and the oldest go.
+    _, folder = spool.new()
+    (folder / "result-0.png").write_bytes(bytes(100))
+    os.symlink(tmp_path / "found", folder / "result-1.png")
+    assert spool.save_results(400) == 1
+    assert {path.name for path in spool.found.iterdir()} == {
+        f"{jobs[2][0]}-0.png", f"{jobs[3][0]}-0.png", f"{jobs[1][0]}-3.webp", f"{folder.name}-0.png"
+    }  # fmt: skip
+    assert spool.save_results(400) == 0
+
+
+def test_a_queue_that_somebody_removed_lets_no_result_go(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "serve")
+    identity, folder = spool.new()
+    (folder / "result-0.png").write_bytes(PNG)
+    with Server(tmp_path) as server:
+        _, said = server.stop()
+    assert "results of a queue that is lost were moved here: 1" in said
+    assert (spool.found / f"{identity}-0.png").read_bytes() == PNG
+    assert not folder.exists()
 
 
 @pytest.mark.matrix

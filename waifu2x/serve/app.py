@@ -264,8 +264,6 @@ class Api:
     @answers
     async def events(self, request: Request) -> Response:
         """What happens."""
-        if self._service.events.is_full:
-            return JSONResponse({"error": "Too many pages are open."}, 503)
         last = request.headers.get("last-event-id", "")
         known = int(last) if re.fullmatch(r"\d{1,15}", last, re.ASCII) else None
         stream = self._service.events.stream(known)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from waifu2x.serve.queue import Queue
 
 MOST_LISTENERS = 64
+"""Streams that go on: beyond them a client is told what it has missed, and comes again."""
+_AGAIN_SECONDS = 5
+"""After which it does."""
 _BETWEEN_SECONDS = 0.05
 """Between two messages of a client at least."""
 _QUIET_SECONDS = 15.0
@@ -92,16 +95,16 @@ class Events:
         for listener in self._listeners:
             listener.told.set()
 
-    @property
-    def is_full(self) -> bool:
-        """Whether there are as many listeners as there may be."""
-        return len(self._listeners) >= MOST_LISTENERS
-
     async def stream(self, last: int | None) -> AsyncIterator[bytes]:
-        """The events of a client, of which the one before had that id, if there was one."""
+        """The events of a client, of which the one before had that id, if there was one. The stream
+        ends at once, and says when to come again, if there are as many as there may be."""
+        if len(self._listeners) >= MOST_LISTENERS:
+            yield f"retry: {1000 * _AGAIN_SECONDS}\n\n".encode()
+            for message in await self._first(last):
+                yield message
+            return
         with self._listening() as listener:
-            version, removed = self._version, list(self._removed)
-            for message in await run_in_threadpool(self._missed, last, version, removed):
+            for message in await self._first(last):
                 yield message
             next_one = 0.0
             while not self._is_closed:
@@ -116,6 +119,11 @@ class Events:
                     self._news, self._version, *listener.taken()
                 ):
                     yield message
+
+    async def _first(self, last: int | None) -> list[bytes]:
+        """What a client is told first."""
+        version, removed = self._version, list(self._removed)
+        return await run_in_threadpool(self._missed, last, version, removed)
 
     @contextmanager
     def _listening(self) -> Iterator[_Listener]:

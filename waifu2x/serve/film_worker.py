@@ -119,7 +119,8 @@ class FilmWorker:
         try:
             if not self._queue.is_wanted(record):
                 raise StoppedError
-            with FilmReader(source, self._upscalers.engine.backend.pin) as reader:
+            pin = self._upscalers.engine.backend.pin
+            with FilmReader(source, pin, self._check) as reader:
                 check_film(reader.film, record.name, self._limits.max_pixels)
                 made, prepared = self._made(record, reader, made)
         except StoppedError:

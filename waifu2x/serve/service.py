@@ -65,8 +65,10 @@ class Service:
                     f"{folder}: another server has this queue ({error}): use its page, or set"
                     " WAIFU2X_CACHE_DIR to another folder"
                 ) from error
+            if not self.spool.database.exists():
+                self._save_results()
             try:
-                store = Store(self.spool.database, _log.warning)
+                store = Store(self.spool.database, self._damaged)
             except (OSError, sqlite3.Error) as error:
                 told = reason(error) if isinstance(error, OSError) else str(error)
                 raise OutputError(f"{self.spool.database}: cannot keep a queue: {told}") from error
@@ -112,6 +114,25 @@ class Service:
         except (Waifu2xError, OSError) as error:
             fault = str(error).replace(str(path), name)
         return self.queue.add(identity, kind, name, settings, source, fault)
+
+    def _damaged(self, told: str) -> None:
+        """The file of the queue was put aside."""
+        _log.warning("%s", told)
+        self._save_results()
+
+    def _save_results(self) -> None:
+        """Saves what was made for a queue that is lost: the next one knows none of its jobs."""
+        try:
+            moved = self.spool.save_results(self.limits.max_kept)
+        except OSError as error:
+            raise OutputError(
+                f"{self.spool.folder}: cannot save the results of a queue that is lost:"
+                f" {reason(error)}: move its folder jobs elsewhere"
+            ) from error
+        if moved:
+            _log.warning(
+                "%s: results of a queue that is lost were moved here: %d", self.spool.found, moved
+            )
 
     def __enter__(self) -> Service:
         return self

@@ -24,6 +24,9 @@ from waifu2x.system import cache
 from waifu2x.system.files import open_regular, reason, writing
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
+_JOB = re.compile(r"[0-9a-f]{16}")
+_RESULT = re.compile(r"result-(\d+)\.(\w+)", re.ASCII)
+"""The name of a result that is complete."""
 _COPIED = 1 << 20
 """Bytes that are copied at a time."""
 _LEAST_FREE = 256 << 20
@@ -38,6 +41,8 @@ class Spool:
         self.folder = folder
         self.database = folder / "queue.sqlite"
         self.lock = folder / "lock"
+        self.found = folder / "found"
+        """Results of a queue that is lost."""
         self._jobs = folder / "jobs"
         try:
             for each in (folder, self._jobs):
@@ -99,6 +104,28 @@ class Spool:
         for path in self._jobs.iterdir():
             if path.name not in keep:
                 shutil.rmtree(path, ignore_errors=True)
+
+    def save_results(self, most: int) -> int:
+        """Moves the results of all jobs to `found`, where they are called by the job; how many. Of
+        more than `most` bytes there, the oldest go."""
+        moved = 0
+        for folder in self._jobs.iterdir():
+            if folder.is_symlink() or not _JOB.fullmatch(folder.name):
+                continue
+            for path in folder.iterdir():
+                match = _RESULT.fullmatch(path.name)
+                if match and path.is_file() and not path.is_symlink():
+                    self.found.mkdir(mode=0o700, exist_ok=True)
+                    path.replace(self.found / f"{folder.name}-{match[1]}.{match[2]}")
+                    moved += 1
+        if moved:
+            size = 0
+            newest = sorted(self.found.iterdir(), key=lambda path: -path.stat().st_mtime)
+            for path in newest:
+                size += path.stat().st_size
+                if size > most:
+                    path.unlink()
+        return moved
 
     def size_of(self, identity: str) -> int:
         """Bytes of the files of a job, the parts of a film among them."""

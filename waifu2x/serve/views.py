@@ -6,6 +6,7 @@ but for results that are PNGs already.
 
 from __future__ import annotations
 
+import re
 import struct
 import threading
 from collections.abc import Callable
@@ -24,6 +25,9 @@ from waifu2x.serve.spool import Spool
 from waifu2x.serve.upscalers import Upscalers
 from waifu2x.system.files import write_atomically
 
+_KEPT = 32
+"""Views of a job that are kept: it may have very many frames or pages."""
+_VIEW_NAME = re.compile(r"(source|result-\d+)-\d+\.png")
 _PNG_HEAD = struct.Struct(">8sI4sIIB")
 """Signature, length and kind of the first chunk, width, height, bits of a sample."""
 
@@ -139,13 +143,28 @@ class Views:
             making = self._making.setdefault(target, threading.Lock())
         with making:
             try:
-                if not target.exists():
+                if target.exists():
+                    target.touch()
+                else:
                     make()
+                    _forget(target.parent)
                     self._on_made(target.parent.name)
             finally:
                 with self._lock, suppress(KeyError):
                     del self._making[target]
         return target
+
+
+def _forget(folder: Path) -> None:
+    """Removes views of a job that nobody has looked at for longest, but for those that are kept."""
+    views = []
+    for path in folder.iterdir():
+        with suppress(OSError):  # another thread has removed it
+            if _VIEW_NAME.fullmatch(path.name):
+                views.append((path.stat().st_mtime_ns, path))
+    for _, path in sorted(views)[:-_KEPT]:
+        with suppress(OSError):
+            path.unlink()
 
 
 def _is_view(path: Path) -> bool:

@@ -85,15 +85,16 @@ class Listener {
     if (!turn.signal.aborted) this.#take(false); // another window took it
   }
 
-  /** Connects again, more and more slowly, when the server went away. */
+  /** Connects again, more and more slowly, when the server went away; as it says where it is full. */
   async #receive(signal) {
     this.#receiving = signal;
     this.#state = null;
     clearTimeout(this.#quiet);
     let wait = LEAST_WAIT;
     while (!signal.aborted) {
+      let pause = null;
       try {
-        await receive(this.#last, signal, {
+        pause = await receive(this.#last, signal, {
           up: () => this.#tell({ kind: "up" }),
           events: (events) => {
             wait = LEAST_WAIT;
@@ -103,8 +104,8 @@ class Listener {
       } catch ({ message, status }) {
         if (!signal.aborted) this.#tell({ kind: "down", message, status });
       }
-      await waited(wait * (0.75 + Math.random() / 2), signal);
-      wait = Math.min(2 * wait, MOST_WAIT);
+      await waited((pause ?? wait) * (0.75 + Math.random() / 2), signal);
+      if (pause === null) wait = Math.min(2 * wait, MOST_WAIT);
     }
   }
 

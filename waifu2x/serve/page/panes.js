@@ -8,6 +8,17 @@ export function layer(image, x, y, width, height) {
   return { image, x, y, width, height, columns, rows };
 }
 
+/** What of a layer is seen around the one on top of it, which may be transparent: a CSS shape. */
+function around(lower, upper) {
+  if (!upper) return "";
+  const { columns, rows } = lower;
+  const [left, right] = [upper.x, upper.x + upper.width].map((x) => ((x - lower.x) * columns) / lower.width);
+  const [top, bottom] = [upper.y, upper.y + upper.height].map((y) => ((y - lower.y) * rows) / lower.height);
+  const edge = `0 0, ${columns}px 0, ${columns}px ${rows}px, 0 ${rows}px, 0 0`;
+  const hole = `${left}px ${top}px, ${left}px ${bottom}px, ${right}px ${bottom}px, ${right}px ${top}px, ${left}px ${top}px`;
+  return `polygon(evenodd, ${edge}, ${hole})`;
+}
+
 /** The same picture once more, for another pane. */
 export const again = (made) => ({ ...made, image: made.image.cloneNode() });
 
@@ -22,6 +33,7 @@ class Pane {
   show(label, layers) {
     setText(this.#label, label);
     this.#layers = layers;
+    layers.forEach((each, at) => (each.image.style.clipPath = around(each, layers[at + 1])));
     this.#frame.replaceChildren(...layers.map((each) => each.image));
   }
 

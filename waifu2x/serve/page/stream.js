@@ -7,6 +7,8 @@ const SILENCE = 40_000; // ms; the server says something each 15 s
 /** Splits a stream of text/event-stream into {event, data, id}; comments pass unseen. */
 export class EventParser {
   #rest = "";
+  /** After how many ms to come again, as far as the server has said so. */
+  retry = null;
 
   /** The events that are complete with this text. */
   take(text) {
@@ -22,6 +24,7 @@ export class EventParser {
       if (field === "data") event.data = event.data === null ? value : `${event.data}\n${value}`;
       else if (field === "event") event.event = value;
       else if (field === "id") event.id = Number(value);
+      else if (field === "retry") this.retry = Number(value);
     }
     return event;
   }
@@ -30,7 +33,8 @@ export class EventParser {
 /**
  * Receives events until the stream ends: those after the one with the id `last`, unless that is null.
  * `on.up()` is called when the server answers, `on.events(list)` for each part of the stream, which may
- * be a sign of life only. Always throws in the end: an ApiError, or what fetch throws when `signal` aborts.
+ * be a sign of life only. Returns after how many ms to come again, where the server has no place for one
+ * more stream; otherwise it throws in the end: an ApiError, or what fetch throws when `signal` aborts.
  */
 export async function receive(last, signal, on) {
   const silent = new AbortController();
@@ -54,6 +58,7 @@ export async function receive(last, signal, on) {
       heard();
       on.events(parser.take(value).map((each) => ({ ...each, data: JSON.parse(each.data) })));
     }
+    if (parser.retry !== null) return parser.retry;
   } catch (error) {
     if (signal.aborted || error instanceof ApiError) throw error;
   } finally {

@@ -92,10 +92,14 @@ class FilmReader:
     """Reads one film, in a process of its own. A context manager, whose end ends the process."""
 
     def __init__(
-        self, path: Path, pin: Callable[[NDArray[Any]], Pin] = lambda array: Pin()
+        self,
+        path: Path,
+        pin: Callable[[NDArray[Any]], Pin] = lambda array: Pin(),
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         """`path` may name numbered frames, or be STANDARD for standard input; `pin` is the
-        device's, `Backend.pin`. Raises ImageError for what is no film, UnavailableError where PyAV
+        device's, `Backend.pin`; `check` is called about once a second while the film is opened, and
+        what it raises ends that. Raises ImageError for what is no film, UnavailableError where PyAV
         is missing."""
         self.lock = threading.Lock()
         self._sending = threading.Lock()
@@ -120,7 +124,7 @@ class FilmReader:
         try:
             if path == STANDARD:
                 send_descriptor(self._connection, _STANDARD_INPUT, self._process.pid)
-            described = self._receive()
+            described = self._receive(check)
         except BaseException:
             self.close()
             raise
@@ -259,11 +263,12 @@ class FilmReader:
             " is damaged"
         )
 
-    def _receive(self) -> Reply:
+    def _receive(self, check: Callable[[], None] = lambda: None) -> Reply:
         watch = self._watch
         watch.begin()
         try:
             while not self._has_message(OFTEN):
+                check()
                 if watch.is_lost():
                     self._process.kill()
                     raise ImageError(
