@@ -179,8 +179,8 @@ def _object(**fields: Any) -> dict[str, Any]:
 _EVENTS = (
     "What happens, by server-sent events: `job` is a Job that is new or has changed, `removed` is"
     " {ids}, `counts` says how many jobs there are in each state, and `reset` that too much has"
-    " changed: ask for the list again. The last event of those that come together has an id. Where too"
-    " many listen already, the stream ends, and `retry` says after how many milliseconds to ask again"
+    " changed: ask for the list again. The last event of those that come together has an id. Where"
+    " too many listen already, the stream ends; `retry` is after how many milliseconds to ask again"
 )
 _SETTINGS = [
     _query("model", _TEXT, "Name of a model, as /api/settings has them"),
