@@ -12,14 +12,16 @@ export function bytes(count) {
   return `${unit && count < 9.95 ? count.toFixed(1) : Math.round(count)} ${UNITS[unit]}`;
 }
 
-/** 75 as "1 min 15 s". */
+const unbroken = (text) => text.replaceAll(" ", "\u00a0");
+
+/** 75 as "1 min 15 s", which is not broken at the end of a line. */
 export function seconds(count) {
-  if (count < 9.95) return `${count.toFixed(1)} s`;
+  if (count < 9.95) return unbroken(`${count.toFixed(1)} s`);
   const whole = Math.round(count);
-  if (whole < 60) return `${whole} s`;
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  if (whole < 60) return unbroken(`${whole} s`);
+  if (whole < 3600) return unbroken(`${Math.floor(whole / 60)} min ${whole % 60} s`);
   const minutes = Math.round(whole / 60);
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return unbroken(`${Math.floor(minutes / 60)} h ${minutes % 60} min`);
 }
 
 /** Mpixel/s with two digits that count. */
