@@ -98,6 +98,8 @@ CHIPS = {
 
 FULLY = ((7, 5), (8, 0), (9, 0))
 """Chips whose kernels differ; for the others those that need most registers will do."""
+LIKE_ANOTHER = (8, 6)
+"""Its multiprocessors have what those of (8, 9) have."""
 
 
 class Recorded:
@@ -276,8 +278,14 @@ def report(compiler: Compiler, capability: tuple[int, int], stem: str, chosen: M
     return "" if clean in output.log else f"{stem} {dict(chosen)}: {output.log[-300:]}"
 
 
-@pytest.mark.matrix
-@pytest.mark.parametrize("capability", CHIPS, ids=lambda capability: f"sm_{capability}")
+@pytest.mark.parametrize(
+    "capability",
+    [
+        pytest.param(chip, marks=pytest.mark.long if chip == LIKE_ANOTHER else pytest.mark.matrix)
+        for chip in CHIPS
+    ],
+    ids=lambda capability: f"sm_{capability}",
+)
 def test_kernels_compile_without_spills(nvrtc_here: Nvrtc, capability: tuple[int, int]) -> None:
     wanted = kernels_of_chip(capability)
     with ThreadPoolExecutor(os.cpu_count()) as pool:

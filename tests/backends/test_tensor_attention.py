@@ -37,11 +37,14 @@ LEAST: dict[Precision, float] = {"fp16": 55, "fp32": 100}
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for kernels that are compiled."""
+def libraries(cache_folder: Path) -> Path:
+    """A folder for kernels that are compiled, once in whichever of the processes that share the
+    tests."""
     if shutil.which("g++") is None:
         pytest.skip("g++ is not here")
-    return tmp_path_factory.mktemp("libraries")
+    folder = cache_folder / "libraries"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def on_matrix_units(

@@ -36,7 +36,6 @@ NOT_KEPT = (
     "compiling for this processor, some twenty seconds in each run: nothing can be kept in"
     " file/numba (file exists): set WAIFU2X_CACHE_DIR to a folder that can be written\n"
 )
-COMPILING = "compiling for this processor, once: some twenty seconds\n"
 
 
 @pytest.fixture
@@ -832,22 +831,3 @@ def test_a_cache_that_cannot_be_written_changes_nothing(
     process = program("upscale", "-m", tiny(), "a.png", "b.png")
     assert process.communicate() == ("", NOT_KEPT)
     np.testing.assert_array_equal(np.asarray(load("b.png")), expected)
-
-
-@pytest.mark.matrix
-def test_damaged_and_warm_caches(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Compiled code is kept, found again, and made again when it is damaged."""
-    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path / "kept"))
-    entries: dict[str, dict[Path, int]] = {}
-    for state in ("cold", "warm", "damaged"):
-        if state == "damaged":
-            for path in entries["warm"]:
-                content = bytearray(path.read_bytes())
-                content[len(content) // 2] ^= 255
-                path.write_bytes(content)
-        process = program("upscale", "-v", "-m", tiny(), "--overwrite", "a.png", f"{state}.png")
-        assert (COMPILING in process.communicate()[1]) == (state != "warm")
-        entries[state] = {path: path.stat().st_ino for path in (tmp_path / "kept/numba").iterdir()}
-    assert entries["warm"] == entries["cold"]
-    assert set(entries["damaged"]) == set(entries["cold"])
-    assert len({Path(f"{state}.png").read_bytes() for state in entries}) == 1

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import re
 import subprocess
+import threading
 from pathlib import Path
 
 from waifu2x.backends.gpu import source
@@ -110,10 +112,12 @@ def compiled(stem: str, macros: Macros, threads: int, shared: int, folder: Path)
     whole = defined + HEADER.read_text() + without_instructions(text) + ENTRY.replace("CALL", call)
     path = folder / hashlib.sha256(whole.encode()).hexdigest()
     if not path.exists():
-        path.with_suffix(".cc").write_text(whole)
+        begun = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")  # others compile it
+        code = begun.with_name(f"{begun.name}.cc")
+        code.write_text(whole)
         options = "-O1 -mavx2 -mfma -mf16c -ffp-contract=off -fno-strict-aliasing -w -shared -fPIC"
-        command = ["g++", *options.split(), "-o", str(path), str(path.with_suffix(".cc"))]
-        subprocess.run(command, check=True)
+        subprocess.run(["g++", *options.split(), "-o", str(begun), str(code)], check=True)
+        begun.replace(path)
     return ctypes.CDLL(str(path))
 
 

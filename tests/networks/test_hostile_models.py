@@ -464,7 +464,13 @@ def _json() -> bytes:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="address space is bounded as Linux does")
 @pytest.mark.parametrize(
-    "cases", [100, pytest.param(20_000, marks=pytest.mark.matrix)], ids=["some", "many"]
+    "cases",
+    [
+        100,
+        pytest.param(6_000, marks=pytest.mark.matrix),
+        pytest.param(20_000, marks=pytest.mark.long),
+    ],
+    ids=["some", "many", "most"],
 )
 def test_damaged_files_end_in_a_sentence(cases: int) -> None:
     done = subprocess.run(

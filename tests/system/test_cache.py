@@ -14,6 +14,7 @@ import numpy as np
 import platformdirs
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 from waifu2x.cli import cli
 from waifu2x.networks.readers.architectures import Layer
@@ -353,25 +354,46 @@ def test_machine_code_that_does_not_load_is_compiled_again(
 
 
 @pytest.mark.matrix
-def test_numba_is_imported_to_compile_and_not_again(tmp_path: Path) -> None:
+def test_code_is_compiled_once_and_again_where_it_is_damaged(tmp_path: Path) -> None:
     layer = Layer("convolution", np.ones((3, 3, 3, 3), np.float32), np.zeros(3, np.float32))
     (tmp_path / "scale2.0x_model.json").write_bytes(dump(NetworkWeights("vgg_1", [layer])))
     code = f"""
-import sys, numpy, waifu2x
-pixels = numpy.zeros((8, 8, 3), numpy.uint8)
-waifu2x.upscale(pixels, backend="cpu", model={str(tmp_path)!r})
+import sys
+from waifu2x.__main__ import main
+sys.argv[1:1] = ["upscale", "-v", "--backend", "cpu", "-m", {str(tmp_path)!r}]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
 print("numba" in sys.modules)
 """
+    Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(tmp_path / "in.png")
     environment = os.environ | {"WAIFU2X_CACHE_DIR": str(tmp_path / "cache")}
 
-    def start() -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", code]
-        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    def start(name: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", code, str(tmp_path / "in.png"), str(tmp_path / name)]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True)
 
-    # Two that start cold at once, and one that finds what they kept.
-    for count, imported in ((2, "True\n"), (1, "False\n")):
-        processes = [start() for _ in range(count)]
-        assert [process.communicate()[0] for process in processes] == [imported] * count
+    def run(is_compiled: bool, *names: str) -> dict[Path, int]:
+        for process in [start(name) for name in names]:
+            made, said = process.communicate()
+            assert made == f"{is_compiled}\n", said
+            assert (
+                said.count("compiling for this processor, once: some twenty seconds\n")
+                == is_compiled
+            )
+        assert len({(tmp_path / name).read_bytes() for name in ("0.png", *names)}) == 1
+        found = {path: path.stat().st_ino for path in (tmp_path / "cache/numba").iterdir()}
         # Of two that compile the same, one entry of each kind is left: the code, its image, and
         # what the compiler says of the processor.
-        assert len(list((tmp_path / "cache/numba").iterdir())) == 3
+        assert len(found) == 3
+        return found
+
+    cold = run(True, "0.png", "1.png")  # at once
+    assert run(False, "2.png") == cold
+    for path in cold:
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 255
+        path.write_bytes(content)
+    assert run(True, "3.png").keys() == cold.keys()
