@@ -36,9 +36,10 @@ _MOST_STEP = 64
 _DEEP, _DEEP_STEP = 32, 32
 """...and of heads of more planes than that."""
 _MOST_WARPS = 8
-_SMALL_WARPS, _WARPS_AT_ONCE = range(4, 7), 20
+_SMALL_WARPS, _WARPS_AT_ONCE, _MOST_AT_ONCE = range(4, 7), 20, 24
 """Warps of small blocks, which are taken where a multiprocessor has room for so many warps of them:
-while some wait for memory, others compute..."""
+while some wait for memory, others compute. Windows of few keys need fewer registers, and so have
+the most warps..."""
 _SMALL_ITEMS = 16
 """...and which have so much work, or copies of parts of vectors would take most of their time."""
 _RESERVED_BYTES = 1 << 10
@@ -150,15 +151,18 @@ def attention_shape(
         needed = vectors * 16 * terms + pairs * 8 + chunk // _EIGHT
         # The fewest that have no work in the last round.
         warps = min(counts, key=lambda warps: round_up(each * tiles, warps))
-        blocks = blocks or _WARPS_AT_ONCE // warps
+        blocks = blocks or at_once // warps
         return AttentionShape(
             each, chunk, together, warps, queries, keys, values, pairs, needed, blocks
         )
 
+    is_short = chunk == together and not is_late
+    at_once = _MOST_AT_ONCE if is_short else _WARPS_AT_ONCE
+    small_warps = _SMALL_WARPS[::-1] if is_short else _SMALL_WARPS
     divisors = [each for each in range(heads, 0, -1) if heads % each == 0]
     if terms == 1 and depth <= _MATRIX:
         for each in divisors:
-            small = shape(each, chunk, _SMALL_WARPS)
+            small = shape(each, chunk, small_warps)
             fits = small.blocks * (small.bytes + _RESERVED_BYTES) <= shared_bytes
             if fits and each * tiles >= _SMALL_ITEMS:
                 return small
