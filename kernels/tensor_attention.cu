@@ -136,7 +136,7 @@ tensor_attention(const __grid_constant__ Attention p) {
 
     const int first_query = QUERY_PLANE + first_head * DEPTH;
     const Columns<QUERY_GROUP, QUERY_STORED, QUERY_FILLED> query_columns(p.queries, p.query_map, first_query);
-#pragma unroll 2
+#pragma unroll 1
     for (int number = threadIdx.x / LANES; number < QUERY_TILES * 16; number += AT_ONCE) {
         const Query query(p, number, top, left);
         query_columns.copy(near_queries + number * QUERY_PITCH, p.query_map,
@@ -145,7 +145,7 @@ tensor_attention(const __grid_constant__ Attention p) {
     }
 #if BIASES
     const uint8_t* const table = reinterpret_cast<const uint8_t*>(p.biases + first_head * BIAS_PITCH);
-#pragma unroll 2
+#pragma unroll 1
     for (int i = threadIdx.x; i < HEADS_EACH * BIAS_PITCH / 2; i += THREADS)
         copy16(reinterpret_cast<uint8_t*>(biases) + i * 16, table + i * 16);
     for (int i = threadIdx.x; i < NONE_PAIRS; i += THREADS) biases[NONE + i] = make_float2(LOWEST, LOWEST);
@@ -194,7 +194,7 @@ tensor_attention(const __grid_constant__ Attention p) {
                 const Columns<KEY_GROUP, KEY_STORED, KEY_FILLED> key_columns(p.keys, p.key_map, first_key);
                 const Columns<VALUE_GROUP, VALUE_STORED, VALUE_FILLED> value_columns(p.values, p.value_map,
                                                                                      first_value);
-#pragma unroll 2
+#pragma unroll 1
                 for (int at = threadIdx.x / LANES; at < CHUNK; at += AT_ONCE) {
                     const int number = chunk + at;
                     const int y = above + number / KEY_ROW, x = before + number % KEY_ROW;
@@ -208,10 +208,10 @@ tensor_attention(const __grid_constant__ Attention p) {
                 commit();
                 wait<0>();
                 if (round == 0 && chunk == 0)
-#pragma unroll 2
+#pragma unroll 1
                     for (int number = threadIdx.x / LANES; number < QUERY_TILES * 16; number += AT_ONCE)
                         look_at<QUERY_FILLED>(near_queries + number * QUERY_PITCH, sizes, p.beyond);
-#pragma unroll 2
+#pragma unroll 1
                 for (int at = threadIdx.x / LANES; at < CHUNK; at += AT_ONCE) {
                     look_at<KEY_FILLED>(near_keys + at * KEY_PITCH, sizes, p.beyond);
                     look_at<VALUE_FILLED>(near_values + at * VALUE_PITCH, sizes, p.beyond);
@@ -396,9 +396,12 @@ tensor_attention(const __grid_constant__ Attention p) {
                     continue;
                 }
 #pragma unroll
-                for (int i = 0; i < 8; i++)
-                    if (vector * 8 + i >= begin && vector * 8 + i < end)
-                        reinterpret_cast<uint16_t*>(there)[i] = static_cast<uint16_t>((&words.x)[i / 2] >> i % 2 * 16);
+                for (int i = 0; i < 8; i += WORDS ? 2 : 1) {
+                    if (vector * 8 + i < begin || vector * 8 + i >= end) continue;
+                    const uint32_t word = (&words.x)[i / 2] >> i % 2 * 16;
+                    if (WORDS) reinterpret_cast<uint32_t*>(there)[i / 2] = word;
+                    else reinterpret_cast<uint16_t*>(there)[i] = static_cast<uint16_t>(word);
+                }
             }
         }
     }

@@ -12,7 +12,8 @@
 #define KEY_PITCH (KEY_FILLED | 1)
 #define VALUE_PITCH (VALUE_FILLED | 1)
 // Threads that copy a pixel, and pixels that are copied at once.
-#define LANES (QUERY_FILLED > 4 || KEY_FILLED > 4 || VALUE_FILLED > 4 ? 8 : 4)
+#define FILL(vectors) (QUERY_FILLED > vectors || KEY_FILLED > vectors || VALUE_FILLED > vectors)
+#define LANES (FILL(4) ? 8 : FILL(2) ? 4 : 2)
 #define AT_ONCE (THREADS / LANES)
 #define TAKEN (HEADS_EACH * DEPTH)
 
