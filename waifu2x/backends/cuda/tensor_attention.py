@@ -36,10 +36,10 @@ _MOST_STEP = 64
 _DEEP, _DEEP_STEP = 32, 32
 """...and of heads of more planes than that."""
 _MOST_WARPS = 8
-_SMALL_WARPS, _WARPS_AT_ONCE, _MOST_AT_ONCE = range(4, 7), 20, 24
+_SMALL_WARPS, _WARPS_AT_ONCE, _MOST_AT_ONCE, _FEWEST_AT_ONCE = range(4, 7), 20, 24, 16
 """Warps of small blocks, which are taken where a multiprocessor has room for so many warps of them:
 while some wait for memory, others compute. Windows of few keys need fewer registers, and so have
-the most warps..."""
+the most warps; chips after sm_90 have the fewest..."""
 _SMALL_ITEMS = 16
 """...and which have so much work, or copies of parts of vectors would take most of their time."""
 _RESERVED_BYTES = 1 << 10
@@ -157,7 +157,7 @@ def attention_shape(
         )
 
     is_short = chunk == together and not is_late
-    at_once = _MOST_AT_ONCE if is_short else _WARPS_AT_ONCE
+    at_once = _FEWEST_AT_ONCE if is_late else _MOST_AT_ONCE if is_short else _WARPS_AT_ONCE
     small_warps = _SMALL_WARPS[::-1] if is_short else _SMALL_WARPS
     divisors = [each for each in range(heads, 0, -1) if heads % each == 0]
     if terms == 1 and depth <= _MATRIX:
