@@ -20,8 +20,8 @@
 //   biases    float2 [HEADS][BIAS_PITCH], of [BIAS_ROWS][BIAS_COLUMNS] by how a key lies to a query, over the scale:
 //             each with the next
 // Macros
-//   THREADS, BLOCKS (that a multiprocessor has room for), HEADS, HEADS_EACH, DEPTH (planes of a head), CHUNK, STEP
-//   (keys, multiples of 16; STEP divides CHUNK), KEY_ROWS, KEY_COLUMNS, KEY_ROW (of a window's keys), KEYS (numbers,
+//   THREADS, BLOCKS (that a multiprocessor has room for), HEADS, HEADS_EACH, DEPTH (planes of a head), TILES (of a
+//   block, of 16 queries), CHUNK, STEP (keys, multiples of 16; STEP divides CHUNK), KEY_ROWS, KEY_COLUMNS, KEY_ROW (of a window's keys), KEYS (numbers,
 //   a multiple of STEP), WINDOW_ROWS, WINDOW_COLUMNS, OVERLAP, CELL (see waifu2x/networks/windows.py), SCALE (times
 //   log2(e)); with biases BIAS_ROWS, BIAS_COLUMNS, BIAS_PITCH (pairs of a head, padded), BIAS_PAIRS (of a block's
 //   table); QUERY_GROUP, QUERY_STORED, QUERY_PLANE (the first one), QUERY_FILLED (vectors of a pixel in shared memory),
@@ -36,7 +36,7 @@
 #include "window_copies.cuh"
 
 #define WARPS (THREADS / 32)
-#define ITEMS (HEADS_EACH * QUERY_TILES)
+#define ITEMS (HEADS_EACH * TILES)
 #define K16 ((KEY_EIGHTS + 1) / 2)
 #define VALUE_PAIRS ((VALUE_EIGHTS + 1) / 2)
 // A power of two: its product with the scale is exact, and so is the difference of two of them.
@@ -93,7 +93,7 @@ struct Item {
     bool is_any;
 
     __device__ __forceinline__ explicit Item(int number)
-        : head(number / QUERY_TILES), tile(number % QUERY_TILES), is_any(number < ITEMS) {}
+        : head(number / TILES), tile(number % TILES), is_any(number < ITEMS) {}
 };
 
 // A query of a window.
@@ -110,7 +110,7 @@ struct Query {
     }
 };
 
-// Blocks: (windows of a row, parts of heads, windows below one another * pictures).
+// Blocks: (windows of a row, parts of heads * parts of queries, windows below one another * pictures).
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 tensor_attention(const __grid_constant__ Attention p) {
     extern __shared__ __align__(1024) uint8_t shared[];
@@ -120,7 +120,7 @@ tensor_attention(const __grid_constant__ Attention p) {
     uint4* const near_values = near_keys + KEY_VECTORS;
     float2* const biases = reinterpret_cast<float2*>(near_queries + TERMS * VECTORS);
     uint8_t* const present = reinterpret_cast<uint8_t*>(biases + BIAS_PAIRS);
-    const int picture = blockIdx.z / p.down, first_head = blockIdx.y * HEADS_EACH;
+    const int picture = blockIdx.z / p.down, first_head = blockIdx.y / PARTS * HEADS_EACH;
     const Cell cell = {picture / p.across, picture % p.across};
     const int top = p.first_top + static_cast<int>(blockIdx.z) % p.down * WINDOW_ROWS;
     const int left = p.first_left + static_cast<int>(blockIdx.x) * WINDOW_COLUMNS;
@@ -135,13 +135,16 @@ tensor_attention(const __grid_constant__ Attention p) {
     uint32_t sizes = 0;
 
     const int first_query = QUERY_PLANE + first_head * DEPTH;
+    // Queries of the block: numbers in the window, in shared memory from the first one on.
+    const int first_number = static_cast<int>(blockIdx.y) % PARTS * TILES * 16;
+    const int numbers = min(QUERIES - first_number, TILES * 16);
     const Columns<QUERY_GROUP, QUERY_STORED, QUERY_FILLED> query_columns(p.queries, p.query_map, first_query);
 #pragma unroll 1
-    for (int number = threadIdx.x / LANES; number < QUERY_TILES * 16; number += AT_ONCE) {
-        const Query query(p, number, top, left);
+    for (int number = threadIdx.x / LANES; number < TILES * 16; number += AT_ONCE) {
+        const Query query(p, first_number + number, top, left);
         query_columns.copy(near_queries + number * QUERY_PITCH, p.query_map,
                            MapPixel<QUERY_GROUP>(p.query_map, query.row, query.column, cell),
-                           query.is_inside && number < QUERIES);
+                           query.is_inside && number < numbers);
     }
 #if BIASES
     const uint8_t* const table = reinterpret_cast<const uint8_t*>(p.biases + first_head * BIAS_PITCH);
@@ -168,8 +171,8 @@ tensor_attention(const __grid_constant__ Attention p) {
 #if BIASES
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const Query query(p, number + half * 8, top, left);
-            if (item.is_any && number + half * 8 < QUERIES)
+            const Query query(p, first_number + number + half * 8, top, left);
+            if (item.is_any && number + half * 8 < numbers)
                 own[half] = (WINDOW_ROWS / CELL - 1 - query.y / CELL) * BIAS_COLUMNS + WINDOW_COLUMNS / CELL - 1 -
                             query.x / CELL + head * BIAS_PITCH + q * 2;
             if (is_none) own[half] = NONE;
@@ -209,7 +212,7 @@ tensor_attention(const __grid_constant__ Attention p) {
                 wait<0>();
                 if (round == 0 && chunk == 0)
 #pragma unroll 1
-                    for (int number = threadIdx.x / LANES; number < QUERY_TILES * 16; number += AT_ONCE)
+                    for (int number = threadIdx.x / LANES; number < TILES * 16; number += AT_ONCE)
                         look_at<QUERY_FILLED>(near_queries + number * QUERY_PITCH, sizes, p.beyond);
 #pragma unroll 1
                 for (int at = threadIdx.x / LANES; at < CHUNK; at += AT_ONCE) {
@@ -333,7 +336,7 @@ tensor_attention(const __grid_constant__ Attention p) {
         __syncwarp();
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            if (number + half * 8 >= QUERIES) continue;
+            if (number + half * 8 >= numbers) continue;
             const float share = __fdividef(1.0f, total[half * 2]);
 #pragma unroll
             for (int n = 0; n < VALUE_EIGHTS; n++) {
@@ -361,8 +364,8 @@ tensor_attention(const __grid_constant__ Attention p) {
     const int begin = PART + first_head * DEPTH, is_last = first_head + HEADS_EACH == HEADS;
     const int own = begin + TAKEN, end = is_last ? PART + EACH : own;
 #pragma unroll 1
-    for (int number = threadIdx.x / LANES; number < QUERIES; number += AT_ONCE) {
-        const Query query(p, number, top, left);
+    for (int number = threadIdx.x / LANES; number < numbers; number += AT_ONCE) {
+        const Query query(p, first_number + number, top, left);
         const int row = query.row + p.to.top, column = query.column + p.to.left;
         // Whole windows may reach beyond what is in memory.
         if (row < 0 || row >= p.to.rows || column < 0 || column >= p.to.columns) continue;

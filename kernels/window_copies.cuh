@@ -1,11 +1,11 @@
 // Pixels of a window of queries, keys and values, copied to shared memory in vectors of 8 planes: for
 // tensor_attention.cu, which says what the macros are.
 #define QUERIES (WINDOW_ROWS * WINDOW_COLUMNS)
-#define QUERY_TILES ((QUERIES + 15) / 16)
+#define PARTS ((QUERIES + TILES * 16 - 1) / (TILES * 16))
 // Vectors of all keys of a term.
 #define KEY_VECTORS (CHUNK * KEY_PITCH)
 #define VALUE_VECTORS (CHUNK * VALUE_PITCH)
-#define QUERY_VECTORS (QUERY_TILES * 16 * QUERY_PITCH)
+#define QUERY_VECTORS (TILES * 16 * QUERY_PITCH)
 #define VECTORS (QUERY_VECTORS + KEY_VECTORS + VALUE_VECTORS)
 // Vectors from a pixel to the next: an odd number, so that eight pixels are in different banks.
 #define QUERY_PITCH (QUERY_FILLED | 1)

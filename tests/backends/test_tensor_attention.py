@@ -92,6 +92,15 @@ def test_heads_of_any_size(libraries: Path, windows: Windows, heads: int, depth:
 
 
 @pytest.mark.matrix
+def test_queries_that_do_not_fit_one_block(libraries: Path) -> None:
+    windows = Windows(32, 32)
+    assert attention_shape(attention_step(windows, 1, 64), 1, 99 << 10).tiles < 64
+    model, pixels = attention_model(windows, 1, 64), picture(20, 33, 3)
+    made = on_matrix_units(model, pixels, "fp16", libraries)
+    assert obvious.psnr(made, obvious.run([model], pixels)) >= PROMISED_DB["fp16"]
+
+
+@pytest.mark.matrix
 def test_large_logits_and_stacks(libraries: Path) -> None:
     model = attention_model(WINDOWS["swin, shifted"], gain=20.0)
     pixels = picture(19, 23, 3)
@@ -165,6 +174,7 @@ def test_shapes_fit(shared: int, terms: int) -> None:
         assert heads % shape.heads == shape.chunk % shape.step == shape.step % 16 == 0
         assert 1 <= shape.warps <= 8
         assert shape.chunk > 0
+        assert shape.tiles > 0
         assert shape.keys.pitch % 2 == shape.values.pitch % 2 == 1
     assert attention_shape(attention_step(Windows(8, 8), 6, 10), 1, 227 << 10).heads == 6
 

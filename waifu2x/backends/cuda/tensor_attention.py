@@ -31,6 +31,8 @@ _EIGHT = 8
 """Planes of a vector; keys side by side."""
 LEAST_SCALE = 1e-3
 """Smaller ones make biases over the scale too large."""
+MOST_BIASES = 1 << 12
+"""Biases of a head, at most: of more, tables do not fit the shared memory of every chip."""
 _MOST_STEP = 64
 """Keys whose logits are in registers at once..."""
 _DEEP, _DEEP_STEP = 32, 32
@@ -106,6 +108,8 @@ class AttentionShape:
 
     heads: int
     """Those of a block."""
+    tiles: int
+    """Those of a block, of 16 queries each."""
     chunk: int
     """Keys in shared memory at once."""
     step: int
@@ -144,7 +148,9 @@ def attention_shape(
     chunk = round_up(numbers, together)
     tiles = -(-windows.rows * windows.columns // _MATRIX)
 
-    def shape(each: int, chunk: int, counts: range, blocks: int = 0) -> AttentionShape:
+    def shape(
+        each: int, chunk: int, counts: range, blocks: int = 0, tiles: int = tiles
+    ) -> AttentionShape:
         queries, keys, values = (near_vectors(first, heads, depth, each) for first in step.first)
         pairs = _pairs(step, each, round_up(numbers, together))
         vectors = tiles * _MATRIX * queries.pitch + chunk * (keys.pitch + values.pitch)
@@ -153,7 +159,7 @@ def attention_shape(
         warps = min(counts, key=lambda warps: round_up(each * tiles, warps))
         blocks = blocks or at_once // warps
         return AttentionShape(
-            each, chunk, together, warps, queries, keys, values, pairs, needed, blocks
+            each, tiles, chunk, together, warps, queries, keys, values, pairs, needed, blocks
         )
 
     is_short = chunk == together and not is_late
@@ -173,9 +179,16 @@ def attention_shape(
         found = shape(each, chunk, counts, blocks)
         if found.bytes <= shared_bytes // 2 - _RESERVED_BYTES:
             return found
-    room = shared_bytes - _RESERVED_BYTES - shape(1, 0, counts, blocks).bytes
-    single = shape(1, together, counts, blocks).bytes - shape(1, 0, counts, blocks).bytes
-    return shape(1, min(chunk, room // single * together), counts, blocks)
+    # As many queries as leave room for two steps of keys, or else for one.
+    room = shared_bytes - _RESERVED_BYTES
+    for least in (min(chunk, 2 * together), together):
+        for own in range(tiles, 0, -1):
+            found = shape(1, least, counts, blocks, own)
+            if found.bytes <= room:
+                single = shape(1, least + together, counts, blocks, own).bytes - found.bytes
+                more = (room - found.bytes) // single * together
+                return shape(1, min(chunk, least + more), counts, blocks, own)
+    raise ValueError(f"{shared_bytes} bytes of shared memory for {windows}")
 
 
 def _bias_pitch(windows: Windows) -> int:
@@ -248,7 +261,8 @@ class TensorAttentionStep(TensorStep):
             grid.across,
             task.check.beyond,
         )
-        blocks = (across, step.heads // shape.heads, down * grid.pictures)
+        parts = -(-windows.rows * windows.columns // (shape.tiles * _MATRIX))
+        blocks = (across, step.heads // shape.heads * parts, down * grid.pictures)
         return self.launch_of(
             ("tensor_attention", self._macros()),
             shape.warps * 32,
@@ -267,6 +281,7 @@ class TensorAttentionStep(TensorStep):
             "HEADS": step.heads,
             "HEADS_EACH": shape.heads,
             "DEPTH": depth,
+            "TILES": shape.tiles,
             "CHUNK": shape.chunk,
             "STEP": shape.step,
             "KEY_ROWS": windows.keys(0),

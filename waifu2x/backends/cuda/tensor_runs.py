@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from waifu2x.backends.cuda.tensor_attention import LEAST_SCALE, MOST_DEPTH
+from waifu2x.backends.cuda.tensor_attention import LEAST_SCALE, MOST_BIASES, MOST_DEPTH
 from waifu2x.backends.cuda.tensor_channel_attention import mix_bytes
 from waifu2x.backends.cuda.tensor_layout import PLANE_UNIT, FewLayout, MapLayout
 from waifu2x.backends.cuda.tensor_shape import MOST_SUMS
@@ -53,6 +54,7 @@ def _runs(program: Program, layouts: Sequence[MapLayout | FewLayout], step: Step
             views = step.source, step.keys, step.values, step.target
             depth = step.planes // step.heads
             fits = depth <= MOST_DEPTH and step.scale >= LEAST_SCALE
+            fits = fits and math.prod(step.windows.bias_sides) <= MOST_BIASES
             return fits and all(is_map(view.value) for view in views)
         case CrossSums():
             return step.planes // step.heads <= MOST_DEPTH and is_map(step.source.value)
