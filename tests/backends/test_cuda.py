@@ -35,7 +35,7 @@ from waifu2x.backends.cuda.arguments import Address, structs
 from waifu2x.backends.cuda.compiler import target
 from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
-from waifu2x.backends.cuda.tensor import TensorExecutor, scales
+from waifu2x.backends.cuda.tensor import TensorExecutor, arranged, scales
 from waifu2x.backends.cuda.tensor_candidates import candidates, ranked
 from waifu2x.backends.cuda.tensor_conv import (
     TensorConvArguments,
@@ -55,6 +55,7 @@ from waifu2x.backends.cuda.tensor_shape import (
 from waifu2x.backends.cuda.tensor_vectors import Vectors
 from waifu2x.backends.cuda.units import Units, available_units, choose_units
 from waifu2x.backends.gpu import launch, schedule, source
+from waifu2x.backends.gpu.backend import lowered
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, PassWork
 from waifu2x.backends.gpu.runtime import Limits, Macros, ReadyLaunch
 from waifu2x.backends.gpu.tuning import Option
@@ -175,8 +176,7 @@ def record(
     runtime: Any, model: Model, units: Units, terms: int, size: tuple[int, int], pictures: int = 1
 ) -> None:
     """Whatever an executor does for pictures of a size."""
-    takes = scales(units, terms)
-    program = fused(lower(model), scales=takes, resizes=takes)
+    program = arranged(lowered(model), units, terms)
     executor = TensorExecutor(runtime, program, units, terms, usual)
     found = schedule.find(executor, size, pictures, schedule.MapMemory(1 << 37, 1 << 37, 1 << 37))
     dtype, (height, width) = np.dtype(np.uint8), (size[0] * model.scale, size[1] * model.scale)

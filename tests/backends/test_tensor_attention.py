@@ -73,6 +73,19 @@ def test_windows(libraries: Path, name: str, precision: Precision) -> None:
 
 
 @pytest.mark.matrix
+@pytest.mark.parametrize("precision", ["fp16", "fp32"])
+def test_halves_of_heads_in_the_place_of_their_queries(
+    libraries: Path, precision: Precision
+) -> None:
+    model, pixels = attention_model(WINDOWS["dat, shifted"], 4, 8), picture(19, 23, 3)
+    whole = on_matrix_units(model, pixels, precision, libraries)
+    assert obvious.psnr(whole, obvious.run([model], pixels)) >= PROMISED_DB[precision]
+    np.testing.assert_array_equal(
+        on_matrix_units(model, pixels, precision, libraries, tile=8), whole
+    )
+
+
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("windows", "heads", "depth"),
     [

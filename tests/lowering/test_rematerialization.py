@@ -54,6 +54,13 @@ def test_the_first_convolution_is_made_again_for_the_last_one() -> None:
     assert max(len(phase.live) for phase in plan(segmented(after))) <= 2
 
 
+def test_what_is_near_is_not_made_again() -> None:
+    """The first layer adds what it reads behind its attention: that is there."""
+    before = program(swinir(heads=(2, 2), blocks=3))
+    again = [len(rematerialized(before, apart).steps) - len(before.steps) for apart in (1, 2, 9)]
+    assert again[0] > again[1] > again[2] == 0
+
+
 def test_what_attention_beside_it_reads_is_not_made_twice() -> None:
     """Both halves of the heads read one map of queries, which costs less to make than to keep."""
     before = lower(attention_model(WINDOWS["dat"], heads=4))

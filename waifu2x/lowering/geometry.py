@@ -42,6 +42,8 @@ class Work:
     pixels of any other's target."""
     needed: Mapping[int, Box]
     """The part of each value that results depend on. What is read besides may be anything."""
+    read: Mapping[int, Box]
+    """The part of each value that steps read."""
 
 
 def work(
@@ -98,7 +100,7 @@ def work(
     values = dict(written)
     for value, box in (*roots.items(), *read.items()):
         values[value] = hull(box, values.get(value))
-    return Work(values, dict(sorted(boxes.items())), needed)
+    return Work(values, dict(sorted(boxes.items())), needed, read)
 
 
 def _computed(step: MapStep, box: Box, unit: tuple[int, int], size: Size | None) -> Box:
@@ -177,8 +179,10 @@ def tiles(size: Size, down: int, across: int, unit: int) -> Iterator[Box]:
 
 
 def _cuts(length: int, count: int, unit: int) -> list[int]:
-    inner = [round(length * index / count / unit) * unit for index in range(1, count)]
-    return [0, *(min(cut, length) for cut in inner), length]
+    # Rounded, in numbers that may be symbols.
+    each = 2 * count * unit
+    inner = [(2 * length * index + count * unit) // each * unit for index in range(1, count)]
+    return [0, *(smaller(cut, length) for cut in inner), length]
 
 
 def read_by(program: Program) -> dict[int, list[int]]:

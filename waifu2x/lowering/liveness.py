@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
 from waifu2x.lowering.geometry import round_up
@@ -30,13 +30,19 @@ class Span:
 def places(spans: Mapping[Name, Span], alignment: int) -> tuple[dict[Name, int], int]:
     """The offset of each, a multiple of `alignment`, and the bytes of the whole.
 
-    Large ones first, each at the lowest place that is free: a chain takes about as much as its two
-    largest neighbours. Where sizes are symbols, what lies below what is decided by their examples,
-    and is right for any sizes: each lies behind all that are below it and needed when it is.
+    Each is put at the lowest place that is free, in the order of two that takes less: large ones
+    first, so that a chain takes about as much as its two largest neighbours, or as they are needed.
+    Where sizes are symbols, what lies below what is decided by their examples, and is right for any
+    sizes: each lies behind all that are below it and needed when it is.
     """
-    below = _below(
-        {name: round_up(example(span.size), alignment) for name, span in spans.items()}, spans
+    sizes = {name: round_up(example(span.size), alignment) for name, span in spans.items()}
+    orders = (
+        sorted(sizes, key=lambda name: -sizes[name]),
+        sorted(sizes, key=lambda name: (spans[name].first, -sizes[name])),
     )
+    tried = [_starts(order, sizes, spans) for order in orders]
+    totals = [max((starts[n] + sizes[n] for n in starts), default=0) for starts in tried]
+    below = _below(tried[totals.index(min(totals))], sizes, spans)
     ends: dict[Name, int] = {}
     offsets: dict[Name, int] = {}
     total = 0
@@ -51,23 +57,29 @@ def places(spans: Mapping[Name, Span], alignment: int) -> tuple[dict[Name, int],
     return offsets, total
 
 
-def _below(sizes: Mapping[Name, int], spans: Mapping[Name, Span]) -> dict[Name, list[Name]]:
-    """For each, in an order in which they can be placed, those that lie right below it."""
-    met: dict[Name, list[Name]] = {}
+def _starts(
+    order: Sequence[Name], sizes: Mapping[Name, int], spans: Mapping[Name, Span]
+) -> dict[Name, int]:
+    """The lowest free place of each, put there in an order."""
     starts: dict[Name, int] = {}
-    for name in sorted(sizes, key=lambda name: -sizes[name]):
-        met[name] = [other for other in starts if spans[name].meets(spans[other])]
+    for name in order:
         start = 0
-        for other in sorted(met[name], key=starts.__getitem__):
+        met = [other for other in starts if spans[name].meets(spans[other])]
+        for other in sorted(met, key=starts.__getitem__):
             if start + sizes[name] <= starts[other]:
                 break
             start = max(start, starts[other] + sizes[other])
         starts[name] = start
-        for other in met[name]:
-            met[other].append(name)
+    return starts
+
+
+def _below(
+    starts: Mapping[Name, int], sizes: Mapping[Name, int], spans: Mapping[Name, Span]
+) -> dict[Name, list[Name]]:
+    """For each, in an order in which they can be placed, those that lie right below it."""
     found: dict[Name, list[Name]] = {}
     for name in sorted(sizes, key=lambda name: (starts[name], sizes[name])):
-        lower = [other for other in met[name] if other in found]
+        lower = [other for other in found if spans[name].meets(spans[other])]
         # Those below one of the others are behind it anyway.
         covered = {far for other in lower for far in found[other]}
         found[name] = [other for other in lower if other not in covered]

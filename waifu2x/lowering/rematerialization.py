@@ -16,11 +16,14 @@ from waifu2x.lowering.steps import MapStep, Program, Step
 from waifu2x.lowering.values import Value
 
 
-def rematerialized(program: Program) -> Program:
+def rematerialized(program: Program, apart: int = 1) -> Program:
     """A program whose steps behind attention read such values as are made again there; the same one
-    if there are none."""
+    if there are none.
+
+    A value is made again where at least so much attention lies between: nearer, it is there.
+    """
     cheap = cheap_values(program)
-    made = _Remaking(program, cheap)
+    made = _Remaking(program, cheap, apart)
     for step in program.steps:
         made.add(step)
     if len(made.steps) == len(program.steps):
@@ -55,14 +58,15 @@ def cheap_values(program: Program) -> dict[int, MapStep]:
 class _Remaking:
     """The steps of a program, made anew."""
 
-    def __init__(self, program: Program, makers: dict[int, MapStep]) -> None:
+    def __init__(self, program: Program, makers: dict[int, MapStep], apart: int) -> None:
         self.values: list[Value] = list(program.values)
         self.steps: list[Step] = []
         self._makers = makers
         self._depths = [0] * len(program.values)
         """How much attention lies behind each value, one after the other."""
-        self._made: dict[tuple[int, int], int] = {}
-        """The number of a value as it is made for what lies behind so much attention."""
+        self._apart = apart
+        self._made: dict[int, dict[int, int]] = {}
+        """The numbers of a value as it is made for what lies behind so much attention."""
         self._old: set[int] = set()
         """Values of the program that have been made."""
 
@@ -84,7 +88,9 @@ class _Remaking:
         be."""
         if value not in self._makers:
             return value
-        if (value, depth) not in self._made:
+        made = self._made.setdefault(value, {})
+        near = [number for at, number in made.items() if 0 <= depth - at < self._apart]
+        if not near:
             maker = self._makers[value]
             numbers = {view.value: self._found(view.value, depth) for view in reads(maker)}
             if value in self._old:
@@ -93,6 +99,7 @@ class _Remaking:
             else:
                 self._old.add(value)
                 numbers[value] = value
-            self._made[value, depth] = numbers[value]
+            near = [numbers[value]]
+            made[depth] = numbers[value]
             self.steps.append(renumbered(maker, numbers))
-        return self._made[value, depth]
+        return near[-1]

@@ -64,4 +64,5 @@ class Target:
     value: int
     part: int = 0
     plane: int = 0
-    """The first plane of that part; above 0 only for copies, several of which may fill a part."""
+    """The first plane of that part; above 0 only for copies, several of which may fill a part, and
+    for attention where `attention_maps` says so."""

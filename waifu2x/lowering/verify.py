@@ -121,13 +121,14 @@ class _Verifier(Checker):
         self.must(0 <= target.part < len(parts), "target", f"no part {target.part}")
 
     def _check_write(self, step: MapStep) -> None:
-        target, planes, is_copy = step.target, self.planes_made(step), isinstance(step, Copy)
+        target, planes = step.target, self.planes_made(step)
+        fills = isinstance(step, Copy | AttendWindows)
         stored = self.values[target.value]
-        self.must(is_copy or not target.plane, "target", "begins within a part")
+        self.must(fills or not target.plane, "target", "begins within a part")
         most = stored.parts[target.part]
         fits = target.plane >= 0 and target.plane + planes <= most
         self.must(fits, "target", f"{planes} planes from {target.plane} on, of {most}")
-        self.must(is_copy or planes == most, "target", f"{planes} planes of {most}")
+        self.must(fills or planes == most, "target", f"{planes} planes of {most}")
         done = self.written.setdefault((target.value, target.part), set())
         own = set(range(target.plane, target.plane + planes))
         self.must(done.isdisjoint(own), "target", "planes that are written twice")

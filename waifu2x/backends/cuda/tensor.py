@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from waifu2x.backends.cuda.tensor_conv import TensorConvStep
 from waifu2x.backends.cuda.tensor_depthwise import TensorDepthwiseStep
 from waifu2x.backends.cuda.tensor_edges import TensorEdgesStep
 from waifu2x.backends.cuda.tensor_gather import GatherStep
+from waifu2x.backends.cuda.tensor_in_place import clipped, in_place
 from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
 from waifu2x.backends.cuda.tensor_norm import TensorNormStep
 from waifu2x.backends.cuda.tensor_pair import TensorPairStep, has_pair
@@ -36,6 +37,7 @@ from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.launch import LaunchMaker
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.backends.gpu.tuning import Choose
+from waifu2x.lowering.attention_maps import joined, separated
 from waifu2x.lowering.attention_steps import (
     AttendWindows,
     ChannelWeights,
@@ -46,6 +48,7 @@ from waifu2x.lowering.box import Box
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.fusing import fused
 from waifu2x.lowering.norm_steps import NormPlanes
+from waifu2x.lowering.ordering import ordered
 from waifu2x.lowering.planewise_steps import PlanewiseStep
 from waifu2x.lowering.steps import Program
 from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
@@ -102,14 +105,20 @@ def _wide(runtime: CudaRuntime) -> Maker:
 
 def _maker(runtime: CudaRuntime, units: Units, terms: int, trusted: float) -> Maker:
     def make(program: Program, choose: Choose) -> Executor:
-        takes = scales(units, terms)
-        ways = (fused(program, scales=takes, resizes=takes, sums=terms == 1), program)
-        for found in ways:
+        for found in (arranged(program, units, terms), program):
             if runs(found, layouts(found, terms)):
                 return TensorExecutor(runtime, found, units, terms, choose, trusted)
         return Fp32Executor(runtime, program, choose)
 
     return make
+
+
+def arranged(program: Program, units: Units, terms: int) -> Program:
+    """The same program in steps that are fast here, and in an order that takes little memory."""
+    takes = scales(units, terms)
+    found = joined(fused(program, scales=takes, resizes=takes, sums=terms == 1))
+    # Maps of two terms are large; of one, to read what makes them once is worth more.
+    return ordered(separated(found) if terms == 2 else found)
 
 
 def scales(units: Units, terms: int) -> bool:
@@ -199,6 +208,13 @@ class TensorExecutor:
                     by_vectors = has_whole_vectors(program, step, found)
                     make = TensorPlanewiseStep if by_vectors else GatherStep
                     self._steps[number] = make(runtime, program, number, found, terms, places)
+        whole = frozenset(
+            number
+            for number, step in self._steps.items()
+            if isinstance(step, TensorConvStep) and step.makes_own_pixels
+        )
+        self.in_place: Mapping[int, Sequence[int]] = in_place(program, found, whole)
+        self.clipped = clipped(program)
         self._pair: TensorPairStep | None = None
         self._edges: TensorEdgesStep | None = None
         last = self._steps.get(len(program.steps) - 1)

@@ -303,8 +303,8 @@ class TensorAttentionStep(TensorStep):
             "TERMS": target.terms,
             "OUT_GROUP": target.group,
             "OUT_STORED": target.stored,
-            "EACH": target.parts[step.target.part],
-            "PART": target.start(step.target.part),
+            "EACH": self._written,
+            "PART": target.start(step.target.part) + step.target.plane,
             "S2D": 1,
             "RESIDUAL": 0,
         }
@@ -320,6 +320,14 @@ class TensorAttentionStep(TensorStep):
             made["BIAS_PITCH"] = _bias_pitch(windows)
             made["BIAS_PAIRS"] = shape.pairs
         return made
+
+    @property
+    def _written(self) -> int:
+        """Planes that it writes: who writes the last of a part writes the zeros behind it, too."""
+        target, planes = self._step.target, self._step.planes
+        if target.plane + planes < self.program.values[target.value].parts[target.part]:
+            return planes
+        return self._target.parts[target.part] - target.plane
 
     def _whole(self, task: Task, value: int) -> MapArguments:
         """A map, by places in the value."""

@@ -32,6 +32,7 @@ from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
     Shape,
     TensorJob,
+    depth,
     grid,
     macros,
     results,
@@ -159,6 +160,17 @@ class TensorConvStep(TensorStep):
     def launch(self, task: Task) -> Launch:
         """The launch for what a task computes of it."""
         return self._first(task) if self._is_first else self._conv(task)
+
+    @property
+    def makes_own_pixels(self) -> bool:
+        """Whether each block makes all planes of some pixels, of nothing but these pixels."""
+        job = self._job
+        return (
+            job is not None
+            and job.side == 1
+            and not job.last
+            and all(depth(job, shape) == 1 for shape in self._candidates)
+        )
 
     @property
     def resizes(self) -> bool:

@@ -25,12 +25,16 @@ from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.backends.live import LiveObjects
 from waifu2x.errors import BackendError, DeviceMemoryError, printable
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.rematerialization import rematerialized
 from waifu2x.lowering.segments import segmented
 from waifu2x.lowering.steps import Program
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Convolution, TransposedConvolution
 
 _RUNS = 5
+_APART = 2
+"""Attention that lies between, where a value is made again: what is read behind the next one is the
+stream of a residual, of which there is one anyway."""
 _CALLS_AT_ONCE = 3
 """One sends its pictures, one computes, one fetches its results."""
 
@@ -221,7 +225,7 @@ class GpuBackend:
 
     def _executor(self, maker: Maker, model: Model, choose: Choose) -> Executor:
         """An executor of a model. Raises BackendError."""
-        return self._with_room(partial(maker, lower(model), choose), model)
+        return self._with_room(partial(maker, lowered(model), choose), model)
 
     def _with_room(self, make: Callable[[], _Made], model: Model) -> _Made:
         """What some work makes that takes memory for weights; where that is short, when nobody
@@ -243,7 +247,7 @@ class GpuBackend:
     def _divided(self, maker: Maker, model: Model) -> Executor | None:
         """An executor of the same program with cuts; None if it has none. May raise
         OutOfMemoryError."""
-        divided = segmented(lower(model), cuts.TILE)
+        divided = segmented(lowered(model), cuts.TILE)
         return maker(divided, tuning.StoredChoices(self.device)) if divided.cuts else None
 
     def _step_seconds(self, model: Model, executor: Executor, pixels: NDArray[Any]) -> list[float]:
@@ -259,6 +263,11 @@ class GpuBackend:
             runs.append(seconds)
         network.close()
         return [statistics.median(step) for step in zip(*runs[1:], strict=True)]
+
+
+def lowered(model: Model) -> Program:
+    """A model's program, in which few values are kept for what lies far behind."""
+    return rematerialized(lower(model), _APART)
 
 
 def node_name(model: Model, value: int) -> str:

@@ -18,8 +18,9 @@ from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, Exec
 from waifu2x.backends.gpu.flags import Flags
 from waifu2x.backends.gpu.launch_plan import Buffers, Ends, LaunchPlan, LaunchPlans
 from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
+from waifu2x.backends.gpu.places import Pass
 from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError, ReadyLaunch, Runtime
-from waifu2x.backends.gpu.schedule import MapMemory, MapMemoryError, Pass, Schedule, pass_cost
+from waifu2x.backends.gpu.schedule import MapMemory, MapMemoryError, Schedule, pass_cost
 from waifu2x.errors import DeviceMemoryError
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.phases import Phase
@@ -136,8 +137,8 @@ class CompiledModel:
         if plan is None:
             return None
         memory = self._map_memory(most)
-        fits = max(plan.scratch, plan.kept) <= memory.buffer and plan.scratch <= memory.scratch
-        return plan if fits and plan.scratch + plan.kept <= memory.total else None
+        most = min(memory.total, memory.scratch, memory.buffer)
+        return plan if plan.maps <= most else None
 
     def queue(
         self,
@@ -152,11 +153,10 @@ class CompiledModel:
         """Queues the work of a plan, in buffers of `taken`, and what comes with it. May raise
         OutOfMemoryError."""
         runtime = self.pool.runtime
-        scratch = taken.buffer(plan.scratch)
-        kept = taken.buffer(plan.kept) if plan.kept else scratch
+        maps = taken.buffer(plan.maps)
         count = self.executor.vector_bytes(plan.pictures)
-        vectors = taken.buffer(count) if count else scratch
-        buffers = Buffers(source, target, scratch, kept, vectors)
+        vectors = taken.buffer(count) if count else maps
+        buffers = Buffers(source, target, maps, vectors)
         key = (plan, *map(runtime.handle, buffers), flags.address, before.key, behind.key)
 
         def launches() -> Sequence[ReadyLaunch]:
@@ -265,7 +265,7 @@ class Execution:
             if plan is not None:
                 if self._undivided(plan, target):
                     return
-                most = (plan.scratch + plan.kept) * 3 // 4
+                most = plan.maps * 3 // 4
         while True:
             found = self._schedule(bands, most)
             with self._pool.taken() as taken:

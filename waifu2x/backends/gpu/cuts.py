@@ -14,6 +14,7 @@ import numpy as np
 
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.lowering import segments
+from waifu2x.lowering.attention_steps import AttendWindows, CrossSums
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.costs import cost_of_result
 from waifu2x.lowering.step_facts import reads, stored_block, writes
@@ -70,6 +71,27 @@ def grids(size: Size, tile: int | None, bands: int) -> Iterator[Size]:
             down *= 2
         else:
             across *= 2
+
+
+def enlarged(program: Program) -> int | None:
+    """The step from which on maps are larger than the picture, where all that follows hangs on one
+    map that is kept as it is; None in networks without attention, where nothing else takes as much
+    memory."""
+    attends = [n for n, s in enumerate(program.steps) if isinstance(s, AttendWindows | CrossSums)]
+    larger = [
+        number
+        for number, step in enumerate(program.steps)
+        if writes(step) not in (-1, program.result) and program.values[writes(step)].resolution > 1
+    ]
+    if not attends or not larger or larger[0] < attends[-1]:
+        return None
+    start = larger[0]
+    before = {writes(step) for step in program.steps[:start]}
+    read = {view.value for step in program.steps[start:] for view in reads(step)} & before
+    plain = all(isinstance(step, MapStep) for step in program.steps[start:])
+    whole = read.isdisjoint(writes(step) for step in program.steps[start:])
+    zero = all(program.values[value].zero_outside for value in read)
+    return start if len(read) == 1 and plain and whole and zero else None
 
 
 def step_cost(program: Program, number: int, box: Box) -> float:

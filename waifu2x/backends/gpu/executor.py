@@ -102,6 +102,11 @@ class Executor(Protocol):
     """The alignment of maps in memory, in bytes."""
     map_limit: int
     """Bytes that a map may take: what its kernels can count."""
+    in_place: Mapping[int, Sequence[int]]
+    """By values, those that each may take the place of while it is written, where both hold the
+    same box and nothing reads the other later."""
+    clipped: frozenset[int]
+    """Values of which nothing is written beyond the box that there is memory for."""
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
         """Memory that a map takes, with what whole groups of work-items write and read beyond

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from waifu2x.backends.gpu import direct, winograd, winograd_vector
 from waifu2x.backends.gpu.attention import Fp32AttentionStep
@@ -57,6 +58,8 @@ class Fp32Executor:
     unit = (CELL, CELL)
     alignment = ALIGNMENT
     map_limit = MAP_LIMIT
+    in_place: Mapping[int, Sequence[int]] = MappingProxyType({})
+    clipped = frozenset[int]()
 
     def __init__(self, runtime: Runtime, program: Program, choose: Choose) -> None:
         """Raises BackendError, OutOfMemoryError."""

@@ -46,10 +46,7 @@ class Buffers(NamedTuple):
 
     source: Buffer
     target: Buffer
-    scratch: Buffer
-    """Maps of a phase."""
-    kept: Buffer
-    """Maps that are kept from phase to phase."""
+    maps: Buffer
     vectors: Buffer
 
 
@@ -57,10 +54,8 @@ class LaunchPlan(Protocol):
     """The launches for pictures of one size."""
 
     pictures: int
-    scratch: int
-    """Bytes for the maps of a phase."""
-    kept: int
-    """Bytes for maps that are kept from phase to phase."""
+    maps: int
+    """Bytes for all maps."""
 
     def launches(self, buffers: Buffers, flags: Flags) -> Sequence[ReadyLaunch]:
         """All of them, in order. One thread at a time. May raise BackendError for a kernel that can
@@ -132,8 +127,7 @@ class _OneSize:
 
     def __init__(self, runtime: Runtime, ends: Ends, size: Size, found: Schedule) -> None:
         self.pictures = ends.pictures
-        self.scratch = found.scratch
-        self.kept = found.kept
+        self.maps = found.scratch
         self._runtime = runtime
         self._makers = partial(_makers, found, ends, size)
 
@@ -172,7 +166,7 @@ class _AnySize:
             found = schedule.whole(executor, symbols, ends.pictures)
             assert found is not None
             self._makers = _makers(found, ends, symbols, slots, flags)
-            self._formula = trace.common_formula((found.scratch, found.kept))
+            self._formula = trace.common_formula((found.scratch,))
         self._formulas: list[list[tuple[Kernel, Formula]]] = [[] for _ in self._makers]
         """By the numbers of launches."""
 
@@ -181,8 +175,8 @@ class _AnySize:
         found = self._formula(*size)
         if found is None:
             return None
-        terms, (scratch, kept) = found
-        return _SizeOfAny(self, self._pictures, terms, scratch, kept)
+        terms, (maps,) = found
+        return _SizeOfAny(self, self._pictures, terms, maps)
 
     def launches(
         self, terms: Sequence[int], buffers: Buffers, flags: Flags
@@ -237,14 +231,11 @@ class _AnySize:
 class _SizeOfAny:
     """A plan made of formulas."""
 
-    def __init__(
-        self, any_size: _AnySize, pictures: int, terms: Sequence[int], scratch: int, kept: int
-    ) -> None:
+    def __init__(self, any_size: _AnySize, pictures: int, terms: Sequence[int], maps: int) -> None:
         self._any_size = any_size
         self.pictures = pictures
         self._terms = terms
-        self.scratch = scratch
-        self.kept = kept
+        self.maps = maps
 
     def launches(self, buffers: Buffers, flags: Flags) -> Sequence[ReadyLaunch]:
         return self._any_size.launches(self._terms, buffers, flags)
@@ -253,22 +244,23 @@ class _SizeOfAny:
 def _makers(
     found: Schedule, ends: Ends, size: Size, buffers: Buffers, flags: Flags
 ) -> list[LaunchMaker]:
-    """What makes the launches of a schedule of one pass for each phase."""
+    """What makes the launches of a schedule whose maps lie in one block."""
     executor = found.executor
     model = executor.program.model
     result = found.sizes[executor.program.result]
     source = DevicePixels(buffers.source, ends.source, (ends.pictures, *size, model.in_planes))
     target = DevicePixels(buffers.target, ends.target, (ends.pictures, *result, model.out_planes))
     makers = [*executor.clearing(buffers.vectors, ends.pictures)]
-    for phase, ((one,),) in zip(found.phases, found.passes, strict=True):
-        places = {
-            value: BufferPlace(
-                buffers.kept if place.is_kept else buffers.scratch, place.offset, place.box
-            )
-            for value, place in one.places.items()
-        }
-        batch = Batch(source, target, Box(0, 0, *result), one.tile, found.sizes, flags)
-        makers += executor.launches(
-            PassWork(batch, one.work, places, one.sums, buffers.vectors, phase)
-        )
+    for phase, rows in zip(found.phases, found.passes, strict=True):
+        for row in rows:
+            for one in row:
+                places = {
+                    value: BufferPlace(buffers.maps, place.offset, place.box)
+                    for value, place in one.places.items()
+                }
+                batch = Batch(source, target, Box(0, 0, *result), one.tile, found.sizes, flags)
+                ending = phase if one is rows[-1][-1] else None
+                makers += executor.launches(
+                    PassWork(batch, one.work, places, one.sums, buffers.vectors, ending)
+                )
     return makers

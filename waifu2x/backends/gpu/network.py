@@ -329,7 +329,7 @@ class GpuNetwork:
             plan = compiled.undivided(shape, *ends, most)
             if plan is None:
                 return []
-            needed += plan.scratch + plan.kept + compiled.executor.vector_bytes(count)
+            needed += plan.maps + compiled.executor.vector_bytes(count)
             plans.append(plan)
         return plans if needed <= _SHARE * most else []
 

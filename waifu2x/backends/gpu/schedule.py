@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import cached_property
 
 from waifu2x.backends.gpu import cuts
 from waifu2x.backends.gpu.cuts import step_cost
 from waifu2x.backends.gpu.executor import Executor
+from waifu2x.backends.gpu.lifetimes import together
+from waifu2x.backends.gpu.places import MapPlace, Pass
 from waifu2x.lowering import geometry, liveness, phases
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.conv_steps import Conv
-from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.liveness import Span
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.step_facts import writes
 from waifu2x.lowering.steps import PictureSum, Program
-from waifu2x.lowering.symbols import larger
+from waifu2x.lowering.symbols import example
 from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -29,6 +30,10 @@ _LITTLE_MORE = 1.25
 """Times the work, for tiles as small as is wished for."""
 _ESTIMATED = 0.97
 """The share of the memory for kept maps that is planned: they are a few pixels larger."""
+_BANDS = (2, 4, 8)
+"""Of what is enlarged."""
+_LEAST_BAND = 128
+"""Rows of the result that a band has, at least."""
 _TOO_MANY = sys.maxsize
 """Bytes of what kernels cannot count."""
 
@@ -46,25 +51,6 @@ class MapMemory:
     """Bytes of it that the maps of a tile should take: a wish, worth little more work."""
     buffer: int
     """What a single buffer can have."""
-
-
-@dataclass(frozen=True)
-class MapPlace:
-    """Where a map lies: as a BufferPlace, in one of two blocks of memory."""
-
-    is_kept: bool
-    offset: int
-    box: Box
-
-
-@dataclass(frozen=True)
-class Pass:
-    """One phase on one tile: see Executor.run."""
-
-    work: Work
-    places: Mapping[int, MapPlace]
-    sums: Mapping[int, Box]
-    tile: Box
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,14 +112,34 @@ def find(
 
 
 def whole(executor: Executor, size: Size, pictures: int) -> Schedule | None:
-    """One pass for each phase, whatever memory that takes; None for maps that kernels cannot count.
+    """One pass for each phase, whatever memory that takes, with all maps in one block; None for
+    maps that kernels cannot count.
 
-    The size may be symbols.
+    Where enlarged maps would take the most memory, these are made in bands of the picture, as many
+    as it takes. The size may be symbols.
     """
-    program = replace(executor.program, cuts=())
+    found = _banded(executor, size, pictures, 1)
+    start = cuts.enlarged(executor.program)
+    if found is None or start is None or pictures > 1:
+        return found
+    rest = _banded(executor, size, pictures, 0, start)
+    for bands in _BANDS:
+        if rest is None or example(found.scratch) <= example(rest.scratch):
+            break
+        if found.sizes[executor.program.result][0] < bands * _LEAST_BAND:
+            break
+        found = _banded(executor, size, pictures, bands, start) or found
+    return found
+
+
+def _banded(
+    executor: Executor, size: Size, pictures: int, bands: int, start: int | None = None
+) -> Schedule | None:
+    """The same with so many bands of what begins with a step; with none of it for 0 bands."""
+    program = replace(executor.program, cuts=() if start is None else (start,))
     planned = phases.plan(program, lambda step: 0.0, lambda value: 0.0, math.inf)
     memory = MapMemory(_TOO_MANY, _TOO_MANY, _TOO_MANY)
-    return _Planner(executor, size, planned, _Wish(pictures, memory, None, 1)).whole()
+    return _Planner(executor, size, planned, _Wish(pictures, memory, None, 1)).whole(bands)
 
 
 def _in_segments(executor: Executor, divided: Executor, size: Size, wish: _Wish) -> Schedule | None:
@@ -290,20 +296,30 @@ class _Planner:
             self._kept_bytes,
         )
 
-    def whole(self) -> Schedule | None:
-        """Each phase in one tile; None if there are maps that kernels cannot count."""
-        found = [self._one(number, (1, 1), 0, 0) for number in range(len(self._phases))]
-        made = [one for one in found if one is not None]
-        if not self._is_countable or any(one[1] is _TOO_MANY for one in made):
+    def whole(self, bands: int) -> Schedule | None:
+        """Each phase in one tile, but the last one in so many bands; None if there are maps that
+        kernels cannot count."""
+        last = len(self._phases) - 1
+        rows = [
+            [self._one(number, (bands, 1), row, 0) for row in range(bands)]
+            if number == last
+            else [self._one(number, (1, 1), 0, 0)]
+            for number in range(len(self._phases))
+        ]
+        made = [[one[0] for one in phase if one is not None] for phase in rows]
+        passes = [one for phase in made for one in phase]
+        placed, size, is_countable = together(self._executor, passes, self._wish.pictures)
+        if not is_countable:
             return None
+        left = iter(placed)
         return Schedule(
             self._executor,
             self._wish.pictures,
             self._sizes,
             self._phases,
-            [[[one[0]]] for one in made],
-            reduce(larger, (one[1] for one in made)),
-            self._kept_bytes,
+            [[[next(left)] for _ in phase] for phase in made],
+            size,
+            0,
         )
 
     def _passes(
