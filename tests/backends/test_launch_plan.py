@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.backends.test_cuda import Recorded, shipped, usual
-from tests.helpers import obvious
+from tests.helpers import obvious, weight_files
+from tests.helpers.family_weights import filled, swinir
 from tests.helpers.graphs import random_graphs, residual_in_residual
 from waifu2x.backends.cuda import tensor_runs
-from waifu2x.backends.cuda.tensor import TensorExecutor, scales
+from waifu2x.backends.cuda.tensor import TensorExecutor, arranged
 from waifu2x.backends.cuda.tensor_conv import TensorConvStep
 from waifu2x.backends.cuda.tensor_layout import layouts
 from waifu2x.backends.cuda.tensor_step import LARGEST
@@ -27,19 +28,23 @@ from waifu2x.backends.gpu.launch_plan import Buffers, Ends, LaunchPlans, _OneSiz
 from waifu2x.backends.gpu.tuning import StoredChoices
 from waifu2x.lowering import liveness
 from waifu2x.lowering.conv_steps import Conv
-from waifu2x.lowering.fusing import fused
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.liveness import Span
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.symbols import Trace
 from waifu2x.lowering.verify_plans import verify_places
 from waifu2x.networks.model import Model, Size
+from waifu2x.networks.readers import parse_named
 
 BYTES = np.dtype(np.uint8)
 MODELS = {
     "vgg_7": lambda: shipped("vgg_7/art"),
     "cunet": lambda: shipped("cunet/art"),
     "deep": lambda: residual_in_residual(2),
+    "attention": lambda: parse_named(
+        weight_files.safetensors(filled(swinir(32, (2,), head="shuffle", blocks=1))),
+        "m.safetensors",
+    ),
     "scale": lambda: obvious.random_model([3, 32, 32, 3], seed=1, scale=2),
 }
 SIZES = [(1, 1), (3, 5), (64, 64), (63, 66), (540, 960), (541, 959), (2000, 1500), (37, 4000)]
@@ -51,7 +56,7 @@ def executors(runtime: Any, model: Model) -> list[Executor]:
     found: list[Executor] = [Fp32Executor(runtime, program, StoredChoices(runtime.device))]
     units: Units
     for units, terms, trusted in (("wgmma", 1, 128.0), ("wgmma", 1, LARGEST), ("mma", 2, LARGEST)):
-        own = fused(program, scales=scales(units, terms))
+        own = arranged(program, units, terms)
         if tensor_runs.runs(own, layouts(own, terms)):
             found.append(TensorExecutor(runtime, own, units, terms, usual, trusted))
     return found
