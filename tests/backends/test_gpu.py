@@ -377,7 +377,7 @@ def test_a_network_in_segments_computes_little_twice(opencl_device: Any, deep: M
     single = least(1 << 40, divided)
     assert single.is_single
     assert single.executor is plain
-    for share, most in ((0.9, 1.1), (0.7, 1.2), (0.5, 1.3), (0.4, 1.6)):
+    for share, most in ((0.9, 1.1), (0.75, 1.2), (0.55, 1.3), (0.445, 1.6)):
         total = int(single.scratch * share)
         found = least(total, divided)
         assert found.executor is divided

@@ -118,28 +118,22 @@ def whole(executor: Executor, size: Size, pictures: int) -> Schedule | None:
     Where enlarged maps would take the most memory, these are made in bands of the picture, as many
     as it takes. The size may be symbols.
     """
-    found = _banded(executor, size, pictures, 1)
-    start = cuts.enlarged(executor.program)
-    if found is None or start is None or pictures > 1:
-        return found
-    rest = _banded(executor, size, pictures, 0, start)
-    for bands in _BANDS:
-        if rest is None or example(found.scratch) <= example(rest.scratch):
-            break
-        if found.sizes[executor.program.result][0] < bands * _LEAST_BAND:
-            break
-        found = _banded(executor, size, pictures, bands, start) or found
-    return found
-
-
-def _banded(
-    executor: Executor, size: Size, pictures: int, bands: int, start: int | None = None
-) -> Schedule | None:
-    """The same with so many bands of what begins with a step; with none of it for 0 bands."""
+    start = cuts.enlarged(executor.program) if pictures == 1 else None
     program = replace(executor.program, cuts=() if start is None else (start,))
     planned = phases.plan(program, lambda step: 0.0, lambda value: 0.0, math.inf)
     memory = MapMemory(_TOO_MANY, _TOO_MANY, _TOO_MANY)
-    return _Planner(executor, size, planned, _Wish(pictures, memory, None, 1)).whole(bands)
+    planner = _Planner(executor, size, planned, _Wish(pictures, memory, None, 1))
+    found = planner.whole(1)
+    if found is None or start is None:
+        return found
+    rest = planner.whole(0)
+    for bands in _BANDS:
+        if rest is None or example(found.scratch) <= example(rest.scratch):
+            break
+        if found.sizes[program.result][0] < bands * _LEAST_BAND:
+            break
+        found = planner.whole(bands) or found
+    return found
 
 
 def _in_segments(executor: Executor, divided: Executor, size: Size, wish: _Wish) -> Schedule | None:
@@ -229,6 +223,8 @@ class _Planner:
         self._sizes = geometry.sizes(program, *size)
         self._readers = geometry.read_by(program)
         self._tiles: dict[tuple[int, Size], list[Box]] = {}
+        self._undivided: list[tuple[Pass, int] | None] = []
+        """All phases but the last one, each in one tile."""
         self._roots: list[dict[int, Box]] = [{} for _ in planned]
         """The values that each phase makes for others, whole."""
         # A value may be kept, dropped, computed again and kept once more: each time by itself.
@@ -297,15 +293,13 @@ class _Planner:
         )
 
     def whole(self, bands: int) -> Schedule | None:
-        """Each phase in one tile, but the last one in so many bands; None if there are maps that
-        kernels cannot count."""
+        """Each phase in one tile, but the last one in so many bands, or not at all for 0; None if
+        there are maps that kernels cannot count."""
         last = len(self._phases) - 1
-        rows = [
-            [self._one(number, (bands, 1), row, 0) for row in range(bands)]
-            if number == last
-            else [self._one(number, (1, 1), 0, 0)]
-            for number in range(len(self._phases))
-        ]
+        if not self._undivided:
+            self._undivided = [self._one(number, (1, 1), 0, 0) for number in range(last)]
+        rows = [[one] for one in self._undivided]
+        rows.append([self._one(last, (bands, 1), row, 0) for row in range(bands)])
         made = [[one[0] for one in phase if one is not None] for phase in rows]
         passes = [one for phase in made for one in phase]
         placed, size, is_countable = together(self._executor, passes, self._wish.pictures)
