@@ -400,6 +400,26 @@ def test_tiles_are_as_small_as_wished_for_where_that_costs_little(
         assert found.cost <= single.cost * 1.25
 
 
+@pytest.mark.matrix
+def test_bands_of_enlarged_maps_give_the_same_bits(
+    opencl_device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes = family_weights.filled(family_weights.swinir(12, (2,), head="shuffle", blocks=1))
+    model = parse_named(weight_files.safetensors(shapes), "m.safetensors")
+    pixels, made, counts = pixels_of(41, 27), [], []
+    for least in (1 << 20, 8):
+        monkeypatch.setattr(schedule, "_LEAST_BAND", least)
+        backend = backend_of(OpenClRuntime(opencl_device))
+        network = backend.compile([model], "fp32")
+        made.append(network(pixels, np.float32))
+        found = schedule.whole(network.models[0].executor, (41, 27), 1)
+        assert found is not None
+        counts.append(len(found.passes[-1]))
+        backend.close()
+    np.testing.assert_array_equal(*made)
+    assert counts[0] == 1 < counts[1]
+
+
 @pytest.mark.parametrize("tile", [None, 32])
 def test_what_is_read_beyond_a_picture_reaches_no_pixel(
     opencl_device: Any, deep: Model, tile: int | None
