@@ -31,7 +31,7 @@ _LITTLE_MORE = 1.25
 _ESTIMATED = 0.97
 """The share of the memory for kept maps that is planned: they are a few pixels larger."""
 _BANDS = (2, 4, 8)
-"""Of what is enlarged."""
+"""Bands that enlarged maps are made in, the fewest that help."""
 _LEAST_BAND = 128
 """Rows of the result that a band has, at least."""
 _TOO_MANY = sys.maxsize
