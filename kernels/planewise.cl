@@ -101,8 +101,8 @@ planewise(
     MAP(const GLOBAL float *RESTRICT, source), const int y_source, const int x_source,
 #endif
 #if RESAMPLES
-    const int source_rows, const int source_columns, const int target_rows,
-    const int target_columns,
+    const int source_rows, const int source_columns, const int made_rows,
+    const int made_columns,
 #endif
     const int shift, TARGET_ARGUMENTS, const int y_begin, const int x_begin,
     const int y_target, const int x_target, const int rows, const int columns,
@@ -217,14 +217,14 @@ planewise(
             }
 #elif defined(BILINEAR)
             // Twice the place, in units of one pixel of the target's size.
-            Place y_double = (2 * (Place)y + 1) * source_rows - target_rows;
-            Place x_double = (2 * (Place)x + 1) * source_columns - target_columns;
+            Place y_double = (2 * (Place)y + 1) * source_rows - made_rows;
+            Place x_double = (2 * (Place)x + 1) * source_columns - made_columns;
             y_double = y_double < 0 ? 0 : y_double;
             x_double = x_double < 0 ? 0 : x_double;
-            const int top = (int)(y_double / (2 * target_rows));
-            const int left = (int)(x_double / (2 * target_columns));
-            const float lower = (float)(int)(y_double % (2 * target_rows)) / (2 * target_rows);
-            const float after = (float)(int)(x_double % (2 * target_columns)) / (2 * target_columns);
+            const int top = (int)(y_double / (2 * made_rows));
+            const int left = (int)(x_double / (2 * made_columns));
+            const float lower = (float)(int)(y_double % (2 * made_rows)) / (2 * made_rows);
+            const float after = (float)(int)(x_double % (2 * made_columns)) / (2 * made_columns);
             NO_UNROLL for (int i = 0; i < 2; i++) {
                 const int y_read = nearest(top + i, source_rows) - y_source;
                 float across = 0.0f;
