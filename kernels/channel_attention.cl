@@ -12,20 +12,24 @@
 // that leaves times 2^50. One would not do: sums are divided by norms, and those of a plane that is
 // almost zero are as small as it is.
 //
-// A group of `multiply` takes one head, or a slice of its pairs of planes, and every CHUNKS-th row of a
-// box of the map: runs of PIXELS pass by in local memory, sums stay in registers.
+// With a PERIOD there are parts, one for each place in cells of so many rows and columns, whose pixels
+// have sums and weights of their own.
+//
+// A group of `multiply` takes one head of a part, or a slice of its pairs of planes, and every
+// CHUNKS-th row that the part has in a box of the map: runs of PIXELS pass by in local memory, sums stay
+// in registers.
 //
 // Layouts
 //   source, target   maps, see maps.h
-//   sums             64-bit [picture][2][ELEMENTS], `step` from a picture to the next
-//   partial          64-bit [picture][chunk][2][ELEMENTS]
-//   vectors          float [picture][...], `step` from a picture to the next
+//   sums             64-bit [picture][2][part][ELEMENTS], `step` from a picture to the next
+//   partial          64-bit [picture][chunk][2][part][ELEMENTS]
+//   vectors          float [picture][part][...], `step` from a picture to the next
 //   temperatures     [HEADS]
 //
 // Macros
 //   GROUP, UNIT, BLOCK   work-items of a group; see maps.h
 //   HEADS, DEPTH         heads, and planes of each
-//   CHUNKS, PIXELS       see above
+//   PERIOD, CHUNKS, PIXELS   see above
 //   EACH                 sums of a work-item
 //
 // What is beyond +-2^19 counts as that, so that 2^24 pixels cannot overflow a sum.
@@ -44,6 +48,8 @@
 #define PAIRS (DEPTH * DEPTH)
 #define OWN (PAIRS + 2 * DEPTH)
 #define ELEMENTS (HEADS * OWN)
+#define PARTS (PERIOD * PERIOD)
+#define ALL (PARTS * ELEMENTS)
 #define SLICE (GROUP * EACH)
 #define SLICES ((OWN + SLICE - 1) / SLICE)
 #define LARGEST 524288.0f
@@ -54,27 +60,33 @@ DEVICE int plane_at(int plane, int pixel, int area) {
     return (plane / BLOCK * area + pixel) * BLOCK + plane % BLOCK;
 }
 
-// Coordinates are pixels from the map's first one.
+// By how many pixels, fewer than PERIOD, the next with that place in its cell follows one.
+DEVICE int until(int place, int from) { return ((place - from) % PERIOD + PERIOD) % PERIOD; }
+
+// Coordinates are pixels from the map's first one, which is at `map_top`, `map_left` of its value.
 KERNEL_FOR(GROUP, 8)
 multiply(MAP(const GLOBAL float *RESTRICT, source), const int query_plane, const int key_plane,
-         const int top, const int left, const int rows, const int columns, GLOBAL Sum *sums,
-         const int partial_first, const int step) {
+         const int map_top, const int map_left, const int top, const int left, const int rows,
+         const int columns, GLOBAL Sum *sums, const int partial_first, const int step) {
     LOCAL_MEMORY float near[PIXELS * 2 * DEPTH];
-    const int head = GROUP_ID(0) / SLICES, first = GROUP_ID(0) % SLICES * SLICE + LOCAL_ID();
+    const int own_part = GROUP_ID(0) / (HEADS * SLICES), own = GROUP_ID(0) % (HEADS * SLICES);
+    const int head = own / SLICES, first = own % SLICES * SLICE + LOCAL_ID();
     const int chunk = GROUP_ID(1), picture = GROUP_ID(2);
+    const int first_row = until(own_part / PERIOD, map_top + top);
+    const int first_column = until(own_part % PERIOD, map_left + left);
     FIND(source, BLOCK, picture);
     Sum wholes[EACH], rests[EACH];
     EACH_SUM for (int i = 0; i < EACH; i++) wholes[i] = rests[i] = 0;
-    NO_UNROLL for (int row = chunk; row < rows; row += CHUNKS) {
-        NO_UNROLL for (int column = 0; column < columns; column += PIXELS) {
+    NO_UNROLL for (int row = first_row + chunk * PERIOD; row < rows; row += CHUNKS * PERIOD) {
+        NO_UNROLL for (int column = first_column; column < columns; column += PIXELS * PERIOD) {
             const int begin = (top + row) * source_pitch + left + column;
             BARRIER();
             NO_UNROLL for (int item = LOCAL_ID(); item < PIXELS * 2 * DEPTH; item += GROUP) {
                 const int pixel = item / (2 * DEPTH), plane = item % (2 * DEPTH);
                 const int at = head * DEPTH + (plane < DEPTH ? query_plane + plane
                                                              : key_plane + plane - DEPTH);
-                near[item] = column + pixel < columns
-                                 ? source[plane_at(at, begin + pixel, source_area)]
+                near[item] = column + pixel * PERIOD < columns
+                                 ? source[plane_at(at, begin + pixel * PERIOD, source_area)]
                                  : 0.0f;
             }
             BARRIER();
@@ -95,7 +107,7 @@ multiply(MAP(const GLOBAL float *RESTRICT, source), const int query_plane, const
             }
         }
     }
-    sums += partial_first + (Wide)picture * step + chunk * 2 * ELEMENTS;
+    sums += partial_first + (Wide)picture * step + chunk * 2 * ALL + own_part * ELEMENTS;
     EACH_SUM for (int i = 0; i < EACH; i++) {
         const int element = first + i * GROUP, square = element - PAIRS;
         if (element >= OWN) continue;
@@ -103,18 +115,18 @@ multiply(MAP(const GLOBAL float *RESTRICT, source), const int query_plane, const
                           : square < DEPTH ? HEADS * PAIRS + head * DEPTH + square
                                            : HEADS * PAIRS + (HEADS - 1 + head) * DEPTH + square;
         sums[place] = wholes[i];
-        sums[ELEMENTS + place] = rests[i];
+        sums[ALL + place] = rests[i];
     }
 }
 
 KERNEL(GROUP)
 add(GLOBAL Sum *sums, const int first, const int partial_first, const int step) {
     const int number = GROUP_ID(0) * GROUP + LOCAL_ID();
-    if (number >= 2 * ELEMENTS) return;
+    if (number >= 2 * ALL) return;
     sums += (Wide)GROUP_ID(2) * step;
     Sum total = sums[first + number];
     NO_UNROLL for (int chunk = 0; chunk < CHUNKS; chunk++)
-        total += sums[partial_first + chunk * 2 * ELEMENTS + number];
+        total += sums[partial_first + chunk * 2 * ALL + number];
     sums[first + number] = total;
 }
 
@@ -122,10 +134,10 @@ KERNEL(GROUP)
 floats(const GLOBAL Sum *sums, const int first, const int step, GLOBAL float *vectors,
        const int vector_first, const int vector_step) {
     const int element = GROUP_ID(0) * GROUP + LOCAL_ID();
-    if (element >= ELEMENTS) return;
+    if (element >= ALL) return;
     sums += first + (Wide)GROUP_ID(2) * step + element;
     vectors[vector_first + (Wide)GROUP_ID(2) * vector_step + element] =
-        FMA((float)sums[0], 1.0f / WHOLE, (float)sums[ELEMENTS] * (1.0f / REST));
+        FMA((float)sums[0], 1.0f / WHOLE, (float)sums[ALL] * (1.0f / REST));
 }
 
 DEVICE float norm_of(const GLOBAL float *squares) { return MAX(SQRT(*squares), 1e-12f); }
@@ -134,14 +146,15 @@ DEVICE float norm_of(const GLOBAL float *squares) { return MAX(SQRT(*squares), 1
 KERNEL(GROUP)
 weights(GLOBAL float *vectors, const int sums_first, const int first, const int step,
         const GLOBAL float *RESTRICT temperatures) {
-    const int query = GROUP_ID(0) * GROUP + LOCAL_ID();
-    if (query >= PLANES) return;
+    const int number = GROUP_ID(0) * GROUP + LOCAL_ID();
+    if (number >= PARTS * PLANES) return;
     vectors += (Wide)GROUP_ID(2) * step;
-    const int head = query / DEPTH;
-    const GLOBAL float *products_of = vectors + sums_first + query * DEPTH;
-    const GLOBAL float *squares = vectors + sums_first + PLANES * DEPTH;
+    const int own_part = number / PLANES, query = number % PLANES, head = query / DEPTH;
+    const GLOBAL float *sums = vectors + sums_first + own_part * ELEMENTS;
+    const GLOBAL float *products_of = sums + query * DEPTH;
+    const GLOBAL float *squares = sums + PLANES * DEPTH;
     const GLOBAL float *key_squares = squares + PLANES + head * DEPTH;
-    GLOBAL float *made = vectors + first + head * PAIRS + query % DEPTH;
+    GLOBAL float *made = vectors + first + (own_part * HEADS + head) * PAIRS + query % DEPTH;
     const float scale = temperatures[head] / norm_of(squares + query);
     float highest = -3.0e38f, sum = 0.0f;
     NO_UNROLL for (int key = 0; key < DEPTH; key++) {
@@ -171,7 +184,8 @@ mix_planes(MAP(const GLOBAL float *RESTRICT, source), MAP(GLOBAL float *RESTRICT
     if (column >= columns) return;
     FIND(source, BLOCK, picture);
     FIND(target, BLOCK, picture);
-    vectors += first + (Wide)picture * step;
+    const int own_part = until(y, 0) * PERIOD + until(x, 0);
+    vectors += first + (Wide)picture * step + own_part * HEADS * PAIRS;
     const int inside = y >= y_start && y < y_stop && x >= x_start && x < x_stop;
     const int pixel = (y - source_top) * source_pitch + x - source_left;
     target += plane_at(block * BLOCK, (y - target_top) * target_pitch + x - target_left, target_area);

@@ -112,6 +112,40 @@ def test_blocks_of_large_pictures_begin_at_windows(monkeypatch: pytest.MonkeyPat
     assert all(block.halo.top % 8 == block.halo.left % 7 == 0 for block in found)
 
 
+@functools.cache
+def known_planes(
+    size: tuple[int, int], heads: int, depth: int, window: int, period: int
+) -> tuple[Model, NDArray[np.float64]]:
+    """The same of attention between planes."""
+    model = channel_attention_model(heads, depth, window=window, period=period)
+    verify(lower(model))
+    return model, obvious.run([model], picture(*size, 3))
+
+
+@in_every_mode
+@pytest.mark.parametrize("size", [(1, 1), (8, 24), (29, 53)])
+@pytest.mark.parametrize(
+    ("heads", "depth", "window", "period"),
+    [(4, 16, 8, 1), (3, 5, 7, 1), (1, 40, 4, 1), (4, 16, 0, 8), (3, 5, 0, 7), (2, 1, 0, 3)],
+)
+def test_attention_between_planes_of_parts(
+    backend: Backend,
+    precision: Precision,
+    heads: int,
+    depth: int,
+    window: int,
+    period: int,
+    size: tuple[int, int],
+) -> None:
+    """In windows, and of pixels a period apart: the bits of tiles are those of the whole."""
+    model, expected = known_planes(size, heads, depth, window, period)
+    pixels = picture(*size, 3)
+    whole = run(backend, [model], pixels, precision=precision)
+    assert obvious.psnr(whole, expected) >= PROMISED_DB[precision]
+    tiled = run(backend, [model], pixels, tile=9, precision=precision)
+    np.testing.assert_array_equal(tiled, whole)
+
+
 @pytest.mark.parametrize("size", [(1, 1), (8, 24), (50, 61)])
 @pytest.mark.parametrize(("heads", "depth"), [(6, 10), (3, 17), (2, 1), (1, 40)])
 def test_attention_between_planes(

@@ -170,6 +170,8 @@ def attention() -> Iterator[Model]:
         yield attention_model(windows, depth=depth)
     for heads, depth in ((6, 10), (6, 30), (1, 64)):
         yield channel_attention_model(heads, depth)
+        yield channel_attention_model(heads, depth, window=8)
+    yield channel_attention_model(4, 16, period=8)
 
 
 def builds() -> list[Build]:
@@ -237,7 +239,8 @@ def test_every_kernel_compiles_and_the_usual_ones_fit_the_registers(
         pytest.skip(f"this {compiler} makes no code for sm_{chip}")
     wanted = builds()
     stems = {"direct", "winograd", "peak", "planewise", "avg_pool", "linear", "transform", "planar"}
-    stems |= {"attention", "channel_attention", "depthwise", "layer_norm", "norm_vector"}
+    stems |= {"attention", "channel_attention", "plane_attention"}
+    stems |= {"depthwise", "layer_norm", "norm_vector"}
     assert stems == {build.stem for build in wanted}
     if compiler == "nvcc":  # which has the same parts: one kernel of each source will do
         wanted = list({build.stem: build for build in wanted if build.usual}.values())
@@ -246,7 +249,8 @@ def test_every_kernel_compiles_and_the_usual_ones_fit_the_registers(
             build
             for build in wanted
             if build.usual
-            and build.stem in ("winograd", "direct", "planar", "attention", "channel_attention")
+            and build.stem
+            in ("winograd", "direct", "planar", "attention", "channel_attention", "plane_attention")
         ]
 
     def report(number: int) -> str:

@@ -55,12 +55,15 @@ def attention_model(
     return net.model(multiple=windows.cell)
 
 
-def channel_attention_model(heads: int, depth: int, seed: int = 0) -> Model:
-    """A network of convolutions around attention between planes."""
+def channel_attention_model(
+    heads: int, depth: int, seed: int = 0, *, window: int = 0, period: int = 1
+) -> Model:
+    """A network of convolutions around attention between planes: of all pixels, in windows, or of
+    those a period apart."""
     net = RandomGraph(3, seed)
     planes = heads * depth
     first = net.random_convolution(0, planes, 3, 1, 1, "linear")
-    value = net.random_channel_attention(first, heads, depth)
+    value = net.random_channel_attention(first, heads, depth, window, period)
     last = net.random_convolution(value, planes, 1, 1, 0, "linear")
     net.random_convolution(net.add(last, first), 3, 3, 1, 1, "linear")
     return net.model()

@@ -85,13 +85,17 @@ class RandomGraph(GraphBuilder):
         scale = 1.5 * depth**-0.5
         return self.window_attention(queries, keys, values, planes, windows, scale, bias)
 
-    def random_channel_attention(self, source: int, heads: int, depth: int) -> int:
+    def random_channel_attention(
+        self, source: int, heads: int, depth: int, window: int = 0, period: int = 1
+    ) -> int:
         """Attention between planes that one convolution makes."""
         planes = heads * depth
         made = self.random_convolution(source, 3 * planes, 1, 1, 0, "linear")
         queries, keys, values = (PlanesFrom(made, part * planes) for part in range(3))
         temperature = self.rng.uniform(0.5, 4, heads).astype(np.float32)
-        return self.channel_attention(queries, keys, values, planes, temperature)
+        return self.channel_attention(
+            *(queries, keys, values, planes, temperature), window=window, period=period
+        )
 
     def squeeze(self, source: int) -> int:
         """Squeeze and excite."""
@@ -361,7 +365,8 @@ def _block(draw: st.DrawFn, builder: RandomGraph, value: int, planes: int, kind:
             return builder.random_attention(value, windows, draw(st.sampled_from([1, 2])), depth)
         case "channel attention":
             heads, depth = draw(st.sampled_from([1, 2])), draw(st.sampled_from([1, 5, 12]))
-            return builder.random_channel_attention(value, heads, depth)
+            window, period = draw(st.sampled_from([(0, 1), (0, 1), (0, 3), (5, 1), (8, 1)]))
+            return builder.random_channel_attention(value, heads, depth, window, period)
         case "reduced":
             inner = builder.max_pool(value, draw(st.integers(1, 9)), draw(st.integers(1, 5)))
             if draw(st.booleans()):

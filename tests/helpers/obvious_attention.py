@@ -72,6 +72,29 @@ def attention_of_planes(
 ) -> NDArray[np.float64]:
     """The result, from the whole maps that the node reads: rows, columns, planes."""
     rows, columns = queries.shape[:2]
+    made = np.zeros((rows, columns, node.planes))
+    if node.window:
+        corners = np.ndindex(-(-rows // node.window), -(-columns // node.window))
+        parts = [
+            tuple(slice(n * node.window, (n + 1) * node.window) for n in corner)
+            for corner in corners
+        ]
+    else:
+        places = np.ndindex(min(rows, node.period), min(columns, node.period))
+        parts = [tuple(slice(n, None, node.period) for n in place) for place in places]
+    for part in parts:
+        made[part] = _planes_of_one_part(node, queries[part], keys[part], values[part])
+    return made
+
+
+def _planes_of_one_part(
+    node: ChannelAttention,
+    queries: NDArray[np.float64],
+    keys: NDArray[np.float64],
+    values: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """The same of a part of the maps."""
+    rows, columns = queries.shape[:2]
     depth = node.planes // node.heads
 
     def matrix(planes: NDArray[np.float64], first: int) -> NDArray[np.float64]:

@@ -200,6 +200,56 @@ def test_attention_between_planes_is_of_one_map() -> None:
         net.channel_attention(own, own, own, 3, np.ones(2, np.float32))
 
 
+@pytest.mark.parametrize(
+    ("window", "period", "message"),
+    [
+        (8, 2, "windows of 8, at a period of 2"),
+        (-1, 1, "windows of -1"),
+        (0, 0, "at a period of 0"),
+        (64, 1, "in windows of 64x64"),
+        (0, 17, "a period of 17; at most 16"),
+    ],
+)
+def test_parts_that_do_not_fit(window: int, period: int, message: str) -> None:
+    net = GraphBuilder("net", 3)
+    own, temperature = PlanesFrom(0), np.ones(1, np.float32)
+    with pytest.raises(ModelError, match=message):
+        net.channel_attention(own, own, own, 3, temperature, window=window, period=period)
+
+
+def test_heads_of_windows_have_few_planes() -> None:
+    net = GraphBuilder("net", 65)
+    own, temperature = PlanesFrom(0), np.ones(1, np.float32)
+    with pytest.raises(ModelError, match="between 65 planes in windows of 8x8; at most 64 planes"):
+        net.channel_attention(own, own, own, 65, temperature, window=8)
+
+
+def test_attention_between_planes_by_omnisr() -> None:
+    """Its rearrangements: windows, and the pixels that are alike in all of them."""
+    side, (rows, columns) = 4, (12, 8)
+    q, k, v = maps(*[(rows, columns)] * 3)
+    temperature = RNG.uniform(0.5, 3, HEADS).astype(np.float32)
+    own = PlanesFrom(0)
+
+    def attended(axes: tuple[int, ...], back: tuple[int, ...]) -> Maps:
+        """Of maps cut into (down, side, across, side, heads, depth), the first two axes of the
+        order being parts, the last two pixels."""
+        shape = (rows // side, side, columns // side, side, HEADS, DEPTH)
+        cut = [one.reshape(shape).transpose(axes) for one in (q, k, v)]
+        flat = [one.reshape(*one.shape[:4], -1) for one in cut]
+        unit = [one / np.linalg.norm(one, axis=-1, keepdims=True) for one in flat[:2]]
+        logits = unit[0] @ unit[1].swapaxes(-1, -2) * temperature[:, None, None]
+        made = (softmax(logits) @ flat[2]).reshape(cut[2].shape)
+        return made.transpose(back).reshape(rows, columns, -1)
+
+    windows = attended((0, 2, 4, 5, 1, 3), (0, 4, 1, 5, 2, 3))
+    node = ChannelAttention(own, own, own, HEADS * DEPTH, temperature, window=side)
+    np.testing.assert_allclose(attention_of_planes(node, q, k, v), windows, atol=1e-12)
+    grid = attended((1, 3, 4, 5, 0, 2), (4, 0, 5, 1, 2, 3))
+    node = ChannelAttention(own, own, own, HEADS * DEPTH, temperature, period=side)
+    np.testing.assert_allclose(attention_of_planes(node, q, k, v), grid, atol=1e-12)
+
+
 def test_attention_between_planes_of_flat_and_of_black_maps() -> None:
     """Planes that are alike share what they have; none is divided by a norm of 0."""
     own = PlanesFrom(0)

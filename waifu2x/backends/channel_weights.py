@@ -15,14 +15,26 @@ _SHORTEST = 1e-12
 
 def channel_weights(step: ChannelWeights, sums: NDArray[Any]) -> NDArray[np.float64]:
     """The step's vector, in float64, from that of CrossSums."""
-    heads = len(step.temperature)
+    heads, parts = len(step.temperature), step.parts
     depth = step.planes // heads
-    found = sums[: step.planes * (depth + 2)].astype(np.float64)
-    products = found[: step.planes * depth].reshape(heads, depth, depth)
-    norms = np.sqrt(found[step.planes * depth :].reshape(2, heads, depth)).clip(_SHORTEST)
-    logits = products / (norms[0][:, :, None] * norms[1][:, None])
-    logits *= step.temperature.astype(np.float64)[:, None, None]
-    powers = np.exp(logits - logits.max(axis=2, keepdims=True))
-    weights = powers / powers.sum(axis=2, keepdims=True)
-    made: NDArray[np.float64] = weights.swapaxes(1, 2).ravel()
+    found = sums[: step.planes * (depth + 2) * parts].astype(np.float64).reshape(parts, -1)
+    products = found[:, : step.planes * depth].reshape(parts, heads, depth, depth)
+    norms = np.sqrt(found[:, step.planes * depth :].reshape(parts, 2, heads, depth))
+    weights = softmax(products, norms[:, 0], norms[:, 1], step.temperature)
+    made: NDArray[np.float64] = weights.swapaxes(2, 3).ravel()
     return made
+
+
+def softmax(
+    products: NDArray[np.float64],
+    query_norms: NDArray[np.float64],
+    key_norms: NDArray[np.float64],
+    temperature: NDArray[np.float32],
+) -> NDArray[np.float64]:
+    """Weights (..., heads, queries, keys) from as many products and the norms (..., heads, planes)
+    of both."""
+    norms = query_norms.clip(_SHORTEST)[..., None] * key_norms.clip(_SHORTEST)[..., None, :]
+    logits = products / norms * temperature.astype(np.float64)[:, None, None]
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    weights: NDArray[np.float64] = powers / powers.sum(axis=-1, keepdims=True)
+    return weights

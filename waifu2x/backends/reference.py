@@ -24,14 +24,14 @@ from waifu2x.backends import (
     scaled,
 )
 from waifu2x.backends.channel_weights import channel_weights
-from waifu2x.backends.reference_attention import attended, cross_sums, mixed
+from waifu2x.backends.reference_attention import attended, cross_sums, mixed, planes_attended
 from waifu2x.backends.reference_steps import MapPart, Planes, StepArithmetic, beyond, padded
 from waifu2x.backends.results import check_out, closed_network, grey, is_grey, result_shape
 from waifu2x.backends.tta import mean
 from waifu2x.errors import BackendError
 from waifu2x.imaging.dtypes import from_unit
 from waifu2x.lowering import geometry, phases
-from waifu2x.lowering.attention_steps import AttendWindows, ChannelWeights, MixPlanes
+from waifu2x.lowering.attention_steps import AttendPlanes, AttendWindows, ChannelWeights, MixPlanes
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.costs import cost_of_pixel
@@ -270,11 +270,12 @@ class _Execution:
             for step in averages:
                 assert isinstance(step, PictureSum)
                 if step.source.value in parts:
-                    found = maps[step.source.value].read(parts[step.source.value])
+                    part = parts[step.source.value]
+                    found = maps[step.source.value].read(part)
                     if isinstance(step, GlobalAvgPool):
                         made = (found**2 if step.squared else found).sum(axis=(0, 1))
                     else:
-                        made = cross_sums(step, found)
+                        made = cross_sums(step, part, found)
                     sums[step.vector] = sums[step.vector] + made
             on_progress(1 / down)
         for step in averages:
@@ -322,6 +323,8 @@ class _Execution:
                 made = mixed(step, box, self._vectors[step.vector], maps)
             elif isinstance(step, AttendWindows):
                 made = attended(step, box, self._sizes, maps)
+            elif isinstance(step, AttendPlanes):
+                made = planes_attended(step, box, self._sizes, maps)
             else:
                 made = self._arithmetic.planewise(step, box, maps)
             residual = residual_of(step)

@@ -3,14 +3,21 @@ planes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.backends.channel_weights import softmax
 from waifu2x.backends.reference_steps import MapPart, Planes
 from waifu2x.lowering import geometry
-from waifu2x.lowering.attention_steps import AttendWindows, CrossSums, MixPlanes
+from waifu2x.lowering.attention_steps import (
+    AttendPlanes,
+    AttendWindows,
+    AttentionStep,
+    CrossSums,
+    MixPlanes,
+)
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.values import View
 from waifu2x.lowering.windows import existing
@@ -21,7 +28,40 @@ def attended(
     step: AttendWindows, box: Box, sizes: Sequence[Size], maps: Mapping[int, MapPart]
 ) -> Planes:
     """Results in a box of whole windows, (rows, columns, planes); what is beyond the map, zero."""
-    windows, size = step.windows, sizes[step.source.value]
+
+    def window(begin: tuple[int, int], inner: Box) -> Planes:
+        return _window(step, begin, inner, sizes, maps)
+
+    return _by_windows(step, box, sizes[step.source.value], window)
+
+
+def planes_attended(
+    step: AttendPlanes, box: Box, sizes: Sequence[Size], maps: Mapping[int, MapPart]
+) -> Planes:
+    """The same of attention between planes."""
+
+    def window(begin: tuple[int, int], inner: Box) -> Planes:
+        views = step.source, step.keys, step.values
+        q, k, v = (
+            _planes(view, first, inner, step, sizes, maps)
+            for view, first in zip(views, step.first, strict=True)
+        )
+        norms = (np.sqrt((one**2).sum(axis=(0, 1))) for one in (q, k))
+        weights = softmax(np.einsum("yxhi,yxhj->hij", q, k), *norms, step.temperature)
+        made = np.einsum("hij,yxhj->yxhi", weights, v)
+        return made.reshape(inner.height, inner.width, -1)
+
+    return _by_windows(step, box, sizes[step.source.value], window)
+
+
+def _by_windows(
+    step: AttentionStep, box: Box, size: Size, window: Callable[[tuple[int, int], Box], Planes]
+) -> Planes:
+    """Results in a box of whole windows, of a map of that size.
+
+    `window` is handed where each begins, and its part inside the map.
+    """
+    windows = step.windows
     made = np.zeros((box.height, box.width, step.planes))
     for top in range(box.top, box.bottom, windows.rows):
         for left in range(box.left, box.right, windows.columns):
@@ -33,7 +73,7 @@ def attended(
                     slice(inner.top - box.top, inner.bottom - box.top),
                     slice(inner.left - box.left, inner.right - box.left),
                 )
-                made[place] = _window(step, (top, left), inner, sizes, maps)
+                made[place] = window((top, left), inner)
     return made
 
 
@@ -75,7 +115,7 @@ def _planes(
     view: View,
     first: int,
     box: Box,
-    step: AttendWindows,
+    step: AttentionStep,
     sizes: Sequence[Size],
     maps: Mapping[int, MapPart],
 ) -> NDArray[np.float64]:
@@ -89,8 +129,14 @@ def _planes(
     return found.reshape(box.height, box.width, step.heads, -1)
 
 
-def cross_sums(step: CrossSums, pixels: Planes) -> NDArray[np.float64]:
-    """What part of a map adds to the sums: see CrossSums."""
+def cross_sums(step: CrossSums, box: Box, pixels: Planes) -> NDArray[np.float64]:
+    """What the part of a map in a box adds to the sums: see CrossSums."""
+    parts = [_cross_sums(step, pixels[part]) for part in _apart(box, step.period)]
+    return np.concatenate(parts)
+
+
+def _cross_sums(step: CrossSums, pixels: Planes) -> NDArray[np.float64]:
+    """Sums of one part."""
     queries, keys = (
         pixels[..., first : first + step.planes].reshape(-1, step.heads, step.planes // step.heads)
         for first in step.first
@@ -108,8 +154,20 @@ def mixed(
     depth = step.planes // step.heads
     values = pixels.reshape(box.height, box.width, step.heads, depth)
     # By planes, one after the other: products of matrices would round by how many pixels there are.
-    by = weights.reshape(step.heads, depth, depth)
     made = np.zeros_like(values)
-    for plane in range(depth):
-        made += values[..., plane : plane + 1] * by[:, plane]
+    parts = zip(
+        _apart(box, step.period), weights.reshape(-1, step.heads, depth, depth), strict=True
+    )
+    for part, by in parts:
+        for plane in range(depth):
+            made[part] += values[part][..., plane : plane + 1] * by[:, plane]
     return made.reshape(box.height, box.width, step.planes)
+
+
+def _apart(box: Box, period: int) -> Iterator[tuple[slice, slice]]:
+    """The rows and columns, in a box, of each place in cells of so many pixels a side."""
+    for y, x in np.ndindex(period, period):
+        yield (
+            slice((y - box.top) % period, None, period),
+            slice((x - box.left) % period, None, period),
+        )

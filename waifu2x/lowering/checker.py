@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from waifu2x.lowering.attention_steps import AttendWindows, MixPlanes
+from waifu2x.lowering.attention_steps import AttentionStep, MixPlanes
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.norm_steps import NormPlanes
 from waifu2x.lowering.planewise_steps import (
@@ -49,7 +49,7 @@ class Checker:
             return len(step.weight)
         if isinstance(step, Conv):
             return step.out_planes // step.depth_to_space**2
-        if isinstance(step, AttendWindows | MixPlanes):
+        if isinstance(step, AttentionStep | MixPlanes):
             return step.planes
         return made_planes(step, self.planes_read(step.source))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from waifu2x.lowering.attention_steps import AttendWindows, MixPlanes
+from waifu2x.lowering.attention_steps import AttendPlanes, AttendWindows, MixPlanes
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.step_facts import stored_block
 from waifu2x.lowering.steps import MapStep, Program, Step
@@ -21,8 +21,9 @@ def cost_of_result(program: Program, step: Step, planewise: int = PLANEWISE_COST
     """
     if isinstance(step, Conv | Depthwise):
         return step.weight.size
-    if isinstance(step, MixPlanes):
-        return step.planes * (step.planes // step.heads)
+    if isinstance(step, MixPlanes | AttendPlanes):
+        products = step.planes * (step.planes // step.heads)
+        return products * 2 if isinstance(step, AttendPlanes) else products
     if isinstance(step, AttendWindows):
         return 2 * step.planes * step.windows.keys(0) * step.windows.keys(1)
     if isinstance(step, MapStep):

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from waifu2x.lowering.attention_steps import AttendWindows
+from waifu2x.lowering.attention_steps import AttentionStep
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.planewise_steps import (
@@ -84,7 +84,7 @@ def work(
         for part, found in ((box, read), (inside, needed)):
             if not part.height or not part.width:
                 continue
-            if isinstance(step, AttendWindows):
+            if isinstance(step, AttentionStep):
                 _read_windows(step, part, sizes, found)
                 continue
             wanted = source_box(program, number, part)
@@ -105,13 +105,13 @@ def work(
 
 def _computed(step: MapStep, box: Box, unit: tuple[int, int], size: Size | None) -> Box:
     """All that a step computes, whose source has that size, where a box of it is wanted."""
-    if isinstance(step, AttendWindows):
+    if isinstance(step, AttentionStep):
         return whole_windows(step.windows, box, size)
     return aligned(box, unit)
 
 
 def _read_windows(
-    step: AttendWindows, box: Box, sizes: Sequence[Size] | None, found: dict[int, Box]
+    step: AttentionStep, box: Box, sizes: Sequence[Size] | None, found: dict[int, Box]
 ) -> None:
     """Adds what attention reads for a box of whole windows: nothing of what is beyond a map."""
     under = keys_under(step.windows, box)

@@ -18,7 +18,14 @@ from dataclasses import replace
 import numpy as np
 
 from waifu2x.lowering import phases
-from waifu2x.lowering.attention_steps import AttendWindows, ChannelWeights, CrossSums, MixPlanes
+from waifu2x.lowering.attention_steps import (
+    AttendPlanes,
+    AttendWindows,
+    AttentionStep,
+    ChannelWeights,
+    CrossSums,
+    MixPlanes,
+)
 from waifu2x.lowering.bilinear import bilinear_resize
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.identities import simplified
@@ -64,8 +71,9 @@ from waifu2x.networks.nodes import (
 )
 from waifu2x.networks.norms import GroupNorm, LayerNorm
 from waifu2x.networks.pooling import InterpolateTo, MaxPool
+from waifu2x.networks.windows import Windows
 
-_INNER = Depthwise | NormPlanes | AttendWindows | MixPlanes | BilinearResize | PoolMaxima
+_INNER = Depthwise | NormPlanes | AttentionStep | MixPlanes | BilinearResize | PoolMaxima
 """Steps that write no results."""
 
 
@@ -154,6 +162,8 @@ class _Lowering:
                     *(value, source, self._places.target(value), node.weight, node.bias, node.eps)
                 )
                 self._places.steps.append(norm)
+            case ChannelAttention() if node.window:
+                self._attention(value, node)
             case ChannelAttention():
                 self._channel_attention(value, node)
             case Add():
@@ -234,35 +244,37 @@ class _Lowering:
         target = self._places.target(value)
         self._places.steps.append(Scale(inner, source, target, factors, factor, added, shifts))
 
-    def _attention(self, value: int, node: WindowAttention) -> None:
+    def _attention(self, value: int, node: WindowAttention | ChannelAttention) -> None:
+        """Attention in windows."""
         source, keys, values = map(self._places.unfolded, node.sources)
         target = self._places.target(value)
         self._places.values[target.value] = replace(
             self._places.values[target.value], zero_outside=True
         )
         first = node.queries.first, node.keys.first, node.values.first
-        self._places.steps.append(
-            AttendWindows(
-                *(value, source, keys, values, target, first, node.planes),
-                *(node.windows, node.scale, node.bias),
-            )
-        )
+        maps = value, source, keys, values, target, first, node.planes
+        if isinstance(node, WindowAttention):
+            step = AttendWindows(*maps, node.windows, node.scale, node.bias)
+            self._places.steps.append(step)
+        else:
+            windows = Windows(node.window, node.window)
+            self._places.steps.append(AttendPlanes(*maps, windows, node.temperature))
 
     def _channel_attention(self, value: int, node: ChannelAttention) -> None:
-        depth = node.planes // node.heads
-        sums = self._places.add_vector(node.planes * (depth + 2))
-        weights = self._places.add_vector(node.planes * depth)
+        depth, parts = node.planes // node.heads, node.period**2
+        sums = self._places.add_vector(node.planes * (depth + 2) * parts)
+        weights = self._places.add_vector(node.planes * depth * parts)
         source, values = (
             self._places.unfolded(node.queries.source),
             self._places.unfolded(node.values.source),
         )
         first = node.queries.first, node.keys.first
         self._places.steps += [
-            CrossSums(value, source, first, node.planes, node.heads, sums),
-            ChannelWeights(value, sums, weights, node.planes, node.temperature),
+            CrossSums(value, source, first, node.planes, node.heads, sums, node.period),
+            ChannelWeights(value, sums, weights, node.planes, node.temperature, parts),
             MixPlanes(
                 *(value, values, self._places.target(value), node.values.first),
-                *(node.planes, node.heads, weights),
+                *(node.planes, node.heads, weights, node.period),
             ),
         ]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from waifu2x.lowering.attention_steps import AttendWindows
+from waifu2x.lowering.attention_steps import AttentionStep
 from waifu2x.lowering.costs import cost_of_pixel, cost_to_keep
 from waifu2x.lowering.step_facts import compacted, factors_of, reads, renumbered, writes
 from waifu2x.lowering.steps import MapStep, Program, Step
@@ -80,7 +80,7 @@ class _Remaking:
         numbers = {source: self._found(source, depth) for source in sources}
         self.steps.append(renumbered(step, numbers))
         if isinstance(step, MapStep):
-            depth = max(depth + isinstance(step, AttendWindows), self._depths[writes(step)])
+            depth = max(depth + isinstance(step, AttentionStep), self._depths[writes(step)])
             self._depths[writes(step)] = depth
 
     def _found(self, value: int, depth: int) -> int:

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from waifu2x.lowering.attention_steps import AttendWindows
+from waifu2x.lowering.attention_steps import AttentionStep
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.costs import cost_of_pixel, cost_to_keep
 from waifu2x.lowering.phases import with_zeros_around
@@ -97,7 +97,7 @@ def has_means(program: Program) -> bool:
 
 def attends(program: Program) -> bool:
     """Whether a program has attention in windows."""
-    return any(isinstance(step, AttendWindows) for step in program.steps)
+    return any(isinstance(step, AttentionStep) for step in program.steps)
 
 
 def cheapest(positions: Sequence[int], cost: Callable[[int, int], float]) -> list[int]:
@@ -225,7 +225,7 @@ def receptive_radii(program: Program, unit: int = 1) -> list[float]:
                 far += float((step.radius + 1) / resolution)
             elif isinstance(step, PoolMaxima):
                 far += float(max(step.kernel, step.stride) / resolution)
-            elif isinstance(step, AttendWindows):
+            elif isinstance(step, AttentionStep):
                 side = max(step.windows.rows, step.windows.columns) - 1
                 far += float((side + step.windows.overlap) / resolution)
             values[step.target.value] = max(values[step.target.value], far)
@@ -242,7 +242,7 @@ def _kept_costs(program: Program) -> dict[int, float]:
             first.setdefault((step.target.value, step.target.part), number)
         for view in reads(step):
             last |= {(view.value, view.first + part): number for part in range(view.parts)}
-    windows = attends(program)
+    attends = any(isinstance(step, AttentionStep) for step in program.steps)
     # What is beyond a value's size decides nothing, unless it is read there.
     bicubic = {step.source.value for step in program.steps if isinstance(step, BicubicResize)}
     costs = [0.0] * (len(program.steps) + 1)

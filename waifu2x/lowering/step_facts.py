@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from waifu2x.lowering.attention_steps import AttendWindows, ChannelWeights, CrossSums, MixPlanes
+from waifu2x.lowering.attention_steps import (
+    AttendPlanes,
+    AttendWindows,
+    AttentionStep,
+    ChannelWeights,
+    CrossSums,
+    MixPlanes,
+)
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.norm_steps import NormPlanes, NormVector
 from waifu2x.lowering.planewise_steps import (
@@ -84,7 +91,7 @@ def reads(step: Step) -> tuple[View, ...]:
     """The maps that a step reads, its source first."""
     if isinstance(step, InnerVectorStep):
         return ()
-    if isinstance(step, AttendWindows):
+    if isinstance(step, AttentionStep):
         return step.source, step.keys, step.values
     residual = residual_of(step)
     return (step.source, residual) if residual else (step.source,)
@@ -106,7 +113,7 @@ def redirected(
             return replace(step, source=view(step.source))
         case MixPlanes():
             return replace(step, source=view(step.source), target=target(step.target))
-        case AttendWindows():
+        case AttendWindows() | AttendPlanes():
             keys, values = view(step.keys), view(step.values)
             return replace(
                 step,
@@ -185,6 +192,8 @@ def label(step: Step) -> str:
             return f"maxima {step.kernel}x{step.kernel}"
         case AttendWindows():
             return f"attention {step.windows.rows}x{step.windows.columns}"
+        case AttendPlanes():
+            return f"attention of planes {step.windows.rows}x{step.windows.columns}"
         case CrossSums():
             return "products of planes"
         case ChannelWeights():

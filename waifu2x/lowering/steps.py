@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from waifu2x.lowering.attention_steps import AttendWindows, ChannelWeights, CrossSums, MixPlanes
+from waifu2x.lowering.attention_steps import (
+    AttentionStep,
+    ChannelWeights,
+    CrossSums,
+    MixPlanes,
+)
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.norm_steps import NormPlanes, NormVector
 from waifu2x.lowering.planewise_steps import PlanewiseStep
@@ -11,7 +16,7 @@ from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
 from waifu2x.networks.model import Model
 from waifu2x.system.lazy_dataclass import dataclass
 
-MapStep = Conv | Depthwise | NormPlanes | PlanewiseStep | AttendWindows | MixPlanes
+MapStep = Conv | Depthwise | NormPlanes | PlanewiseStep | AttentionStep | MixPlanes
 """Steps that write maps."""
 PictureSum = GlobalAvgPool | CrossSums
 """Steps that add up over a whole value: they end a phase."""

@@ -12,7 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from waifu2x.lowering import phases
-from waifu2x.lowering.attention_steps import AttendWindows, ChannelWeights, CrossSums, MixPlanes
+from waifu2x.lowering.attention_steps import (
+    AttendPlanes,
+    AttendWindows,
+    ChannelWeights,
+    CrossSums,
+    MixPlanes,
+)
 from waifu2x.lowering.checker import Checker
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.norm_steps import NormPlanes, NormVector
@@ -31,7 +37,13 @@ from waifu2x.lowering.step_facts import reads, writes
 from waifu2x.lowering.steps import MapStep, Program, Step, VectorStep
 from waifu2x.lowering.values import Target
 from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
-from waifu2x.lowering.verify_attention import check_attention, check_cross, check_mix, check_weights
+from waifu2x.lowering.verify_attention import (
+    check_attention,
+    check_cross,
+    check_mix,
+    check_plane_attention,
+    check_weights,
+)
 from waifu2x.lowering.verify_convs import check_conv, check_depthwise, check_norm
 from waifu2x.lowering.verify_planewise import (
     check_bilinear,
@@ -174,6 +186,7 @@ _CHECKS: Mapping[type[Step], Callable[[Checker, Any], None]] = {
     BilinearResize: check_bilinear,
     PoolMaxima: check_maxima,
     AttendWindows: check_attention,
+    AttendPlanes: check_plane_attention,
     CrossSums: check_cross,
     ChannelWeights: check_weights,
     MixPlanes: check_mix,

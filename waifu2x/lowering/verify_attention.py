@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-from waifu2x.lowering.attention_steps import AttendWindows, ChannelWeights, CrossSums, MixPlanes
+from waifu2x.lowering.attention_steps import (
+    AttendPlanes,
+    AttendWindows,
+    AttentionStep,
+    ChannelWeights,
+    CrossSums,
+    MixPlanes,
+)
 from waifu2x.lowering.checker import Checker
+from waifu2x.networks.windows import Windows
 
 
 def check_attention(check: Checker, step: AttendWindows) -> None:
+    _check_maps(check, step)
+    table = (step.heads, *step.windows.bias_sides)
+    check.must(step.bias.shape == table, "bias", f"shape {step.bias.shape}, not {table}")
+
+
+def check_plane_attention(check: Checker, step: AttendPlanes) -> None:
+    _check_maps(check, step)
+    plain = step.windows == Windows(step.windows.rows, step.windows.rows)
+    check.must(plain, "windows", f"{step.windows}")
+    check.must(step.source == step.keys, "keys", "of another map than queries")
+
+
+def _check_maps(check: Checker, step: AttentionStep) -> None:
     made = check.values[step.target.value].resolution
     cells = (1, step.windows.cell, step.windows.cell)
     for field, view, first, cell in zip(
@@ -25,8 +46,6 @@ def check_attention(check: Checker, step: AttendWindows) -> None:
     target = check.values[step.target.value]
     check.must(target.space_to_depth == 1, "target", "stored by space-to-depth")
     check.must(target.zero_outside, "target", "not zero outside")
-    table = (step.heads, *step.windows.bias_sides)
-    check.must(step.bias.shape == table, "bias", f"shape {step.bias.shape}, not {table}")
     check.must(step.planes % step.heads == 0, "planes", f"{step.planes} of {step.heads} heads")
 
 
@@ -36,20 +55,21 @@ def check_cross(check: Checker, step: CrossSums) -> None:
     check.must(stored.space_to_depth == 1, "source", "stored by space-to-depth")
     within = all(0 <= first <= stored.planes - step.planes for first in step.first)
     check.must(within, "first", f"{step.first} of {stored.planes} planes")
-    check.vector_of(step.vector, step.planes * (step.planes // step.heads + 2))
+    check.vector_of(step.vector, step.elements * step.parts)
 
 
 def check_weights(check: Checker, step: ChannelWeights) -> None:
     there = step.source in check.vectors
     check.must(there, "source", f"vector {step.source} is not written yet")
     depth = step.planes // len(step.temperature)
-    check.vector_of(step.source, step.planes * (depth + 2))
-    check.vector_of(step.vector, step.planes * depth)
+    check.vector_of(step.source, step.planes * (depth + 2) * step.parts)
+    check.vector_of(step.vector, step.planes * depth * step.parts)
 
 
 def check_mix(check: Checker, step: MixPlanes) -> None:
     check.must(step.vector in check.vectors, "vector", f"{step.vector} is not written yet")
-    check.vector_of(step.vector, step.planes * (step.planes // step.heads))
+    weights = step.planes * (step.planes // step.heads)
+    check.vector_of(step.vector, weights * step.period**2)
     check.whole("source", step.source)
     stored = check.values[step.source.value]
     single = stored.space_to_depth == check.values[step.target.value].space_to_depth == 1

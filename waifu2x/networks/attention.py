@@ -8,8 +8,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.networks.windows import Windows
+from waifu2x.errors import ModelError
+from waifu2x.networks.windows import MOST_QUERIES, Windows, check_heads
 from waifu2x.system.lazy_dataclass import dataclass
+
+MOST_WINDOW_DEPTH = 64
+"""Planes of a head, at most, of attention between planes in windows: products of all pairs of them
+lie in the local memory of a GPU."""
+MOST_PERIOD = 16
+"""Each of its cells' pixels has sums of its own."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,8 @@ class ChannelAttention:
     softmax is over K's rows, and what is made of each row of Q is a plane of the result.
 
     Head h has planes h * planes / heads on. Maps count whole, as large as
-    `Model.sizes` says.
+    `Model.sizes` says; with a window or a period they are divided, and the pixels of each part are
+    by themselves.
     """
 
     queries: PlanesFrom
@@ -82,11 +90,31 @@ class ChannelAttention:
     planes: int
     temperature: NDArray[np.float32]
     """(heads,)."""
+    window: int = 0
+    """Rows and columns of windows, which stand at multiples of it and are cut at the edges; 0 for
+    none."""
+    period: int = 1
+    """The rows of a part lie so many apart, and so do its columns: it has all pixels at the same
+    place of cells of so many rows and columns."""
 
     @property
     def heads(self) -> int:
         """How many there are."""
         return len(self.temperature)
+
+    def check(self) -> None:
+        """Raises ModelError, without a name, unless all numbers fit together."""
+        check_heads(self.heads, self.planes)
+        depth = self.planes // self.heads
+        if self.window < 0 or self.period < 1 or (self.window and self.period > 1):
+            raise ModelError(f"windows of {self.window}, at a period of {self.period}")
+        if self.window**2 > MOST_QUERIES or (self.window and depth > MOST_WINDOW_DEPTH):
+            raise ModelError(
+                f"attention between {depth} planes in windows of {self.window}x{self.window}; at"
+                f" most {MOST_WINDOW_DEPTH} planes and {MOST_QUERIES} pixels are supported"
+            )
+        if self.period > MOST_PERIOD:
+            raise ModelError(f"a period of {self.period}; at most {MOST_PERIOD} is supported")
 
     @property
     def sources(self) -> tuple[int, ...]:

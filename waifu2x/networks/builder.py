@@ -332,9 +332,15 @@ class GraphBuilder:
         values: PlanesFrom,
         planes: int,
         temperature: Weight,
+        *,
+        window: int = 0,
+        period: int = 1,
     ) -> int:
-        """Attention between so many planes, over the whole map; a temperature for each head."""
-        return self.append(ChannelAttention(queries, keys, values, planes, temperature))
+        """Attention between so many planes, over the whole map, in windows, or of the pixels that
+        lie a period apart; a temperature for each head."""
+        return self.append(
+            ChannelAttention(queries, keys, values, planes, temperature, window, period)
+        )
 
     def model(
         self, border: Border = "replicate", *, same_planes: bool = False, multiple: int = 1

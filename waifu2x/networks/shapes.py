@@ -31,7 +31,6 @@ from waifu2x.networks.nodes import (
 )
 from waifu2x.networks.norms import GroupNorm, LayerNorm
 from waifu2x.networks.pooling import MOST_KERNEL, InterpolateTo, MaxPool
-from waifu2x.networks.windows import check_heads
 from waifu2x.system.lazy_dataclass import dataclass
 
 MOST_PLANES = 1 << 16
@@ -231,7 +230,7 @@ def _attended(node: WindowAttention | ChannelAttention, shapes: Sequence[ValueSh
         node.windows.check(node.heads, node.bias.shape, node.planes)
     else:
         cell = 1
-        check_heads(node.heads, node.planes)
+        node.check()
         if node.keys.source != node.queries.source:
             raise ModelError("its queries and keys are of different maps")
     queries, keys, values = (shapes[source] for source in node.sources)

@@ -8,17 +8,19 @@ import numpy as np
 
 from waifu2x.backends.cpu.attention_shapes import END, attention_places
 from waifu2x.backends.cpu.packing import Packing
+from waifu2x.backends.cpu.shapes import LANES
 from waifu2x.backends.cpu.tasks import (
     ROWS,
     AttentionTask,
     CrossTask,
     MixTask,
+    PlaneAttentionTask,
     RowWindow,
     TaskSchedule,
     TaskSource,
     TaskTarget,
 )
-from waifu2x.lowering.attention_steps import AttendWindows, CrossSums, MixPlanes
+from waifu2x.lowering.attention_steps import AttendPlanes, AttendWindows, CrossSums, MixPlanes
 
 _POWERS_OF_TWO = math.log2(math.e)
 """Logits times that are what two is raised to the power of."""
@@ -82,6 +84,34 @@ def attention_floats(task: AttentionTask) -> int:
     return attention_places(0, queries, rows * columns, task.depth, task.padding)[END]
 
 
+def plane_attention_task(packing: Packing, number: int, step: AttendPlanes) -> PlaneAttentionTask:
+    """The task of step `number`."""
+    target = packing.maps.layouts[step.target.value]
+    pixel, pair, block = target.strides(1)
+    start, side = target.start(step.target.part), step.windows.rows
+    windows = RowWindow(step.source.value), RowWindow(step.values.value)
+    return PlaneAttentionTask(
+        schedule=TaskSchedule(number, side, windows, step.target.value, step.target.part),
+        source=TaskSource(step.source.value, plane=step.first[0]),
+        keys_plane=step.first[1],
+        values=step.values.value,
+        values_plane=step.first[2],
+        target=TaskTarget(step.target.value, start, pixel, pair, block),
+        planes=step.planes,
+        padding=target.padded[step.target.part] - step.planes,
+        heads=step.heads,
+        depth=step.planes // step.heads,
+        window_rows=side,
+        bias=packing.arrays.add_constant(step.temperature),
+    )
+
+
+def plane_attention_floats(task: PlaneAttentionTask) -> int:
+    """Floats of scratch memory that a task takes: weights by key, and the norms of both."""
+    row = -(-(task.depth + task.padding) // LANES) * LANES
+    return (task.depth + 2) * row + LANES
+
+
 def mix_task(packing: Packing, number: int, step: MixPlanes) -> MixTask:
     """The task of step `number`."""
     target = packing.maps.layouts[step.target.value]
@@ -98,6 +128,7 @@ def mix_task(packing: Packing, number: int, step: MixPlanes) -> MixTask:
         heads=step.heads,
         depth=step.planes // step.heads,
         vector=packing.vector_starts[step.vector],
+        period=step.period,
     )
 
 
@@ -110,4 +141,5 @@ def cross_task(number: int, step: CrossSums) -> CrossTask:
         planes=step.planes,
         heads=step.heads,
         depth=step.planes // step.heads,
+        period=step.period,
     )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from waifu2x.backends.cpu.records import CELL
 from waifu2x.lowering import geometry
-from waifu2x.lowering.attention_steps import AttendWindows
+from waifu2x.lowering.attention_steps import AttentionStep
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.segments import is_segmented, receptive_radius
@@ -48,7 +48,7 @@ def blocks(program: Program, size: Size, map_bytes: int, budget: int) -> list[Bl
 def _window_sides(program: Program) -> Iterator[int]:
     """Pixels of the picture at whose multiples the windows of attention begin, but for shifts."""
     for step in program.steps:
-        if isinstance(step, AttendWindows):
+        if isinstance(step, AttentionStep):
             resolution = program.values[step.source.value].resolution
             for side in (step.windows.rows, step.windows.columns, step.windows.filled_to):
                 yield (side / resolution).numerator

@@ -18,7 +18,7 @@ from waifu2x.backends.cpu.strips import PhaseStrips, StripBatch
 from waifu2x.backends.cpu.tasks import CpuTask, CrossTask, KeepTask, LoadTask, PoolTask
 from waifu2x.backends.cpu.work_queue import TaskBatch
 from waifu2x.backends.cpu.workers import Workers
-from waifu2x.lowering.attention_steps import AttendWindows, ChannelWeights, CrossSums, MixPlanes
+from waifu2x.lowering.attention_steps import AttentionStep, ChannelWeights, CrossSums, MixPlanes
 from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.norm_steps import NormVector
 from waifu2x.lowering.phases import Phase
@@ -37,7 +37,7 @@ class _RunningStrips:
     tasks: NDArray[Any]
     """(pictures, strips, tasks)."""
     sums: NDArray[np.int64]
-    """(pictures, strips, elements of all vectors)."""
+    """(pictures, strips, elements of vectors that the phase adds to)."""
 
 
 class StripExecution:
@@ -125,9 +125,9 @@ class StripExecution:
         pictures = len(self._pictures)
         table = np.repeat(batch.records[np.newaxis], pictures, axis=0)
         tasks = np.repeat(batch.tasks[np.newaxis], pictures, axis=0)
-        sums = np.zeros((*table.shape, *self._sums.shape[1:]), np.int64)
+        sums = np.zeros((*table.shape, len(strips.sums)), np.int64)
         for number, task in enumerate(strips.tasks):
-            self._locate(tasks[:, :, number], task)
+            self._locate(tasks[:, :, number], task, strips.sums.start)
         table["tasks"], table["sums"] = records.addresses(tasks, 2), records.addresses(sums, 2)
         table["vectors"] = records.addresses(self._vectors, 1)[:, np.newaxis]
         table["pictures"] = records.addresses(self._ends, 1)[:, np.newaxis]
@@ -135,9 +135,9 @@ class StripExecution:
         running = self._workers.start(table, batch.floats, *arrays, waits=waits)
         return None if running is None else _RunningStrips(running, batch, tasks, sums)
 
-    def _locate(self, table: NDArray[Any], task: CpuTask) -> None:
+    def _locate(self, table: NDArray[Any], task: CpuTask, first: int) -> None:
         """Fills in where the memory outside strips lies that a task reads or writes, (pictures,
-        strips)."""
+        strips); sums of strips are those of vectors from element `first` on."""
         packed = self._packed
         match task:
             case LoadTask() | KeepTask():
@@ -150,14 +150,15 @@ class StripExecution:
             case PoolTask() | CrossTask():
                 step = packed.program.steps[task.schedule.step]
                 assert isinstance(step, PictureSum)
-                table["memory"] = packed.vector_starts[step.vector]
+                table["memory"] = packed.vector_starts[step.vector] - first
 
     def _finish(
         self, strips: PhaseStrips, under_way: _RunningStrips, report: Callable[[int], None]
     ) -> None:
         """Waits for strips and adds up what they have found."""
         self._workers.finish(under_way.running, report)
-        self._sums += under_way.sums.sum(axis=1)
+        found = strips.sums
+        self._sums[:, found.start : found.stop] += under_way.sums.sum(axis=1)
         ticks = under_way.tasks["ticks"].sum(axis=(0, 1)).tolist()
         for task, spent in zip(strips.tasks, ticks, strict=True):
             number = task.schedule.step if self._is_of_layer(task) else -1
@@ -166,7 +167,7 @@ class StripExecution:
     def _is_of_layer(self, task: CpuTask) -> bool:
         """Whether a task computes maps for a convolution or for attention."""
         steps = self._packed.program.steps
-        layers = Conv | AttendWindows | MixPlanes
+        layers = Conv | AttentionStep | MixPlanes
         return task.kind < records.READ and isinstance(steps[task.schedule.step], layers)
 
     def _make_vectors(

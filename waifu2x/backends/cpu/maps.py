@@ -13,7 +13,7 @@ from waifu2x.backends.cpu.arrays import Arrays
 from waifu2x.backends.cpu.map_layouts import MapLayouts
 from waifu2x.backends.cpu.pixel_layout import PixelLayout
 from waifu2x.lowering import geometry
-from waifu2x.lowering.attention_steps import AttendWindows, CrossSums, MixPlanes
+from waifu2x.lowering.attention_steps import AttentionStep, CrossSums, MixPlanes
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.norm_steps import NormPlanes
@@ -132,7 +132,7 @@ class ProgramMaps:
 
 def _is_only_float(program: Program, value: int) -> bool:
     """Whether interpolation, maxima or attention, which take floats, read or write a value."""
-    kinds = ResamplingStep | AttendWindows | CrossSums | MixPlanes
+    kinds = ResamplingStep | AttentionStep | CrossSums | MixPlanes
     steps = [step for step in program.steps if isinstance(step, kinds)]
     return any(value in touched(step) for step in steps)
 

@@ -11,7 +11,7 @@ from waifu2x.backends import LayerTime, Measurement
 from waifu2x.backends.cpu import peak
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
-from waifu2x.lowering.attention_steps import AttendWindows, MixPlanes
+from waifu2x.lowering.attention_steps import AttentionStep, MixPlanes
 from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.step_facts import label
 from waifu2x.networks.nodes import Weighted
@@ -50,7 +50,7 @@ def measure(network: CpuNetwork, pixels: NDArray[Any], cores: int) -> Measuremen
     out_pixels = pixels.shape[0] * pixels.shape[1] * model.model.scale**2
     layers = []
     for number, step in enumerate(packed.program.steps):
-        if isinstance(step, AttendWindows | MixPlanes):
+        if isinstance(step, AttentionStep | MixPlanes):
             work = float(packed.program.model.node_multiply_adds(step.node))
             spent = ticks.pop(number, 0) * share
             layers.append(LayerTime(label(step), spent, work * out_pixels, peaks.vectors))

@@ -24,7 +24,6 @@ from waifu2x.backends.cpu.tasks import (
     IN_INTEGERS,
     ON_TILES,
     ROWS,
-    AttentionTask,
     CpuTask,
     CrossTask,
     KeepTask,
@@ -36,6 +35,7 @@ from waifu2x.backends.cpu.tasks import (
     TaskSchedule,
     TaskSource,
     TaskTarget,
+    WindowTask,
 )
 from waifu2x.backends.winograd import share
 from waifu2x.lowering.attention_steps import CrossSums
@@ -68,7 +68,7 @@ class PackedProgram:
     @cached_property
     def attends(self) -> bool:
         """Whether any step computes attention, whose windows depend on the sizes of maps."""
-        return any(isinstance(task, AttentionTask) for own in self.tasks.values() for task in own)
+        return any(isinstance(task, WindowTask) for own in self.tasks.values() for task in own)
 
     @cached_property
     def on_tiles(self) -> set[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from waifu2x.backends.cpu.arithmetic import CELL_UNIT, PLAIN, Arithmetic, Fineness, unit_of
 from waifu2x.backends.cpu.arrays import Arrays
-from waifu2x.backends.cpu.attention_tasks import attention_task, mix_task
+from waifu2x.backends.cpu.attention_tasks import attention_task, mix_task, plane_attention_task
 from waifu2x.backends.cpu.conv_tasks import conv_tasks
 from waifu2x.backends.cpu.depthwise_tasks import depthwise_task
 from waifu2x.backends.cpu.layer_norm_tasks import layer_norm_task
@@ -16,7 +16,7 @@ from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.backends.cpu.planewise_tasks import planewise_task
 from waifu2x.backends.cpu.records import WINOGRAD
 from waifu2x.backends.cpu.tasks import MapTask
-from waifu2x.lowering.attention_steps import AttendWindows, MixPlanes
+from waifu2x.lowering.attention_steps import AttendPlanes, AttendWindows, MixPlanes
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.costs import cost_of_pixel
 from waifu2x.lowering.lower import lower
@@ -42,6 +42,8 @@ def pack(model: Model, arithmetic: Arithmetic, fineness: Fineness = PLAIN) -> Pa
             tasks[number] = [mix_task(packing, number, step)]
         elif isinstance(step, AttendWindows):
             tasks[number] = [attention_task(packing, number, step)]
+        elif isinstance(step, AttendPlanes):
+            tasks[number] = [plane_attention_task(packing, number, step)]
         elif isinstance(step, NormPlanes):
             tasks[number] = [layer_norm_task(packing, number, step)]
         elif isinstance(step, Depthwise):

@@ -43,6 +43,7 @@ CELL = 6
     FEW_TILES,
     PLANEWISE,
     ATTENTION,
+    PLANE_ATTENTION,
     MIX,
     DEPTHWISE,
     LAYER_NORM,
@@ -52,8 +53,8 @@ CELL = 6
     POOL,
     CROSS,
     WRITE,
-) = range(20)
-"""Kinds of task: nine ways to compute a convolution, planewise steps, two of attention, depthwise
+) = range(21)
+"""Kinds of task: nine ways to compute a convolution, planewise steps, three of attention, depthwise
 convolutions, norms, and those, from READ on, that go between maps and the memory outside: the
 picture's pixels, maps that are kept whole, sums of means, the pixels of the result."""
 
@@ -218,6 +219,7 @@ TASK = np.dtype(
             "cell",
             "filled_to",
             "shifts_single",
+            "period",  # of attention between planes: rows and columns of cells
             # Memory outside the strip.
             "memory",  # address of a map that is kept whole, or offset in the sums
             "memory_floats",  # of one row of it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from waifu2x.backends.cpu.attention_tasks import attention_floats
+from waifu2x.backends.cpu.attention_tasks import attention_floats, plane_attention_floats
 from waifu2x.backends.cpu.records import (
     CELL,
     FEW_TILES,
@@ -27,7 +27,13 @@ from waifu2x.backends.cpu.shapes import (
     TILE_ROWS,
     WIDTHS,
 )
-from waifu2x.backends.cpu.tasks import AttentionTask, ConvTask, CpuTask, PlanewiseTask
+from waifu2x.backends.cpu.tasks import (
+    AttentionTask,
+    ConvTask,
+    CpuTask,
+    PlaneAttentionTask,
+    PlanewiseTask,
+)
 from waifu2x.lowering.geometry import round_up
 
 SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
@@ -79,6 +85,8 @@ def scratch(task: CpuTask, width: int, cache_bytes: int) -> Scratch:
             return Scratch(round_up(inputs, LANES), round_up(products, LANES))
         case AttentionTask():
             return Scratch(inputs=attention_floats(task))
+        case PlaneAttentionTask():
+            return Scratch(inputs=plane_attention_floats(task))
     return _NOTHING
 
 

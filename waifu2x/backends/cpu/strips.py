@@ -30,11 +30,15 @@ from waifu2x.backends.cpu.tasks import (
 from waifu2x.lowering import geometry
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.phases import Phase
+from waifu2x.lowering.steps import PictureSum
 from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
 
 _TOGETHER = 64
 """Strips whose tables are made before any of them runs."""
+_FEWEST_TOGETHER = 8
+_MOST_SUM_BYTES = 32 << 20
+"""The same, where each strip has sums of many products."""
 _MOST_BATCHES = 2
 """Batches that are kept for the next picture of the same size; each strip takes some 10 KiB."""
 _MOST_DIVISIONS = 16
@@ -83,6 +87,10 @@ class PhaseStrips:
         used |= {schedule.target for schedule in schedules if schedule.target >= 0}
         self._used = sorted(used)
         self._maps = self._map_records()
+        self.sums = self._find_sums()
+        """The elements of all vectors among which are those that it adds to."""
+        most = _MOST_SUM_BYTES // (8 * max(1, len(self.sums)))
+        self._together = min(_TOGETHER, max(_FEWEST_TOGETHER, most))
         self._orders: dict[tuple[tuple[int, int], ...], RunOrder] = {}
         self.division = lru_cache(_MOST_DIVISIONS)(self._division)
         # The tables of a strip take about a millisecond, in which no other thread makes any: with
@@ -91,7 +99,7 @@ class PhaseStrips:
 
     def batches(self, down: int, across: int) -> Iterator[StripBatch]:
         """All strips of a picture that is divided so."""
-        for number in range(-(-down * across // _TOGETHER)):
+        for number in range(-(-down * across // self._together)):
             batch = self._batch(down, across, number)
             if len(batch.records):
                 yield batch
@@ -144,9 +152,9 @@ class PhaseStrips:
         program = self.packed.program
         roots = self.phase.roots(program)
         divided = [geometry.tiles(self.sizes[v], down, across, self.packed.cut(v)) for v in roots]
-        first = number * _TOGETHER
+        first = number * self._together
         strips = []
-        for boxes in islice(zip(*divided, strict=True), first, first + _TOGETHER):
+        for boxes in islice(zip(*divided, strict=True), first, first + self._together):
             found = {
                 v: b for v, b in zip(roots, boxes, strict=True) if b.height > 0 and b.width > 0
             }
@@ -164,6 +172,15 @@ class PhaseStrips:
             (maps, *orders),
             max((strip.floats for strip in strips), default=0),
         )
+
+    def _find_sums(self) -> range:
+        steps, starts = self.packed.program.steps, self.packed.vector_starts
+        vectors = [
+            step.vector
+            for step in map(steps.__getitem__, self.phase.averages)
+            if isinstance(step, PictureSum)
+        ]
+        return range(starts[min(vectors)], starts[max(vectors) + 1]) if vectors else range(0)
 
     def _map_records(self) -> NDArray[Any]:
         """What is the same for all strips of the records of maps."""

@@ -24,6 +24,7 @@ from waifu2x.backends.cpu.records import (
     LOAD,
     MIX,
     PIXEL_TILES,
+    PLANE_ATTENTION,
     POOL,
     READ,
     TILES,
@@ -271,6 +272,28 @@ class AttentionTask:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class PlaneAttentionTask:
+    """Attention between planes in windows, one row of which it computes at a time."""
+
+    schedule: TaskSchedule
+    kind: int = PLANE_ATTENTION
+    source: TaskSource
+    """The map of queries and keys, from the first plane of the queries on."""
+    keys_plane: int
+    values: int
+    values_plane: int
+    target: TaskTarget
+    planes: int
+    padding: int
+    heads: int
+    depth: int
+    window_rows: int
+    """Columns too."""
+    bias: int
+    """Where the temperatures stand among the constants."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class DepthwiseTask:
     """A convolution of each plane, into a map."""
 
@@ -314,6 +337,7 @@ class MixTask:
     heads: int
     depth: int
     vector: int
+    period: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -328,9 +352,12 @@ class CrossTask:
     planes: int
     heads: int
     depth: int
+    period: int
 
 
-MapTask = LayerNormTask | ConvTask | DepthwiseTask | PlanewiseTask | AttentionTask | MixTask
+WindowTask = AttentionTask | PlaneAttentionTask
+"""Tasks of whole windows."""
+MapTask = LayerNormTask | ConvTask | DepthwiseTask | PlanewiseTask | WindowTask | MixTask
 """Tasks of steps that write maps."""
 CpuTask = MapTask | ReadTask | LoadTask | KeepTask | PoolTask | CrossTask
 

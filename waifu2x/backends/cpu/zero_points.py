@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.lowering.attention_steps import AttendWindows, MixPlanes
+from waifu2x.lowering.attention_steps import AttendPlanes, AttendWindows, MixPlanes
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.norm_steps import NormPlanes, NormVector
 from waifu2x.lowering.planewise_steps import (
@@ -86,7 +86,7 @@ def find(program: Program) -> list[NDArray[np.float64]]:
                 _write(program, values, step, read(step.source))
             case MixPlanes():
                 _write(program, values, step, read(step.source)[step.first :][: step.planes])
-            case AttendWindows():
+            case AttendWindows() | AttendPlanes():
                 first = step.first[2]
                 _write(program, values, step, read(step.values)[first : first + step.planes])
             case GatedAdd():

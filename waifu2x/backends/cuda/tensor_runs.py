@@ -9,7 +9,7 @@ from waifu2x.backends.cuda.tensor_attention import LEAST_SCALE, MOST_BIASES, MOS
 from waifu2x.backends.cuda.tensor_channel_attention import mix_bytes
 from waifu2x.backends.cuda.tensor_layout import PLANE_UNIT, FewLayout, MapLayout
 from waifu2x.backends.cuda.tensor_shape import MOST_SUMS
-from waifu2x.lowering.attention_steps import AttendWindows, CrossSums, MixPlanes
+from waifu2x.lowering.attention_steps import AttendPlanes, AttendWindows, CrossSums, MixPlanes
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.norm_steps import NormPlanes, NormVector
@@ -57,10 +57,11 @@ def _runs(program: Program, layouts: Sequence[MapLayout | FewLayout], step: Step
             fits = fits and math.prod(step.windows.bias_sides) <= MOST_BIASES
             return fits and all(is_map(view.value) for view in views)
         case CrossSums():
-            return step.planes // step.heads <= MOST_DEPTH and is_map(step.source.value)
+            fits = step.planes // step.heads <= MOST_DEPTH and step.period == 1
+            return fits and is_map(step.source.value)
         case MixPlanes():
             written = round_up(step.planes, PLANE_UNIT)
-            fits = mix_bytes(step, written) <= _MIX_BYTES
+            fits = mix_bytes(step, written) <= _MIX_BYTES and step.period == 1
             return fits and is_map(step.source.value) and is_map(step.target.value)
         case GlobalAvgPool():
             return not step.squared and is_map(step.source.value)
@@ -70,6 +71,6 @@ def _runs(program: Program, layouts: Sequence[MapLayout | FewLayout], step: Step
         case NormPlanes():
             values = step.source.value, step.target.value
             return len(step.weight) <= _NORM_PLANES and all(map(is_map, values))
-        case NormVector():
+        case NormVector() | AttendPlanes():
             return False
     return True

@@ -19,6 +19,13 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 CHUNKS = 64
 """Parts of a box whose sums are made apart."""
+
+
+def chunks_of(period: int) -> int:
+    """The same for each place in cells of so many pixels a side, whose sums are apart anyway."""
+    return max(1, CHUNKS // period**2)
+
+
 GROUP = 64
 _ALIGNMENT = 32
 """Floats: each vector begins at a multiple of it."""
@@ -55,7 +62,7 @@ def vector_layout(program: Program, block: int) -> VectorLayout:
             sums[number] = count
             own = 2 * program.vectors[step.vector]
             count += own
-            partial = max(partial, own * CHUNKS)
+            partial = max(partial, own * chunks_of(step.period))
     at = count * SUM_BYTES // 4
     vectors = []
     for length in program.vectors:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from waifu2x.backends.gpu.avg_pool import CHUNKS, GROUP, SUM_BYTES, VectorLayout
+from waifu2x.backends.gpu.avg_pool import GROUP, SUM_BYTES, VectorLayout, chunks_of
 from waifu2x.backends.gpu.executor import Batch
 from waifu2x.backends.gpu.launch import Arguments, Groups, Launch, LaunchMaker, plain
 from waifu2x.backends.gpu.maps import UNIT, Map, Maps, bounds
@@ -37,9 +39,11 @@ class Fp32CrossSumsStep:
         self._vector = layout.vectors[step.vector]
         self._elements = program.vectors[step.vector]
         depth = step.planes // step.heads
-        macros = _macros(runtime, block, step.heads, depth)
+        macros = _macros(runtime, block, step.heads, depth, step.period)
         self._group = int(macros["GROUP"])
-        self._across = step.heads * -(-depth * (depth + 2) // (self._group * int(macros["EACH"])))
+        slices = -(-depth * (depth + 2) // (self._group * int(macros["EACH"])))
+        self._chunks = chunks_of(step.period)
+        self._across = step.parts * step.heads * slices
         built = runtime.build("channel_attention", macros)
         self._multiply, self._add, self._floats = (
             built.kernel(name, self._group) for name in ("multiply", "add", "floats")
@@ -53,12 +57,12 @@ class Fp32CrossSumsStep:
         """What adds the pixels of a box to the sums."""
         step = self._layout.size // SUM_BYTES
         top, left = source.corner
-        places = (*self._planes, box.top - top, box.left - left, box.height, box.width)
+        places = (*self._planes, top, left, box.top - top, box.left - left, box.height, box.width)
         return [
             lambda: Launch(
                 None,
                 lambda: self._multiply,
-                (self._across, CHUNKS, pictures),
+                (self._across, self._chunks, pictures),
                 lambda: plain(*source.start, *places, vectors, self._layout.partial, step),
             ),
             lambda: Launch(
@@ -91,9 +95,10 @@ class Fp32ChannelWeightsStep:
     ) -> None:
         """Raises BackendError, OutOfMemoryError."""
         heads = len(step.temperature)
-        macros = _macros(runtime, block, heads, step.planes // heads)
+        period = math.isqrt(step.parts)
+        macros = _macros(runtime, block, heads, step.planes // heads, period)
         self._group = int(macros["GROUP"])
-        self._planes = step.planes
+        self._planes = step.planes * step.parts
         self._places = layout.vectors[step.source], layout.vectors[step.vector], layout.size // 4
         self._kernel = runtime.build("channel_attention", macros).kernel("weights", self._group)
         temperatures = np.ascontiguousarray(step.temperature, np.float32)
@@ -130,7 +135,7 @@ class Fp32MixStep:
         target = program.values[step.target.value]
         self._zero_outside = target.zero_outside
         self._blocks = -(-target.parts[step.target.part] // block)
-        macros = _macros(runtime, block, step.heads, step.planes // step.heads)
+        macros = _macros(runtime, block, step.heads, step.planes // step.heads, step.period)
         self._group = int(macros["GROUP"])
         self._kernel = runtime.build("channel_attention", macros).kernel("mix_planes", self._group)
 
@@ -159,7 +164,7 @@ class Fp32MixStep:
         """Nothing to free."""
 
 
-def _macros(runtime: Runtime, block: int, heads: int, depth: int) -> Macros:
+def _macros(runtime: Runtime, block: int, heads: int, depth: int, period: int) -> Macros:
     """Those of all kernels, so that they are compiled together."""
     limits = runtime.limits
     group = 1 if limits.is_cpu else limits.group(GROUP)
@@ -170,7 +175,8 @@ def _macros(runtime: Runtime, block: int, heads: int, depth: int) -> Macros:
         "BLOCK": block,
         "HEADS": heads,
         "DEPTH": depth,
-        "CHUNKS": CHUNKS,
+        "PERIOD": period,
+        "CHUNKS": chunks_of(period),
         "PIXELS": max(1, min(_PIXELS, _LOCAL_FLOATS // (2 * depth))),
         "EACH": min(most, -(-depth * (depth + 2) // group)),
     }

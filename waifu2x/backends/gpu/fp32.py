@@ -23,10 +23,17 @@ from waifu2x.backends.gpu.layer_norm import Fp32LayerNormStep
 from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Maps, Margin, block_of, layout_of
 from waifu2x.backends.gpu.norm_vector import Fp32NormVectorStep
 from waifu2x.backends.gpu.peak import multiply_add_peak
+from waifu2x.backends.gpu.plane_attention import Fp32PlaneAttentionStep
 from waifu2x.backends.gpu.planewise import Fp32PlanewiseStep
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Runtime
 from waifu2x.backends.gpu.tuning import Choose
-from waifu2x.lowering.attention_steps import AttendWindows, ChannelWeights, CrossSums, MixPlanes
+from waifu2x.lowering.attention_steps import (
+    AttendPlanes,
+    AttendWindows,
+    ChannelWeights,
+    CrossSums,
+    MixPlanes,
+)
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.norm_steps import NormPlanes, NormVector
@@ -41,6 +48,7 @@ _Own = (
     | Fp32ChannelWeightsStep
     | Fp32CrossSumsStep
     | Fp32MixStep
+    | Fp32PlaneAttentionStep
     | Fp32ConvStep
     | Fp32DepthwiseStep
     | Fp32LayerNormStep
@@ -86,7 +94,11 @@ class Fp32Executor:
             own = self._steps[number]
             match own:
                 case (
-                    Fp32ConvStep() | Fp32DepthwiseStep() | Fp32LayerNormStep() | Fp32AttentionStep()
+                    Fp32ConvStep()
+                    | Fp32DepthwiseStep()
+                    | Fp32LayerNormStep()
+                    | Fp32AttentionStep()
+                    | Fp32PlaneAttentionStep()
                 ):
                     found.append(partial(own.launch, batch, one.work.steps[number], maps))
                 case Fp32PlanewiseStep():
@@ -182,6 +194,8 @@ class Fp32Executor:
                 return Fp32MixStep(runtime, program, step, self._layout, self._block)
             case AttendWindows():
                 return Fp32AttentionStep(runtime, program, step, self._block)
+            case AttendPlanes():
+                return Fp32PlaneAttentionStep(runtime, program, step, self._block)
             case _:
                 return Fp32PlanewiseStep(runtime, program, number, self._block)
 

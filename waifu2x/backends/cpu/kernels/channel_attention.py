@@ -19,7 +19,8 @@ from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.records import CROSS_BITS, CROSS_COLUMNS, CROSS_LIMIT
 from waifu2x.backends.cpu.shapes import LANES
 
-_HEIGHT = 10
+HEIGHT = 10
+"""Pixels, or planes, of a register tile."""
 
 
 def _emit_products(
@@ -38,7 +39,7 @@ def _emit_products(
 ) -> None:
     """Adds products of some planes of queries with the first `planes` lanes of a vector of keys to
     sums, `step` from a plane of queries to the next; `rest` as of `add_split`."""
-    for h in v.cases(height, (_HEIGHT, 1)):
+    for h in v.cases(height, (HEIGHT, 1)):
         slots = v.accumulators([v.splat(0.0)] * h)
         for slot in slots:
             v.set(slot, v.splat(0.0))
@@ -84,17 +85,18 @@ def _emit_mixed(
     pixel: ir.Value,
     vectors: ir.Value,
     weights: ir.Value,
+    step: ir.Value,
     target: ir.Value,
     target_pixel: ir.Value,
 ) -> None:
     """A vector of planes from `plane` on, of a head's `depth`, of some pixels; so many are
-    stored."""
-    for h in v.cases(height, (_HEIGHT, 1)):
+    stored. Weights of a plane of the values lie `step` behind those of the one before."""
+    for h in v.cases(height, (HEIGHT, 1)):
         slots = v.accumulators([v.splat(0.0)] * h)
         for slot in slots:
             v.set(slot, v.splat(0.0))
         rows = v.at(vectors, v.add(weights, plane))
-        accumulate_apart(*(v, slots, 1, v.at(scratch, source), (pixel, 1), rows, depth, depth))
+        accumulate_apart(*(v, slots, 1, v.at(scratch, source), (pixel, 1), rows, step, depth))
         for m, slot in enumerate(slots):
             value = v.first_lanes(v.get(slot), v.minus_offset(depth, plane))
             place = v.add(v.add(target, plane), v.mul(target_pixel, m))
@@ -103,36 +105,39 @@ def _emit_mixed(
 
 _products = vector_kernel(_emit_products)
 _squares = vector_kernel(_emit_squares)
-_mixed = vector_kernel(_emit_mixed)
+mix_pixels = vector_kernel(_emit_mixed)
 
 
 @native
 def add_products(task, maps, scratch, sums):  # type: ignore[no-untyped-def]
     """Adds the next rows to sums of products of planes."""
     source = record(maps, task.source)
-    pixel, depth, planes = source.pixel_floats, task.depth, task.planes
-    end = task.column + task.columns
-    squares, rest = task.memory + planes * depth, planes * (depth + 2)
+    depth, planes, period = task.depth, task.planes, task.period
+    end, each = task.column + task.columns, planes * (depth + 2)
+    pixel, rest = source.pixel_floats * period, period * period * each
     for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
         x = task.column
         while x < end:
             stop = min((x // CROSS_COLUMNS + 1) * CROSS_COLUMNS, end)
-            start = pixel_start(source, y, x)
-            queries, keys = start + task.source_plane, start + task.keys_plane
-            for head in range(task.heads):
-                own = task.memory + head * depth * depth
-                for key in range(0, depth, LANES):
-                    query = 0
-                    while query < depth:
-                        height = _HEIGHT if depth - query >= _HEIGHT else 1
-                        _products(
-                            *(height, stop - x, pixel, scratch, queries + head * depth + query),
-                            *(keys + head * depth + key, depth - key, sums),
-                            *(own + query * depth + key, depth, rest),
-                        )
-                        query += height
-            _squares(stop - x, pixel, scratch, queries, planes, sums, squares, rest)
-            _squares(stop - x, pixel, scratch, keys, planes, sums, squares + planes, rest)
+            for column in range(x, min(x + period, stop)):
+                count = (stop - column + period - 1) // period
+                own = task.memory + (y % period * period + column % period) * each
+                start = pixel_start(source, y, column)
+                queries, keys = start + task.source_plane, start + task.keys_plane
+                for head in range(task.heads):
+                    for key in range(0, depth, LANES):
+                        query = 0
+                        while query < depth:
+                            height = HEIGHT if depth - query >= HEIGHT else 1
+                            _products(
+                                *(height, count, pixel, scratch, queries + head * depth + query),
+                                *(keys + head * depth + key, depth - key, sums),
+                                *(own + (head * depth + query) * depth + key, depth, rest),
+                            )
+                            query += height
+                squares = own + planes * depth
+                _squares(count, pixel, scratch, queries, planes, sums, squares, rest)
+                _squares(count, pixel, scratch, keys, planes, sums, squares + planes, rest)
             x = stop
 
 
@@ -140,21 +145,27 @@ def add_products(task, maps, scratch, sums):  # type: ignore[no-untyped-def]
 def mix_rows(task, maps, scratch, vectors):  # type: ignore[no-untyped-def]
     """The next rows of planes mixed by weights."""
     source, target = record(maps, task.source), record(maps, task.target)
-    depth, pixel, target_pixel = task.depth, source.pixel_floats, target.pixel_floats
+    depth, period = task.depth, task.period
+    pixel, target_pixel = source.pixel_floats * period, target.pixel_floats * period
+    end = task.column + task.columns
     for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
-        start = pixel_start(source, y, task.column) + task.source_plane
-        to = pixel_start(target, y, task.column) + task.target_plane
-        for head in range(task.heads):
-            first = head * depth
-            planes = depth + task.padding if head == task.heads - 1 else depth
-            weights = task.vector + first * depth
-            for plane in range(0, planes, LANES):
-                x = 0
-                while x < task.columns:
-                    height = _HEIGHT if task.columns - x >= _HEIGHT else 1
-                    _mixed(
-                        *(height, depth, plane, min(planes - plane, LANES), scratch),
-                        *(start + x * pixel + first, pixel, vectors, weights),
-                        *(to + x * target_pixel + first, target_pixel),
-                    )
-                    x += height
+        for column in range(task.column, min(task.column + period, end)):
+            start = pixel_start(source, y, column) + task.source_plane
+            to = pixel_start(target, y, column) + task.target_plane
+            count = (end - column + period - 1) // period
+            # Rows and columns beyond the map have remainders, too: what is made there is nothing.
+            part = y % period * period + column % period
+            for head in range(task.heads):
+                first = head * depth
+                planes = depth + task.padding if head == task.heads - 1 else depth
+                weights = task.vector + (part * task.planes + first) * depth
+                for plane in range(0, planes, LANES):
+                    x = 0
+                    while x < count:
+                        height = HEIGHT if count - x >= HEIGHT else 1
+                        mix_pixels(
+                            *(height, depth, plane, min(planes - plane, LANES), scratch),
+                            *(start + x * pixel + first, pixel, vectors, weights, depth),
+                            *(to + x * target_pixel + first, target_pixel),
+                        )
+                        x += height

@@ -29,6 +29,7 @@ from waifu2x.backends.cpu.kernels.memory import (
     record,
 )
 from waifu2x.backends.cpu.kernels.pixels import read_rows, write_rows
+from waifu2x.backends.cpu.kernels.plane_attention import attend_planes
 from waifu2x.backends.cpu.kernels.planewise import planewise_rows
 from waifu2x.backends.cpu.kernels.tiles import configure, convolve_tiles, release
 from waifu2x.backends.cpu.kernels.values import clear_outside
@@ -56,6 +57,7 @@ from waifu2x.backends.cpu.records import (
     PICTURE,
     PIXEL_TILES,
     PLACES,
+    PLANE_ATTENTION,
     PLANEWISE,
     POINTWISE,
     POOL,
@@ -111,6 +113,8 @@ def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[n
             planewise_rows(task, maps, scratch, constants, vectors)
         elif kind == ATTENTION:
             attend_rows(task, maps, places, scratch, constants)
+        elif kind == PLANE_ATTENTION:
+            attend_planes(task, maps, scratch, constants)
         elif kind == LAYER_NORM:
             norm_rows(task, maps, scratch, constants)
         elif kind == DEPTHWISE:
