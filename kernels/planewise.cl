@@ -9,6 +9,8 @@
 //                       repeats the pixels at its edges
 //     with BILINEAR     the sum over 2x2 pixels of the source, enlarged to the target's size
 //     with POOL         the maximum of POOL x POOL pixels of the source, at every POOL_STEP
+//     with PARTS        the pixel of the source is another one: see Interleave in
+//                       waifu2x/networks/nodes.py
 //
 // A work-item makes BLOCK planes of one pixel of the target. Where planes stay as they are, vectors of
 // them are copied; where depth-to-space or its inverse reorders them, one after the other.
@@ -28,6 +30,7 @@
 //   FACTOR          if it is not 1
 //   UP, DOWN        by how much a bicubic interpolation enlarges: UP / DOWN times
 //   BILINEAR, POOL, POOL_STEP   defined: bilinear to the target's size; maxima
+//   PARTS, INVERSE  rectangles, in each direction, whose pixels are interleaved; 1 for the way back
 //   SHIFTS          defined: besides FACTORS there are shifts
 //   FACTORS, RESIDUAL, GATE, MULTIPLIED, ZERO_OUTSIDE   defined: there are factors, there is a
 //                   residual, which gates or is a factor, the target holds zeros outside its size
@@ -89,6 +92,14 @@ DEVICE float cubic(int distance) {
 }
 #endif
 
+#ifdef PARTS
+// The row or column of the source, which has so many, that comes to a place; that of the edge beyond it.
+DEVICE int rearranged(int place, int size) {
+    const int cells = INVERSE ? size / PARTS : PARTS, inner = nearest(place, size);
+    return inner % cells * (size / cells) + inner / cells;
+}
+#endif
+
 // `y_target`, `x_target`: the first pixel of the target that is made, of `rows` x `columns`. `y_source`,
 // `y_begin`, `y_residual` ...: the pixel at which each map begins, that of the residual less its view's
 // offset. `y_start` to `x_stop`: the pixels that the target has. `shift`: the offset of the source's
@@ -100,7 +111,7 @@ planewise(
 #else
     MAP(const GLOBAL float *RESTRICT, source), const int y_source, const int x_source,
 #endif
-#if RESAMPLES
+#if RESAMPLES || defined(PARTS)
     const int source_rows, const int source_columns, const int made_rows,
     const int made_columns,
 #endif
@@ -145,8 +156,13 @@ planewise(
 #endif
 
 #if WHOLE_VECTORS && !defined(SOURCE_TYPE) && !defined(TARGET_TYPE)
+#ifdef PARTS
+    const int y_read = rearranged(y, source_rows) - y_source;
+    const int x_read = rearranged(x, source_columns) - x_source;
+#else
     const int y_read = floor_divide(y + shift, ENLARGE) - y_source;
     const int x_read = floor_divide(x + shift, ENLARGE) - x_source;
+#endif
     const int from =
         place_of(y_read, x_read, first, SOURCE_S2D, SOURCE_BLOCKS, source_pitch, source_area);
     VECTOR value = *(const GLOBAL VECTOR *)(source + from);
@@ -194,8 +210,12 @@ planewise(
             const int own = plane / (STEP_S2D * STEP_S2D) * (STEP_D2S * STEP_D2S) +
                             (y - floor_divide(y, STEP_D2S) * STEP_D2S) * STEP_D2S +
                             (x - floor_divide(x, STEP_D2S) * STEP_D2S);
+#ifdef PARTS
+            const int row = rearranged(y, source_rows), column = rearranged(x, source_columns);
+#else
             const int row = floor_divide(y_view + shift, ENLARGE);
             const int column = floor_divide(x_view + shift, ENLARGE);
+#endif
 #ifdef SOURCE_TYPE
             const Place place =
                 pixel_place(inside(row - padding, height), inside(column - padding, width), width);

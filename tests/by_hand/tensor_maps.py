@@ -119,7 +119,7 @@ class Bench:
                 step = program.steps[number]
                 assert isinstance(step, GlobalAvgPool)
                 sums[number] = Box(0, 0, *sizes[step.source.value])
-            part = geometry.Work(work.values, steps, work.needed, work.read)
+            part = geometry.Work(work.values, steps, work.needed, work.read, work.whole)
             executor.run(batch, part, self.places, sums, vectors, phase)
         result = np.empty(shape, np.float32)
         runtime.synchronize()

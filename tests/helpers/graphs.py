@@ -297,6 +297,8 @@ def _block(draw: st.DrawFn, builder: RandomGraph, value: int, planes: int, kind:
         blocks += ["up", "up4", "up5", "shuffle", "enlarge", "enlarged"]
     if resolution == 1:
         blocks.append("compact")
+        if not shape.origin:
+            blocks.append("interleaved")
     if resolution in (1, 2):
         blocks += ["down", "down3", "unshuffle", "maxima"]
     if resolution == 2:
@@ -374,6 +376,9 @@ def _block(draw: st.DrawFn, builder: RandomGraph, value: int, planes: int, kind:
             return builder.add(builder.interpolate_to(inner, value), value)
         case "maxima":
             return builder.max_pool(value, draw(st.sampled_from([2, 4])), 2)
+        case "interleaved":
+            made = builder.random_convolution(value, planes, 1, 1, 0, kind)
+            return builder.interleave(made, 2, inverse=draw(st.booleans()))
         case "resize":
             return builder.interpolate(value, draw(st.sampled_from([1, 2])), 2)
         case "up":

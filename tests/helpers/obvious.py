@@ -160,6 +160,13 @@ def _made(node: graph.Node, found: list[NDArray[np.float64]]) -> NDArray[np.floa
             for y, x in np.ndindex(rows, columns):
                 made[y, x] = source[y * s : y * s + k, x * s : x * s + k].max(axis=(0, 1))
             return made
+        case graph.Interleave():
+            own, n = found[node.source], node.parts
+            rows, columns, planes = own.shape
+            apart = (n, rows // n, n, columns // n)
+            if node.inverse:
+                apart = (apart[1], n, apart[3], n)
+            return own.reshape(*apart, planes).transpose(1, 0, 3, 2, 4).reshape(own.shape)
         case graph.Concatenate():
             return np.concatenate([found[source] for source in node.sources], axis=-1)
         case graph.Slice():

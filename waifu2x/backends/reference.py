@@ -37,12 +37,14 @@ from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.costs import cost_of_pixel
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.norm_steps import NormPlanes, NormVector
+from waifu2x.lowering.planewise_steps import Rearrange
 from waifu2x.lowering.segments import segmented
 from waifu2x.lowering.step_facts import (
     is_gated,
     is_multiplied,
     label,
     reads,
+    reads_whole,
     residual_of,
     stored_block,
 )
@@ -309,7 +311,8 @@ class _Execution:
             start = time.perf_counter()
             step = program.steps[number]
             assert isinstance(step, MapStep)
-            for value in {view.value for view in reads(step)} | {step.target.value}:
+            near = () if reads_whole(step) else reads(step)
+            for value in {view.value for view in near} | {step.target.value}:
                 if value not in maps:
                     maps[value] = self._map(value, phase, work.values[value])
             place = geometry.scaled(box, stored_block(step))
@@ -325,6 +328,8 @@ class _Execution:
                 made = attended(step, box, self._sizes, maps)
             elif isinstance(step, AttendPlanes):
                 made = planes_attended(step, box, self._sizes, maps)
+            elif isinstance(step, Rearrange):
+                made = self._arithmetic.rearranged(step, box, self._kept[step.source.value])
             else:
                 made = self._arithmetic.planewise(step, box, maps)
             residual = residual_of(step)
@@ -337,7 +342,7 @@ class _Execution:
                 sums = made * added if is_multiplied(step) else made + added
             made = sums * (sigmoid(made) - 0.5) if is_gated(step) else sums
             self._network.on_made(self._arithmetic.store(step, made, place, maps))
-            for value in {view.value for view in reads(step)} - set(parts):
+            for value in {view.value for view in reads(step)} & maps.keys() - set(parts):
                 if last_use[value] == number:
                     del maps[value]
             self._network.on_step(number, time.perf_counter() - start)

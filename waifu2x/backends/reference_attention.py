@@ -46,9 +46,10 @@ def planes_attended(
             _planes(view, first, inner, step, sizes, maps)
             for view, first in zip(views, step.first, strict=True)
         )
-        norms = (np.sqrt((one**2).sum(axis=(0, 1))) for one in (q, k))
-        weights = softmax(np.einsum("yxhi,yxhj->hij", q, k), *norms, step.temperature)
-        made = np.einsum("hij,yxhj->yxhi", weights, v)
+        query_norms, key_norms = (np.sqrt((one**2).sum(axis=(0, 1))) for one in (q, k))
+        products = np.einsum("yxhi,yxhj->hij", q, k)
+        weights = softmax(products, query_norms, key_norms, step.temperature)
+        made: Planes = np.einsum("hij,yxhj->yxhi", weights, v)
         return made.reshape(inner.height, inner.width, -1)
 
     return _by_windows(step, box, sizes[step.source.value], window)

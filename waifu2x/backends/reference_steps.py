@@ -16,10 +16,12 @@ from waifu2x.lowering.norm_steps import NormPlanes
 from waifu2x.lowering.planewise_steps import (
     BicubicResize,
     BilinearResize,
+    Copy,
     DepthToSpace,
     GatedAdd,
     PlanewiseStep,
     PoolMaxima,
+    Rearrange,
     Scale,
     ScaleByMap,
     SpaceToDepth,
@@ -165,8 +167,22 @@ class StepArithmetic:
                 return made * step.factor
             case GatedAdd() | ScaleByMap():
                 return self._read(step.source, box, maps)
-            case _:
+            case Copy():
                 return self._read(step.source, box, maps) * step.factor
+            case Rearrange():
+                raise AssertionError("it reads what no tile has")
+
+    def rearranged(self, step: Rearrange, box: Box, source: Planes) -> Planes:
+        """Results in a box, from the whole source; what is beyond the map may be anything."""
+        places = []
+        for first, end, length in (
+            (box.top, box.bottom, len(source)),
+            (box.left, box.right, source.shape[1]),
+        ):
+            place, cells = np.arange(first, end).clip(0, length - 1), step.cells(length)
+            places.append(place % cells * (length // cells) + place // cells)
+        made: Planes = source[np.ix_(*places)]
+        return made
 
     def _resize(
         self,

@@ -22,7 +22,7 @@ from waifu2x.lowering.planewise_steps import (
     PoolMaxima,
     SpaceToDepth,
 )
-from waifu2x.lowering.step_facts import reads, residual_of, stored_block
+from waifu2x.lowering.step_facts import reads, reads_whole, residual_of, stored_block
 from waifu2x.lowering.steps import MapStep, Program
 from waifu2x.lowering.symbols import larger, smaller
 from waifu2x.lowering.values import View
@@ -44,6 +44,8 @@ class Work:
     """The part of each value that results depend on. What is read besides may be anything."""
     read: Mapping[int, Box]
     """The part of each value that steps read."""
+    whole: frozenset[int]
+    """Values that are read whole, which count here alone."""
 
 
 def work(
@@ -63,6 +65,7 @@ def work(
     read: dict[int, Box] = {}
     boxes: dict[int, Box] = {}
     written: dict[int, Box] = {}
+    whole: set[int] = set()
     for number in reversed(steps):
         step = program.steps[number]
         if not isinstance(step, MapStep) or step.target.value not in needed:
@@ -87,6 +90,9 @@ def work(
             if isinstance(step, AttentionStep):
                 _read_windows(step, part, sizes, found)
                 continue
+            if reads_whole(step):
+                whole.add(step.source.value)
+                continue
             wanted = source_box(program, number, part)
             found[step.source.value] = hull(wanted, found.get(step.source.value))
             residual = residual_of(step)
@@ -100,7 +106,7 @@ def work(
     values = dict(written)
     for value, box in (*roots.items(), *read.items()):
         values[value] = hull(box, values.get(value))
-    return Work(values, dict(sorted(boxes.items())), needed, read)
+    return Work(values, dict(sorted(boxes.items())), needed, read, frozenset(whole))
 
 
 def _computed(step: MapStep, box: Box, unit: tuple[int, int], size: Size | None) -> Box:

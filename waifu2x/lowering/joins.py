@@ -12,6 +12,7 @@ from waifu2x.networks.nodes import (
     Dense,
     DepthwiseConvolution,
     Enlarge,
+    Interleave,
     Interpolate,
     Mean,
     Multiply,
@@ -27,7 +28,13 @@ from waifu2x.networks.pooling import InterpolateTo, MaxPool
 _ATTENTION = WindowAttention | ChannelAttention
 _REDUCED = InterpolateTo | MaxPool
 _READS_PLAIN = (
-    TransposedConvolution | DepthwiseConvolution | Concatenate | _ATTENTION | LayerNorm | _REDUCED
+    TransposedConvolution
+    | DepthwiseConvolution
+    | Concatenate
+    | _ATTENTION
+    | LayerNorm
+    | _REDUCED
+    | Interleave
 )
 """What reads only maps that are stored by single pixels."""
 _TAKES_ALONG = (
@@ -45,6 +52,7 @@ _PLAIN = (
     | Dense
     | Interpolate
     | _REDUCED
+    | Interleave
 )
 """What makes no map that is stored by space-to-depth."""
 

@@ -39,6 +39,7 @@ from waifu2x.lowering.planewise_steps import (
     DepthToSpace,
     GatedAdd,
     PoolMaxima,
+    Rearrange,
     Scale,
     ScaleByMap,
     SpaceToDepth,
@@ -61,6 +62,7 @@ from waifu2x.networks.nodes import (
     DepthwiseConvolution,
     Enlarge,
     Gate,
+    Interleave,
     Interpolate,
     Mean,
     Multiply,
@@ -73,7 +75,9 @@ from waifu2x.networks.norms import GroupNorm, LayerNorm
 from waifu2x.networks.pooling import InterpolateTo, MaxPool
 from waifu2x.networks.windows import Windows
 
-_INNER = Depthwise | NormPlanes | AttentionStep | MixPlanes | BilinearResize | PoolMaxima
+_INNER = (
+    Depthwise | NormPlanes | AttentionStep | MixPlanes | BilinearResize | PoolMaxima | Rearrange
+)
 """Steps that write no results."""
 
 
@@ -151,6 +155,11 @@ class _Lowering:
                 self._places.steps.append(
                     PoolMaxima(value, whole, target, node.kernel, node.stride)
                 )
+            case Interleave():
+                whole = self._places.unfolded(node.source)
+                target = self._zero_target(value)
+                step = Rearrange(value, whole, target, node.parts, node.inverse)
+                self._places.steps.append(step)
             case MultiplyMaps():
                 inner = self._graph.taken(value)
                 self._sum(value, node.source if inner is None else inner, 1.0)
@@ -244,13 +253,17 @@ class _Lowering:
         target = self._places.target(value)
         self._places.steps.append(Scale(inner, source, target, factors, factor, added, shifts))
 
+    def _zero_target(self, value: int) -> Target:
+        """Where a graph value is made; the program's value is zero outside its size."""
+        target = self._places.target(value)
+        stored = self._places.values[target.value]
+        self._places.values[target.value] = replace(stored, zero_outside=True)
+        return target
+
     def _attention(self, value: int, node: WindowAttention | ChannelAttention) -> None:
         """Attention in windows."""
         source, keys, values = map(self._places.unfolded, node.sources)
-        target = self._places.target(value)
-        self._places.values[target.value] = replace(
-            self._places.values[target.value], zero_outside=True
-        )
+        target = self._zero_target(value)
         first = node.queries.first, node.keys.first, node.values.first
         maps = value, source, keys, values, target, first, node.planes
         if isinstance(node, WindowAttention):

@@ -5,17 +5,22 @@ falls into phases: each goes over the whole picture, tile by tile, adds up sums 
 end it, and keeps some of its maps whole for the phases behind it. Maps that are not kept are
 computed again from the picture, or from what was kept. Without means there is one phase and nothing
 is kept, but for deep networks, which are cut (see `segments`).
+
+A map that is read whole ends a phase as a mean does. It is always kept, and so is whatever would
+take it to be computed again.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from waifu2x.lowering.planewise_steps import Rearrange
 from waifu2x.lowering.rematerialization import cheap_values
-from waifu2x.lowering.step_facts import factors_of, reads, vectors_read, writes
+from waifu2x.lowering.step_facts import factors_of, reads, reads_whole, vectors_read, writes
 from waifu2x.lowering.steps import InnerVectorStep, MapStep, PictureSum, Program, Step, VectorStep
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -129,7 +134,7 @@ def with_zeros_around(program: Program) -> Program:
 
 def _depths(program: Program) -> list[int]:
     """The phase in which each step runs first: how many means lie behind it one after another, or
-    cuts of the program.
+    maps that are read whole, or cuts of the program.
 
     A mean belongs to the phase that ends with it, and so does what is computed of its vector.
     """
@@ -140,7 +145,8 @@ def _depths(program: Program) -> list[int]:
     for number, step in enumerate(program.steps):
         if number in program.cuts:
             floor = max(depths) + 1
-        depth = max((values[view.value] for view in reads(step)), default=floor)
+        behind = int(reads_whole(step))
+        depth = max((values[view.value] + behind for view in reads(step)), default=floor)
         depth = max(depth, floor)
         if isinstance(step, VectorStep):
             if isinstance(step, InnerVectorStep):
@@ -164,7 +170,8 @@ def _as_late_as_can_be(program: Program, depths: Sequence[int]) -> list[int]:
         if writes(step) in cheap:
             found[number] = first.get(writes(step), found[number])
         for view in reads(step):
-            first[view.value] = min(found[number], first.get(view.value, found[number]))
+            there = found[number] - int(reads_whole(step))
+            first[view.value] = min(there, first.get(view.value, there))
     return found
 
 
@@ -242,6 +249,10 @@ def _choice(
     later = {
         view.value for n, step in enumerate(program.steps) if n not in done for view in reads(step)
     }
+    if any(map(reads_whole, program.steps)):
+        # What writes a value that is not finished will be run again.
+        redone = [program.steps[n] for n in done if writes(program.steps[n]) in unfinished]
+        later |= {view.value for step in redone for view in reads(step)}
     crossing = sorted((made - unfinished) & later - {0})
     everything = frozenset(crossing)
     sizes = {value: size(value) for value in everything | before}
@@ -255,14 +266,17 @@ def _choice(
         if total <= budget or keeping:
             costs = again.cost(kept)
             costs += sum(map(keeping, kept - before)) if keeping else 0
-            options.append((costs, total, kept))
+            if math.isfinite(costs):
+                options.append((costs, total, kept))
     best = min((one for one in options if one[1] <= budget), default=None)
     if keeping:
         near = sum(map(cost, (*own[phase], *own[phase + 1])))
         near += sum(map(keeping, everything - before))
         if best is None or best[0] > near:
             best = min((one for one in options if one[0] <= near), key=lambda one: one[1::-1])
-    return best[2] if best else frozenset()
+    if best is None:
+        return everything if any(map(reads_whole, program.steps)) else frozenset()
+    return best[2]
 
 
 def _choices(
@@ -301,6 +315,8 @@ class _MadeAgain:
         there = _parts_written(program, (n for earlier in own[: phase + 1] for n in earlier))
         # Many phases read the same of it: most of a deep network's read nothing.
         self._wanted = Counter[frozenset[tuple[int, int]]]()
+        self._whole = {s.source.value for s in program.steps if isinstance(s, Rearrange)}
+        """Values that are read whole."""
         fresh: set[int] = set()
         for later in own[phase + 1 :]:
             read = set[tuple[int, int]]().union(*(_parts_read(program.steps[n]) for n in later))
@@ -309,10 +325,15 @@ class _MadeAgain:
 
     def cost(self, kept: frozenset[int]) -> float:
         """What all later phases take for it, if only these values are kept, and each phase keeps
-        what it makes first."""
+        what it makes first; infinite if a value would not be there that is read whole."""
         return sum(times * self._of_phase(wanted, kept) for wanted, times in self._wanted.items())
 
     def _of_phase(self, wanted: frozenset[tuple[int, int]], kept: frozenset[int]) -> float:
         missing = [place for place in wanted if place[0] not in kept]
-        steps, _ = _needed(self._program, self._writers, missing, kept)
-        return sum(map(self._cost, steps))
+        if any(value in self._whole for value, _ in missing):
+            return math.inf
+        numbers, _ = _needed(self._program, self._writers, missing, kept)
+        steps = map(self._program.steps.__getitem__, numbers)
+        if any(isinstance(s, Rearrange) and s.source.value not in kept for s in steps):
+            return math.inf
+        return sum(map(self._cost, numbers))

@@ -131,6 +131,29 @@ class PoolMaxima:
     stride: int
 
 
+@dataclass(frozen=True)
+class Rearrange:
+    """Pixels at other places of the map, as `networks.nodes.Interleave` defines it.
+
+    The source is a whole value of one part, stored by single pixels, other than the picture, and
+    the target is not the result. Any pixel may be read for any tile: so the source is complete
+    before the step runs. The target is zero outside its size.
+    """
+
+    node: int
+    source: View
+    target: Target
+    parts: int
+    inverse: bool
+
+    def cells(self, length: int) -> int:
+        """What rows, or columns, of a map of so many are divided into: place p of the target is
+        p % cells * (length // cells) + p // cells of the source."""
+        return length // self.parts if self.inverse else self.parts
+
+
 ResamplingStep = BicubicResize | BilinearResize | PoolMaxima
 """Steps that make each pixel of several, whose places depend on the edges of the source."""
-PlanewiseStep = Copy | DepthToSpace | SpaceToDepth | Scale | GatedAdd | ScaleByMap | ResamplingStep
+PlanewiseStep = (
+    Copy | DepthToSpace | SpaceToDepth | Scale | GatedAdd | ScaleByMap | ResamplingStep | Rearrange
+)

@@ -11,7 +11,14 @@ from dataclasses import replace
 
 from waifu2x.lowering.attention_steps import AttentionStep
 from waifu2x.lowering.costs import cost_of_pixel, cost_to_keep
-from waifu2x.lowering.step_facts import compacted, factors_of, reads, renumbered, writes
+from waifu2x.lowering.step_facts import (
+    compacted,
+    factors_of,
+    reads,
+    reads_whole,
+    renumbered,
+    writes,
+)
 from waifu2x.lowering.steps import MapStep, Program, Step
 from waifu2x.lowering.values import Value
 
@@ -44,7 +51,7 @@ def cheap_values(program: Program) -> dict[int, MapStep]:
         stored = program.values[value]
         sources = {view.value for view in reads(step)}
         whole = len(stored.parts) == 1 and value not in makers
-        if not whole or factors_of(step) or not sources <= costs.keys():
+        if not whole or reads_whole(step) or factors_of(step) or not sources <= costs.keys():
             makers.pop(value, None)
             costs.pop(value, None)
             continue

@@ -23,7 +23,15 @@ from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.costs import cost_of_pixel, cost_to_keep
 from waifu2x.lowering.phases import with_zeros_around
 from waifu2x.lowering.planewise_steps import BicubicResize, BilinearResize, Copy, PoolMaxima
-from waifu2x.lowering.step_facts import compacted, reads, redirected, renumbered, touched, writes
+from waifu2x.lowering.step_facts import (
+    compacted,
+    reads,
+    reads_whole,
+    redirected,
+    renumbered,
+    touched,
+    writes,
+)
 from waifu2x.lowering.steps import MapStep, PictureSum, Program, Step
 from waifu2x.lowering.values import Target, Value, View
 from waifu2x.system.lazy_dataclass import dataclass
@@ -44,14 +52,14 @@ _PLANEWISE_COST = 0
 
 def segmented(program: Program, tile: tuple[int, int] | None = None) -> Program:
     """A program cut where that costs least for tiles of so many rows and columns of the picture, a
-    processor's if none are given; the same one if it is shallow, or ends phases by means, or has
-    maps whose proportion depends on the picture's size: blocks of a cut program run as pictures of
-    their own.
+    processor's if none are given; the same one if it is shallow, or has phases of its own, or maps
+    whose proportion depends on the picture's size: blocks of a cut program run as pictures of their
+    own.
 
     Without attention, only values that are zero outside their size are kept: those that padded
     convolutions read.
     """
-    if has_means(program) or any(isinstance(step, BilinearResize) for step in program.steps):
+    if has_phases(program) or any(isinstance(step, BilinearResize) for step in program.steps):
         return program
     costs = [0.0]
     for step in program.steps:
@@ -87,12 +95,12 @@ def at_bottlenecks(program: Program) -> Program:
 
 def is_segmented(program: Program) -> bool:
     """Whether a program is cut as `segmented` does it: all maps between its phases are kept."""
-    return bool(program.cuts) and not has_means(program)
+    return bool(program.cuts) and not has_phases(program)
 
 
-def has_means(program: Program) -> bool:
-    """Whether means over the picture end phases of a program."""
-    return any(isinstance(step, PictureSum) for step in program.steps)
+def has_phases(program: Program) -> bool:
+    """Whether means over the picture, or maps that are read whole, end phases of a program."""
+    return any(isinstance(step, PictureSum) or reads_whole(step) for step in program.steps)
 
 
 def attends(program: Program) -> bool:
@@ -242,7 +250,7 @@ def _kept_costs(program: Program) -> dict[int, float]:
             first.setdefault((step.target.value, step.target.part), number)
         for view in reads(step):
             last |= {(view.value, view.first + part): number for part in range(view.parts)}
-    attends = any(isinstance(step, AttentionStep) for step in program.steps)
+    windows = attends(program)
     # What is beyond a value's size decides nothing, unless it is read there.
     bicubic = {step.source.value for step in program.steps if isinstance(step, BicubicResize)}
     costs = [0.0] * (len(program.steps) + 1)

@@ -23,6 +23,7 @@ from waifu2x.lowering.planewise_steps import (
     GatedAdd,
     PlanewiseStep,
     PoolMaxima,
+    Rearrange,
     Scale,
     ScaleByMap,
     SpaceToDepth,
@@ -97,6 +98,12 @@ def reads(step: Step) -> tuple[View, ...]:
     return (step.source, residual) if residual else (step.source,)
 
 
+def reads_whole(step: Step) -> bool:
+    """Whether a step may read any pixel of its source for any of its target's: an earlier phase
+    keeps the source."""
+    return isinstance(step, Rearrange)
+
+
 def writes(step: Step) -> int:
     """The value that a step writes; -1 if it makes a vector."""
     return step.target.value if isinstance(step, MapStep) else -1
@@ -122,7 +129,14 @@ def redirected(
                 values=values,
                 target=target(step.target),
             )
-        case SpaceToDepth() | BicubicResize() | BilinearResize() | PoolMaxima() | NormPlanes():
+        case (
+            SpaceToDepth()
+            | BicubicResize()
+            | BilinearResize()
+            | PoolMaxima()
+            | Rearrange()
+            | NormPlanes()
+        ):
             return replace(step, source=view(step.source), target=target(step.target))
         case GatedAdd() | ScaleByMap():
             residual = view(step.residual)
@@ -190,6 +204,8 @@ def label(step: Step) -> str:
             return "enlarged to a size"
         case PoolMaxima():
             return f"maxima {step.kernel}x{step.kernel}"
+        case Rearrange():
+            return "pixels rearranged"
         case AttendWindows():
             return f"attention {step.windows.rows}x{step.windows.columns}"
         case AttendPlanes():

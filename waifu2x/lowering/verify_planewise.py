@@ -9,6 +9,7 @@ from waifu2x.lowering.planewise_steps import (
     DepthToSpace,
     PlanewiseStep,
     PoolMaxima,
+    Rearrange,
     ResamplingStep,
     Scale,
     SpaceToDepth,
@@ -71,3 +72,13 @@ def _check_resampling(check: Checker, step: ResamplingStep) -> None:
     single = check.values[step.source.value].space_to_depth == 1
     check.must(single, "source", "stored by space-to-depth")
     check_planewise(check, step)
+
+
+def check_rearrange(check: Checker, step: Rearrange) -> None:
+    check.must(step.parts >= 1, "parts", f"{step.parts}")
+    check.whole("source", step.source)
+    target = check.values[step.target.value]
+    single = check.values[step.source.value].space_to_depth == target.space_to_depth == 1
+    check.must(single, "source", "stored by space-to-depth")
+    check.must(target.zero_outside, "target", "not zero outside")
+    check.must(step.target.value != check.program.result, "target", "the result")

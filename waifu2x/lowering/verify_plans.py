@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from waifu2x.lowering.checker import InvalidProgramError
 from waifu2x.lowering.liveness import Name, Span
 from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.step_facts import factors_of, reads, vectors_read, writes
+from waifu2x.lowering.step_facts import factors_of, reads, reads_whole, vectors_read, writes
 from waifu2x.lowering.steps import PictureSum, Program, VectorStep
 
 
@@ -30,6 +30,8 @@ def verify_phases(program: Program, plan: Sequence[Phase]) -> None:
             step = steps[index]
             read = {view.value for view in reads(step)}
             must(read <= maps, number, "steps", f"step {index} reads {read - maps}, not made")
+            far = read if reads_whole(step) else set()
+            must(far <= set(phase.given), number, "steps", f"step {index} reads what is not kept")
             ready = factors_of(step) <= vectors
             must(ready, number, "steps", f"step {index} reads a vector before its mean is complete")
             maps.add(writes(step))

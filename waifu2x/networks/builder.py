@@ -21,6 +21,7 @@ from waifu2x.networks.nodes import (
     DepthwiseConvolution,
     Enlarge,
     Gate,
+    Interleave,
     Interpolate,
     Mean,
     Multiply,
@@ -270,6 +271,11 @@ class GraphBuilder:
     def max_pool(self, source: int, kernel: int, stride: int) -> int:
         """The maximum of each plane over kernel x kernel pixels, at every `stride` pixels."""
         return self.append(MaxPool(source, kernel, stride))
+
+    def interleave(self, source: int, parts: int, *, inverse: bool = False) -> int:
+        """The pixels of parts x parts rectangles of a map interleaved, or back to where they
+        were."""
+        return self.append(Interleave(source, parts, inverse))
 
     def concatenate(self, *values: int) -> int:
         """The planes of several maps, one after the other."""

@@ -143,6 +143,19 @@ class Interpolate:
 
 
 @dataclass(frozen=True)
+class Interleave:
+    """The map cut into `parts` x `parts` rectangles of one size, and their pixels interleaved:
+
+    out[y * parts + i][x * parts + j] = in[i * (rows // parts) + y][j * (columns // parts) + x].
+    """
+
+    source: int
+    parts: int
+    inverse: bool = False
+    """The way back: `out` is the source."""
+
+
+@dataclass(frozen=True)
 class Concatenate:
     """Planes of several maps of one size, one after the other."""
 
@@ -206,6 +219,7 @@ Node = (
     | Interpolate
     | InterpolateTo
     | MaxPool
+    | Interleave
     | Concatenate
     | Slice
     | Mean

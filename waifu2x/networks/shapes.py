@@ -17,6 +17,7 @@ from waifu2x.networks.nodes import (
     DepthwiseConvolution,
     Enlarge,
     Gate,
+    Interleave,
     Interpolate,
     Mean,
     Multiply,
@@ -177,6 +178,10 @@ def _shape(node: Node, shapes: Sequence[ValueShape], makers: Sequence[str]) -> V
             if like.resolution is None or like.resolution < resolution:
                 raise ModelError("its result is smaller than what it reads")
             return replace(like, planes=planes)
+        case Interleave():
+            if node.parts < 1:
+                raise ModelError(f"interleaves {node.parts} parts")
+            return source
         case Add() | Gate():
             other = shapes[node.other]
             _alike(source, other)
@@ -320,6 +325,10 @@ def _length(node: Node, lengths: Sequence[int]) -> int:
             made = node.length(length)
         case InterpolateTo():
             made = lengths[node.like]
+        case Interleave():
+            made = length
+            if length % node.parts:
+                raise ModelError(f"{length} pixels do not divide by {node.parts}")
         case Crop():
             made = length - 2 * node.pixels
         case Mean() | Dense():

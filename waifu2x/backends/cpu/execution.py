@@ -15,7 +15,14 @@ from waifu2x.backends.cpu.packed import PackedProgram
 from waifu2x.backends.cpu.plans import SizePlan
 from waifu2x.backends.cpu.records import BORDER_CODES, CROSS_BITS, PICTURE, PIXEL_CODES, SUM_BITS
 from waifu2x.backends.cpu.strips import PhaseStrips, StripBatch
-from waifu2x.backends.cpu.tasks import CpuTask, CrossTask, KeepTask, LoadTask, PoolTask
+from waifu2x.backends.cpu.tasks import (
+    CpuTask,
+    CrossTask,
+    KeepTask,
+    LoadTask,
+    PoolTask,
+    RearrangeTask,
+)
 from waifu2x.backends.cpu.work_queue import TaskBatch
 from waifu2x.backends.cpu.workers import Workers
 from waifu2x.lowering.attention_steps import AttentionStep, ChannelWeights, CrossSums, MixPlanes
@@ -140,8 +147,10 @@ class StripExecution:
         strips); sums of strips are those of vectors from element `first` on."""
         packed = self._packed
         match task:
-            case LoadTask() | KeepTask():
+            case LoadTask() | KeepTask() | RearrangeTask():
                 value = task.schedule.step
+                if isinstance(task, RearrangeTask):
+                    value = task.source.map
                 rows, columns = packed.maps.layouts[value].memory_size(self._plan.sizes[value])
                 start = self._plan.kept.starts[value]
                 table["memory"] = records.addresses(self._kept[:, start:], 1)[:, np.newaxis]

@@ -17,7 +17,7 @@ from waifu2x.lowering.attention_steps import AttentionStep, CrossSums, MixPlanes
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.norm_steps import NormPlanes
-from waifu2x.lowering.planewise_steps import ResamplingStep
+from waifu2x.lowering.planewise_steps import Rearrange, ResamplingStep
 from waifu2x.lowering.step_facts import touched
 from waifu2x.lowering.steps import Program
 from waifu2x.lowering.values import View
@@ -131,8 +131,9 @@ class ProgramMaps:
 
 
 def _is_only_float(program: Program, value: int) -> bool:
-    """Whether interpolation, maxima or attention, which take floats, read or write a value."""
-    kinds = ResamplingStep | AttentionStep | CrossSums | MixPlanes
+    """Whether interpolation, maxima, attention or what reads a whole map, which take floats, read
+    or write a value."""
+    kinds = ResamplingStep | Rearrange | AttentionStep | CrossSums | MixPlanes
     steps = [step for step in program.steps if isinstance(step, kinds)]
     return any(value in touched(step) for step in steps)
 

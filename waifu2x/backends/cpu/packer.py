@@ -13,7 +13,7 @@ from waifu2x.backends.cpu.maps import ProgramMaps
 from waifu2x.backends.cpu.packed import PackedProgram
 from waifu2x.backends.cpu.packing import Packing
 from waifu2x.backends.cpu.picture import with_picture
-from waifu2x.backends.cpu.planewise_tasks import planewise_task
+from waifu2x.backends.cpu.planewise_tasks import planewise_task, rearrange_task
 from waifu2x.backends.cpu.records import WINOGRAD
 from waifu2x.backends.cpu.tasks import MapTask
 from waifu2x.lowering.attention_steps import AttendPlanes, AttendWindows, MixPlanes
@@ -21,7 +21,7 @@ from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.costs import cost_of_pixel
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.norm_steps import NormPlanes
-from waifu2x.lowering.planewise_steps import PlanewiseStep
+from waifu2x.lowering.planewise_steps import PlanewiseStep, Rearrange
 from waifu2x.lowering.rematerialization import rematerialized
 from waifu2x.lowering.segments import at_bottlenecks, segmented
 from waifu2x.networks.model import Model
@@ -48,6 +48,8 @@ def pack(model: Model, arithmetic: Arithmetic, fineness: Fineness = PLAIN) -> Pa
             tasks[number] = [layer_norm_task(packing, number, step)]
         elif isinstance(step, Depthwise):
             tasks[number] = [depthwise_task(packing, number, step)]
+        elif isinstance(step, Rearrange):
+            tasks[number] = [rearrange_task(packing, number, step)]
         elif isinstance(step, PlanewiseStep):
             tasks[number] = [planewise_task(packing, number, step)]
     kinds = {task.kind for own in tasks.values() for task in own}

@@ -28,6 +28,7 @@ from waifu2x.backends.cpu.tasks import (
     ROWS,
     Formula,
     PlanewiseTask,
+    RearrangeTask,
     RowWindow,
     TaskResidual,
     TaskSchedule,
@@ -45,6 +46,7 @@ from waifu2x.lowering.planewise_steps import (
     GatedAdd,
     PlanewiseStep,
     PoolMaxima,
+    Rearrange,
     Scale,
     ScaleByMap,
     SpaceToDepth,
@@ -122,6 +124,23 @@ def planewise_task(packing: Packing, number: int, step: PlanewiseStep) -> Planew
     return _task(packing, work)
 
 
+def rearrange_task(packing: Packing, number: int, step: Rearrange) -> RearrangeTask:
+    """The task of step `number`."""
+    maps, target = packing.maps, packing.maps.layouts[step.target.value]
+    value, part = step.source.value, step.target.part
+    return RearrangeTask(
+        schedule=TaskSchedule(number, ROWS, target=step.target.value, part=part),
+        source=TaskSource(value),
+        target=_target(step.target, target),
+        planes=target.parts[part],
+        padding=target.padded[part] - target.parts[part],
+        depth=maps.layouts[value].values,
+        parts=step.parts,
+        inverse=int(step.inverse),
+        as_integers=int(maps.finished().is_kept_as_integers(value)),
+    )
+
+
 def store_task(packing: Packing, number: int, step: Conv, source: int) -> PlanewiseTask:
     """What is left to do behind a convolution whose sums with biases are in the map `source`."""
     group, block = step.out_planes // step.depth_to_space**2, step.depth_to_space
@@ -166,6 +185,7 @@ def padding_task(packing: Packing, number: int, window: RowWindow, wide: int) ->
 
 
 def _formula(packing: Packing, step: PlanewiseStep) -> Formula:
+    assert not isinstance(step, Rearrange)
     enlarge = step.source.enlarge
     match step:
         case Copy():

@@ -47,16 +47,18 @@ CELL = 6
     MIX,
     DEPTHWISE,
     LAYER_NORM,
+    REARRANGE,
     READ,
     LOAD,
     KEEP,
     POOL,
     CROSS,
     WRITE,
-) = range(21)
+) = range(22)
 """Kinds of task: nine ways to compute a convolution, planewise steps, three of attention, depthwise
-convolutions, norms, and those, from READ on, that go between maps and the memory outside: the
-picture's pixels, maps that are kept whole, sums of means, the pixels of the result."""
+convolutions, norms, pixels of kept maps at other places, and those, from READ on, that go between
+maps and the memory outside: the picture's pixels, maps that are kept whole, sums of means, the
+pixels of the result."""
 
 BY_VALUES, BY_PLANES, BY_FLOATS, BY_RESIZING, BY_MAXIMA, BY_SIZES = range(6)
 """Methods to read the source of a planewise step, a mean or pixels to write: value by value, which
@@ -220,6 +222,9 @@ TASK = np.dtype(
             "filled_to",
             "shifts_single",
             "period",  # of attention between planes: rows and columns of cells
+            # Pixels at other places.
+            "parts",  # in each direction
+            "inverse",
             # Memory outside the strip.
             "memory",  # address of a map that is kept whole, or offset in the sums
             "memory_floats",  # of one row of it

@@ -27,6 +27,7 @@ from waifu2x.backends.cpu.records import (
     PLANE_ATTENTION,
     POOL,
     READ,
+    REARRANGE,
     TILES,
 )
 from waifu2x.system.lazy_dataclass import dataclass
@@ -325,6 +326,23 @@ class LayerNormTask:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class RearrangeTask:
+    """Pixels of a map that an earlier phase has kept whole, at other places."""
+
+    schedule: TaskSchedule
+    kind: int = REARRANGE
+    source: TaskSource
+    target: TaskTarget
+    planes: int
+    padding: int
+    depth: int
+    """Planes of a pixel of the source, padding included."""
+    parts: int
+    inverse: int
+    as_integers: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MixTask:
     """Planes of heads mixed by weights of a vector, into a map."""
 
@@ -357,7 +375,9 @@ class CrossTask:
 
 WindowTask = AttentionTask | PlaneAttentionTask
 """Tasks of whole windows."""
-MapTask = LayerNormTask | ConvTask | DepthwiseTask | PlanewiseTask | WindowTask | MixTask
+MapTask = (
+    LayerNormTask | ConvTask | DepthwiseTask | PlanewiseTask | WindowTask | MixTask | RearrangeTask
+)
 """Tasks of steps that write maps."""
 CpuTask = MapTask | ReadTask | LoadTask | KeepTask | PoolTask | CrossTask
 

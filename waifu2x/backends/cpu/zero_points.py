@@ -15,6 +15,7 @@ from waifu2x.lowering.planewise_steps import (
     DepthToSpace,
     GatedAdd,
     PoolMaxima,
+    Rearrange,
     Scale,
     ScaleByMap,
     SpaceToDepth,
@@ -80,7 +81,7 @@ def find(program: Program) -> list[NDArray[np.float64]]:
                 _write(program, values, step, made * step.factor)
             case SpaceToDepth():
                 _write(program, values, step, read(step.source).repeat(step.block**2))
-            case BicubicResize() | BilinearResize() | PoolMaxima():
+            case BicubicResize() | BilinearResize() | PoolMaxima() | Rearrange():
                 _write(program, values, step, read(step.source))
             case ScaleByMap():
                 _write(program, values, step, read(step.source))

@@ -13,6 +13,7 @@ from waifu2x.lowering.attention_steps import AttendPlanes, AttendWindows, CrossS
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.norm_steps import NormPlanes, NormVector
+from waifu2x.lowering.planewise_steps import Rearrange
 from waifu2x.lowering.steps import Program, Step
 from waifu2x.lowering.vector_steps import GlobalAvgPool
 
@@ -71,6 +72,6 @@ def _runs(program: Program, layouts: Sequence[MapLayout | FewLayout], step: Step
         case NormPlanes():
             values = step.source.value, step.target.value
             return len(step.weight) <= _NORM_PLANES and all(map(is_map, values))
-        case NormVector() | AttendPlanes():
+        case NormVector() | AttendPlanes() | Rearrange():
             return False
     return True

@@ -27,6 +27,7 @@ from waifu2x.lowering.planewise_steps import (
     GatedAdd,
     PlanewiseStep,
     PoolMaxima,
+    Rearrange,
     ResamplingStep,
     Scale,
     ScaleByMap,
@@ -96,6 +97,8 @@ class Fp32PlanewiseStep:
                 macros["BILINEAR"] = 1
             case PoolMaxima():
                 macros["POOL"], macros["POOL_STEP"] = step.kernel, step.stride
+            case Rearrange():
+                macros["PARTS"], macros["INVERSE"] = step.parts, int(step.inverse)
         if factor_of(step) != 1:
             macros["FACTOR"] = f"{float(np.float32(factor_of(step)))!r}f"
         if self._residual is not None:
@@ -167,7 +170,7 @@ class Fp32PlanewiseStep:
             return (batch.source.buffer, *sizes)
         source = maps[view.value]
         place = (*source.part_start(view.first), *source.corner)
-        if isinstance(self._step, ResamplingStep):
+        if isinstance(self._step, ResamplingStep | Rearrange):
             return (*place, *batch.sizes[view.value], *batch.sizes[self._step.target.value])
         return place
 

@@ -245,12 +245,17 @@ class _Planner:
                 roots[program.result] = Box(0, 0, *self._sizes[program.result])
             self._roots[index] = roots
             made = geometry.work(program, phase.steps, roots, executor.unit, self._sizes)
-            for value in set(phase.given) & made.needed.keys() - {0}:
+            for value in set(phase.given) & (made.needed.keys() | made.whole) - {0}:
                 s2d = program.values[value].space_to_depth
-                box = geometry.aligned(made.needed[value], (s2d, s2d))
-                wanted[value] = geometry.hull(box, wanted.get(value))
-                box = geometry.aligned(made.values[value], (s2d, s2d))
-                held[value] = geometry.hull(box, held.get(value))
+                near = [(made.needed, wanted), (made.values, held)] if value in made.needed else []
+                for boxes_of, found in near:
+                    box = geometry.aligned(boxes_of[value], (s2d, s2d))
+                    found[value] = geometry.hull(box, found.get(value))
+                if value in made.whole:
+                    for found in (wanted, held):
+                        found[value] = geometry.hull(
+                            Box(0, 0, *self._sizes[value]), found.get(value)
+                        )
                 last.setdefault(value, index)
             for value in ending:
                 boxes[value, index] = box = geometry.hull(made.values[value], held.pop(value))
@@ -381,7 +386,11 @@ class _Planner:
             spans[value] = Span(min(used), max(used), size)
         offsets, size = liveness.places(spans, self._executor.alignment)
         places = {value: MapPlace(False, offsets[value], work.values[value]) for value in offsets}
-        places |= {value: place for value, place in kept.items() if value in work.values}
+        places |= {
+            value: place
+            for value, place in kept.items()
+            if value in work.values or value in work.whole
+        }
         tile = roots.get(program.result, Box(0, 0, 0, 0))
         return Pass(work, places, sums, tile), size if is_countable else _TOO_MANY
 

@@ -154,6 +154,32 @@ def load_rows(task, maps, scratch, constants):  # type: ignore[no-untyped-def]
 
 
 @native
+def rearrange_rows(task, maps, scratch):  # type: ignore[no-untyped-def]
+    """The next rows of a map whose pixels are those of a kept one, at other places."""
+    target = record(maps, task.target)
+    floats, pixel, planes = pointer(task.memory, np.float32), task.depth, task.planes
+    rows, columns = task.memory_rows, task.memory_columns
+    down, across = task.parts, task.parts
+    if task.inverse:
+        down, across = rows // down, columns // across
+    first, end = max(task.column, 0), min(task.column + task.columns, columns)
+    for row in range(max(task.next_row, 0), min(task.next_row + task.rows, task.end_row, rows)):
+        begin = (row % down * (rows // down) + row // down) * task.memory_floats
+        for column in range(first, end):
+            x = column % across * (columns // across) + column // across
+            to = pixel_start(target, row, column) + task.target_plane
+            if task.as_integers:
+                scales = begin + columns * pixel // 2 + x * -(-pixel // _PART)
+                _loaded(1, pixel, floats, begin + x * pixel // 2, scales, scratch, to)
+                continue
+            start = begin + x * pixel
+            for i in range(planes):
+                scratch[to + i] = floats[start + i]
+            for i in range(planes, planes + task.padding):
+                scratch[to + i] = np.float32(0)
+
+
+@native
 def keep_rows(task, maps, scratch):  # type: ignore[no-untyped-def]
     """Writes the next rows of a map to where it is kept."""
     source = record(maps, task.source)

@@ -17,7 +17,7 @@ from waifu2x.backends.cpu.kernels.direct import (
 from waifu2x.backends.cpu.kernels.few_tiles import convolve_few_tiles
 from waifu2x.backends.cpu.kernels.integer_pointwise import convolve_integer_pointwise
 from waifu2x.backends.cpu.kernels.integers import convolve_integers
-from waifu2x.backends.cpu.kernels.kept_maps import add_rows, keep_rows, load_rows
+from waifu2x.backends.cpu.kernels.kept_maps import add_rows, keep_rows, load_rows, rearrange_rows
 from waifu2x.backends.cpu.kernels.layer_norm import norm_rows
 from waifu2x.backends.cpu.kernels.memory import (
     advance,
@@ -62,6 +62,7 @@ from waifu2x.backends.cpu.records import (
     POINTWISE,
     POOL,
     READ,
+    REARRANGE,
     SCRATCH,
     SENT,
     SLOT,
@@ -121,6 +122,8 @@ def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[n
             convolve_depthwise(task, maps, places, scratch, weights, constants)
         elif kind == MIX:
             mix_rows(task, maps, scratch, vectors)
+        elif kind == REARRANGE:
+            rearrange_rows(task, maps, scratch)
         elif kind == READ:
             read_rows(task, maps, record(pictures, 0), scratch)
         elif kind == LOAD:

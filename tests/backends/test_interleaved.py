@@ -1,0 +1,118 @@
+"""Pixels at other places of the whole map, on every backend, against the definition."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.backends.test_backends import PROMISED_DB, in_every_mode, picture, run
+from tests.helpers import obvious
+from tests.helpers.graphs import RandomGraph
+from waifu2x.backends import Backend, Precision, open_backend
+from waifu2x.lowering import phases
+from waifu2x.lowering.lower import lower
+from waifu2x.lowering.segments import segmented
+from waifu2x.lowering.verify import verify
+from waifu2x.lowering.verify_plans import verify_phases
+from waifu2x.networks.model import Model
+from waifu2x.networks.windows import Windows
+
+
+def grid_attention(parts: int) -> Model:
+    """Attention in windows of pixels that are spread over the whole picture, as OmniSR has it,
+    between means."""
+    net = RandomGraph(3, parts)
+    value = first = net.random_convolution(0, 20, 3, 1, 1, "leaky")
+    for _ in range(2):
+        inner = net.interleave(net.random_norm(value), parts)
+        inner = net.random_attention(inner, Windows(parts, parts), 2, 5)
+        inner = net.random_convolution(inner, 20, 1, 1, 0, "linear")
+        value = net.add(net.interleave(inner, parts, inverse=True), value)
+        value = net.squeeze(net.random_convolution(value, 20, 3, 1, 1, "gelu"))
+    net.random_convolution(net.add(value, first), 3, 3, 1, 1, "linear")
+    return net.model()
+
+
+def places_of_all_kinds() -> Model:
+    """Of the picture; of parts of concatenations, some of which are finished in a later phase; of
+    maps of few planes; one behind the other; at half the resolution; the last node."""
+    net = RandomGraph(3, 9)
+    first = net.random_convolution(net.interleave(0, 2), 16, 3, 1, 1, "relu")
+    turned = net.interleave(first, 3, inverse=True)
+    both = net.concatenate(turned, first, net.interleave(turned, 3))
+    halved = net.random_convolution(both, 8, 2, 2, 0, "linear")
+    halved = net.squeeze(net.interleave(net.concatenate(halved, net.interleave(halved, 3)), 3))
+    value = net.random_transposed(halved, 16, 2, 2, 0, "linear")
+    late = net.concatenate(turned, net.interleave(net.add(value, turned), 2))
+    value = net.random_convolution(late, 3, 3, 1, 1, "linear")
+    net.interleave(value, 2, inverse=True)
+    return net.model()
+
+
+MODELS = {"grid 4": lambda: grid_attention(4), "grid 7": lambda: grid_attention(7)}
+MODELS["all kinds"] = places_of_all_kinds
+SIZES = [(29, 53), (8, 24), (1, 1)]
+
+
+@functools.cache
+def known(name: str, size: tuple[int, int]) -> tuple[Model, NDArray[np.float64]]:
+    """A network, and what it makes of a picture by definition: the same for all backends."""
+    model = MODELS[name]()
+    return model, obvious.run([model], picture(*size, 3))
+
+
+@in_every_mode
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", MODELS)
+def test_whole_pictures_and_tiles(
+    backend: Backend, precision: Precision, name: str, size: tuple[int, int]
+) -> None:
+    model, expected = known(name, size)
+    whole = run(backend, [model], picture(*size, 3), precision=precision)
+    assert obvious.psnr(whole, expected) >= PROMISED_DB[precision]
+    tiled = run(backend, [model], picture(*size, 3), tile=9, precision=precision)
+    np.testing.assert_array_equal(tiled, whole)
+
+
+def test_stacks(backend: Backend) -> None:
+    model, _ = known("grid 4", (29, 53))
+    pixels = np.stack([picture(29, 53, 3), picture(29, 53, 3)[::-1]])
+    stacked = run(backend, [model], pixels)
+    np.testing.assert_array_equal(stacked[1], run(backend, [model], np.array(pixels[1])))
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_cores_change_no_bit(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    from waifu2x.backends.cpu import backend
+
+    model, _ = known("grid 4", (29, 53))
+    pixels = picture(90, 70, 3)
+    expected = run(open_backend("cpu"), [model], pixels)
+    monkeypatch.setattr(backend, "core_count", lambda: cores)
+    np.testing.assert_array_equal(run(open_backend("cpu"), [model], pixels), expected)
+
+
+@pytest.mark.parametrize("budget", [0.0, 30.0, 60.0, float("inf")])
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_read_whole_is_kept_however_little_memory_there_is(
+    name: str, budget: float
+) -> None:
+    """Sizes are planes here."""
+    program = segmented(lower(MODELS[name]()))
+    verify(program)
+    for keeping in (None, lambda value: 100.0):
+        plan = phases.plan(
+            program, lambda step: 1.0, lambda value: program.values[value].planes, budget, keeping
+        )
+        verify_phases(program, plan)
+
+
+def test_numpy_with_little_memory_makes_the_same() -> None:
+    model, expected = known("all kinds", (29, 53))
+    network = open_backend("numpy").compile([model], "fp32")
+    network.kept_bytes = 0  # type: ignore[attr-defined]
+    made = network(picture(29, 53, 3), np.float32)
+    assert obvious.psnr(made, expected) >= PROMISED_DB["fp32"]
