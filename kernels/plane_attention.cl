@@ -1,7 +1,7 @@
 // Attention between planes in windows, fp32, without weights in memory.
 //
 //     target(pixel, i) = sum over j of softmax over j of q(i) . k(j) / |q(i)| / |k(j)| * temperature
-//                        times values(pixel, j), of each head; products and norms are over a window
+//                        times values(pixel, j), of each head; sums and norms are over a window
 //
 // A group computes one head of one window: runs of PIXELS pass by in local memory, and so do the sums.
 // The order depends on the window's place in the picture alone.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tests.backends.test_backends import PROMISED_DB, in_every_mode, picture, run
 from tests.helpers import obvious
 from tests.helpers.graphs import RandomGraph
+from tests.networks.test_families import CHECKS, loaded, within_zero_and_one
 from waifu2x.backends import Backend, Precision, open_backend
 from waifu2x.lowering import phases
 from waifu2x.lowering.lower import lower
@@ -33,12 +34,12 @@ def grid_attention(parts: int) -> Model:
         value = net.add(net.interleave(inner, parts, inverse=True), value)
         value = net.squeeze(net.random_convolution(value, 20, 3, 1, 1, "gelu"))
     net.random_convolution(net.add(value, first), 3, 3, 1, 1, "linear")
-    return net.model()
+    return net.model(multiple=parts)
 
 
 def places_of_all_kinds() -> Model:
-    """Of the picture; of parts of concatenations, some of which are finished in a later phase; of
-    maps of few planes; one behind the other; at half the resolution; the last node."""
+    """Places of the picture; of parts of concatenations, some of which are finished in a later
+    phase; of maps of few planes; one behind the other; at half the resolution; the last node."""
     net = RandomGraph(3, 9)
     first = net.random_convolution(net.interleave(0, 2), 16, 3, 1, 1, "relu")
     turned = net.interleave(first, 3, inverse=True)
@@ -49,7 +50,7 @@ def places_of_all_kinds() -> Model:
     late = net.concatenate(turned, net.interleave(net.add(value, turned), 2))
     value = net.random_convolution(late, 3, 3, 1, 1, "linear")
     net.interleave(value, 2, inverse=True)
-    return net.model()
+    return net.model(multiple=6)
 
 
 MODELS = {"grid 4": lambda: grid_attention(4), "grid 7": lambda: grid_attention(7)}
@@ -75,6 +76,19 @@ def test_whole_pictures_and_tiles(
     assert obvious.psnr(whole, expected) >= PROMISED_DB[precision]
     tiled = run(backend, [model], picture(*size, 3), tile=9, precision=precision)
     np.testing.assert_array_equal(tiled, whole)
+
+
+def test_omnisr(backend: Backend) -> None:
+    """A network of the field, at an odd size."""
+    model = within_zero_and_one(loaded(CHECKS["omnisr"].tensors()))
+    pixels = picture(19, 29, 3)
+    expected = obvious.run([model], pixels)
+    precisions: tuple[Precision, ...] = "fp32", "auto"
+    for precision in precisions:
+        whole = run(backend, [model], pixels, precision=precision)
+        assert obvious.psnr(whole, expected) >= PROMISED_DB[precision]
+        tiled = run(backend, [model], pixels, tile=16, precision=precision)
+        np.testing.assert_array_equal(tiled, whole)
 
 
 def test_stacks(backend: Backend) -> None:

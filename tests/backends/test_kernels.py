@@ -17,6 +17,7 @@ import pytest
 
 from tests.helpers.attention import attention_model, channel_attention_model
 from tests.helpers.graphs import (
+    RandomGraph,
     grouped_convolutions,
     kernels_of_many_taps,
     multiplied_maps,
@@ -172,6 +173,16 @@ def attention() -> Iterator[Model]:
         yield channel_attention_model(heads, depth)
         yield channel_attention_model(heads, depth, window=8)
     yield channel_attention_model(4, 16, period=8)
+    yield spread()
+
+
+def spread() -> Model:
+    """Pixels at other places, by vectors and one plane after the other."""
+    net = RandomGraph(3, 0)
+    value = net.interleave(net.random_convolution(0, 40, 3, 1, 1, "linear"), 8)
+    value = net.interleave(net.concatenate(value, 0, value), 8, inverse=True)
+    net.random_convolution(value, 3, 3, 1, 1, "linear")
+    return net.model(multiple=8)
 
 
 def builds() -> list[Build]:

@@ -166,7 +166,7 @@ FAMILIES = {
         loads=False,
         onnx_loads=False,
     ),
-    "OmniSR": Family("OmniSR", "OmniSR", {"num_feat": 16, "up_scale": 2}, False, False),
+    "OmniSR": Family("OmniSR", "OmniSR", {"num_feat": 16, "up_scale": 2}, onnx_loads=False),
     "SAFMN": Family(
         *("SAFMN", "SAFMN", {"dim": 16, "n_blocks": 2, "upscaling_factor": 2}),
         onnx_loads=False,

@@ -357,6 +357,64 @@ def safmn(planes: int = 16, blocks: int = 2, scale: int = 2) -> Shapes:
     return net.shapes
 
 
+def omnisr(
+    planes: int = 16,
+    groups: int = 2,
+    blocks: int = 1,
+    scale: int = 2,
+    side: int = 8,
+    *,
+    bias: bool = True,
+    places: bool = True,
+) -> Shapes:
+    """OmniSR; without biases of some convolutions, or of the places in windows."""
+    net, few = Layers(), max(planes // 4, 16)
+
+    def each(key: str, count: int, *, bias: bool = False) -> None:
+        net.conv(key, count, 1, bias=bias)
+
+    def normed(key: str) -> str:
+        _norm(net, f"{key}.norm", planes)
+        return f"{key}.fn"
+
+    net.conv("input", planes, 3, bias=bias)
+    for group in range(groups):
+        outer = f"residual_layer.{group}"
+        for block in range(blocks):
+            key = f"{outer}.residual_layer.{block}.layer"
+            net.conv(f"{key}.0.fn.0", planes, planes, 1)
+            each(f"{key}.0.fn.2", planes, bias=True)
+            _linear(net, f"{key}.0.fn.4.gate.1", planes // 4, planes, bias=False)
+            _linear(net, f"{key}.0.fn.4.gate.3", planes, planes // 4, bias=False)
+            net.conv(f"{key}.0.fn.5", planes, planes, 1)
+            for part in (2, 8):
+                inner = normed(f"{key}.{part}")
+                _linear(net, f"{inner}.to_qkv", 3 * planes, planes, bias=False)
+                _linear(net, f"{inner}.to_out.0", planes, planes, bias=False)
+                if places:
+                    net.shapes[f"{inner}.rel_pos_bias.weight"] = ((2 * side - 1) ** 2, 4)
+            for part in (4, 6, 10, 12):
+                inner = normed(f"{key}.{part}")
+                net.conv(f"{inner}.project_in", 2 * planes, planes, 1, bias=False)
+                each(f"{inner}.dwconv", 2 * planes)
+                net.conv(f"{inner}.project_out", planes, planes, 1, bias=False)
+            for part in (5, 11):
+                inner = normed(f"{key}.{part}")
+                net.shapes[f"{inner}.temperature"] = (4, 1, 1)
+                net.conv(f"{inner}.qkv", 3 * planes, planes, 1, bias=False)
+                each(f"{inner}.qkv_dwconv", 3 * planes)
+                net.conv(f"{inner}.project_out", planes, planes, 1, bias=False)
+        net.conv(f"{outer}.residual_layer.{blocks}", planes, planes, 1, bias=bias)
+        net.conv(f"{outer}.esa.conv1", few, planes, 1)
+        net.conv(f"{outer}.esa.conv_f", few, few, 1)
+        net.conv(f"{outer}.esa.conv2", few, few)
+        net.conv(f"{outer}.esa.conv3", few, few)
+        net.conv(f"{outer}.esa.conv4", planes, few, 1)
+    net.conv("output", planes, planes, bias=bias)
+    net.conv("up.0", 3 * scale**2, planes, bias=bias)
+    return net.shapes
+
+
 def mosr(planes: int = 16, blocks: int = 3, *, turned: bool = False) -> Shapes:
     """MoSR, 2x; `turned` has the upsampler that takes a mean."""
     net = Layers()

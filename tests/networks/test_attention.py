@@ -232,8 +232,8 @@ def test_attention_between_planes_by_omnisr() -> None:
     own = PlanesFrom(0)
 
     def attended(axes: tuple[int, ...], back: tuple[int, ...]) -> Maps:
-        """Of maps cut into (down, side, across, side, heads, depth), the first two axes of the
-        order being parts, the last two pixels."""
+        """The result of maps cut into (down, side, across, side, heads, depth), the first two axes
+        of the order being parts, the last two pixels."""
         shape = (rows // side, side, columns // side, side, HEADS, DEPTH)
         cut = [one.reshape(shape).transpose(axes) for one in (q, k, v)]
         flat = [one.reshape(*one.shape[:4], -1) for one in cut]

@@ -15,6 +15,7 @@ from tests.helpers import family_weights, obvious, weight_files
 from tests.helpers.family_weights import Shapes, filled
 from tests.helpers.weight_files import Arrays
 from waifu2x.backends import Backend
+from waifu2x.errors import ModelError
 from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.model import Model
 from waifu2x.networks.model_import import import_models
@@ -121,6 +122,11 @@ CHECKS = {
         (40, 32),
         *(-0.506945, 2.571841, (0.420747, -2.366123, -0.586916)),
     ),
+    "omnisr": Check(
+        family_weights.omnisr(),
+        (41, 38),
+        *(-0.077052, 1.585762, (-0.009642, -1.400529, 0.727081)),
+    ),
     "swin_unet 1x": Check(
         family_weights.swin_unet(1),
         (64, 64),
@@ -211,6 +217,20 @@ def test_every_backend_runs_it(backend: Backend, name: str) -> None:
     pixels = np.ascontiguousarray(picture(21, 18), np.float32)
     made = backend.compile([model], "fp32")(pixels, np.float32)
     assert obvious.psnr(made, obvious.run([model], pixels)) >= 100
+
+
+def test_forms_of_omnisr() -> None:
+    tensors = filled(family_weights.omnisr(bias=False, places=False, scale=3))
+    counts = {"total_ops": np.ones(1, np.float32), "input.total_params": np.ones(1, np.float32)}
+    model = loaded(tensors | counts)
+    assert (model.scale, model.multiple, model.border) == (3, 8, "zero")
+    assert loaded(filled(family_weights.omnisr(side=4, blocks=2))).multiple == 4
+    with pytest.raises(ModelError, match="4 heads of 18 planes"):
+        loaded(filled(family_weights.omnisr(18)))
+    half = filled(family_weights.omnisr())
+    key = "residual_layer.0.residual_layer.0.layer.5.fn.temperature"
+    with pytest.raises(ModelError, match=rf"{key} has the shape \(2, 1, 1\)"):
+        loaded(half | {key: half[key][:2]})
 
 
 def test_edsr_by_its_formula() -> None:

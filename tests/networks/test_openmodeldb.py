@@ -63,9 +63,7 @@ ARCHITECTURES = {
     "MoSR": Architecture(5, "MoSR", lambda: filled(family_weights.mosr())),
     "RCAN": Architecture(4, "RCAN, EDSR", lambda: filled(family_weights.rcan())),
     "EDSR": Architecture(1, "RCAN, EDSR", lambda: filled(family_weights.edsr())),
-    "OmniSR": Architecture(
-        *(20, "", named("residual_layer.0.residual_layer.0.layer.0.fn.0.weight")), "an OmniSR"
-    ),
+    "OmniSR": Architecture(20, "OmniSR", lambda: filled(family_weights.omnisr())),
     "of films": Architecture(18),
     "RGT": Architecture(7, "", named("conv_first.weight", "layers.0.blocks.0.gamma"), "an RGT"),
     "ATD": Architecture(5, "", named("conv_first.weight", "layers.0.residual_group.td"), "an ATD"),

@@ -266,7 +266,6 @@ def test_weights_that_do_not_fit(change: dict[str, Any], message: str) -> None:
         ("layers.0.residual_group.td", "an ATD: not supported"),
         ("layers.0.blocks.0.gamma", "an RGT: not supported"),
         ("feats.1.channe_mixer.0.weight", "a PLKSR: not supported"),
-        ("residual_layer.0.residual_layer.0.layer.0.fn.0.weight", "an OmniSR: not supported"),
         ("what.ever", "weights of no network that is known"),
     ],
 )

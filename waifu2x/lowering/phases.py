@@ -110,7 +110,7 @@ def plan(
 
 
 def crossing(program: Program) -> frozenset[int]:
-    """The values that a later phase reads than the one that can make them first."""
+    """The values that a later phase reads than the one that can make them first, or may read."""
     depths = _depths(program)
     made: dict[int, int] = {}
     found: set[int] = set()
@@ -118,6 +118,11 @@ def crossing(program: Program) -> frozenset[int]:
         found.update(v.value for v in reads(step) if made.get(v.value, depth) < depth)
         if isinstance(step, MapStep):
             made[step.target.value] = max(made.get(step.target.value, 0), depth)
+    if any(map(reads_whole, program.steps)):
+        # What writes a value that is not finished will be run again.
+        for step, depth in zip(program.steps, depths, strict=True):
+            if isinstance(step, MapStep) and depth < made[step.target.value]:
+                found.update(view.value for view in reads(step))
     return frozenset(found - {0})
 
 
@@ -318,10 +323,17 @@ class _MadeAgain:
         self._whole = {s.source.value for s in program.steps if isinstance(s, Rearrange)}
         """Values that are read whole."""
         fresh: set[int] = set()
-        for later in own[phase + 1 :]:
+        for index, later in enumerate(own[phase + 1 :], phase + 2):
             read = set[tuple[int, int]]().union(*(_parts_read(program.steps[n]) for n in later))
+            ends = {value for value, _ in _parts_written(program, later)}
+            if self._whole:
+                # Parts that were made before are made again where a value is finished.
+                ends -= {
+                    value for more in own[index:] for value, _ in _parts_written(program, more)
+                }
+                read |= {part for part in there if part[0] in ends}
             self._wanted[frozenset(part for part in read & there if part[0] not in fresh)] += 1
-            fresh |= {value for value, _ in _parts_written(program, later)}
+            fresh |= ends
 
     def cost(self, kept: frozenset[int]) -> float:
         """What all later phases take for it, if only these values are kept, and each phase keeps

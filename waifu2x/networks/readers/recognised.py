@@ -73,6 +73,11 @@ _KNOWN = (
         "safmn",
         (_weights("to_feat", "feats.0.safm.mfr.3", "feats.0.safm.aggr", "to_img.0"),),
     ),
+    _Family(
+        "families.omnisr",
+        "omnisr",
+        (_weights("input", "up.0", "residual_layer.0.residual_layer.0.layer.0.fn.0"),),
+    ),
     _Family("families.swin_unet", "swin_unet", (_weights("unet.swin1.block.0.attn.qkv"),)),
     _Family(
         "waifu2x_named", "u_net", (_weights("unet1.conv1.conv.0", "unet2.conv2.seblock.conv1"),)
@@ -106,7 +111,6 @@ _UNSUPPORTED = {
     "an RGT": r"layers\.\d+\.blocks\.\d+\.gamma",
     "a SCUNet": r"m_head\.0\.weight|m_body\.\d+\.trans_block",
     "a PLKSR": r"feats\.\d+\.channe_mixer",
-    "an OmniSR": r"residual_layer\.\d+\.residual_layer",
     "a GRL": r"layers\.\d+\.blocks\.\d+\.attn\.(window_attn|stripe_attn)",
 }
 """Architectures of the field by a name of a weight that no other has; some look like known ones."""

@@ -1,0 +1,169 @@
+"""OmniSR: attention between pixels and between planes, each in windows and then in grids that are
+spread over the whole picture."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from waifu2x.errors import ModelError
+from waifu2x.networks.activations import Activation, elementwise
+from waifu2x.networks.attention import PlanesFrom
+from waifu2x.networks.expressions import GELU, SIGMOID, SILU, Expression
+from waifu2x.networks.model import Model
+from waifu2x.networks.readers.families.swin import bias_of, linear, normalised
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.windows import Windows
+
+_HEADS = 4
+_EPS = 1e-6
+"""What norms before convolutions have; those before linear layers have the usual one."""
+_WINDOW = 8
+"""Where no biases tell it."""
+_COUNTED = r".*(total_ops|total_params)"
+"""What programs that count operations leave behind."""
+
+
+def omnisr(weights: NamedWeights) -> Model:
+    """Groups of blocks between two convolutions, the map made up to whole windows by zeros."""
+    net = NamedGraph(weights, weights.length("input.weight", 1))
+    side = _WINDOW
+    table = "residual_layer.0.residual_layer.0.layer.2.fn.rel_pos_bias.weight"
+    if table in weights:
+        side = (bias_of(weights, table).shape[1] + 1) // 2
+    first = value = _same(net, 0, "input")
+    group = 0
+    while f"residual_layer.{group}.esa.conv1.weight" in weights:
+        key, outer, block = f"residual_layer.{group}", value, 0
+        while f"{key}.residual_layer.{block}.layer.0.fn.0.weight" in weights:
+            value = _block(net, value, f"{key}.residual_layer.{block}.layer", side)
+            block += 1
+        value = net.add(_same(net, value, f"{key}.residual_layer.{block}", taps=1), outer)
+        value = _weighed_pixels(net, value, f"{key}.esa")
+        group += 1
+    value = net.add(_same(net, value, "output"), first)
+    where = f"{weights.name}: up.0.weight"
+    scale, _ = scale_and_planes(weights.planes("up.0"), net.planes(0), where)
+    value = _same(net, value, "up.0")
+    if scale > 1:
+        net.pixel_shuffle(value, scale)
+    weights.ignore(_COUNTED)
+    return net.model("zero", same_planes=True, multiple=side)
+
+
+def _block(net: NamedGraph, source: int, key: str, side: int) -> int:
+    """What follows each other in a block: the numbers are those of the file."""
+    value = _convolved(net, source, f"{key}.0.fn")
+    value = _between_pixels(net, value, f"{key}.2", side)
+    value = _gated(net, value, f"{key}.4")
+    value = _between_planes(net, value, f"{key}.5", window=side)
+    value = _gated(net, value, f"{key}.6")
+    spread = _between_pixels(net, net.interleave(value, side), f"{key}.8", side, inner=True)
+    value = net.add(net.interleave(spread, side, inverse=True), value)
+    value = _gated(net, value, f"{key}.10")
+    value = _between_planes(net, value, f"{key}.11", period=side)
+    return _gated(net, value, f"{key}.12")
+
+
+def _convolved(net: NamedGraph, source: int, key: str) -> int:
+    """A convolution of each plane between two of one tap, squeezed and excited."""
+    value = _same(net, source, f"{key}.0", GELU, taps=1)
+    value = _each(net, value, f"{key}.2", 0, net.planes(value), GELU)
+    factors = net.mean(value)
+    for layer, function in ((f"{key}.4.gate.1", SILU), (f"{key}.4.gate.3", SIGMOID)):
+        net.layer = layer[:80]
+        weight = net.weights.take(f"{layer}.weight", None, None)
+        none = np.zeros(len(weight), np.float32)
+        factors = net.dense(factors, weight, none, elementwise(function, len(weight)))
+    value = net.multiply(value, factors)
+    return net.add(_same(net, value, f"{key}.5", taps=1), source)
+
+
+def _between_pixels(
+    net: NamedGraph, source: int, key: str, side: int, *, inner: bool = False
+) -> int:
+    """Attention in windows, added to the map; with `inner`, what would be added."""
+    planes = net.planes(source)
+    joined = linear(net, normalised(net, source, f"{key}.norm"), f"{key}.fn.to_qkv")
+    bias = np.zeros((_HEADS, 2 * side - 1, 2 * side - 1), np.float32)
+    if f"{key}.fn.rel_pos_bias.weight" in net.weights:
+        bias = bias_of(net.weights, f"{key}.fn.rel_pos_bias.weight")
+    queries, keys, values = (PlanesFrom(joined, first * planes) for first in range(3))
+    net.layer = key[:80]
+    windows, scale = Windows(side, side), (planes / _HEADS) ** -0.5
+    made = net.window_attention(queries, keys, values, planes, windows, scale, bias)
+    made = linear(net, made, f"{key}.fn.to_out.0")
+    return made if inner else net.add(made, source)
+
+
+def _between_planes(
+    net: NamedGraph, source: int, key: str, *, window: int = 0, period: int = 1
+) -> int:
+    """Attention between planes, added to the map."""
+    planes = net.planes(source)
+    joined = _same(net, normalised(net, source, f"{key}.norm", _EPS), f"{key}.fn.qkv", taps=1)
+    joined = _each(net, joined, f"{key}.fn.qkv_dwconv", 0, 3 * planes)
+    queries, keys, values = (PlanesFrom(joined, first * planes) for first in range(3))
+    temperature = net.weights.take(f"{key}.fn.temperature", _HEADS, 1, 1).reshape(-1)
+    net.layer = key[:80]
+    made = net.channel_attention(
+        queries, keys, values, planes, temperature, window=window, period=period
+    )
+    return net.add(_same(net, made, f"{key}.fn.project_out", taps=1), source)
+
+
+def _gated(net: NamedGraph, source: int, key: str) -> int:
+    """Half of the planes of a convolution of each, times the others, added to the map."""
+    made = _same(net, normalised(net, source, f"{key}.norm", _EPS), f"{key}.fn.project_in", taps=1)
+    half, over = divmod(net.planes(made), 2)
+    if over:
+        raise ModelError(
+            f"{net.name}: {key[:80]}.fn.project_in.weight makes {net.planes(made)} planes"
+        )
+    layer = f"{key}.fn.dwconv"
+    first, second = net.split(made, half, half)
+    value = net.multiply(
+        _each(net, first, layer, 0, 2 * half, GELU), _each(net, second, layer, half, 2 * half)
+    )
+    return net.add(_same(net, value, f"{key}.fn.project_out", taps=1), source)
+
+
+def _weighed_pixels(net: NamedGraph, source: int, key: str) -> int:
+    """Every value times one between 0 and 1, by what a reduced map shows of its surroundings."""
+    few = _same(net, source, f"{key}.conv1", taps=1)
+    net.layer = f"{key}.conv2"[:80]
+    weight, bias = net.weights.convolution(f"{key}.conv2")
+    reduced = net.max_pool(net.convolution(few, weight, bias, stride=2), 7, 3)
+    reduced = net.interpolate_to(_same(net, reduced, f"{key}.conv3"), few)
+    both = net.add(reduced, _same(net, few, f"{key}.conv_f", taps=1))
+    return net.multiply(source, _same(net, both, f"{key}.conv4", SIGMOID, taps=1))
+
+
+def _same(
+    net: NamedGraph, source: int, layer: str, function: Expression | None = None, *, taps: int = 3
+) -> int:
+    """A convolution that keeps the size and may have a bias, and a function."""
+    activation: float | Activation = 1.0
+    if function:
+        activation = elementwise(function, net.weights.planes(layer))
+    has_bias = f"{layer}.bias" in net.weights
+    return net.same_size(source, layer, activation, taps=taps, has_bias=has_bias)
+
+
+def _each(
+    net: NamedGraph,
+    source: int,
+    layer: str,
+    first: int,
+    planes: int,
+    function: Expression | None = None,
+) -> int:
+    """A 3x3 convolution of each plane of a map, which are those from plane `first` on of a layer
+    that has so many; it may have a bias, and a function."""
+    net.layer = layer[:80]
+    own = slice(first, first + net.planes(source))
+    weight = net.weights.take(f"{layer}.weight", planes, 1, 3, 3)[own]
+    bias = np.zeros(len(weight), np.float32)
+    if f"{layer}.bias" in net.weights:
+        bias = net.weights.take(f"{layer}.bias", planes)[own]
+    activation = elementwise(function, len(weight)) if function else None
+    return net.convolution(source, weight, bias, activation, groups=len(weight), padding=1)
