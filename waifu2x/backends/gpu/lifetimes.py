@@ -98,6 +98,8 @@ class Lifetimes:
             for value, name in names.items():
                 if value in one.work.read:
                     read[name] = hull(one.work.read[value], read.get(name))
+                if value in one.work.whole:
+                    read[name] = hull(one.places[value].box, read.get(name))
                 if name in self.first:
                     self.boxes[name] = one.places[value].box
         for name in self.boxes.keys() & read.keys():
