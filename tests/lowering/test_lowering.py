@@ -19,6 +19,7 @@ from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.planewise_steps import Copy, PlanewiseStep, Scale
 from waifu2x.lowering.steps import MapStep
+from waifu2x.lowering.values import View
 from waifu2x.lowering.vector_steps import GlobalAvgPool
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import leaky
@@ -205,6 +206,25 @@ def test_what_is_concatenated_behind_several_cuts_is_copied_once() -> None:
     result = network(pixels, np.float32)
     assert obvious.psnr(result, obvious.run([model], pixels)) > 140
     np.testing.assert_array_equal(network(pixels, np.float32, tile=5), result)
+
+
+def test_what_is_kept_over_several_cuts_is_copied_once() -> None:
+    model = residual_in_residual(4)
+    program = lower(model)
+    cut = segments.cut(program, (8, 16, 24))
+    first = next(value for value, stored in enumerate(cut.values) if len(stored.parts) > 1)
+    copied = {
+        step.target.value
+        for step in cut.steps
+        if isinstance(step, Copy) and step.source == View(first) and step.residual is None
+    }
+    assert len(copied) == 1
+    assert not any(
+        isinstance(step, Copy) and step.residual is None and step.source.value in copied
+        for step in cut.steps
+    )
+    pixels = np.random.default_rng(0).random((21, 17, 3), np.float32)
+    assert obvious.psnr(NumpyNetwork([cut])(pixels, np.float32), obvious.run([model], pixels)) > 140
 
 
 def test_only_deep_networks_are_cut() -> None:

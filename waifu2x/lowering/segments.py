@@ -133,11 +133,11 @@ def cheapest(positions: Sequence[int], cost: Callable[[int, int], float]) -> lis
 
 def cut(program: Program, positions: Sequence[int]) -> Program:
     """The program with phases that end before the steps of those numbers, in order."""
-    made = _Cut(list(program.values), list(program.steps))
+    made = _Cut(list(program.values), list(program.steps), list(positions))
     cuts: list[int] = []
     # From the last one on: a part that has a value of its own there has it for all cuts before.
-    for position in reversed(positions):
-        added, first = made.cut(position)
+    while made.positions:
+        added, first = made.cut()
         cuts = [first, *(later + added for later in cuts)]
     values, steps = compacted(made.values, made.steps, program.result)
     return with_zeros_around(replace(program, values=values, steps=steps, cuts=tuple(cuts)))
@@ -154,21 +154,24 @@ class _Cut:
 
     values: list[Value]
     steps: list[Step]
+    positions: list[int]
+    """The steps before which it is still to be cut, in order."""
 
-    def cut(self, position: int) -> tuple[int, int]:
-        """How many steps it has taken, and the first one behind the cut."""
+    def cut(self) -> tuple[int, int]:
+        """Cuts at the last position: how many steps it has taken, and the first one behind the
+        cut."""
+        position = self.positions.pop()
         before, after = self.steps[:position], self.steps[position:]
-        ends: list[Step] = []
         starts: list[Step] = []
         for value, parts in _crossing(self.values, self.steps, position).items():
             written = any(writes(step) == value for step in after)
             if not written and len(parts) == len(self.values[value].parts):
                 continue
-            copies = {part: self._copy(value, part, before, ends) for part in sorted(parts)}
+            copies = {part: self._copy(value, part, before) for part in sorted(parts)}
             views = [view for step in after for view in reads(step) if view.value == value]
             if written or any(view.parts > 1 for view in views):
                 own = value
-                if any(value in touched(step) for step in (*before, *ends)):
+                if any(value in touched(step) for step in before):
                     own = self._add(self.values[value])
                 for part, copy in copies.items():
                     node = self.values[value].graph
@@ -176,10 +179,10 @@ class _Cut:
                 after = [renumbered(step, {value: own}) for step in after]
             else:
                 after = [_reading(step, value, copies) for step in after]
-        self.steps = [*before, *ends, *starts, *after]
-        return len(ends) + len(starts), position + len(ends)
+        self.steps = [*before, *starts, *after]
+        return len(before) + len(starts) - position, len(before)
 
-    def _copy(self, value: int, part: int, before: list[Step], ends: list[Step]) -> int:
+    def _copy(self, value: int, part: int, before: list[Step]) -> int:
         """The value that a part is kept in."""
         stored = self.values[value]
         copy = self._add(replace(stored, parts=(stored.parts[part],)))
@@ -189,13 +192,17 @@ class _Cut:
             for view in reads(step)
             if view.value == value
         )
-        targets = [
-            step.target
-            for step in before
+        targets = {
+            number: step.target
+            for number, step in enumerate(before)
             if isinstance(step, MapStep) and (step.target.value, step.target.part) == (value, part)
-        ]
-        if together or targets != [Target(value, part)]:
-            ends.append(Copy(stored.graph, View(value, first=part), Target(copy)))
+        }
+        made = Target(value, part)
+        if together or list(targets.values()) != [made]:
+            # As soon as it is there, so that cuts before this one keep the copy and nothing else.
+            first = max(targets) + 1
+            before.insert(first, Copy(stored.graph, View(value, first=part), Target(copy)))
+            self.positions = [each + (each >= first) for each in self.positions]
             return copy
         for n, step in enumerate(before):
             before[n] = redirected(
@@ -205,7 +212,7 @@ class _Cut:
                     if (view.value, view.first) == (value, part)
                     else view
                 ),
-                lambda target: Target(copy) if target == targets[0] else target,
+                lambda target: Target(copy) if target == made else target,
             )
         return copy
 
