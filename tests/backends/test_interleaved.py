@@ -78,6 +78,7 @@ def test_whole_pictures_and_tiles(
     np.testing.assert_array_equal(tiled, whole)
 
 
+@pytest.mark.matrix
 def test_omnisr(backend: Backend) -> None:
     """A network of the field, at an odd size."""
     model = within_zero_and_one(loaded(CHECKS["omnisr"].tensors()))
