@@ -10,6 +10,7 @@ from release.anime4k import converted
 from tests.helpers import obvious
 from tests.helpers.cases import thinned
 from waifu2x.backends import Backend
+from waifu2x.errors import ModelError
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers import architectures, waifu2x_json
@@ -136,3 +137,18 @@ def test_weights_lie_column_first_behind_both_signs() -> None:
     # Row 0 and column 2 are the tap (dx, dy) = (1, -1), the seventh.
     assert one[1, 2, 0, 2] == numbers[6, 2, 1]
     assert last[3, 5, 0, 0] == (1 * 4 + 1) * 4 + 3
+
+
+@pytest.mark.parametrize("planes", [5, 24])
+def test_last_planes_that_make_no_picture_are_refused(planes: int) -> None:
+    """Twelve are four pixels of three colours: 5 do not divide them, 24 are too many."""
+    first = architectures.Layer(
+        "convolution", np.ones((4, 3, 3, 3), np.float32), np.zeros(4, np.float32)
+    )
+    last = architectures.Layer(
+        "convolution", np.ones((planes, 8, 1, 1), np.float32), np.zeros(planes, np.float32)
+    )
+    with pytest.raises(
+        ModelError, match=f"layer 2: weight makes {planes} planes, which do not divide"
+    ):
+        architectures.build("set", "anime4k_2x", [first, last])

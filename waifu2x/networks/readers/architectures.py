@@ -114,7 +114,12 @@ class _LayeredGraph(GraphBuilder):
         """The weights and biases of the last layer, its planes one after the other until there are
         so many."""
         layer = self._take("convolution", self.last_taps, 1, 0)
-        times = planes // len(layer.bias) or 1
+        times, rest = divmod(planes, len(layer.weight))
+        if rest or not times:
+            raise ModelError(
+                f"{self.name}: {self.layer}: weight makes {len(layer.weight)} planes, which do not"
+                f" divide the {planes} of the result"
+            )
         return np.tile(layer.weight, (times, 1, 1, 1)), np.tile(layer.bias, times)
 
     @property
