@@ -48,11 +48,11 @@ def frames_of(content: bytes) -> list[Any]:
 
 
 def test_a_film_comes_back_larger(server: Server) -> None:
-    content = film_of(9, sounds=[("flac", 0.0)])
+    content = film_of(25, sounds=[("flac", 0.0)])
     job = server.send("in.mkv", content)
     assert job["kind"] == "film"
     assert job["source"] == {
-        "width": 48, "height": 32, "bytes": len(content), "format": "mkv", "pages": 9
+        "width": 48, "height": 32, "bytes": len(content), "format": "mkv", "pages": 25
     }  # fmt: skip
     done = server.ended(job["id"])
     assert done["state"] == "done", done
@@ -62,7 +62,7 @@ def test_a_film_comes_back_larger(server: Server) -> None:
     answer = server.ask("GET", f"/api/jobs/{job['id']}/result")
     assert answer.headers["content-type"] == "video/x-matroska"
     made = frames_of(answer.body)
-    assert [frame.shape for frame in made] == [(64, 96, 3)] * 9
+    assert [frame.shape for frame in made] == [(64, 96, 3)] * 25
     with av.open(io.BytesIO(answer.body)) as opened:
         assert [stream.codec_context.name for stream in opened.streams.audio] == ["flac"]
     for frame, source in zip(made, frames_of(content), strict=True):
