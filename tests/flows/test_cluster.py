@@ -359,6 +359,8 @@ def test_what_a_cluster_can_lack(
 
     def error(address: str, code: int = 1) -> str:
         result = batch(*MODEL, "--cluster", address, "in", "out")
+        if not isinstance(result.exception, SystemExit):
+            raise AssertionError(result) from result.exception
         assert result.exit_code == code
         assert code == 2 or len(result.stderr.splitlines()) == 1
         assert "Traceback" not in result.stderr
@@ -372,6 +374,13 @@ def test_what_a_cluster_can_lack(
     assert "not the address of a scheduler" in error("tls://127.0.0.1:1")
     monkeypatch.undo()
     monkeypatch.chdir(folder)
+
+    def close(client: Client) -> None:
+        closed(client)
+        raise AssertionError
+
+    closed = Client.close
+    monkeypatch.setattr(Client, "close", close)
     assert f"has no workers: start some with `dask worker {scheduler}`" in error(scheduler)
     with working(scheduler, "--no-nanny"):
         monkeypatch.setattr(cluster, "__version__", "9.9")
