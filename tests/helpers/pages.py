@@ -8,12 +8,15 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from PIL import Image
 
 from tests.helpers.browsers import Window
 from tests.helpers.contents import encode, noise
 from tests.helpers.servers import Server
 from waifu2x.imaging.picture import Picture
+
+errors = pytest.importorskip("selenium.common.exceptions", reason="pip install selenium")
 
 FAST = "upconv_7/art"
 """NumPy computes it in a blink where a picture is tiny."""
@@ -92,7 +95,12 @@ def drop(window: Window, *paths: Path) -> None:
 def press(window: Window, action: str, name: str) -> None:
     """Presses a button of a card, as a hand does."""
     button = f"({CARD})?.querySelector('[data-action={action}]:not([hidden])')"
-    window.wait(button, name).click()
+    while True:
+        try:
+            window.wait(button, name).click()
+            return
+        except errors.StaleElementReferenceException:
+            pass  # the list was drawn anew between the look and the press, by a new size of it
 
 
 def until(window: Window, state: str, *names: str) -> None:
