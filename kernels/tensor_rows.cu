@@ -13,18 +13,23 @@
 // Sums stand with output planes along a warp's rows. They are transposed on the way through shared memory
 // (`stmatrix`), from where each thread stores vectors of 8 planes.
 //
+// With OWN_GATE, what is staged, rounded to 16 bits, is the operand of another product before that:
+//     out(y, x, o) = (made(o) + residual(o)) * gate(gate_bias(o) + sum over i of gate_weight(o, i) * made(i))
+//
 // Arguments: `Conv` in tensor.cuh; tiles of `extent` are rows of a strip. Layouts
 //   in       map as tensor.cuh has it, in groups of GROUP planes; of its STORED_GROUPS groups IN_PLANES
 //            planes are read, from FIRST_GROUP on
 //   weights  [64 output planes][group][tap][16 input planes][thread of 128][4][2], 16-bit floats: word 2 * h + v
 //            of thread 32 * w + l is planes 16 * w + 8 * v + l / 4 out, 8 * h + l % 4 * 2 and the next in
-//   epilogue float [2][DEPTH * WIDTH]: biases, then slopes of all output planes
+//            with OWN_GATE, behind them [64 planes out][64 planes in], vectors as in a map of 64 columns
+//   epilogue float [2][DEPTH * WIDTH]: biases, then slopes of all output planes; with OWN_GATE, then biases of the gate
 //   out      map in groups of OUT_GROUP planes, OUT_STORED in all
 //   residual with RESIDUAL = 1, as `residual_at` says
 // Macros
 //   IN_PLANES, GROUP, USED (planes of a group before its padding, which is not multiplied), STORED_GROUPS, FIRST_GROUP, SIDE (taps in each direction), WIDTH = 64, DEPTH (tiles of
 //   output planes), TERMS = 1, RING (rows of input in shared memory), WARPGROUPS, REGISTERS (of a thread that
 //   multiplies), SPARE_REGISTERS (of one that copies), SPARSE_TAPS, MARGIN, LAST = 0;
+//   OWN_GATE (0 or 1: with a residual, GROUP = 64 and DEPTH = 1), GATE_ACTIVATE(x);
 //   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS = 1 (see tensor.cuh);
 //   OUT_GROUP, OUT_STORED, EACH, PART, D2S, S2D, ZERO, PLANE_SLOPES, ACTIVATE, RESIDUAL, RESIDUAL_GROUP,
 //   RESIDUAL_STORED, RESIDUAL_PART, STACK, BOUNDED: of the store, see tensor.cuh
@@ -44,6 +49,9 @@ static_assert(THREADS == WARPGROUPS * 128 + 128, "one warpgroup more than multip
 #define ROW_BYTES (GROUPS * GROUP_BYTES)
 #define RING_BYTES ((RING * ROW_BYTES + PIXEL_BYTES + 1023) / 1024 * 1024)
 #define STAGED_BYTES (TILE_COLUMNS * WIDTH * 2)
+// What a gate is added to is staged beside what was made; weights of the gate stand behind both.
+#define ADDED_BYTES (OWN_GATE ? STAGED_BYTES : 0)
+#define GATE_BYTES (OWN_GATE ? WIDTH * WIDTH * 2 : 0)
 // Registers of all weights leave few for addresses of several vectors.
 constexpr int STORED_AT_ONCE = STACK || ZERO || D2S * S2D > 1 ? 1 : 4;
 // Products of a tap of a group, and all.
@@ -54,7 +62,8 @@ static_assert(!SCALED && !SCALED_RESIDUAL, "tensor_wgmma.cu scales");
 // Products after which it is the next one's turn: what that waits for overlaps with the last of them.
 #define ALONE (PRODUCTS - 4)
 static_assert(RING >= SIDE * WARPGROUPS, "rows of a warpgroup between whose own others have as many");
-static_assert(SHARED == RING_BYTES + WARPGROUPS * STAGED_BYTES + (2 * RING + WARPGROUPS) * 8, "tensor_shape.py reckons with other shared memory");
+static_assert(SHARED == RING_BYTES + WARPGROUPS * (STAGED_BYTES + ADDED_BYTES) + GATE_BYTES + (2 * RING + WARPGROUPS) * 8, "tensor_shape.py reckons with other shared memory");
+static_assert(!OWN_GATE || (RESIDUAL && GROUP == 64 && DEPTH == 1 && !BOUNDED), "one tile of planes, in one order");
 
 // Of vector `i` of the 8 of a thread that stages or stores a row: its pixel. A thread has the same 8 planes
 // of each.
@@ -93,11 +102,23 @@ __device__ __forceinline__ void stage_residual(uint32_t staged, const Tile& tile
 }
 #endif
 
+// Four matrices of 8 x 8 as `stmatrix` left them.
+__device__ __forceinline__ void load_staged(uint32_t (&words)[4], uint32_t from) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3]) : "r"(from) : "memory");
+}
+
+__device__ __forceinline__ void stage(uint32_t to, const uint32_t (&words)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+        ::"r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 tensor_rows(const __grid_constant__ Conv p) {
     extern __shared__ __align__(1024) uint8_t shared[];
     const uint32_t ring = shared_address(shared), stages = ring + RING_BYTES;
-    const uint32_t full = stages + WARPGROUPS * STAGED_BYTES, empty = full + 8 * RING, turns = empty + 8 * RING;
+    const uint32_t gate = stages + WARPGROUPS * (STAGED_BYTES + ADDED_BYTES);
+    const uint32_t full = gate + GATE_BYTES, empty = full + 8 * RING, turns = empty + 8 * RING;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (threadIdx.x == 0) {
         for (int i = 0; i < RING; i++) {
@@ -108,6 +129,14 @@ tensor_rows(const __grid_constant__ Conv p) {
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     const int deep = blockIdx.x % DEPTH;
+#if OWN_GATE
+    for (int i = threadIdx.x; i < GATE_BYTES / 16; i += THREADS) {
+        const uint4 vector = __ldg(reinterpret_cast<const uint4*>(p.weights) + STEPS * (GROUP / 16) * 128 + i);
+        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+            ::"r"(gate + i * 16), "r"(vector.x), "r"(vector.y), "r"(vector.z), "r"(vector.w) : "memory");
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
 #if MARGIN
     clear_margin<WIDTH>(p, deep * WIDTH, blockIdx.x / DEPTH, gridDim.x / DEPTH);
 #endif
@@ -159,6 +188,7 @@ tensor_rows(const __grid_constant__ Conv p) {
             weights[i][3] = vector.w;
         }
         const uint32_t staged = stages + turn * STAGED_BYTES;
+        const uint32_t beside = OWN_GATE ? WARPGROUPS * STAGED_BYTES : 0;  // from there to what is added
         // Where a lane's row of four matrices of 8 x 8 is staged.
         const uint32_t transposed = staged + staged_at(lane / 16 * 8 + lane % 8, warp % 4 * 2 + lane / 8 % 2);
         uint8_t* const out = static_cast<uint8_t*>(p.out);
@@ -175,7 +205,7 @@ tensor_rows(const __grid_constant__ Conv p) {
             // All have read what is staged.
             asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
 #if RESIDUAL
-            stage_residual(staged, tile_of_row(at, p), deep, p);
+            stage_residual(staged + beside, tile_of_row(at, p), deep, p);
 #endif
             const int shift = tile_of_row(at, p).column & 7;
             uint32_t rows[SIDE];
@@ -211,35 +241,62 @@ tensor_rows(const __grid_constant__ Conv p) {
                 bias[half] = load_float(biases + half * 8);
                 slope[half] = PLANE_SLOPES ? load_float(biases + DEPTH * WIDTH + half * 8) : p.slope;
             }
-#if RESIDUAL
+#if RESIDUAL && !OWN_GATE
             asm volatile("cp.async.wait_all;" ::: "memory");
             asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
 #endif
 #pragma unroll
             for (int j = 0; j < TILE_COLUMNS / 8; j += 2) {
                 uint32_t words[4];
-#if RESIDUAL
+#if RESIDUAL && !OWN_GATE
                 uint32_t added[4];
-                asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                    : "=r"(added[0]), "=r"(added[1]), "=r"(added[2]), "=r"(added[3])
-                    : "r"(transposed + j * 8 * WIDTH * 2) : "memory");
+                load_staged(added, transposed + j * 8 * WIDTH * 2);
 #endif
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
                     const float* const two = sums + (j + i / 2) * 4 + i % 2 * 2;
                     float v0 = activate(two[0] + bias[i % 2], slope[i % 2]);
                     float v1 = activate(two[1] + bias[i % 2], slope[i % 2]);
-#if RESIDUAL
+#if RESIDUAL && !OWN_GATE
                     const float2 more = unpack(added[i]);
                     v0 = with_residual(v0, more.x, p.factor);
                     v1 = with_residual(v1, more.y, p.factor);
 #endif
                     words[i] = pack(v0, v1);
                 }
-                asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
-                    ::"r"(transposed + j * 8 * WIDTH * 2), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
-                    : "memory");
+                stage(transposed + j * 8 * WIDTH * 2, words);
             }
+#if OWN_GATE
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
+            pin_accumulators(sums);
+            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+            for (int k = 0; k < WIDTH / 16; k++)
+                wgmma(sums, descriptor(gate + k * 32), descriptor(staged + k * 32), k > 0);
+            asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#pragma unroll
+            for (int half = 0; half < 2; half++) bias[half] = load_float(biases + 2 * WIDTH + half * 8);
+            asm volatile("cp.async.wait_all;" ::: "memory");
+            asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+            pin_accumulators(sums);
+            // All have multiplied what is staged.
+            asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
+#pragma unroll
+            for (int j = 0; j < TILE_COLUMNS / 8; j += 2) {
+                uint32_t words[4], added[4];
+                load_staged(words, transposed + j * 8 * WIDTH * 2);
+                load_staged(added, transposed + beside + j * 8 * WIDTH * 2);
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    const float* const two = sums + (j + i / 2) * 4 + i % 2 * 2;
+                    const float2 made = unpack(words[i]), more = unpack(added[i]);
+                    words[i] = pack((made.x + more.x) * GATE_ACTIVATE(two[0] + bias[i % 2]),
+                                    (made.y + more.y) * GATE_ACTIVATE(two[1] + bias[i % 2]));
+                }
+                stage(transposed + j * 8 * WIDTH * 2, words);
+            }
+#endif
             asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
             const int eight = thread % 8, plane = deep * WIDTH + eight * 8;
             uint32_t sizes = 0;

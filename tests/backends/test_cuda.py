@@ -223,7 +223,7 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
     if fully:
         record(runtime, shipped("vgg_7/art"), available_units(capability)[0], 1, (64, 64), 5)
         for pictures in (1, 2):
-            for model in (resized(), paired()):
+            for model in (resized(), paired(), multiplied_maps()):
                 record(runtime, model, available_units(capability)[0], 1, (64, 64), pictures)
     return list(runtime.wanted.values())
 
@@ -622,7 +622,7 @@ def test_networks_of_other_makers_run_on_matrix_units(name: str, pictures: int) 
     runtime: Any = Recorded((9, 0))
     record(runtime, model, "wgmma", 2, (36, 40), pictures)
     takes = scales("wgmma", 2)
-    steps = fused(program, scales=takes, resizes=takes).steps
+    steps = fused(program, scales=takes, resizes=takes, own_gates=takes).steps
     # Sums are cleared before all else; a mean and the layer behind it are one launch.
     assert runtime.launched == len(steps) + (name == "activated")
 

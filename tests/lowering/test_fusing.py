@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given, settings
 
 from tests.helpers import obvious
-from tests.helpers.graphs import RandomGraph, random_graphs, residual_in_residual
+from tests.helpers.graphs import (
+    RandomGraph,
+    multiplied_maps,
+    random_graphs,
+    residual_in_residual,
+)
 from waifu2x.backends.reference import NumpyNetwork
 from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.fusing import fused
@@ -52,6 +57,40 @@ def test_a_gate_is_the_epilogue_of_its_convolution() -> None:
     assert [step.gated for step in program.steps if isinstance(step, Conv)] == [0, 1, 1, 0]
     assert_same(program, model)
     assert fused(program) is program
+
+
+def test_a_gate_that_a_convolution_makes_is_the_epilogue_of_another_one() -> None:
+    """Two of them; what is multiplied by gates of one plane, and by others, is not."""
+    model = multiplied_maps()
+    program, before = fused(lower(model)), lower(model)
+    assert len([s for s in program.steps if isinstance(s, Conv) and s.own_gate]) == 2
+    assert len(program.steps) == len(before.steps) - 4
+    assert_same(program, model)
+    assert fused(program) is program
+
+
+@pytest.mark.parametrize("planes", [40, 32, 65])
+@pytest.mark.parametrize(
+    "change", ["nothing", "another reader", "a factor", "another sum", "slopes"]
+)
+def test_other_gates_that_a_convolution_makes_stay_steps(planes: int, change: str) -> None:
+    net = RandomGraph(3, 5)
+    value = net.random_convolution(0, planes, 3, 1, 1, "relu")
+    made = net.random_convolution(value, planes, 3, 1, 1, "linear")
+    total = net.add(value, made, 0.5) if change == "a factor" else net.add(value, made)
+    kind = "slopes" if change == "slopes" else "tanh"
+    factors = net.random_convolution(
+        value if change == "another sum" else made, planes, 1, 1, 0, kind
+    )
+    value = net.multiply(total, factors)
+    if change == "another reader":
+        value = net.concatenate(value, made)
+    net.random_convolution(value, 3, 3, 1, 1, "linear")
+    model = net.model()
+    program = fused(lower(model))
+    taken = any(isinstance(step, Conv) and step.own_gate for step in program.steps)
+    assert taken == (change == "nothing" and planes == 40)
+    assert_same(program, model)
 
 
 def test_a_convolution_that_something_else_reads_keeps_its_result() -> None:

@@ -340,7 +340,11 @@ class _Execution:
                 if scaled_by is not None:
                     added = added * self._vectors[scaled_by]
                 sums = made * added if is_multiplied(step) else made + added
-            made = sums * (sigmoid(made) - 0.5) if is_gated(step) else sums
+            gate = step.own_gate if isinstance(step, Conv) else None
+            if gate:
+                made = sums * gate.activation(made @ gate.weight.T + gate.bias)
+            else:
+                made = sums * (sigmoid(made) - 0.5) if is_gated(step) else sums
             self._network.on_made(self._arithmetic.store(step, made, place, maps))
             for value in {view.value for view in reads(step)} & maps.keys() - set(parts):
                 if last_use[value] == number:

@@ -142,7 +142,6 @@ def _roles(program: Program, conv: Conv) -> list[tuple[int, int]]:
     plain = (
         conv.residual is None
         and conv.depth_to_space == 1
-        and not conv.gated
         and conv.resized is None
         and makers == [conv]
         and len(stored.parts) == 1

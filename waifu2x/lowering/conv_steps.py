@@ -31,8 +31,21 @@ class Resized:
 
 
 @dataclass(frozen=True, eq=False)
+class OwnGate:
+    """The factor that a convolution makes of its own result: activation(weight * made + bias), of
+    the planes of each pixel."""
+
+    weight: NDArray[np.float32]
+    """(planes, planes): out, in."""
+    bias: NDArray[np.float32]
+    """(planes,)."""
+    activation: Activation
+
+
+@dataclass(frozen=True, eq=False)
 class Conv:
-    """activation(weight * source + bias) * factor + residual; see also `gated` and `multiplied`.
+    """activation(weight * source + bias) * factor + residual; see also `gated`, `own_gate` and
+    `multiplied`.
 
     A valid cross-correlation, stored by depth-to-space: the result at (y, x), planes
     [dy][dx][plane], are the pixels (y * block + dy, x * block + dx) of the target, where block is
@@ -62,6 +75,9 @@ class Conv:
     gated: bool = False
     """Whether it ends with a GatedAdd: (made + residual) * (sigmoid(made) - 1/2), where made is
     activation(weight * source + bias). Only `fusing` makes such steps."""
+    own_gate: OwnGate | None = None
+    """What multiplies the sum with the residual, if anything. Then no factor comes in between, and
+    depth-to-space is 1. Only `fusing` makes such steps."""
     multiplied: bool = False
     """Whether what it makes is multiplied by the residual, instead of that being added. Then no
     factor comes in between, and depth-to-space is 1."""
@@ -89,6 +105,11 @@ class Conv:
     def out_planes(self) -> int:
         """Planes of its sums, before depth-to-space."""
         return int(self.weight.shape[0])
+
+    @property
+    def adds(self) -> bool:
+        """Whether all that it does with a residual is to add it."""
+        return not (self.gated or self.multiplied or self.own_gate)
 
 
 @dataclass(frozen=True, eq=False)

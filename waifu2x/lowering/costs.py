@@ -20,7 +20,8 @@ def cost_of_result(program: Program, step: Step, planewise: int = PLANEWISE_COST
     `planewise` is what a planewise step costs for each plane.
     """
     if isinstance(step, Conv | Depthwise):
-        return step.weight.size
+        gate = step.own_gate if isinstance(step, Conv) else None
+        return step.weight.size + (gate.weight.size if gate else 0)
     if isinstance(step, MixPlanes | AttendPlanes):
         products = step.planes * (step.planes // step.heads)
         return products * 2 if isinstance(step, AttendPlanes) else products

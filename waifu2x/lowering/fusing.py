@@ -1,7 +1,7 @@
 """Steps of a program taken along by the convolutions beside them, for engines that have it so.
 
 - A gate behind a convolution is its epilogue: the convolution's own result is never stored, nor
-  rounded.
+  rounded. So is a gate that another convolution makes of that result.
 - Planes that are scaled for convolutions of one tap, or for what these add, are scaled where they
   are read.
 - The picture as a further input that a shuffled convolution passes on (see `identities`) is what
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.cropped_joins import joined
 from waifu2x.lowering.geometry import read_by
+from waifu2x.lowering.own_gates import taken_along
 from waifu2x.lowering.planewise_steps import Copy, GatedAdd, Scale
 from waifu2x.lowering.resizing import with_resizes
 from waifu2x.lowering.step_facts import compacted, reads, writes
@@ -38,15 +39,23 @@ of the result."""
 
 
 def fused(
-    program: Program, *, scales: bool = True, resizes: bool = True, sums: bool = True
+    program: Program,
+    *,
+    scales: bool = True,
+    resizes: bool = True,
+    sums: bool = True,
+    own_gates: bool = True,
 ) -> Program:
     """The same program in fewer steps; the very program if there is nothing to do.
 
     `scales` says whether convolutions may scale what they read, `resizes` whether the last one may
-    resize what it makes, `sums` whether weights may add what is read.
+    resize what it makes, `sums` whether weights may add what is read, `own_gates` whether one may
+    make a gate of what it makes.
     """
     program = _without(program, program.values, joined(program))
     program = _with_pictures(_with_gates(program))
+    if own_gates:
+        program = _without(program, program.values, taken_along(program))
     if sums:
         program = _with_sums(program)
     if resizes:
@@ -93,7 +102,7 @@ def _summed(program: Program, maker: int, copy: Copy) -> Conv | None:
         and conv.activation.is_linear
         and conv.depth_to_space == 1
         and conv.factor != 0
-        and not (conv.gated or conv.multiplied)
+        and conv.adds
         and conv.factors is None
         and conv.residual_factors is None
         and abs(copy.factor) <= _MOST_OF_SUM

@@ -48,7 +48,7 @@ def with_resizes(program: Program) -> Program:
         and conv.factors is None
         and program.values[conv.source.value].zero_outside
         and (conv.residual is None or conv.residual == View(0, enlarge=_BLOCK))
-        and not (conv.gated or conv.multiplied)
+        and conv.adds
         and (program.model.padding, program.model.multiple) == (0, 1)
         and writers == [conv]
         and read_by(program)[value] == [number + 1]

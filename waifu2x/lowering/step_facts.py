@@ -35,7 +35,7 @@ from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
 
 def residual_of(step: Step) -> View | None:
     """The map that a step joins to what it makes of its source: added, but for those that
-    `is_gated` and `is_multiplied` name."""
+    `is_gated` and `is_multiplied` name; a convolution may then gate the sum."""
     match step:
         case Conv() | Depthwise() | Copy() | DepthToSpace() | Scale() | GatedAdd() | ScaleByMap():
             return step.residual

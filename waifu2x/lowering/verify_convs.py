@@ -45,6 +45,12 @@ def check_conv(check: Checker, step: Conv) -> None:
     check.must(gates or not step.gated, "gated", "without a residual, or with a factor")
     plain = gates and block == 1 and not step.gated
     check.must(plain or not step.multiplied, "multiplied", "not by a residual alone")
+    if step.own_gate:
+        check.must(plain and not step.multiplied, "own_gate", "of other than a plain sum")
+        gate, planes = step.own_gate, step.out_planes
+        check.must(gate.weight.shape == (planes, planes), "own_gate", f"{gate.weight.shape}")
+        for array in (gate.bias, gate.activation.slopes):
+            check.must(array.shape == (planes,), "own_gate", f"shape {array.shape}")
     if step.residual:
         added = check.values[step.residual.value]
         check.joined(step, step.residual)

@@ -105,7 +105,7 @@ def _wide(runtime: CudaRuntime) -> Maker:
 
 def _maker(runtime: CudaRuntime, units: Units, terms: int, trusted: float) -> Maker:
     def make(program: Program, choose: Choose) -> Executor:
-        for found in (arranged(program, units, terms), program):
+        for found in (arranged(program, units, terms, trusted), program):
             if runs(found, layouts(found, terms)):
                 return TensorExecutor(runtime, found, units, terms, choose, trusted)
         return Fp32Executor(runtime, program, choose)
@@ -113,10 +113,15 @@ def _maker(runtime: CudaRuntime, units: Units, terms: int, trusted: float) -> Ma
     return make
 
 
-def arranged(program: Program, units: Units, terms: int) -> Program:
-    """The same program in steps that are fast here, and in an order that takes little memory."""
+def arranged(program: Program, units: Units, terms: int, trusted: float = LARGEST) -> Program:
+    """The same program in steps that are fast here, and in an order that takes little memory.
+
+    Values are `trusted` up to a size, LARGEST at most. Below that all have to be looked at, and so
+    to be stored.
+    """
     takes = scales(units, terms)
-    found = joined(fused(program, scales=takes, resizes=takes, sums=terms == 1))
+    gates = takes and trusted == LARGEST
+    found = joined(fused(program, scales=takes, resizes=takes, sums=terms == 1, own_gates=gates))
     # Maps of two terms are large; of one, to read what makes them once is worth more.
     return ordered(separated(found) if terms == 2 else found)
 

@@ -29,7 +29,8 @@ def activation_macro(activation: Activation, terms: int) -> dict[str, str]:
     """ACTIVATE of convolutions: of a sum x with its bias, and a slope.
 
     For results of one 16-bit term, exp and the division of a sigmoid are instructions that are
-    right to 21 bits: the rest took most of the time of a convolution that ends with them.
+    right to 21 bits: the rest took most of the time of a convolution that ends with them. So are
+    those of a tanh, as which they are wrong by 2**-21 of 1, however small it is.
     """
     is_plain = has_plane_slopes(activation)
     function = activation.function if is_plain else cheapest(activation)
@@ -57,7 +58,7 @@ class _Code(NamedTuple):
 
 
 class _CudaText:
-    """Text of single floats; fast ones are right to 21 bits."""
+    """Text of single floats; fast ones are right to 21 bits, of 1 in a tanh."""
 
     def __init__(self, is_fast: bool) -> None:
         self._exp = "__expf" if is_fast else "expf"
@@ -86,6 +87,8 @@ class _CudaText:
             divisor = f"(1.0f + {self._exp}(-{argument.code}))"
             one = f"__fdividef(1.0f, {divisor})" if self._is_fast else f"(1.0f / {divisor})"
             return _Code(one, divisor)
+        if function == "tanh" and self._is_fast:
+            return _Code(f"(1.0f - __fdividef(2.0f, 1.0f + __expf(2.0f * {argument.code})))")
         name = self._exp if function == "exp" else _FUNCTIONS[function]
         return _Code(f"{name}({argument.code})")
 

@@ -41,7 +41,9 @@ def candidates(
     """Shapes that fit a block's shared memory, the usual one for large pictures first."""
     shapes: list[Shape]
     if units == "wgmma":
-        shapes = [*_row_by_row(job, shared_bytes), *_wgmma_shapes(job)]
+        shapes = list(_row_by_row(job, shared_bytes))
+        if not job.own_gate:
+            shapes += _wgmma_shapes(job)
     elif is_sm75(capability):
         shapes = [
             MmaShape(rows, blocks, (32, 64), min(3 if job.taps > 1 else 2, job.steps), is_sm75=True)
@@ -70,7 +72,7 @@ def _row_by_row(job: TensorJob, shared_bytes: int) -> Iterator[RowsShape | Rolli
         is_faster = job.group == 64 or (job.inputs == 32 and not job.folds)
         # It flags pictures by what it stores, others by their sums.
         if is_faster and not (job.scales or job.hides):
-            yield RowsShape(11 if job.inputs > 32 else 16)
+            yield RowsShape(9 if job.own_gate else 11 if job.inputs > 32 else 16)
     elif job.group == 32 and job.side == 3 and job.sparse_taps == 1:
         for warpgroups in (3, 2):
             rings = (RollingShape(warpgroups, ring) for ring in range(10, 4, -1))

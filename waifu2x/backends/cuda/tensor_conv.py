@@ -27,9 +27,11 @@ from waifu2x.backends.cuda.tensor_pack import (
     pack_last,
     pack_middle,
     placed,
+    swizzled,
 )
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
+    ROWS_WIDTH,
     Shape,
     TensorJob,
     depth,
@@ -146,6 +148,7 @@ class TensorConvStep(TensorStep):
                 scales=scales,
                 folds=folds,
                 hides=step.activation.function not in PASSING,
+                own_gate=step.own_gate is not None,
             )
             if not last and has_sparse_taps(step):
                 self._job = replace(
@@ -297,6 +300,7 @@ class TensorConvStep(TensorStep):
             "SCALED": int(step.factors is not None),
             "IN_EACH": source.parts[step.source.first],
             "MARGIN": int(box is not whole),
+            **self._gate_macros(),
             **self.store_macros(task, box),
         }
 
@@ -308,7 +312,7 @@ class TensorConvStep(TensorStep):
                     task.address(step.source.value),
                     self.uploaded(
                         (shape.stem, width),
-                        lambda: pack(self._weight, width, job.group, job.terms),
+                        lambda: self._with_gate(pack(self._weight, width, job.group, job.terms)),
                     ),
                     self._epilogue(planes),
                     self.target_address(task),
@@ -347,6 +351,24 @@ class TensorConvStep(TensorStep):
         weight = placed(taps, 0, self._output_places, outputs)
         return placed(weight, 1, self.input_places, job.inputs)
 
+    def _gate_macros(self) -> Macros:
+        gate = self._step.own_gate
+        if gate is None:
+            return {}
+        text = activation_macro(gate.activation, self._terms)["ACTIVATE(x, slope)"]
+        return {"GATE_ACTIVATE(x)": text}
+
+    def _with_gate(self, weights: NDArray[Any]) -> NDArray[Any]:
+        """Packed weights, and behind them those of its own gate, if it has one."""
+        gate = self._step.own_gate
+        if gate is None:
+            return weights
+        weight = gate.weight
+        for axis in (0, 1):
+            weight = placed(weight, axis, self._output_places, ROWS_WIDTH)
+        behind = swizzled(weight.astype(np.float16), ROWS_WIDTH)
+        return np.concatenate([weights.ravel(), behind.ravel()])
+
     @cached_property
     def input_places(self) -> NDArray[np.intp]:
         """Where the planes that it reads stand among the stored ones."""
@@ -358,11 +380,15 @@ class TensorConvStep(TensorStep):
     # What they share.
 
     def _epilogue(self, planes: int) -> Address:
-        step = self._step
-        return self.uploaded(
-            "epilogue",
-            lambda: pack_epilogue(step.bias, step.activation, self._output_places, planes),
-        )
+        step, places = self._step, self._output_places
+
+        def packed() -> NDArray[np.float32]:
+            epilogue = pack_epilogue(step.bias, step.activation, places, planes)
+            if step.own_gate is None:
+                return epilogue
+            return np.vstack([epilogue, placed(step.own_gate.bias, 0, places, planes)])
+
+        return self.uploaded("epilogue", packed)
 
     def computed(self, task: Task) -> Box:
         """The results that are computed: those of the target's part that is in memory."""

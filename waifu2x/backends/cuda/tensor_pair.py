@@ -92,7 +92,7 @@ def _is_plain(conv: Conv) -> bool:
         conv.taps == 3
         and conv.depth_to_space == 1
         and conv.factors is None
-        and not (conv.gated or conv.multiplied)
+        and conv.adds
         and not conv.resized
         and (conv.factor == 1 or conv.residual is not None)
     )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from waifu2x.backends.cuda.tensor_attention import LEAST_SCALE, MOST_BIASES, MOST_DEPTH
 from waifu2x.backends.cuda.tensor_channel_attention import mix_bytes
 from waifu2x.backends.cuda.tensor_layout import PLANE_UNIT, FewLayout, MapLayout
-from waifu2x.backends.cuda.tensor_shape import MOST_SUMS
+from waifu2x.backends.cuda.tensor_shape import MOST_SUMS, ROWS_WIDTH
 from waifu2x.lowering.attention_steps import AttendPlanes, AttendWindows, CrossSums, MixPlanes
 from waifu2x.lowering.conv_steps import Conv, Depthwise
 from waifu2x.lowering.geometry import round_up
@@ -41,7 +41,9 @@ def _runs(program: Program, layouts: Sequence[MapLayout | FewLayout], step: Step
                 return False
             if is_first and not isinstance(layouts[step.source.value], FewLayout):
                 return False
-            if is_last and step.multiplied:
+            if is_last and (step.multiplied or step.own_gate):
+                return False
+            if step.own_gate and not _fits_rows(layouts[step.source.value]):
                 return False
             if not is_last:
                 return step.residual is None or is_map(step.residual.value)
@@ -75,3 +77,8 @@ def _runs(program: Program, layouts: Sequence[MapLayout | FewLayout], step: Step
         case NormVector() | AttendPlanes() | Rearrange():
             return False
     return True
+
+
+def _fits_rows(layout: MapLayout | FewLayout) -> bool:
+    """Whether `tensor_rows.cu` with a gate reads maps of a layout."""
+    return isinstance(layout, MapLayout) and layout.group == ROWS_WIDTH

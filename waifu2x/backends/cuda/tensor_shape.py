@@ -60,6 +60,8 @@ class TensorJob:
     """Whether what it stores are planes of larger pixels (space-to-depth)."""
     hides: bool = False
     """Whether its activation may make a number of an infinite sum."""
+    own_gate: bool = False
+    """Whether it makes a gate of what it makes."""
 
     @property
     def tap_columns(self) -> bool:
@@ -247,6 +249,9 @@ class RowsShape:
         pixel = job.group * 2
         row = job.inputs // job.group * (self.columns + 8) * pixel
         staged = self.warpgroups * self.columns * ROWS_WIDTH * 2
+        if job.own_gate:
+            # What is added is beside it, and the gate's weights.
+            staged = 2 * staged + ROWS_WIDTH * ROWS_WIDTH * 2
         barriers = (2 * self.ring + self.warpgroups) * _BARRIER_BYTES
         return round_up(self.ring * row + pixel, _RING_UNIT) + staged + barriers
 
@@ -259,6 +264,7 @@ class RowsShape:
             "REGISTERS": 240,
             "SPARE_REGISTERS": 24,
             "USED": job.group - job.padding,
+            "OWN_GATE": int(job.own_gate),
         }
 
 
