@@ -16,8 +16,6 @@ from tests.helpers.contents import encode, noise
 from tests.helpers.servers import Server
 from waifu2x.imaging.picture import Picture
 
-errors = pytest.importorskip("selenium.common.exceptions", reason="pip install selenium")
-
 FAST = "upconv_7/art"
 """NumPy computes it in a blink where a picture is tiny."""
 CARD = "[...document.querySelectorAll('.card')].find(e => e.card.job.name == arguments[0])"
@@ -95,6 +93,7 @@ def drop(window: Window, *paths: Path) -> None:
 def press(window: Window, action: str, name: str) -> None:
     """Presses a button of a card, as a hand does."""
     button = f"({CARD})?.querySelector('[data-action={action}]:not([hidden])')"
+    errors = pytest.importorskip("selenium.common.exceptions")
     while True:
         try:
             window.wait(button, name).click()
