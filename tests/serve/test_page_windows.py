@@ -52,6 +52,16 @@ window.setTimeout = (action, wait) => later(action, wait === 45_000 ? quiet : wa
 """Notes what a page asks for, and lets a test say how long it bears a silent window."""
 OUT_OF_VIEW = "Object.defineProperty(Document.prototype, 'hidden', { get: () => true });"
 """So a window waits for its turn; one in view takes the stream away from others."""
+LATE = """{
+const send = window.fetch;
+window.fetch = async (path, ...options) => {
+  while (path.startsWith('api/jobs?') && !document.querySelector('.card')) {
+    await new Promise(requestAnimationFrame);
+  }
+  return send(path, ...options);
+};
+}"""
+"""Keeps the list back until an event has brought a card."""
 ALONE = "Object.defineProperty(Navigator.prototype, 'locks', { value: undefined });"
 """As browsers are over plain HTTP, but for 127.0.0.1 and localhost."""
 IS_LOADED = "document.getElementById('overall-text').textContent != 'Connecting…'"
@@ -153,6 +163,26 @@ def test_the_window_in_view_receives(page: Window, page_server: Server) -> None:
         in_each(page, tabs, CARD, "sent.txt")
         for lists in in_each(page, tabs, "asked.filter(path => path.startsWith('api/jobs?'))"):
             assert len(lists) == 1
+
+
+def test_an_event_comes_before_the_list(page: Window, page_server: Server) -> None:
+    first = page.driver.current_window_handle
+    names = [f"{number}.txt" for number in range(3)]
+    for name in names[:2]:
+        page_server.send(name, b"no picture")
+    page.driver.switch_to.new_window("tab")
+    try:
+        source = {"source": LATE + WATCH}
+        page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", source)
+        page.driver.get(page_server.address)
+        page.wait("asked.some(path => path.startsWith('api/jobs?'))")
+        page_server.send(names[2], b"no picture")
+        order = "[...document.querySelectorAll('.card')].map(e => e.card.job.name)"
+        page.wait(f"{order}.length == 3")
+        page.wait(f"{order}.join() == arguments[0]", ",".join(names))
+    finally:
+        page.driver.close()
+        page.driver.switch_to.window(first)
 
 
 def test_windows_that_can_share_nothing(page: Window, page_server: Server) -> None:

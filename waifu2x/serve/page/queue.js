@@ -95,6 +95,10 @@ export class Queue {
     } while (this.#removedWhileLoading); // places have moved
     const before = [...this.jobs.values()];
     this.removeAll(before.filter((job) => !job.local && !seen.has(job.id)).map((job) => job.id));
+    // Events may have named later jobs first.
+    this.#order = [...seen, ...this.#order.filter((id) => !seen.has(id))];
+    this.#reorder();
+    this.#tell();
   }
 
   /** Shows only some states, and names that contain all of these words. */
