@@ -34,7 +34,7 @@ from tests.helpers import weight_files
 from tests.helpers.family_weights import filled, swinir
 from waifu2x.backends import open_backend
 from waifu2x.backends.cpu import peak
-from waifu2x.lowering.attention_steps import AttendWindows
+from waifu2x.lowering.ops.attention import AttendWindows
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.attention import PlanesFrom, WindowAttention
 from waifu2x.networks.builder import GraphBuilder

@@ -20,8 +20,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.program import make_picture
 from waifu2x.backends import open_backend
-from waifu2x.backends.cpu import isa, scratch
-from waifu2x.backends.cpu.shapes import CHUNK, ROW_BLOCK
+from waifu2x.backends.cpu.compile import isa
+from waifu2x.backends.cpu.pack.shapes import CHUNK, ROW_BLOCK
+from waifu2x.backends.cpu.run import scratch
 from waifu2x.networks import model_set
 
 

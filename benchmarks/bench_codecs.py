@@ -29,7 +29,7 @@ from PIL import Image
 import waifu2x
 from benchmarks.codecs import decode, encode
 from benchmarks.rounds import measure
-from waifu2x.backends.cpu.isa import processor_name
+from waifu2x.backends.cpu.compile.isa import processor_name
 from waifu2x.formats import table
 from waifu2x.formats.table import Compression, Quality
 from waifu2x.formats.write import write_picture

@@ -32,7 +32,7 @@ from benchmarks.peers import PEERS, padded
 from benchmarks.program import make_picture
 from tests.helpers import obvious
 from waifu2x.backends import Precision, open_backend
-from waifu2x.backends.cpu.isa import VECTOR, processor_name
+from waifu2x.backends.cpu.compile.isa import VECTOR, processor_name
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 from waifu2x.system.machine import core_count, physical_core_count

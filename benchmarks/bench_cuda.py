@@ -37,7 +37,7 @@ from benchmarks.program import make_picture
 from benchmarks.rounds import measure
 from tests.helpers import obvious
 from waifu2x.backends import Precision, open_backend
-from waifu2x.backends.cuda.units import UNITS_VARIABLE
+from waifu2x.backends.cuda.tensor.units import UNITS_VARIABLE
 from waifu2x.networks import model_set
 
 CHECKED = ((96, 160), (24, 40))

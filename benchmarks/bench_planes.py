@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.helpers.obvious_planes import Meaning, codes, from_rgb, to_rgb
 from waifu2x.backends import Backend, Network, open_backend, planar
-from waifu2x.backends.gpu.transfer import device_pixels
+from waifu2x.backends.gpu.device.transfer import device_pixels
 from waifu2x.imaging.planar import PlanarPicture, PlaneFormat
 from waifu2x.networks import model_set
 
@@ -168,7 +168,7 @@ def conversion_on_gpu(
 
 def conversion_on_cpu(network: Network, source: PlanarPicture, target: PlanarPicture) -> None:
     """On all cores."""
-    from waifu2x.backends.cpu.planar import read_planes, write_planes
+    from waifu2x.backends.cpu.run.planar import read_planes, write_planes
     from waifu2x.system.machine import core_count
 
     pixels, made = (np.zeros((*one.size, 3), np.float32) for one in (source, target))

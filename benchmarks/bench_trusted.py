@@ -3,7 +3,7 @@
 python benchmarks/bench_trusted.py [NAME ...]
     For every model of the sets: how much fp16 and fp32 keep (dB against fp32 on other units) of the
     probes, the example pictures and patterns, `F` where a picture is flagged; then the row for
-    waifu2x/backends/cuda/recorded.py, and the seconds of the first `compile` and of the next.
+    cuda/tensor/recorded.py, and the seconds of the first `compile` and of the next.
 python benchmarks/bench_trusted.py --cost [NAME ...]
     Milliseconds of all kernels with what flags pictures, without, and with it once more, in turn;
     medians, and those of the ratios to what is without.
@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.device_work import on_device, seconds_between
 from waifu2x.backends import Precision, accuracy, open_backend
-from waifu2x.backends.cuda import choosing
-from waifu2x.backends.gpu import source
+from waifu2x.backends.cuda.tensor import choosing
+from waifu2x.backends.gpu.device import source
 from waifu2x.backends.gpu.network import FlaggedError
 from waifu2x.networks import model_set
 from waifu2x.networks.catalogue import ENTRIES

@@ -26,10 +26,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.attention_units import NETWORKS
 from benchmarks.bench_attention import picture
 from waifu2x.backends import Precision, open_backend
-from waifu2x.backends.cuda.tensor import TensorExecutor, arranged
-from waifu2x.backends.gpu import schedule
+from waifu2x.backends.cuda.tensor.executor import TensorExecutor, arranged
 from waifu2x.backends.gpu.backend import lowered
-from waifu2x.backends.gpu.lifetimes import Lifetimes
+from waifu2x.backends.gpu.plan import tile_plan
+from waifu2x.backends.gpu.plan.lifetimes import Lifetimes
 from waifu2x.lowering.step_facts import label, reads, writes
 from waifu2x.networks.model import Model, Size
 
@@ -59,7 +59,7 @@ def show(model: Model, size: Size, terms: int) -> None:
     """The plan for pictures of a size."""
     program = arranged(lowered(model), "wgmma", terms)
     executor = TensorExecutor(_no_runtime(), program, "wgmma", terms, lambda _, all, __: all[0])
-    found = schedule.whole(executor, size, 1)
+    found = tile_plan.whole(executor, size, 1)
     assert found is not None
     passes = [row[0] for rows in found.passes for row in rows]
     lives = Lifetimes(executor, passes)

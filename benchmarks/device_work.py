@@ -12,10 +12,10 @@ from numpy.typing import DTypeLike, NDArray
 from waifu2x.backends import ignore
 from waifu2x.backends.cuda.runtime import CudaRuntime
 from waifu2x.backends.gpu.compiled_model import Execution
+from waifu2x.backends.gpu.device.memory_pool import ScopedAllocation
+from waifu2x.backends.gpu.device.runtime import Runtime
 from waifu2x.backends.gpu.executor import DevicePixels
-from waifu2x.backends.gpu.memory_pool import ScopedAllocation
 from waifu2x.backends.gpu.network import GpuNetwork
-from waifu2x.backends.gpu.runtime import Runtime
 
 
 @contextmanager

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.fake_device import in_place_of_the_driver
 from tests.helpers.fake_cuda import FakeDriver, FakeLibrary
 from waifu2x.api import Upscaler
-from waifu2x.backends.engine import Engine
+from waifu2x.backends.engine.engine import Engine
 from waifu2x.networks import model_set
 
 

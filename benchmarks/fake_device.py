@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 from tests.helpers.fake_cuda import FakeLibrary
-from waifu2x.backends.cuda import ahead, compiler, graph, registration
+from waifu2x.backends.cuda.compilers import cached
 from waifu2x.backends.cuda.compilers.nvcc import Nvcc
-from waifu2x.backends.cuda.driver import by_ctypes
+from waifu2x.backends.cuda.driver import by_ctypes, graph, precompile, registration
 from waifu2x.system import cache
 
 
@@ -20,10 +20,10 @@ from waifu2x.system import cache
 def in_place_of_the_driver(library: FakeLibrary) -> Iterator[None]:
     """A library in the place of NVIDIA's, a compiler that compiles nothing, an empty cache."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        for module in (graph, by_ctypes, ahead, registration):
+        for module in (graph, by_ctypes, precompile, registration):
             patch.setattr(module, "library", lambda: library)
         patch.setitem(sys.modules, "pycuda", None)
-        patch.setattr(compiler, "_compile", lambda name, *rest: name.encode())
-        patch.setattr(compiler, "find", lambda version: Nvcc("nvcc"))
+        patch.setattr(cached, "_compile", lambda name, *rest: name.encode())
+        patch.setattr(cached, "find", lambda version: Nvcc("nvcc"))
         patch.setenv(cache.DIRECTORY_VARIABLE, folder)
         yield

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 import waifu2x
 from benchmarks import noise_pictures, unseen_pictures
-from waifu2x.backends.engine import Engine
+from waifu2x.backends.engine.engine import Engine
 from waifu2x.imaging import resample
 from waifu2x.imaging.sizes import Part
 from waifu2x.networks import model_set

@@ -17,17 +17,17 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
-from waifu2x.backends.gpu import cuts, schedule
-from waifu2x.backends.gpu.conv import CELL
+from waifu2x.backends.cuda.tensor.layout import batch_grid, layouts
 from waifu2x.backends.gpu.executor import Executor
-from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Margin, layout_of
-from waifu2x.backends.gpu.schedule import MapMemory, MapMemoryError
-from waifu2x.lowering import geometry
-from waifu2x.lowering.box import Box
+from waifu2x.backends.gpu.fp32.conv import CELL
+from waifu2x.backends.gpu.fp32.maps import ALIGNMENT, MAP_LIMIT, Margin, layout_of
+from waifu2x.backends.gpu.plan import cuts, tile_plan
+from waifu2x.backends.gpu.plan.tile_plan import MapMemory, MapMemoryError
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.segments import segmented
-from waifu2x.lowering.steps import Program
+from waifu2x.lowering.passes.segments import segmented
+from waifu2x.lowering.plan import geometry
+from waifu2x.lowering.plan.box import Box
+from waifu2x.lowering.program import Program
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Size
 
@@ -82,7 +82,7 @@ def main() -> None:
 def made(executor: Executor, size: Size, memory: MapMemory, divided: Executor | None) -> str:
     """Tiles of each phase, and how much work they are."""
     try:
-        found = schedule.find(executor, size, 1, memory, divided=lambda: divided)
+        found = tile_plan.find(executor, size, 1, memory, divided=lambda: divided)
     except MapMemoryError:
         return "no room | -"
     tiles = [f"{len(rows)}x{max(map(len, rows))}" for rows in found.passes]

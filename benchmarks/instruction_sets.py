@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.peers import PEERS, padded
 from benchmarks.program import make_picture
 from waifu2x.backends import open_backend
-from waifu2x.backends.cpu import isa
+from waifu2x.backends.cpu.compile import isa
 from waifu2x.networks import model_set
 from waifu2x.system.machine import core_count
 

@@ -33,9 +33,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.program import make_picture
 from waifu2x.api import Upscaler
-from waifu2x.backends import engine as engines
-from waifu2x.backends import pool
-from waifu2x.backends.engine import Engine
+from waifu2x.backends.engine import engine as engines
+from waifu2x.backends.engine import pool
+from waifu2x.backends.engine.engine import Engine
 from waifu2x.networks import model_set
 
 _GROWTH = 1.05

@@ -33,8 +33,8 @@ from tests.helpers.fake_cuda import FakeDriver, FakeLibrary
 from waifu2x.backends import Precision
 from waifu2x.backends.cuda import backend as cuda
 from waifu2x.backends.gpu.backend import GpuBackend
-from waifu2x.backends.gpu.fp32 import Fp32Executor
-from waifu2x.backends.gpu.runtime import ReadyLaunch
+from waifu2x.backends.gpu.device.runtime import ReadyLaunch
+from waifu2x.backends.gpu.fp32.executor import Fp32Executor
 from waifu2x.networks import model_set
 
 _MODELS = ["vgg_7", "cunet", "realesrgan/animevideo", "realesrgan/anime"]

@@ -31,7 +31,7 @@ from benchmarks import noise_pictures, unseen_pictures
 from benchmarks.noise_pictures import Truth
 from benchmarks.quality import halved
 from benchmarks.sprites import Pixels
-from waifu2x.backends.engine import Engine
+from waifu2x.backends.engine.engine import Engine
 from waifu2x.errors import ModelError
 from waifu2x.imaging.flatness import FLAT, flat_share
 from waifu2x.networks import model_set

@@ -24,7 +24,7 @@ import numpy as np
 from PIL import Image
 
 from waifu2x.api import Upscaler
-from waifu2x.backends.cpu.isa import processor_name
+from waifu2x.backends.cpu.compile.isa import processor_name
 from waifu2x.system.machine import core_count
 
 _MODEL = "vgg_7"

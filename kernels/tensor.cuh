@@ -214,7 +214,7 @@ __device__ __forceinline__ size_t vector_at(const Map& map, int row, int column,
 
 #if defined(OUT_GROUP)
 // Where 8 planes of a result are stored: D2S, S2D and PART (the first plane of the target's part)
-// as in waifu2x/lowering/steps.py; EACH is the planes of a single pixel of the part, padded.
+// as in waifu2x/lowering/program.py; EACH is the planes of a single pixel of the part, padded.
 __device__ __forceinline__ size_t target_at(const OutputCoordinate& at, int plane, const Map& to) {
     int row = at.row, column = at.column;
 #if D2S > 1

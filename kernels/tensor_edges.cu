@@ -1,5 +1,5 @@
 // The first and last rows and columns of a picture that a convolution makes which resizes by one half
-// (`Resized` in waifu2x/lowering/steps.py): their weights are others.
+// (`Resized` in waifu2x/lowering/program.py): their weights are others.
 //
 //     out(y, x, o) = bias(kinds, o) + sum over ky, kx, i of weight(kinds, o, i, ky, kx) * in(y / 2 + ky, x / 2 + kx, i)
 //                    + residual(y, x, o)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from waifu2x.api.functions import upscale, upscale_file
     from waifu2x.api.options import FileOptions, UpscalerOptions
     from waifu2x.api.upscaler import Upscaler
-    from waifu2x.backends.engine import Engine
+    from waifu2x.backends.engine.engine import Engine
     from waifu2x.backends.listing import DeviceInfo, list_devices
     from waifu2x.networks.listing import ModelInfo, list_models
 
@@ -70,7 +70,7 @@ if not TYPE_CHECKING:  # to a type checker, this function would make any name a 
     _MODULES = {
         "DeviceInfo": "waifu2x.backends.listing",
         "FileOptions": "waifu2x.api.options",
-        "Engine": "waifu2x.backends.engine",
+        "Engine": "waifu2x.backends.engine.engine",
         "ModelInfo": "waifu2x.networks.listing",
         "UpscaledFile": "waifu2x.api.files",
         "Upscaler": "waifu2x.api.upscaler",

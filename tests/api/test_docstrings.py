@@ -22,7 +22,7 @@ MODULES = (
     "waifu2x.api.functions",
     "waifu2x.api.options",
     "waifu2x.api.upscaler",
-    "waifu2x.backends.engine",
+    "waifu2x.backends.engine.engine",
     "waifu2x.backends.listing",
     "waifu2x.networks.listing",
 )

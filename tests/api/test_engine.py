@@ -95,7 +95,7 @@ A, B, C = (model(name) for name in ("a", "bb", "ccc"))
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
     opened = FakeBackend()
-    monkeypatch.setattr("waifu2x.backends.engine.open_devices", lambda *_: opened)
+    monkeypatch.setattr("waifu2x.backends.engine.engine.open_devices", lambda *_: opened)
     return opened
 
 
@@ -322,8 +322,8 @@ def test_bytes_after_requests_are_those_after_the_first(backend: Backend) -> Non
 
 def test_a_device_with_room_for_one_network_runs_several(opencl_device: Any) -> None:
     from waifu2x.backends.gpu.backend import GpuBackend
-    from waifu2x.backends.gpu.fp32 import Fp32Executor
-    from waifu2x.backends.gpu.runtime import OutOfMemoryError
+    from waifu2x.backends.gpu.device.runtime import OutOfMemoryError
+    from waifu2x.backends.gpu.fp32.executor import Fp32Executor
     from waifu2x.backends.opencl.runtime import OpenClBuffer, OpenClRuntime
 
     class TightRuntime(OpenClRuntime):
@@ -339,7 +339,7 @@ def test_a_device_with_room_for_one_network_runs_several(opencl_device: Any) -> 
     pixels = np.random.default_rng(0).integers(0, 256, (9, 12, 3), np.uint8)
     models = [obvious.random_model([3, 192, 192, 3], seed=seed) for seed in (1, 2)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("waifu2x.backends.engine.open_devices", lambda *_: backend)
+        patch.setattr("waifu2x.backends.engine.engine.open_devices", lambda *_: backend)
         engine = Engine()
     expected: list[NDArray[Any]] = []
     for each in models:

@@ -304,7 +304,7 @@ def test_a_source_that_is_not_there_opens_no_device(monkeypatch: pytest.MonkeyPa
     def refuse(*arguments: Any) -> None:
         raise AssertionError("a device was opened")
 
-    monkeypatch.setattr("waifu2x.backends.engine.open_devices", refuse)
+    monkeypatch.setattr("waifu2x.backends.engine.engine.open_devices", refuse)
     with pytest.raises(ImageError, match=r"missing\.png: cannot read: no such file or directory"):
         waifu2x.upscale_file("missing.png", "b.png", **MODEL)
 

@@ -505,7 +505,7 @@ class ZeroNetwork:
 
 def test_a_backend_that_cannot_compile_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = CountingBackend(failing=True)
-    monkeypatch.setattr("waifu2x.backends.engine.open_devices", lambda *_: opened)
+    monkeypatch.setattr("waifu2x.backends.engine.engine.open_devices", lambda *_: opened)
     with pytest.raises(waifu2x.BackendError, match="no kernels"):
         Upscaler(model="vgg_7")
     assert opened.closed == 1
@@ -513,7 +513,7 @@ def test_a_backend_that_cannot_compile_is_closed(monkeypatch: pytest.MonkeyPatch
 
 def test_transparency_is_compiled_once_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = CountingBackend(failing=False)
-    monkeypatch.setattr("waifu2x.backends.engine.open_devices", lambda *_: opened)
+    monkeypatch.setattr("waifu2x.backends.engine.engine.open_devices", lambda *_: opened)
     sprite = np.random.default_rng(0).integers(0, 256, (8, 8, 4), np.uint8)
     with Upscaler(noise=1, model="vgg_7") as upscaler, ThreadPoolExecutor(4) as pool:
         list(pool.map(upscaler, [sprite] * 4))

@@ -13,7 +13,7 @@ from tests.helpers import obvious
 from tests.helpers.attention import WINDOWS, attention_model, channel_attention_model
 from waifu2x.backends import Backend, Precision, open_backend
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.verify import verify
+from waifu2x.lowering.ops.verify import verify
 from waifu2x.networks.model import Model
 from waifu2x.networks.windows import Windows
 
@@ -102,8 +102,8 @@ def test_cores_change_no_bit(monkeypatch: pytest.MonkeyPatch, cores: int) -> Non
 
 
 def test_blocks_of_large_pictures_begin_at_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    from waifu2x.backends.cpu import blocks
-    from waifu2x.lowering.segments import segmented
+    from waifu2x.backends.cpu.run import blocks
+    from waifu2x.lowering.passes.segments import segmented
 
     program = segmented(lower(attention_model(Windows(8, 7))))
     monkeypatch.setattr(blocks, "is_segmented", lambda program: True)

@@ -41,7 +41,7 @@ from waifu2x.backends.accuracy import drawing
 from waifu2x.backends.results import result_shape
 from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.imaging.dtypes import from_unit
-from waifu2x.lowering.box import Box
+from waifu2x.lowering.plan.box import Box
 from waifu2x.networks import catalogue, model_set
 from waifu2x.networks.activations import Activation, leaky
 from waifu2x.networks.builder import GraphBuilder
@@ -768,7 +768,7 @@ def test_threads_that_call_at_once_get_what_each_gets_alone(
     """However many of them there is room for in the work queue, each with more strips than go there
     together."""
     from waifu2x.backends.cpu import backend as cpu
-    from waifu2x.backends.cpu import strips, work_queue
+    from waifu2x.backends.cpu.run import strips, work_queue
 
     monkeypatch.setattr(cpu, "core_count", lambda: 3)
     monkeypatch.setattr(work_queue, "_SLOTS", slots)
@@ -791,7 +791,7 @@ def test_threads_that_call_at_once_get_what_each_gets_alone(
 def test_large_pictures_of_deep_networks_are_cut_into_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from waifu2x.backends.cpu import kept_memory
+    from waifu2x.backends.cpu.run import kept_memory
 
     model = residual_in_residual(4, 32, 16)
     pixels = picture(150, 201, 3)
@@ -812,7 +812,7 @@ def test_large_pictures_of_deep_networks_are_cut_into_blocks(
 
 def test_memory_for_kept_maps_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     """With too little for its first maps, cunet has a phase in which there is nothing to make."""
-    from waifu2x.backends.cpu import kept_memory
+    from waifu2x.backends.cpu.run import kept_memory
 
     backend = open_backend("cpu")
     models = model_set.find("cunet").models(2, None)
@@ -861,7 +861,7 @@ def test_a_missing_library_names_the_remedy(monkeypatch: pytest.MonkeyPatch, nam
 @pytest.mark.parametrize("isa", ["amx", "avx512", "avx2", "portable"])
 def test_contract_on_every_instruction_set(isa: str) -> None:
     """The suite once more on `cpu`, with narrower vectors than this processor has."""
-    from waifu2x.backends.cpu.isa import VECTOR, available_isas
+    from waifu2x.backends.cpu.compile.isa import VECTOR, available_isas
 
     if os.environ.get("WAIFU2X_CPU_ISA"):
         pytest.skip("this is such a run")
@@ -884,7 +884,7 @@ def test_contract_on_every_instruction_set(isa: str) -> None:
 @pytest.mark.matrix
 def test_tiles_where_there_are_none() -> None:
     """What `auto` computes on AMX, with its instructions emulated."""
-    from waifu2x.backends.cpu.isa import available_isas
+    from waifu2x.backends.cpu.compile.isa import available_isas
 
     if os.environ.get("WAIFU2X_CPU_ISA") or "amx" in available_isas():
         pytest.skip("the real ones are tested")

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from tests.backends.test_cpu_compiled import copied
 from tests.helpers import obvious
-from waifu2x.backends.cpu import accuracy, compiled, isa
+from waifu2x.backends.cpu import accuracy
+from waifu2x.backends.cpu.compile import compiled, isa
 from waifu2x.networks import digests
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Convolution

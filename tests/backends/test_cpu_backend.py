@@ -18,17 +18,18 @@ from numpy.typing import NDArray
 from tests.helpers import obvious
 from waifu2x.backends import open_backend
 from waifu2x.backends.cpu import backend as cpu
-from waifu2x.backends.cpu import isa, kept_memory, work_queue
 from waifu2x.backends.cpu.arithmetic import Arithmetic
-from waifu2x.backends.cpu.compiled import Compiled
+from waifu2x.backends.cpu.compile import isa
+from waifu2x.backends.cpu.compile.compiled import Compiled
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
-from waifu2x.backends.cpu.packer import pack
-from waifu2x.backends.cpu.work_queue import TaskBatch
-from waifu2x.backends.cpu.workers import MOST_FREE_BYTES, Workers
+from waifu2x.backends.cpu.pack.packer import pack
+from waifu2x.backends.cpu.run import kept_memory, work_queue
+from waifu2x.backends.cpu.run.work_queue import TaskBatch
+from waifu2x.backends.cpu.run.workers import MOST_FREE_BYTES, Workers
 from waifu2x.errors import BackendError
-from waifu2x.lowering.planewise_steps import Scale
-from waifu2x.lowering.vector_steps import GlobalAvgPool
+from waifu2x.lowering.ops.planewise import Scale
+from waifu2x.lowering.ops.vector import GlobalAvgPool
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import fit_padding
 from waifu2x.networks.nodes import Convolution, Dense, Enlarge, Mean, Multiply

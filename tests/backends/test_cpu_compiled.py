@@ -16,10 +16,10 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import pytest
 
-from waifu2x.backends.cpu import code_image, compiled, host
-from waifu2x.backends.cpu.code_image import UnlinkableError, loaded, packed
-from waifu2x.backends.cpu.compiled import Compiled
-from waifu2x.backends.cpu.object_file import linked
+from waifu2x.backends.cpu.compile import code_image, compiled, host
+from waifu2x.backends.cpu.compile.code_image import UnlinkableError, loaded, packed
+from waifu2x.backends.cpu.compile.compiled import Compiled
+from waifu2x.backends.cpu.compile.object_file import linked
 from waifu2x.system import cache, sources
 
 PACKAGE = Path(compiled.__file__).parents[2]
@@ -46,7 +46,7 @@ def imported(path: Path) -> set[Path]:
 
 def test_the_key_holds_all_that_kernels_import() -> None:
     reached = set((PACKAGE / "backends/cpu/kernels").glob("*.py"))
-    asked = {PACKAGE / "backends/cpu/host.py"}  # what it says is in the key
+    asked = {PACKAGE / "backends/cpu/compile/host.py"}  # what it says is in the key
     while new := {file for path in reached for file in imported(path)} - reached - asked:
         reached |= new
     found = {path for pattern in compiled.SOURCES for path in PACKAGE.glob(pattern)}
@@ -167,7 +167,7 @@ USED = """
 import sys
 import numpy as np
 from waifu2x import Upscaler
-from waifu2x.backends.cpu import code_image
+from waifu2x.backends.cpu.compile import code_image
 {change}
 with Upscaler(model={model!r}, backend="cpu") as upscaler:
     result = upscaler(np.arange(27, dtype=np.uint8).reshape(3, 3, 3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from waifu2x.backends.cpu.division import LayerCosts, best_division
+from waifu2x.backends.cpu.run.division import LayerCosts, best_division
 
 
 def costs(halo: float) -> LayerCosts:

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from tests.helpers import obvious
 from waifu2x.backends import Precision, open_backend
-from waifu2x.backends.cpu.compiled import Compiled
+from waifu2x.backends.cpu.compile.compiled import Compiled
 from waifu2x.backends.cpu.kernels import FLOATS, INTEGER, EntryPoint
 from waifu2x.backends.cpu.kernels.activations import activated, emit_activated
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.records import FUNCTIONS
-from waifu2x.backends.cpu.shapes import LANES
+from waifu2x.backends.cpu.pack.records import FUNCTIONS
+from waifu2x.backends.cpu.pack.shapes import LANES
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.builder import fit_padding
 from waifu2x.networks.expressions import (

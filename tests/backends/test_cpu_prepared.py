@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tests.helpers import obvious
 from tests.helpers.graphs import halving_model, residual_in_residual
 from waifu2x.backends import Precision, open_backend
-from waifu2x.backends.cpu import choosing, packer, prepared
+from waifu2x.backends.cpu.pack import choosing, packer, prepared
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 from waifu2x.system import cache, sources

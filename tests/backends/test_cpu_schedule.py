@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from waifu2x.backends.cpu.schedule import order
-from waifu2x.backends.cpu.tasks import RowWindow, TaskSchedule
+from waifu2x.backends.cpu.pack.tasks import RowWindow, TaskSchedule
+from waifu2x.backends.cpu.run.schedule import order
 
 
 def strip(seed: int) -> tuple[list[TaskSchedule], list[tuple[int, int]]]:

@@ -30,40 +30,41 @@ from tests.helpers import emulated_mma
 from tests.helpers.attention import attention_model, channel_attention_model
 from tests.helpers.graphs import RandomGraph, multiplied_maps
 from waifu2x.backends import Device
-from waifu2x.backends.cuda import compiler, tensor_pack, tensor_runs
 from waifu2x.backends.cuda.arguments import Address, structs
-from waifu2x.backends.cuda.compiler import target
-from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
+from waifu2x.backends.cuda.compilers import Compiler, cached, nvcc, nvrtc
+from waifu2x.backends.cuda.compilers.cached import target
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
-from waifu2x.backends.cuda.tensor import TensorExecutor, arranged, scales
-from waifu2x.backends.cuda.tensor_candidates import candidates, ranked
-from waifu2x.backends.cuda.tensor_conv import (
+from waifu2x.backends.cuda.tensor import pack, runs
+from waifu2x.backends.cuda.tensor.candidates import candidates, ranked
+from waifu2x.backends.cuda.tensor.conv import (
     TensorConvArguments,
     TensorConvStep,
     has_sparse_taps,
     sparse_taps,
 )
-from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
-from waifu2x.backends.cuda.tensor_peak import matrix_peak
-from waifu2x.backends.cuda.tensor_shape import (
+from waifu2x.backends.cuda.tensor.executor import TensorExecutor, arranged, scales
+from waifu2x.backends.cuda.tensor.layout import MapLayout, batch_grid, layouts
+from waifu2x.backends.cuda.tensor.peak import matrix_peak
+from waifu2x.backends.cuda.tensor.shape import (
     COLUMNS,
     MmaShape,
     RowsShape,
     TensorJob,
     WgmmaShape,
 )
-from waifu2x.backends.cuda.tensor_vectors import Vectors
-from waifu2x.backends.cuda.units import Units, available_units, choose_units
-from waifu2x.backends.gpu import launch, schedule, source
+from waifu2x.backends.cuda.tensor.units import Units, available_units, choose_units
+from waifu2x.backends.cuda.tensor.vectors import Vectors
 from waifu2x.backends.gpu.backend import lowered
+from waifu2x.backends.gpu.device import launch, source
+from waifu2x.backends.gpu.device.runtime import Limits, Macros, ReadyLaunch
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, PassWork
-from waifu2x.backends.gpu.runtime import Limits, Macros, ReadyLaunch
-from waifu2x.backends.gpu.tuning import Option
+from waifu2x.backends.gpu.plan import tile_plan
+from waifu2x.backends.gpu.plan.tuning import Option
 from waifu2x.errors import BackendError
-from waifu2x.lowering.box import Box
-from waifu2x.lowering.conv_steps import Conv
-from waifu2x.lowering.fusing import fused
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.ops.conv import Conv
+from waifu2x.lowering.passes.fusing import fused
+from waifu2x.lowering.plan.box import Box
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import Activation, elementwise, leaky
 from waifu2x.networks.builder import GraphBuilder, fit_padding
@@ -178,7 +179,7 @@ def record(
     """Whatever an executor does for pictures of a size."""
     program = arranged(lowered(model), units, terms)
     executor = TensorExecutor(runtime, program, units, terms, usual)
-    found = schedule.find(executor, size, pictures, schedule.MapMemory(1 << 37, 1 << 37, 1 << 37))
+    found = tile_plan.find(executor, size, pictures, tile_plan.MapMemory(1 << 37, 1 << 37, 1 << 37))
     dtype, (height, width) = np.dtype(np.uint8), (size[0] * model.scale, size[1] * model.scale)
     before = DevicePixels(runtime.allocate(1), dtype, (pictures, *size, model.in_planes))
     after = DevicePixels(runtime.allocate(1), dtype, (pictures, height, width, model.out_planes))
@@ -311,12 +312,11 @@ def test_nvcc_takes_every_source(capability: tuple[int, int]) -> None:
 BARE = """
 import json, sys
 from pathlib import Path
-from waifu2x.backends.cuda import compiler
-from waifu2x.backends.cuda.compilers import nvcc, nvrtc
+from waifu2x.backends.cuda.compilers import cached, nvcc, nvrtc
 
 nvrtc._toolkits = lambda: []
 for stem, macros, capability in json.loads(sys.argv[1]):
-    code = compiler.compiled(stem, macros, capability=tuple(capability), cuda=(12, 0))
+    code = cached.compiled(stem, macros, capability=tuple(capability), cuda=(12, 0))
     print("cubin" if code.startswith(b"\x7fELF") else code.splitlines()[0].decode())
 """
 
@@ -390,7 +390,7 @@ def test_weights_are_where_kernels_read_them(
 def test_weights_in_registers_are_fragments(inputs: int, group: int, side: int) -> None:
     rng = np.random.default_rng(4)
     weight = rng.normal(size=(128, inputs, side, side)).astype(np.float32)
-    found = tensor_pack.pack_rows(weight, 64, group, 1)
+    found = pack.pack_rows(weight, 64, group, 1)
     assert found.shape == (2, inputs // group, side**2, group // 16, 128, 4, 2)
     for _ in range(500):
         o, i = int(rng.integers(128)), int(rng.integers(inputs))
@@ -405,7 +405,7 @@ def test_weights_in_registers_are_fragments(inputs: int, group: int, side: int) 
 def test_weights_of_three_rows_are_neighbours() -> None:
     rng = np.random.default_rng(5)
     weight = rng.normal(size=(64, 96, 3, 3)).astype(np.float32)
-    found = tensor_pack.pack_rolling(weight, 32, 32, 1)
+    found = pack.pack_rolling(weight, 32, 32, 1)
     assert found.shape == (2, 3, 3, 5, 32, 32)
     for row in range(3):
         for part in range(3):
@@ -421,7 +421,7 @@ def test_weights_of_few_planes_are_columns(outputs: int) -> None:
     rng = np.random.default_rng(3)
     weight = rng.normal(size=(outputs, 128, 3, 3)).astype(np.float32)
     width = TensorJob(128, 64, outputs, 3, 1, last=True).width
-    found = tensor_pack.pack_last(weight, width, 64, 1)
+    found = pack.pack_last(weight, width, 64, 1)
     assert found.shape == (1, 2, 3, width, 64)
     for o in range(outputs):
         for i in (0, 63, 64, 127):
@@ -437,7 +437,7 @@ def test_weights_of_few_planes_are_columns(outputs: int) -> None:
 def test_weights_of_the_first_layer_are_fragments(inputs: int, is_last: bool) -> None:
     rng = np.random.default_rng(4)
     weight = rng.normal(size=(64, inputs, 3, 3)).astype(np.float32)
-    found = tensor_pack.pack_first(weight, 256 / 255, is_last)
+    found = pack.pack_first(weight, 256 / 255, is_last)
     values = (3 * inputs + 1) // 2 * 2
     for o in range(64):
         # A thread of a quad has eight neighbours: two of each matrix product.
@@ -534,7 +534,7 @@ def test_arguments_are_structs_of_c() -> None:
 def test_programs_that_matrix_units_run() -> None:
     for name in ("vgg_7/art", "upconv_7/art", "cunet/art"):
         program = lower(shipped(name))
-        assert tensor_runs.runs(program, layouts(program, 1))
+        assert runs.runs(program, layouts(program, 1))
         for pictures in (1, 3):
             runtime: Any = Recorded((9, 0))
             record(runtime, shipped(name), "wgmma", 2, (36, 40), pictures)
@@ -545,7 +545,7 @@ def test_programs_that_matrix_units_run() -> None:
     mean = (conv(0, 3, 3), Mean(1), Dense(2, *vector), Multiply(1, 3))
     for nodes in (many, mean):
         program = lower(fit_padding("other", 3, nodes))
-        assert not tensor_runs.runs(program, layouts(program, 1))
+        assert not runs.runs(program, layouts(program, 1))
 
 
 def compact(scale: int) -> Model:
@@ -618,7 +618,7 @@ def test_networks_of_other_makers_run_on_matrix_units(name: str, pictures: int) 
     models["multiplied"] = multiplied_maps()
     model = models[name]
     program = lower(model)
-    assert tensor_runs.runs(program, layouts(program, 1))
+    assert runs.runs(program, layouts(program, 1))
     runtime: Any = Recorded((9, 0))
     record(runtime, model, "wgmma", 2, (36, 40), pictures)
     takes = scales("wgmma", 2)
@@ -634,7 +634,7 @@ def conv(source: int, inputs: int, outputs: int) -> Convolution:
 
 def test_slopes_stand_beside_biases() -> None:
     bias = np.array([1, 2], np.float32)
-    follows = tensor_pack.pack_epilogue(
+    follows = pack.pack_epilogue(
         bias, Activation(LEAKY, np.array([3, -4], np.float32)), [1, 32], 64
     )
     assert follows[:, [1, 32]].tolist() == [[1, 2], [3, -4]]
@@ -799,22 +799,22 @@ def fake_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def runs(home: Path) -> int:
+def run_count(home: Path) -> int:
     log = home / "runs"
     return len(log.read_text().splitlines()) if log.exists() else 0
 
 
 def compiled(stem: str, macros: Macros, capability: tuple[int, int] = (8, 0)) -> bytes:
     """For a driver of CUDA 12.4."""
-    return compiler.compiled(stem, macros, capability=capability, cuda=(12, 4))
+    return cached.compiled(stem, macros, capability=capability, cuda=(12, 4))
 
 
 def test_a_warm_start_needs_no_compiler(fake_nvcc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled("tensor_first", {"A": 1}) == b"code"
-    assert runs(fake_nvcc) == 1
+    assert run_count(fake_nvcc) == 1
     monkeypatch.setattr(nvcc, "find", lambda: None)
     assert compiled("tensor_first", {"A": 1}) == b"code"
-    assert compiler.has_kept()
+    assert cached.has_kept()
     reason = (
         r"lacks a kernel: its kernels are compiled once, by NVRTC for CUDA 12.4 or older, which is"
         r" not here: run `pip install 'waifu2x-kernels\[cuda\]'`, or use another backend$"
@@ -833,7 +833,7 @@ def test_a_damaged_entry_is_compiled_again(fake_nvcc: Path, tmp_path: Path) -> N
     (entry,) = (tmp_path / "cache" / "cuda").iterdir()
     entry.write_bytes(entry.read_bytes()[:-1] + b"x")
     assert compiled("tensor_first", {}) == b"code"
-    assert runs(fake_nvcc) == 2
+    assert run_count(fake_nvcc) == 2
 
 
 def test_a_compiler_that_fails_is_a_sentence(fake_nvcc: Path) -> None:
@@ -900,7 +900,7 @@ def test_nvrtc_is_taken_from_wheels_then_from_toolkits_if_the_driver_takes_its_c
 
 
 def test_an_old_driver_is_a_sentence() -> None:
-    assert compiler.missing((11, 8)) == (
+    assert cached.missing((11, 8)) == (
         "its kernels are compiled once, and NVRTC needs a driver for CUDA 12.0 or newer, not 11.8:"
         " update NVIDIA's driver, or use another backend"
     )

@@ -20,13 +20,14 @@ import pytest
 from tests.helpers import obvious
 from tests.helpers.fake_cuda import FakeDriver, fetched
 from waifu2x.backends import early, open_backend
-from waifu2x.backends.cuda import ahead, choosing, compiler, memory, runtime
 from waifu2x.backends.cuda import backend as cuda
-from waifu2x.backends.cuda.compilers import CompileError
+from waifu2x.backends.cuda import runtime
+from waifu2x.backends.cuda.compilers import CompileError, cached
 from waifu2x.backends.cuda.compilers.nvcc import Nvcc
-from waifu2x.backends.cuda.driver import by_ctypes
-from waifu2x.backends.cuda.tensor_step import LARGEST
-from waifu2x.backends.gpu.runtime import OutOfMemoryError, ReadyLaunch
+from waifu2x.backends.cuda.driver import by_ctypes, memory, precompile
+from waifu2x.backends.cuda.tensor import choosing
+from waifu2x.backends.cuda.tensor.step import LARGEST
+from waifu2x.backends.gpu.device.runtime import OutOfMemoryError, ReadyLaunch
 from waifu2x.errors import BackendError, DeviceError, DeviceMemoryError, NotInstalledError
 from waifu2x.imaging.planar import PlanarPicture, PlaneFormat
 from waifu2x.networks import model_set
@@ -45,8 +46,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         names.append(name)
         return f"{name} {len(names)}".encode()
 
-    monkeypatch.setattr(compiler, "_compile", compile_)
-    monkeypatch.setattr(compiler, "find", lambda version: Nvcc("nvcc"))
+    monkeypatch.setattr(cached, "_compile", compile_)
+    monkeypatch.setattr(cached, "find", lambda version: Nvcc("nvcc"))
     monkeypatch.setattr(choosing, "trusted", lambda model, kind, trial: LARGEST)
     monkeypatch.setenv(cache.DIRECTORY_VARIABLE, str(tmp_path))
     return names
@@ -552,7 +553,7 @@ def test_a_broken_compiler_is_told_when_a_network_is_compiled(
         def compile(self, *arguments: Any) -> Any:
             raise CompileError("it is broken")
 
-    monkeypatch.setattr(compiler, "find", lambda version: Broken())
+    monkeypatch.setattr(cached, "find", lambda version: Broken())
     monkeypatch.setenv(cache.DIRECTORY_VARIABLE, str(tmp_path))
     driver.capability = capability
     opened: Any = cuda.create(0)
@@ -726,7 +727,7 @@ def test_without_compiler_and_kernels_there_is_no_backend(
     driver: FakeDriver, compiled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = cuda.create(0)
-    monkeypatch.setattr(compiler, "find", lambda version: None)
+    monkeypatch.setattr(cached, "find", lambda version: None)
     for call in (cuda.devices, lambda: cuda.create(0)):
         with pytest.raises(
             NotInstalledError, match=r"no kernels yet: .* run `pip install 'waifu2x"
@@ -771,14 +772,14 @@ def test_a_context_is_made_in_a_thread_and_stays(
     driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_end = threading.Event()
-    library = vars(ahead)["library"]()
+    library = vars(precompile)["library"]()
 
     def slow(flags: int) -> int:
         assert may_end.wait(60)
         return 0
 
     monkeypatch.setattr(library, "cuInit", slow)
-    thread = ahead.retain_context(0)
+    thread = precompile.retain_context(0)
     before = driver.contexts
     may_end.set()
     thread.join()
@@ -792,12 +793,12 @@ def test_what_fails_ahead_is_told_by_who_opens_the_device(
     def missing() -> Any:
         raise OSError("libcuda.so.1: no such file")
 
-    library = vars(ahead)["library"]()
+    library = vars(precompile)["library"]()
     if fault == "library":
-        monkeypatch.setattr(ahead, "library", missing)
+        monkeypatch.setattr(precompile, "library", missing)
     else:
         monkeypatch.setattr(library, fault, lambda *arguments: 100)
-    ahead.retain_context(0).join()
+    precompile.retain_context(0).join()
     assert driver.contexts == 0
 
 
@@ -824,7 +825,7 @@ def test_a_driver_begins_for_those_who_will_want_it(
     monkeypatch: pytest.MonkeyPatch, words: str, numbers: list[int]
 ) -> None:
     begun: list[int] = []
-    monkeypatch.setattr(ahead, "retain_context", begun.append)
+    monkeypatch.setattr(precompile, "retain_context", begun.append)
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
     early.begin(words.split())
     assert begun == numbers
@@ -845,7 +846,7 @@ def test_variables_say_which_driver_begins(
     monkeypatch: pytest.MonkeyPatch, backend: str, device: str, words: str, numbers: list[int]
 ) -> None:
     begun: list[int] = []
-    monkeypatch.setattr(ahead, "retain_context", begun.append)
+    monkeypatch.setattr(precompile, "retain_context", begun.append)
     monkeypatch.setenv("WAIFU2X_BACKEND", backend)
     monkeypatch.setenv("WAIFU2X_DEVICE", device)
     early.begin(f"upscale {words}a.png b.png".split())

@@ -21,7 +21,7 @@ from PIL import Image
 from tests.conftest import MISSING
 from waifu2x import backends
 from waifu2x.backends import Device, Entry, Pin, ignore, open_backend
-from waifu2x.backends.pool import DevicePool, open_devices
+from waifu2x.backends.engine.pool import DevicePool, open_devices
 from waifu2x.cli import cli
 from waifu2x.errors import BackendError, DeviceError, DeviceMemoryError
 from waifu2x.imaging.planar import PlaneFormat

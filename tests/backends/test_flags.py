@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from tests.helpers import obvious
 from waifu2x.backends.gpu.backend import GpuBackend, Maker
+from waifu2x.backends.gpu.device.flags import Flags
 from waifu2x.backends.gpu.executor import Executor
-from waifu2x.backends.gpu.flags import Flags
-from waifu2x.backends.gpu.fp32 import Fp32Executor
+from waifu2x.backends.gpu.fp32.executor import Fp32Executor
 from waifu2x.backends.gpu.network import FlaggedError, GpuNetwork
-from waifu2x.backends.gpu.tuning import Choose
+from waifu2x.backends.gpu.plan.tuning import Choose
 from waifu2x.imaging.planar import PlaneFormat
-from waifu2x.lowering.conv_steps import Conv
-from waifu2x.lowering.steps import Program
+from waifu2x.lowering.ops.conv import Conv
+from waifu2x.lowering.program import Program
 from waifu2x.networks.model import Model
 
 pytest.importorskip("pyopencl")

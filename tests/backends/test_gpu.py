@@ -21,33 +21,27 @@ from tests.helpers import family_weights, obvious, weight_files
 from tests.helpers.cases import thinned
 from tests.helpers.graphs import RandomGraph, residual_in_residual
 from waifu2x.backends import Device, Trial, open_backend
-from waifu2x.backends.gpu import (
-    cuts,
-    direct,
-    memory_pool,
-    schedule,
-    tuning,
-    winograd,
-    winograd_vector,
-)
 from waifu2x.backends.gpu.backend import GpuBackend
 from waifu2x.backends.gpu.compiled_model import CompiledModel
-from waifu2x.backends.gpu.conv import ConvShape, Planes, planes_of
+from waifu2x.backends.gpu.device import memory_pool
+from waifu2x.backends.gpu.device.launch import LaunchMaker
+from waifu2x.backends.gpu.device.replay import Records
+from waifu2x.backends.gpu.device.runtime import OutOfMemoryError, Runtime
 from waifu2x.backends.gpu.executor import Executor, PassWork
-from waifu2x.backends.gpu.fp32 import Fp32Executor, candidates
-from waifu2x.backends.gpu.launch import LaunchMaker
-from waifu2x.backends.gpu.maps import block_of
-from waifu2x.backends.gpu.replay import Records
-from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
-from waifu2x.backends.gpu.schedule import MapMemory, MapMemoryError
-from waifu2x.backends.gpu.tuning import Choose, StoredChoices
+from waifu2x.backends.gpu.fp32 import direct, winograd, winograd_vector
+from waifu2x.backends.gpu.fp32.conv import ConvShape, Planes, planes_of
+from waifu2x.backends.gpu.fp32.executor import Fp32Executor, candidates
+from waifu2x.backends.gpu.fp32.maps import block_of
+from waifu2x.backends.gpu.plan import cuts, tile_plan, tuning
+from waifu2x.backends.gpu.plan.tile_plan import MapMemory, MapMemoryError
+from waifu2x.backends.gpu.plan.tuning import Choose, StoredChoices
 from waifu2x.errors import BackendError
-from waifu2x.lowering import liveness
-from waifu2x.lowering.conv_steps import Conv
-from waifu2x.lowering.liveness import Span
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.segments import segmented
-from waifu2x.lowering.steps import MapStep, Program
+from waifu2x.lowering.ops.conv import Conv
+from waifu2x.lowering.passes.segments import segmented
+from waifu2x.lowering.plan import liveness
+from waifu2x.lowering.plan.liveness import Span
+from waifu2x.lowering.program import MapStep, Program
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Convolution
@@ -291,7 +285,7 @@ def test_maps_are_computed_again_where_they_cannot_be_kept(
     executor = Fp32Executor(runtime, lower(cunet), StoredChoices(runtime.device))
     size, counts, needs = (300, 300), [], []
     for total in (1 << 40, 200 * MEGABYTE, 100 * MEGABYTE, 50 * MEGABYTE):
-        found = schedule.find(executor, size, 1, MapMemory(total, total, total))
+        found = tile_plan.find(executor, size, 1, MapMemory(total, total, total))
         assert found.scratch + found.kept <= total
         counts.append(sum(len(phase.steps) for phase in found.phases))
         needs.append(found.scratch + found.kept)
@@ -299,7 +293,7 @@ def test_maps_are_computed_again_where_they_cannot_be_kept(
     assert counts[0] == sum(1 for step in executor.program.steps if isinstance(step, MapStep))
     assert counts[-1] > counts[0]
     with pytest.raises(MapMemoryError):
-        schedule.find(executor, size, 1, MapMemory(MEGABYTE, MEGABYTE, MEGABYTE))
+        tile_plan.find(executor, size, 1, MapMemory(MEGABYTE, MEGABYTE, MEGABYTE))
 
 
 @pytest.mark.parametrize("name", ["deep", pytest.param("swinir", marks=pytest.mark.matrix)])
@@ -368,9 +362,9 @@ def test_a_network_in_segments_computes_little_twice(opencl_device: Any, deep: M
     divided = Fp32Executor(runtime, segmented(program, (16, 16)), kept)
     size = (260, 300)
 
-    def least(total: int, other: Executor | None) -> schedule.Schedule:
+    def least(total: int, other: Executor | None) -> tile_plan.Schedule:
         memory = MapMemory(total, total, total)
-        found = schedule.find(plain, size, 1, memory, divided=lambda: other)
+        found = tile_plan.find(plain, size, 1, memory, divided=lambda: other)
         assert found.scratch + found.kept <= total
         return found
 
@@ -393,9 +387,9 @@ def test_tiles_are_as_small_as_wished_for_where_that_costs_little(
     shallow = obvious.random_model([3, 16, 24, 3], seed=2, scale=2)
     for model, keeps in ((shallow, True), (deep, False)):
         executor = Fp32Executor(runtime, lower(model), StoredChoices(runtime.device))
-        single = schedule.find(executor, (260, 300), 1, MapMemory(1 << 40, 1 << 40, 1 << 40))
+        single = tile_plan.find(executor, (260, 300), 1, MapMemory(1 << 40, 1 << 40, 1 << 40))
         wish = single.scratch // 8
-        found = schedule.find(executor, (260, 300), 1, MapMemory(1 << 40, wish, 1 << 40))
+        found = tile_plan.find(executor, (260, 300), 1, MapMemory(1 << 40, wish, 1 << 40))
         assert (found.scratch <= wish) == keeps
         assert found.cost <= single.cost * 1.25
 
@@ -408,11 +402,11 @@ def test_bands_of_enlarged_maps_give_the_same_bits(
     model = parse_named(weight_files.safetensors(shapes), "m.safetensors")
     pixels, made, counts = pixels_of(41, 27), [], []
     for least in (1 << 20, 8):
-        monkeypatch.setattr(schedule, "_LEAST_BAND", least)
+        monkeypatch.setattr(tile_plan, "_LEAST_BAND", least)
         backend = backend_of(OpenClRuntime(opencl_device))
         network = backend.compile([model], "fp32")
         made.append(network(pixels, np.float32))
-        found = schedule.whole(network.models[0].executor, (41, 27), 1)
+        found = tile_plan.whole(network.models[0].executor, (41, 27), 1)
         assert found is not None
         counts.append(len(found.passes[-1]))
         backend.close()

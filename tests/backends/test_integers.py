@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from tests.helpers import obvious
 from waifu2x.backends import open_backend
 from waifu2x.backends.accuracy import drawing
-from waifu2x.backends.cpu import isa, weights
-from waifu2x.backends.cpu.picture import with_picture
-from waifu2x.backends.cpu.shapes import LANES, MOST_INPUT, PART_PAIRS
+from waifu2x.backends.cpu.compile import isa
+from waifu2x.backends.cpu.pack import weights
+from waifu2x.backends.cpu.pack.shapes import LANES, MOST_INPUT, PART_PAIRS
+from waifu2x.backends.cpu.run.picture import with_picture
 from waifu2x.errors import BackendError
-from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.ops.conv import Conv
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import fit_padding

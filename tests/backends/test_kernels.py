@@ -26,18 +26,18 @@ from tests.helpers.graphs import (
     reduced_maps,
 )
 from waifu2x.backends import Device
-from waifu2x.backends.cuda.compiler import target
 from waifu2x.backends.cuda.compilers import nvcc
-from waifu2x.backends.gpu import peak, source
-from waifu2x.backends.gpu.conv import Fp32ConvStep
-from waifu2x.backends.gpu.depthwise import Fp32DepthwiseStep
+from waifu2x.backends.cuda.compilers.cached import target
+from waifu2x.backends.gpu.device import peak, source
+from waifu2x.backends.gpu.device.planar import DevicePlanes, PlaneKernels
+from waifu2x.backends.gpu.device.runtime import Limits, Macros
+from waifu2x.backends.gpu.device.transforms import Transforms
 from waifu2x.backends.gpu.executor import DevicePixels
-from waifu2x.backends.gpu.fp32 import Fp32Executor
-from waifu2x.backends.gpu.layer_norm import Fp32LayerNormStep
-from waifu2x.backends.gpu.planar import DevicePlanes, PlaneKernels
-from waifu2x.backends.gpu.planewise import Fp32PlanewiseStep
-from waifu2x.backends.gpu.runtime import Limits, Macros
-from waifu2x.backends.gpu.transforms import Transforms
+from waifu2x.backends.gpu.fp32.conv import Fp32ConvStep
+from waifu2x.backends.gpu.fp32.depthwise import Fp32DepthwiseStep
+from waifu2x.backends.gpu.fp32.executor import Fp32Executor
+from waifu2x.backends.gpu.fp32.layer_norm import Fp32LayerNormStep
+from waifu2x.backends.gpu.fp32.planewise import Fp32PlanewiseStep
 from waifu2x.backends.tta import TRANSFORMS
 from waifu2x.imaging.planar import DEPTHS, SITINGS, SUBSAMPLINGS, PlaneFormat
 from waifu2x.lowering.lower import lower

@@ -17,19 +17,19 @@ from numpy.typing import NDArray
 
 from tests.backends.test_cuda import Recorded, usual
 from tests.helpers import obvious
-from waifu2x.backends.cuda.tensor import TensorExecutor
-from waifu2x.backends.gpu import launch
+from waifu2x.backends.cuda.tensor.executor import TensorExecutor
 from waifu2x.backends.gpu.compiled_model import CompiledModel
+from waifu2x.backends.gpu.device import launch
+from waifu2x.backends.gpu.device.memory_pool import MemoryPool
+from waifu2x.backends.gpu.device.runtime import ReadyLaunch
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, Executor, PassWork
-from waifu2x.backends.gpu.fp32 import Fp32Executor
-from waifu2x.backends.gpu.memory_pool import MemoryPool
+from waifu2x.backends.gpu.fp32.executor import Fp32Executor
 from waifu2x.backends.gpu.network import GpuNetwork
-from waifu2x.backends.gpu.runtime import ReadyLaunch
-from waifu2x.backends.gpu.tuning import StoredChoices
+from waifu2x.backends.gpu.plan.tuning import StoredChoices
 from waifu2x.errors import BackendError
-from waifu2x.lowering import geometry
-from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.plan import geometry
+from waifu2x.lowering.plan.box import Box
 from waifu2x.networks.builder import fit_padding
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Enlarge

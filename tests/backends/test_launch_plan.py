@@ -14,25 +14,25 @@ from tests.backends.test_cuda import Recorded, shipped, usual
 from tests.helpers import obvious, weight_files
 from tests.helpers.family_weights import filled, swinir
 from tests.helpers.graphs import random_graphs, residual_in_residual
-from waifu2x.backends.cuda import tensor_runs
-from waifu2x.backends.cuda.tensor import TensorExecutor, arranged
-from waifu2x.backends.cuda.tensor_conv import TensorConvStep
-from waifu2x.backends.cuda.tensor_layout import layouts
-from waifu2x.backends.cuda.tensor_step import LARGEST
-from waifu2x.backends.cuda.units import Units
-from waifu2x.backends.gpu import schedule
+from waifu2x.backends.cuda.tensor import runs
+from waifu2x.backends.cuda.tensor.conv import TensorConvStep
+from waifu2x.backends.cuda.tensor.executor import TensorExecutor, arranged
+from waifu2x.backends.cuda.tensor.layout import layouts
+from waifu2x.backends.cuda.tensor.step import LARGEST
+from waifu2x.backends.cuda.tensor.units import Units
+from waifu2x.backends.gpu.device.flags import NO_FLAGS
 from waifu2x.backends.gpu.executor import Executor
-from waifu2x.backends.gpu.flags import NO_FLAGS
-from waifu2x.backends.gpu.fp32 import Fp32Executor
-from waifu2x.backends.gpu.launch_plan import Buffers, Ends, LaunchPlans, _OneSize
-from waifu2x.backends.gpu.tuning import StoredChoices
-from waifu2x.lowering import liveness
-from waifu2x.lowering.conv_steps import Conv
-from waifu2x.lowering.geometry import round_up
-from waifu2x.lowering.liveness import Span
+from waifu2x.backends.gpu.fp32.executor import Fp32Executor
+from waifu2x.backends.gpu.plan import tile_plan
+from waifu2x.backends.gpu.plan.launch_plan import Buffers, Ends, LaunchPlans, _OneSize
+from waifu2x.backends.gpu.plan.tuning import StoredChoices
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.symbols import Trace
-from waifu2x.lowering.verify_plans import verify_places
+from waifu2x.lowering.ops.conv import Conv
+from waifu2x.lowering.plan import liveness
+from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.liveness import Span
+from waifu2x.lowering.plan.symbols import Trace
+from waifu2x.lowering.plan.verify import verify_places
 from waifu2x.networks.model import Model, Size
 from waifu2x.networks.readers import parse_named
 
@@ -57,7 +57,7 @@ def executors(runtime: Any, model: Model) -> list[Executor]:
     units: Units
     for units, terms, trusted in (("wgmma", 1, 128.0), ("wgmma", 1, LARGEST), ("mma", 2, LARGEST)):
         own = arranged(program, units, terms)
-        if tensor_runs.runs(own, layouts(own, terms)):
+        if runs.runs(own, layouts(own, terms)):
             found.append(TensorExecutor(runtime, own, units, terms, usual, trusted))
     return found
 
@@ -94,7 +94,7 @@ def check_sizes(
         for side in range(90, 94):
             assert plans.plan(ends, (side, side)) is not None
         for size in sizes:
-            found = schedule.whole(executor, size, pictures)
+            found = tile_plan.whole(executor, size, pictures)
             plan = plans.plan(ends, size)
             assert (found is None) == (plan is None)
             if found is not None and plan is not None:
@@ -182,7 +182,7 @@ def test_sizes_are_planned_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None
     plans = LaunchPlans(runtime, executor)
     buffers = Buffers(*(runtime.allocate(1 << 20) for _ in Buffers._fields))
     asked: list[object] = []
-    whole, launches = schedule.whole, TensorConvStep.launch
+    whole, launches = tile_plan.whole, TensorConvStep.launch
 
     def planned(*arguments: Any) -> Any:
         asked.append("plan")
@@ -192,7 +192,7 @@ def test_sizes_are_planned_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None
         asked.append(self.number)
         return launches(self, task)
 
-    monkeypatch.setattr(schedule, "whole", planned)
+    monkeypatch.setattr(tile_plan, "whole", planned)
     monkeypatch.setattr(TensorConvStep, "launch", made)
     rng = np.random.default_rng(0)
     sizes = [(int(rows), int(columns)) for rows, columns in rng.integers(300, 1620, (400, 2))]

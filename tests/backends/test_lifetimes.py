@@ -11,17 +11,17 @@ from tests.backends.test_cuda import Recorded, shipped, usual
 from tests.helpers import weight_files
 from tests.helpers.attention import WINDOWS, attention_model, channel_attention_model
 from tests.helpers.family_weights import Shapes, dat, filled, mosr, swinir
-from waifu2x.backends.cuda.tensor import TensorExecutor, arranged
-from waifu2x.backends.cuda.units import Units
-from waifu2x.backends.gpu import schedule
+from waifu2x.backends.cuda.tensor.executor import TensorExecutor, arranged
+from waifu2x.backends.cuda.tensor.units import Units
 from waifu2x.backends.gpu.backend import lowered
 from waifu2x.backends.gpu.executor import Executor
-from waifu2x.backends.gpu.schedule import Schedule
-from waifu2x.lowering.attention_steps import AttendWindows
-from waifu2x.lowering.box import Box
-from waifu2x.lowering.conv_steps import Conv, Depthwise
+from waifu2x.backends.gpu.plan import tile_plan
+from waifu2x.backends.gpu.plan.tile_plan import Schedule
+from waifu2x.lowering.ops.attention import AttendWindows
+from waifu2x.lowering.ops.conv import Conv, Depthwise
+from waifu2x.lowering.plan.box import Box
+from waifu2x.lowering.program import MapStep, Program
 from waifu2x.lowering.step_facts import reads, residual_of, writes
-from waifu2x.lowering.steps import MapStep, Program
 from waifu2x.lowering.values import View
 from waifu2x.networks.model import Model, Size
 from waifu2x.networks.readers import parse_named
@@ -115,7 +115,7 @@ def check_places(executor: Executor, found: Schedule) -> None:
 def test_nothing_is_written_over_that_is_still_read(name: str, terms: int, units: Units) -> None:
     executor = executor_of(MODELS[name](), units, terms)
     for size in ((540, 960), (37, 70)):
-        found = schedule.whole(executor, size, 1)
+        found = tile_plan.whole(executor, size, 1)
         assert found is not None
         check_places(executor, found)
 
@@ -152,14 +152,14 @@ def test_light_transformers_take_little_memory(
     make: Callable[[], Model], terms: int, size: Size, most: float
 ) -> None:
     """GiB of maps, as they are allocated; 0.01 are for weights and pixels."""
-    found = schedule.whole(executor_of(make(), "wgmma", terms), size, 1)
+    found = tile_plan.whole(executor_of(make(), "wgmma", terms), size, 1)
     assert found is not None
     assert size_class(found.scratch) / 2**30 <= most - 0.01
 
 
 def test_what_is_enlarged_is_made_in_bands() -> None:
     executor = executor_of(dat_light(), "wgmma", 2)
-    large, small = (schedule.whole(executor, size, 1) for size in ((540, 960), (100, 100)))
+    large, small = (tile_plan.whole(executor, size, 1) for size in ((540, 960), (100, 100)))
     assert large is not None
     assert small is not None
     counts = [len(rows) for rows in large.passes]

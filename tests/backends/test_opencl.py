@@ -25,7 +25,7 @@ pytest.importorskip("pyopencl")
 import pyopencl as cl
 
 from waifu2x.backends import opencl
-from waifu2x.backends.gpu import source
+from waifu2x.backends.gpu.device import source
 from waifu2x.backends.opencl import platforms
 from waifu2x.backends.opencl.runtime import OpenClRuntime
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tests.helpers import obvious
 from tests.helpers.obvious_planes import Meaning, codes, from_rgb, to_rgb
 from waifu2x.backends import Backend, Network, open_backend
-from waifu2x.backends.pool import DevicePool
+from waifu2x.backends.engine.pool import DevicePool
 from waifu2x.errors import BackendError
 from waifu2x.imaging.planar import (
     DEPTHS,
@@ -118,7 +118,7 @@ def read_by(backend: Backend, one: PlanarPicture) -> NDArray[np.float32]:
 
         return planar.to_rgb(one)
     if backend.name == "cpu":
-        from waifu2x.backends.cpu.planar import read_planes
+        from waifu2x.backends.cpu.run.planar import read_planes
 
         pixels = np.full((*one.size, 3), np.nan, np.float32)
         read_planes(one, pixels, 3)
@@ -244,7 +244,7 @@ def test_depth_and_sampling_may_change(backend: Backend) -> None:
 def test_tiles_and_stacks_change_no_bit(
     backend: Backend, precision: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from waifu2x.backends.gpu import plane_bands
+    from waifu2x.backends.gpu.device import plane_bands
 
     monkeypatch.setattr(plane_bands, "_BAND_BYTES", 5000)  # a few rows
     kind = PlaneFormat(10, "420", "bt709", siting="topleft")  # reads two rows around
@@ -273,7 +273,7 @@ def test_devices_change_no_bit(backend: Backend) -> None:
 
 
 def test_cores_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    planar = pytest.importorskip("waifu2x.backends.cpu.planar")
+    planar = pytest.importorskip("waifu2x.backends.cpu.run.planar")
     monkeypatch.setattr(planar, "_THREAD_PIXELS", 1000)
     kind = PlaneFormat(10, "420", "bt709", siting="topleft")
     one = picture(kind, 333, 41)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from waifu2x import backends
 from waifu2x.api import Upscaler
 from waifu2x.backends import Device, Pin
-from waifu2x.backends.pool import DevicePool, open_devices
+from waifu2x.backends.engine.pool import DevicePool, open_devices
 from waifu2x.errors import BackendError, UnavailableError
 
 
@@ -193,7 +193,7 @@ def test_a_missing_second_device_closes_the_first(monkeypatch: pytest.MonkeyPatc
             raise UnavailableError(f"backend {name} has no device {device}")
         return first
 
-    monkeypatch.setattr("waifu2x.backends.pool.open_backend", fake_open)
+    monkeypatch.setattr("waifu2x.backends.engine.pool.open_backend", fake_open)
     with pytest.raises(UnavailableError, match="backend fake has no device 7"):
         open_devices("auto", [0, 7], print)
     assert first.closed
@@ -205,7 +205,7 @@ def test_all_are_the_devices_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> Non
     fakes[0].name = "opencl"
     fakes[2].device = Device("Fake processor", "")
     monkeypatch.setattr(
-        "waifu2x.backends.pool.open_backend", lambda name, device, on_skip: fakes[device]
+        "waifu2x.backends.engine.pool.open_backend", lambda name, device, on_skip: fakes[device]
     )
 
     def devices_of(name: str) -> list[Device]:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from tests.helpers import obvious
 from tests.helpers.graphs import random_graphs
-from waifu2x.backends import ignore, reference
+from waifu2x.backends import ignore
+from waifu2x.backends.reference import backend
 from waifu2x.networks.model import Model
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (90, 70, 3), np.uint8)
@@ -24,16 +25,16 @@ MODELS = [
 
 
 def run(on_progress: Callable[[float], None] = ignore) -> NDArray[Any]:
-    network = reference.create(0).compile(MODELS, "fp32")
+    network = backend.create(0).compile(MODELS, "fp32")
     return network(PIXELS, np.float32, on_progress=on_progress)
 
 
 @pytest.mark.parametrize("pixels", [1, 140 * 17, 140 * 64])
 def test_tiles_change_no_bit(monkeypatch: pytest.MonkeyPatch, pixels: int) -> None:
-    monkeypatch.setattr(reference, "TILE_PIXELS", 1 << 40)
+    monkeypatch.setattr(backend, "TILE_PIXELS", 1 << 40)
     whole = run()
     assert obvious.psnr(whole, obvious.run(MODELS, PIXELS)) > 140
-    monkeypatch.setattr(reference, "TILE_PIXELS", pixels)
+    monkeypatch.setattr(backend, "TILE_PIXELS", pixels)
     np.testing.assert_array_equal(run(), whole)
 
 
@@ -42,7 +43,7 @@ def test_tiles_change_no_bit(monkeypatch: pytest.MonkeyPatch, pixels: int) -> No
 def test_maps_computed_again_equal_maps_kept(model: Model) -> None:
     """And both equal the definition, to the last bits of float32."""
     pixels = PIXELS[:25, :31, : model.in_planes].copy()
-    network = reference.create(0).compile([model], "fp32")
+    network = backend.create(0).compile([model], "fp32")
     kept = network(pixels, np.float32)
     assert obvious.psnr(kept, obvious.run([model], pixels)) > 130
     network.kept_bytes = 0
@@ -61,7 +62,7 @@ def test_an_error_in_the_progress_report_ends_the_work_early(
             raise StopError
 
     told: list[float] = []
-    monkeypatch.setattr(reference, "TILE_PIXELS", 140 * 20)
+    monkeypatch.setattr(backend, "TILE_PIXELS", 140 * 20)
     with pytest.raises(StopError):
         run(stop)
     assert 0 < sum(told) < 0.5
@@ -69,7 +70,7 @@ def test_an_error_in_the_progress_report_ends_the_work_early(
 
 def test_memory_does_not_grow_with_the_picture() -> None:
     model = obvious.random_model([3, 64, 3], seed=3)
-    network = reference.create(0).compile([model], "fp32")
+    network = backend.create(0).compile([model], "fp32")
 
     def peak(height: int) -> int:
         pixels = np.zeros((height, 256, 3), np.uint8)

@@ -19,11 +19,11 @@ from tests.helpers.attention import WINDOWS, attention_model, channel_attention_
 from tests.helpers.emulated_device import emulated_backend
 from tests.helpers.family_weights import Shapes, dat, filled, mosr, swinir
 from waifu2x.backends import Precision, open_backend
-from waifu2x.backends.cuda.tensor import TensorExecutor
-from waifu2x.backends.cuda.tensor_attention import attention_shape
+from waifu2x.backends.cuda.tensor.attention import attention_shape
+from waifu2x.backends.cuda.tensor.executor import TensorExecutor
 from waifu2x.backends.gpu.network import FlaggedError
-from waifu2x.lowering.attention_steps import AttendWindows
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.ops.attention import AttendWindows
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers import read_model
 from waifu2x.networks.windows import Windows

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from tests.helpers import obvious
 from waifu2x.backends import accuracy
-from waifu2x.backends.cuda import choosing, recorded
-from waifu2x.backends.cuda.choosing import IN_FLOATS, IN_FP32
-from waifu2x.backends.cuda.tensor_step import LARGEST
+from waifu2x.backends.cuda.tensor import choosing, recorded
+from waifu2x.backends.cuda.tensor.choosing import IN_FLOATS, IN_FP32
+from waifu2x.backends.cuda.tensor.step import LARGEST
 from waifu2x.backends.gpu.network import FlaggedError
 from waifu2x.networks.digests import model_digest
 from waifu2x.networks.model import Model

@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from waifu2x import Upscaler
 from waifu2x.backends.cuda import runtime
-from waifu2x.backends.gpu import launch_plan, network
+from waifu2x.backends.gpu import network
+from waifu2x.backends.gpu.plan import launch_plan
 
 SIZES = [
     *((469, 563), (16, 565), (134, 457), (64, 64), (7, 9), (331, 205), (671, 389)),

@@ -29,12 +29,12 @@ import numpy as np
 
 from waifu2x.api import Upscaler
 from waifu2x.backends import Precision
-from waifu2x.backends.cuda import tensor_candidates
-from waifu2x.backends.cuda.units import UNITS_VARIABLE, Units, available_units
+from waifu2x.backends.cuda.tensor import candidates
+from waifu2x.backends.cuda.tensor.units import UNITS_VARIABLE, Units, available_units
 
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 NETWORKS = ("vgg_7", "upconv_7", "cunet")
-MOST_ROWS = tensor_candidates.MOST_ROWS
+MOST_ROWS = candidates.MOST_ROWS
 INNER = "--one"
 """Marks the process that runs under the tool."""
 
@@ -81,7 +81,7 @@ def main() -> None:
 
 def of_this_chip() -> tuple[Units, ...]:
     """Its units."""
-    from waifu2x.backends.cuda.machine import Machine
+    from waifu2x.backends.cuda.driver.machine import Machine
 
     machine = Machine()
     return available_units(machine.capability(machine.pick(0)))
@@ -103,7 +103,7 @@ def one(name: str, tool: str) -> None:
     precisions: tuple[Precision, ...] = ("fp32",) if plain else ("fp16", "fp32")
     for precision, large in product(precisions, (False,) if plain else (False, True)):
         # The smallest of the large ones.
-        tensor_candidates.MOST_ROWS = 0 if large else MOST_ROWS
+        candidates.MOST_ROWS = 0 if large else MOST_ROWS
         for tile in (None,) if brief else (None, 48):
             with Upscaler(
                 2, model=name, backend="cuda", precision=precision, tile=tile

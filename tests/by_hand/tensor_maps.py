@@ -23,19 +23,19 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.helpers import obvious
 from waifu2x.backends import open_backend
-from waifu2x.backends.cuda.tensor import TensorExecutor, scales
-from waifu2x.backends.cuda.tensor_layout import FewLayout, MapLayout, batch_grid
-from waifu2x.backends.cuda.tensor_pack import VECTOR_VALUES
-from waifu2x.backends.cuda.units import available_units
+from waifu2x.backends.cuda.tensor.executor import TensorExecutor, scales
+from waifu2x.backends.cuda.tensor.layout import FewLayout, MapLayout, batch_grid
+from waifu2x.backends.cuda.tensor.pack import VECTOR_VALUES
+from waifu2x.backends.cuda.tensor.units import available_units
+from waifu2x.backends.gpu.device.runtime import Buffer, Runtime
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels
-from waifu2x.backends.gpu.runtime import Buffer, Runtime
-from waifu2x.backends.gpu.tuning import StoredChoices
-from waifu2x.lowering import geometry, phases
-from waifu2x.lowering.box import Box
-from waifu2x.lowering.fusing import fused
+from waifu2x.backends.gpu.plan.tuning import StoredChoices
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.steps import MapStep, Program
-from waifu2x.lowering.vector_steps import GlobalAvgPool
+from waifu2x.lowering.ops.vector import GlobalAvgPool
+from waifu2x.lowering.passes.fusing import fused
+from waifu2x.lowering.plan import geometry, phases
+from waifu2x.lowering.plan.box import Box
+from waifu2x.lowering.program import MapStep, Program
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 

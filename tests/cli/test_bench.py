@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from waifu2x.backends import LayerTime
 from waifu2x.backends.cpu import arithmetic
-from waifu2x.backends.gpu.direct import DirectShape
-from waifu2x.backends.gpu.winograd import WinogradShape
+from waifu2x.backends.gpu.fp32.direct import DirectShape
+from waifu2x.backends.gpu.fp32.winograd import WinogradShape
 from waifu2x.backends.winograd import share, transform_weights
-from waifu2x.cli import bench as command
 from waifu2x.cli import cli
+from waifu2x.cli.commands import bench as command
 from waifu2x.errors import BackendError
 
 Run = Callable[..., Result]

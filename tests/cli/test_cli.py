@@ -606,7 +606,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("late", ["click", "waifu2x.cli.upscale", "llvmlite"])
+@pytest.mark.parametrize("late", ["click", "waifu2x.cli.commands.upscale", "llvmlite"])
 def test_an_interrupt_while_modules_are_imported(run: Run, late: str) -> None:
     command = [late, "upscale", "--backend", "cpu", "-m", tiny(), "a.png", "b.png"]
     done = subprocess.run(
@@ -638,7 +638,7 @@ main()
 @pytest.mark.parametrize(
     ("module", "kind", "method", "name", "message"),
     [
-        ("waifu2x.backends.reference", "NumpyNetwork", "__call__", "SIGTERM", ""),
+        ("waifu2x.backends.reference.backend", "NumpyNetwork", "__call__", "SIGTERM", ""),
         ("waifu2x.formats.png_write", "PngWriter", "add", "SIGINT", "Interrupted.\n"),
         ("waifu2x.formats.png_write", "PngWriter", "add", "SIGTERM", ""),
         ("waifu2x.formats.png_write", "PngWriter", "add", "SIGHUP", ""),
@@ -678,7 +678,9 @@ def test_a_folder_hears_signals_while_compiled_code_runs(run: Run, signals: int)
     Path("in").mkdir()
     Path("a.png").replace("in/a.png")
     os.utime("in/a.png", (0, 0))  # whole since long ago
-    code = STUCK.format(module="waifu2x.backends.reference", kind="NumpyNetwork", method="__call__")
+    code = STUCK.format(
+        module="waifu2x.backends.reference.backend", kind="NumpyNetwork", method="__call__"
+    )
     options = ["--report", "page.html", *(["--watch"] if signals == 2 else [])]
     process = subprocess.Popen(
         [sys.executable, "-c", code, "batch", *options, "--backend", "numpy", "in", "out"],

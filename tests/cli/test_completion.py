@@ -307,7 +307,7 @@ def test_devices_are_those_that_the_system_lists(
         done = CliRunner(env=asked).invoke(cli, [], complete_var="_WAIFU2X_COMPLETE")
         return done.stdout.splitlines()
 
-    from waifu2x.cli import completion
+    from waifu2x.cli.commands import completion
 
     completion.register()
     for number in range(3):

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from PIL import Image, ImageCms, PngImagePlugin
 
 from waifu2x.cli import cli
-from waifu2x.cli import info as command
+from waifu2x.cli.commands import info as command
 
 
 @pytest.fixture(autouse=True)

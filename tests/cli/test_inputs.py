@@ -87,7 +87,7 @@ def test_several_pictures_by_one_engine(run: Run, monkeypatch: pytest.MonkeyPatc
         opened.append(1)
         engine(self, *arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("waifu2x.backends.engine.Engine.__init__", opens)
+    monkeypatch.setattr("waifu2x.backends.engine.engine.Engine.__init__", opens)
     Path("bad.png").write_text("hello")
     result = run("--json", "a.png", "bad.png", "-i", "c.jpg", "missing.png", "b.png", "-o", "out")
     assert result.exit_code == 1

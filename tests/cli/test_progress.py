@@ -13,15 +13,15 @@ from PIL import Image
 
 from tests.helpers.outcomes import done
 from tests.helpers.terminals import Terminal
-from waifu2x.cli import progress, report
-from waifu2x.cli.progress_line import Figures, clock
+from waifu2x.cli.output import progress, report
+from waifu2x.cli.output.progress_line import Figures, clock
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome
 
 LINES = """
 import sys, types
 from pathlib import Path
-from waifu2x.cli import drawing, progress, report
+from waifu2x.cli.output import drawing, progress, report
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome
 from waifu2x.flows.upscaling import Upscaled
@@ -259,8 +259,8 @@ def test_no_line_is_longer_than_the_terminal() -> None:
 UPSCALE, BATCH = ["upscale", "in/a.png", "b.png"], ["batch", "in", "out"]
 STUCK = """
 import sys
-from waifu2x.backends.reference import NumpyNetwork
-from waifu2x.cli import drawing
+from waifu2x.backends.reference.backend import NumpyNetwork
+from waifu2x.cli.output import drawing
 
 drawing._QUIET_SECONDS = 0
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.outcomes import done
-from waifu2x.cli.report import json_line
-from waifu2x.cli.reporter import BatchReporter
+from waifu2x.cli.output.report import json_line
+from waifu2x.cli.output.reporter import BatchReporter
 from waifu2x.flows.batch.codec import Ended
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome

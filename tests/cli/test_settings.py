@@ -16,7 +16,8 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from tests.cli.test_cli import tiny
-from waifu2x.cli import cli, settings
+from waifu2x.cli import cli
+from waifu2x.cli.options import settings
 
 Run = Callable[..., Result]
 

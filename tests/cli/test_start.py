@@ -116,5 +116,5 @@ main()
     )
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "waifu2x.cli" in loaded
-    assert not loaded & {"waifu2x.cli.serve", "starlette", "uvicorn"}
+    assert not loaded & {"waifu2x.cli.commands.serve", "starlette", "uvicorn"}
     assert not [name for name in loaded if name.startswith("waifu2x.serve")]

@@ -33,7 +33,7 @@ from tests.helpers.obvious_planes import Meaning  # noqa: E402
 from waifu2x import Upscaler  # noqa: E402
 from waifu2x.backends import Precision, open_backend  # noqa: E402
 from waifu2x.cli import cli  # noqa: E402
-from waifu2x.cli.film_progress import FilmProgress  # noqa: E402
+from waifu2x.cli.film.progress import FilmProgress  # noqa: E402
 from waifu2x.errors import UnavailableError  # noqa: E402
 from waifu2x.flows.film import automatic  # noqa: E402
 from waifu2x.flows.film.frames.stages import StageTimes  # noqa: E402

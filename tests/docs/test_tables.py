@@ -6,7 +6,7 @@ import re
 
 from tests.cli.test_mistakes import MISTAKES
 from tests.docs.documents import ROOT
-from waifu2x.cli.settings import ONE_RUN, OTHER_VARIABLES
+from waifu2x.cli.options.settings import ONE_RUN, OTHER_VARIABLES
 from waifu2x.networks.noise_levels import LIMITS
 
 TASKS = {"enlarge": "enlarging", "same size": "alone", "same size, flat colours": "flat"}

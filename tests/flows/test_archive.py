@@ -18,7 +18,8 @@ from PIL import Image
 from tests.helpers.contents import decode, encode, identity_models, noise
 from waifu2x.api import Upscaler
 from waifu2x.backends import Progress
-from waifu2x.cli import cli, progress
+from waifu2x.cli import cli
+from waifu2x.cli.output import progress
 from waifu2x.errors import ImageError
 from waifu2x.flows.archive import ArchivePage, MakePage, upscale_archive, upscale_page
 from waifu2x.flows.jobs import Job, Output

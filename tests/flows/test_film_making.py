@@ -262,7 +262,7 @@ def test_a_shard_has_its_last_line(video: Callable[..., Result]) -> None:
 def test_frames_that_are_there_are_said_before_the_network_is_opened(
     video: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from waifu2x.backends import engine
+    from waifu2x.backends.engine import engine
 
     Path("frames").mkdir()
     Path("frames/0001.png").write_bytes(b"mine")

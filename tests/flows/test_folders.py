@@ -26,7 +26,8 @@ from PIL import Image
 from tests.helpers.contents import identity_models
 from tests.helpers.outcomes import done
 from waifu2x.api import Upscaler
-from waifu2x.cli import cli, report
+from waifu2x.cli import cli
+from waifu2x.cli.output import report
 from waifu2x.flows.batch import watch
 from waifu2x.flows.batch.plan import Plan, plan
 from waifu2x.flows.batch.watch import SETTLED, Arrivals

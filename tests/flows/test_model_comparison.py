@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
 from tests.helpers.contents import identity_models
-from waifu2x.backends import engine, pool
+from waifu2x.backends.engine import engine, pool
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
 from waifu2x.flows import model_comparison
@@ -23,7 +23,7 @@ from waifu2x.flows.model_comparison import boxes, opaque, reduced
 from waifu2x.imaging.comparison import worst_boxes
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.sheet import of_columns, whole
-from waifu2x.lowering.box import Box
+from waifu2x.lowering.plan.box import Box
 from waifu2x.networks import catalogue
 from waifu2x.networks.readers import waifu2x_json
 from waifu2x.networks.readers.architectures import Layer

@@ -17,9 +17,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from tests.helpers.emulated_kernels import compiled
 from waifu2x.backends import Device
-from waifu2x.backends.cuda import tensor
+from waifu2x.backends.cuda.tensor import executor
 from waifu2x.backends.gpu.backend import GpuBackend
-from waifu2x.backends.gpu.runtime import Limits, Macros, ReadyLaunch
+from waifu2x.backends.gpu.device.runtime import Limits, Macros, ReadyLaunch
 
 _BEYOND = 4096
 """Bytes around a buffer that are no numbers."""
@@ -30,7 +30,7 @@ def emulated_backend(
 ) -> GpuBackend:
     """A backend on an emulated device; compiled kernels are kept in a folder."""
     runtime: Any = EmulatedRuntime(folder, capability, shared_bytes)
-    return GpuBackend("cuda", runtime, tensor.makers(runtime, "mma"))
+    return GpuBackend("cuda", runtime, executor.makers(runtime, "mma"))
 
 
 class EmulatedBuffer:

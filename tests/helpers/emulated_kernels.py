@@ -14,8 +14,8 @@ import subprocess
 import threading
 from pathlib import Path
 
-from waifu2x.backends.gpu import source
-from waifu2x.backends.gpu.runtime import Macros
+from waifu2x.backends.gpu.device import source
+from waifu2x.backends.gpu.device.runtime import Macros
 
 HEADER = Path(__file__).with_name("emulated_warps.h")
 GIVEN = (

@@ -28,19 +28,19 @@ from numpy.typing import NDArray
 from tests.by_hand.tensor_maps import unpacked
 from tests.helpers import emulated_kernels
 from waifu2x.backends.cuda.arguments import Address, structs
-from waifu2x.backends.cuda.tensor_candidates import candidates
-from waifu2x.backends.cuda.tensor_conv import TensorConvArguments
-from waifu2x.backends.cuda.tensor_layout import (
+from waifu2x.backends.cuda.tensor.candidates import candidates
+from waifu2x.backends.cuda.tensor.conv import TensorConvArguments
+from waifu2x.backends.cuda.tensor.layout import (
     COLUMNS_BEYOND,
     ROWS_BEYOND,
     MapArguments,
     MapLayout,
     batch_grid,
 )
-from waifu2x.backends.cuda.tensor_pack import pack_last, pack_middle, pack_quads
-from waifu2x.backends.cuda.tensor_shape import MmaShape, TensorJob, depth, macros, results
-from waifu2x.backends.cuda.tensor_step import LARGEST, LayerExtent, Range, beyond
-from waifu2x.lowering.box import Box
+from waifu2x.backends.cuda.tensor.pack import pack_last, pack_middle, pack_quads
+from waifu2x.backends.cuda.tensor.shape import MmaShape, TensorJob, depth, macros, results
+from waifu2x.backends.cuda.tensor.step import LARGEST, LayerExtent, Range, beyond
+from waifu2x.lowering.plan.box import Box
 
 CHIPS = {(7, 5): 64, (8, 0): 163, (8, 6): 99, (9, 0): 227}
 """Shared memory of a block in KiB, by compute capability."""

@@ -13,7 +13,7 @@ from unittest import mock
 from llvmlite import ir
 from numba.core import cgutils
 
-from waifu2x.backends.cpu import host
+from waifu2x.backends.cpu.compile import host
 
 _ROWS = _COLUMNS = _PAIRS = 16
 _INT = ir.IntType(32)
@@ -27,7 +27,7 @@ with (
     mock.patch("ctypes.CDLL") as library,
 ):
     library(None).syscall.return_value = 0
-    from waifu2x.backends.cpu import isa
+    from waifu2x.backends.cpu.compile import isa
 vars(isa)["host"] = host.host
 assert isa.VECTOR.tiles
 

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from waifu2x.backends.cuda import ahead, graph, registration
 from waifu2x.backends.cuda import driver as drivers
-from waifu2x.backends.cuda.driver import Attribute, by_ctypes
+from waifu2x.backends.cuda.driver import Attribute, by_ctypes, graph, precompile, registration
 
 WORDS = {
     2: "out of memory",
@@ -676,7 +675,7 @@ def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     library = FakeLibrary(fake)
     monkeypatch.setattr(graph, "library", lambda: library)
     monkeypatch.setattr(by_ctypes, "library", lambda: library)
-    monkeypatch.setattr(ahead, "library", lambda: library)
+    monkeypatch.setattr(precompile, "library", lambda: library)
     monkeypatch.setattr(registration, "library", lambda: library)
     package: Any = None
     if request.param == "pycuda":

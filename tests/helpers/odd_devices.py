@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from waifu2x.backends.reference import NumpyBackend
+from waifu2x.backends.reference.backend import NumpyBackend
 from waifu2x.errors import DeviceError
 from waifu2x.flows.batch import device_worker
 from waifu2x.flows.batch.session import SessionSettings

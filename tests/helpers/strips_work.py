@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from waifu2x.backends.cpu.compiled_model import CpuModel
-from waifu2x.backends.cpu.strips import PhaseStrips
-from waifu2x.lowering import geometry
-from waifu2x.lowering.box import Box
-from waifu2x.lowering.costs import cost_of_result
+from waifu2x.backends.cpu.run.strips import PhaseStrips
+from waifu2x.lowering.plan import geometry
+from waifu2x.lowering.plan.box import Box
+from waifu2x.lowering.plan.costs import cost_of_result
+from waifu2x.lowering.program import MapStep, Program
 from waifu2x.lowering.step_facts import stored_block
-from waifu2x.lowering.steps import MapStep, Program
 
 
 class StripsWork(NamedTuple):

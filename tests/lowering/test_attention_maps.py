@@ -12,14 +12,14 @@ from tests.helpers import weight_files
 from tests.helpers.attention import WINDOWS, attention_model, channel_attention_model
 from tests.helpers.family_weights import Shapes, dat, filled, swinir
 from tests.helpers.graphs import residual_in_residual
-from waifu2x.backends.reference import NumpyNetwork
-from waifu2x.lowering.attention_maps import joined, separated
-from waifu2x.lowering.attention_steps import AttendWindows, CrossSums
+from waifu2x.backends.reference.backend import NumpyNetwork
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.ordering import ordered
-from waifu2x.lowering.planewise_steps import Copy
-from waifu2x.lowering.steps import Program
-from waifu2x.lowering.verify import verify
+from waifu2x.lowering.ops.attention import AttendWindows, CrossSums
+from waifu2x.lowering.ops.planewise import Copy
+from waifu2x.lowering.ops.verify import verify
+from waifu2x.lowering.passes.attention_maps import joined, separated
+from waifu2x.lowering.passes.ordering import ordered
+from waifu2x.lowering.program import Program
 from waifu2x.networks.readers import parse_named
 
 

@@ -13,15 +13,15 @@ from tests.helpers.graphs import (
     random_graphs,
     residual_in_residual,
 )
-from waifu2x.backends.reference import NumpyNetwork
-from waifu2x.lowering.conv_steps import Conv
-from waifu2x.lowering.fusing import fused
+from waifu2x.backends.reference.backend import NumpyNetwork
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.planewise_steps import Copy, GatedAdd, Scale
-from waifu2x.lowering.segments import cut
-from waifu2x.lowering.steps import Program
+from waifu2x.lowering.ops.conv import Conv
+from waifu2x.lowering.ops.planewise import Copy, GatedAdd, Scale
+from waifu2x.lowering.ops.verify import verify
+from waifu2x.lowering.passes.fusing import fused
+from waifu2x.lowering.passes.segments import cut
+from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import View
-from waifu2x.lowering.verify import verify
 from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.model import Model
 

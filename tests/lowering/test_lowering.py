@@ -11,16 +11,17 @@ from hypothesis import strategies as st
 
 from tests.helpers import obvious
 from tests.helpers.graphs import residual_in_residual
-from waifu2x.backends.reference import NumpyNetwork
+from waifu2x.backends.reference.backend import NumpyNetwork
 from waifu2x.errors import ModelError
-from waifu2x.lowering import geometry, phases, segments
-from waifu2x.lowering.box import Box
-from waifu2x.lowering.conv_steps import Conv
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.planewise_steps import Copy, PlanewiseStep, Scale
-from waifu2x.lowering.steps import MapStep
+from waifu2x.lowering.ops.conv import Conv
+from waifu2x.lowering.ops.planewise import Copy, PlanewiseStep, Scale
+from waifu2x.lowering.ops.vector import GlobalAvgPool
+from waifu2x.lowering.passes import segments
+from waifu2x.lowering.plan import geometry, phases
+from waifu2x.lowering.plan.box import Box
+from waifu2x.lowering.program import MapStep
 from waifu2x.lowering.values import View
-from waifu2x.lowering.vector_steps import GlobalAvgPool
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import GraphBuilder, fit_padding

@@ -10,15 +10,15 @@ import pytest
 from tests.helpers import weight_files
 from tests.helpers.attention import WINDOWS, attention_model
 from tests.helpers.family_weights import Shapes, dat, filled, swinir
-from waifu2x.backends.reference import NumpyNetwork
-from waifu2x.lowering import phases
-from waifu2x.lowering.conv_steps import Conv
-from waifu2x.lowering.costs import cost_of_pixel, cost_to_keep
+from waifu2x.backends.reference.backend import NumpyNetwork
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.rematerialization import cheap_values, rematerialized
-from waifu2x.lowering.segments import segmented
-from waifu2x.lowering.steps import Program
-from waifu2x.lowering.verify import verify
+from waifu2x.lowering.ops.conv import Conv
+from waifu2x.lowering.ops.verify import verify
+from waifu2x.lowering.passes.rematerialization import cheap_values, rematerialized
+from waifu2x.lowering.passes.segments import segmented
+from waifu2x.lowering.plan import phases
+from waifu2x.lowering.plan.costs import cost_of_pixel, cost_to_keep
+from waifu2x.lowering.program import Program
 from waifu2x.networks.readers import parse_named
 
 

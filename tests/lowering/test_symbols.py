@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waifu2x.lowering.symbols import Code, Formula, Trace, called, example, larger, least, smaller
+from waifu2x.lowering.plan.symbols import (
+    Code,
+    Formula,
+    Trace,
+    called,
+    example,
+    larger,
+    least,
+    smaller,
+)
 
 Pair = tuple[Any, Any]
 OPERATIONS: list[Callable[[Any, Any], Any]] = [

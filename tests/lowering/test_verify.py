@@ -12,14 +12,12 @@ import pytest
 from hypothesis import given, settings
 
 from tests.helpers.graphs import random_graphs, residual_in_residual
-from waifu2x.backends.cpu.picture import with_picture
-from waifu2x.lowering import phases, segments
-from waifu2x.lowering.checker import InvalidProgramError
-from waifu2x.lowering.conv_steps import Conv, Depthwise
-from waifu2x.lowering.liveness import Span
+from waifu2x.backends.cpu.run.picture import with_picture
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.norm_steps import NormPlanes, NormVector
-from waifu2x.lowering.planewise_steps import (
+from waifu2x.lowering.ops.checker import InvalidProgramError
+from waifu2x.lowering.ops.conv import Conv, Depthwise
+from waifu2x.lowering.ops.norm import NormPlanes, NormVector
+from waifu2x.lowering.ops.planewise import (
     BicubicResize,
     BilinearResize,
     Copy,
@@ -30,12 +28,15 @@ from waifu2x.lowering.planewise_steps import (
     ScaleByMap,
     SpaceToDepth,
 )
-from waifu2x.lowering.segments import cut, segmented
-from waifu2x.lowering.steps import Program
+from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
+from waifu2x.lowering.ops.verify import verify
+from waifu2x.lowering.passes import segments
+from waifu2x.lowering.passes.segments import cut, segmented
+from waifu2x.lowering.plan import phases
+from waifu2x.lowering.plan.liveness import Span
+from waifu2x.lowering.plan.verify import verify_phases, verify_places
+from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import Target, View
-from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
-from waifu2x.lowering.verify import verify
-from waifu2x.lowering.verify_plans import verify_phases, verify_places
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.model import Model

@@ -308,8 +308,8 @@ def test_without_a_home_directory(
 
 
 def test_compiled_code_without_a_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    from waifu2x.backends.cpu.compiled import Compiled
-    from waifu2x.backends.cpu.shapes import LANES, PEAK_DEPTH, WIDTHS, tile_height
+    from waifu2x.backends.cpu.compile.compiled import Compiled
+    from waifu2x.backends.cpu.pack.shapes import LANES, PEAK_DEPTH, WIDTHS, tile_height
 
     monkeypatch.delenv("WAIFU2X_CACHE_DIR")
     monkeypatch.setattr(platformdirs, "user_cache_path", no_home)
@@ -325,7 +325,7 @@ def test_compiled_code_without_a_home_directory(monkeypatch: pytest.MonkeyPatch)
 def test_machine_code_that_does_not_load_is_compiled_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from waifu2x.backends.cpu.compiled import Compiled, _image_key
+    from waifu2x.backends.cpu.compile.compiled import Compiled, _image_key
 
     made = Compiled("loops", "vector_loop")._compiled()
     built: list[bytes] = []

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypedDict
 
 from waifu2x.backends import Precision, Progress, ignore
-from waifu2x.backends.engine import Engine
+from waifu2x.backends.engine.engine import Engine
 from waifu2x.formats.table import Compression
 from waifu2x.imaging.sizes import Fit
 

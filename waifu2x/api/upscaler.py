@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from waifu2x.api.options import FileOptions, FilePath, OnProgress, progress_of
 from waifu2x.backends import Precision, Progress, scaled
-from waifu2x.backends.engine import Engine
+from waifu2x.backends.engine.engine import Engine
 from waifu2x.errors import BackendError
 from waifu2x.flows.noise_choice import choose
 from waifu2x.formats.profiles import in_srgb_tone

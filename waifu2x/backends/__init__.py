@@ -269,7 +269,7 @@ _BACKENDS = (
         ("numba", "llvmlite"),
         "pip install waifu2x-kernels",
     ),
-    Entry("numpy", "waifu2x.backends.reference", (), ""),
+    Entry("numpy", "waifu2x.backends.reference.backend", (), ""),
 )
 """Best first: `auto` takes the first that works."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.lowering.attention_steps import ChannelWeights
+from waifu2x.lowering.ops.attention import ChannelWeights
 
 _SHORTEST = 1e-12
 """The least that a norm counts as."""

@@ -16,7 +16,7 @@ import click
 
 from waifu2x import __version__
 from waifu2x.cli.command import CommandGroup, failures_told
-from waifu2x.cli.report import Volume, detail, say, set_volume, show, tell
+from waifu2x.cli.output.report import Volume, detail, say, set_volume, show, tell
 from waifu2x.errors import printable
 from waifu2x.system.nearest import nearest
 
@@ -55,7 +55,7 @@ class _Commands(CommandGroup):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"waifu2x.cli.{name}"), name)
+        command: click.Command = getattr(import_module(f"waifu2x.cli.commands.{name}"), name)
         return command
 
     def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
@@ -173,7 +173,7 @@ def main() -> None:
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, lambda received, frame: sys.exit(128 + received))
     if _COMPLETE_VARIABLE in os.environ:
-        from waifu2x.cli import completion
+        from waifu2x.cli.commands import completion
 
         completion.register()
     try:

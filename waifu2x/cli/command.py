@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from waifu2x.cli.origins import origin_of
-from waifu2x.cli.report import message_of
+from waifu2x.cli.options.origins import origin_of
+from waifu2x.cli.output.report import message_of
 from waifu2x.errors import Waifu2xError, printable
 from waifu2x.system.nearest import nearest
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from waifu2x.cli.drawing import erase
+from waifu2x.cli.output.drawing import erase
 from waifu2x.system.files import remove_unfinished
 
 _GRACE_SECONDS = 0.5

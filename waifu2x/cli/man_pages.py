@@ -17,7 +17,8 @@ from pathlib import Path
 
 import click
 
-from waifu2x.cli import cli, settings
+from waifu2x.cli import cli
+from waifu2x.cli.options import settings
 
 _FILES = (
     ("~/.config/waifu2x-kernels/config.toml", "Settings, unless --config names another file."),

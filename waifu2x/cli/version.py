@@ -15,8 +15,8 @@ import click
 from waifu2x import __version__
 from waifu2x.backends import BACKEND_NAMES
 from waifu2x.backends.listing import list_devices
-from waifu2x.cli import settings
-from waifu2x.cli.settings import home_folder, short
+from waifu2x.cli.options import settings
+from waifu2x.cli.options.settings import home_folder, short
 from waifu2x.errors import BackendError, Waifu2xError, printable
 from waifu2x.networks import catalogue
 from waifu2x.system import cache, machine

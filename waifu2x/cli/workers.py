@@ -10,9 +10,9 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from waifu2x.backends import device_numbers
-from waifu2x.cli import report
-from waifu2x.cli.arguments import describe, opened
-from waifu2x.cli.machines import LOCAL
+from waifu2x.cli.options.arguments import describe, opened
+from waifu2x.cli.options.machines import LOCAL
+from waifu2x.cli.output import report
 from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, Output
 from waifu2x.system.lazy_dataclass import dataclass
 

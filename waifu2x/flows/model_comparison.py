@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from waifu2x.api import Upscaler
 from waifu2x.backends import Progress, ignore, scaled
-from waifu2x.backends.engine import Engine
+from waifu2x.backends.engine.engine import Engine
 from waifu2x.errors import ImageError, ModelError
 from waifu2x.formats.jpeg_quality import quality_of
 from waifu2x.formats.profiles import in_srgb_tone
@@ -24,7 +24,7 @@ from waifu2x.imaging import comparison, resample
 from waifu2x.imaging.flatness import is_flat
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.sizes import Part, rounded
-from waifu2x.lowering.box import Box
+from waifu2x.lowering.plan.box import Box
 from waifu2x.networks import model_set
 from waifu2x.networks.chains import models_of
 from waifu2x.networks.model import Model

@@ -14,7 +14,7 @@ from waifu2x.imaging import resample
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.sizes import Part
-from waifu2x.lowering.box import Box
+from waifu2x.lowering.plan.box import Box
 from waifu2x.system.lazy_dataclass import dataclass
 
 _SIGMA, _RADIUS = 1.5, 5

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu.planar import read_planes, write_planes
+from waifu2x.backends.cpu.run.planar import read_planes, write_planes
 from waifu2x.imaging.planar import PlanarPicture
 from waifu2x.system.machine import core_count
 

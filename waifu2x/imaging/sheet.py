@@ -16,7 +16,7 @@ from waifu2x.imaging import resample
 from waifu2x.imaging.comparison import Comparison, worst_boxes
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.sizes import Part
-from waifu2x.lowering.box import Box
+from waifu2x.lowering.plan.box import Box
 
 SIDE, COUNT = 64, 4
 """Crops of a sheet: pixels a side, and how many."""

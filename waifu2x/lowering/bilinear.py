@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from waifu2x.lowering.planewise_steps import BilinearResize
+from waifu2x.lowering.ops.planewise import BilinearResize
 from waifu2x.lowering.values import Target, View
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Convolution, sources

@@ -17,8 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from waifu2x.lowering import phases
-from waifu2x.lowering.attention_steps import (
+from waifu2x.lowering.bilinear import bilinear_resize
+from waifu2x.lowering.ops.attention import (
     AttendPlanes,
     AttendWindows,
     AttentionStep,
@@ -26,13 +26,9 @@ from waifu2x.lowering.attention_steps import (
     CrossSums,
     MixPlanes,
 )
-from waifu2x.lowering.bilinear import bilinear_resize
-from waifu2x.lowering.conv_steps import Conv, Depthwise
-from waifu2x.lowering.identities import simplified
-from waifu2x.lowering.joins import Joins
-from waifu2x.lowering.norm_steps import NormPlanes, NormVector
-from waifu2x.lowering.places import GraphPlaces
-from waifu2x.lowering.planewise_steps import (
+from waifu2x.lowering.ops.conv import Conv, Depthwise
+from waifu2x.lowering.ops.norm import NormPlanes, NormVector
+from waifu2x.lowering.ops.planewise import (
     BicubicResize,
     BilinearResize,
     Copy,
@@ -44,12 +40,16 @@ from waifu2x.lowering.planewise_steps import (
     ScaleByMap,
     SpaceToDepth,
 )
-from waifu2x.lowering.slices import without_slices
+from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
+from waifu2x.lowering.passes.identities import simplified
+from waifu2x.lowering.passes.joins import Joins
+from waifu2x.lowering.passes.places import GraphPlaces
+from waifu2x.lowering.passes.slices import without_slices
+from waifu2x.lowering.plan import phases
+from waifu2x.lowering.program import Program
 from waifu2x.lowering.step_facts import compacted, writes
-from waifu2x.lowering.steps import Program
 from waifu2x.lowering.taps import convolution_taps, shuffled, tap_count, transposed_taps
 from waifu2x.lowering.values import Target, View
-from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.attention import ChannelAttention, WindowAttention
 from waifu2x.networks.model import Model

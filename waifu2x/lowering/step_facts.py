@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from waifu2x.lowering.attention_steps import (
+from waifu2x.lowering.ops.attention import (
     AttendPlanes,
     AttendWindows,
     AttentionStep,
@@ -13,9 +13,9 @@ from waifu2x.lowering.attention_steps import (
     CrossSums,
     MixPlanes,
 )
-from waifu2x.lowering.conv_steps import Conv, Depthwise
-from waifu2x.lowering.norm_steps import NormPlanes, NormVector
-from waifu2x.lowering.planewise_steps import (
+from waifu2x.lowering.ops.conv import Conv, Depthwise
+from waifu2x.lowering.ops.norm import NormPlanes, NormVector
+from waifu2x.lowering.ops.planewise import (
     BicubicResize,
     BilinearResize,
     Copy,
@@ -28,9 +28,9 @@ from waifu2x.lowering.planewise_steps import (
     ScaleByMap,
     SpaceToDepth,
 )
-from waifu2x.lowering.steps import InnerVectorStep, MapStep, Step
+from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
+from waifu2x.lowering.program import InnerVectorStep, MapStep, Step
 from waifu2x.lowering.values import Target, Value, View
-from waifu2x.lowering.vector_steps import GlobalAvgPool, Linear
 
 
 def residual_of(step: Step) -> View | None:

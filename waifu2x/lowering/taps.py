@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
-from waifu2x.lowering.conv_steps import MOST_TAPS
+from waifu2x.lowering.ops.conv import MOST_TAPS
 from waifu2x.networks.nodes import Convolution, TransposedConvolution
 from waifu2x.system.lazy_dataclass import dataclass
 

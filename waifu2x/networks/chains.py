@@ -15,7 +15,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from waifu2x.backends import Network
-    from waifu2x.backends.engine import Engine
+    from waifu2x.backends.engine.engine import Engine
     from waifu2x.networks.model import Model
     from waifu2x.networks.model_set import ModelSet
 

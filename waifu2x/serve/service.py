@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from waifu2x.backends.engine import Engine
+from waifu2x.backends.engine.engine import Engine
 from waifu2x.errors import OutputError, Waifu2xError
 from waifu2x.flows.batch import worker as codec_worker
 from waifu2x.flows.jobs import is_archive

@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import Any
 
 from waifu2x.api import Upscaler
-from waifu2x.backends.engine import Engine
+from waifu2x.backends.engine.engine import Engine
 from waifu2x.flows.batch.driver import calls_at_once
 from waifu2x.flows.batch.request import FileRequest
 from waifu2x.flows.jobs import Output

@@ -3,7 +3,7 @@
 By one drawing of the worst kind, flat fills with hard edges and lines: of SPAN, whose maps are
 gates of each other, 16-bit integers keep 29 dB of it, of vgg_7 70. On examples/drawn.png 22 of 24
 networks came out 3 dB worse to 3 dB better, on its photo all of them better. Nothing says while a
-picture is computed that it is worse than that, as on GPUs (`backends/cuda/choosing.py`): integers
+picture is computed that it is worse than that, as on GPUs (`cuda/tensor/choosing.py`): integers
 have a scale for every cell, from its own values, and bf16 the exponents of floats.
 """
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from waifu2x.backends import accuracy
 from waifu2x.backends.cpu.arithmetic import Arithmetic, Fineness
-from waifu2x.backends.cpu.compiled import environment
+from waifu2x.backends.cpu.compile.compiled import environment
 from waifu2x.networks.digests import model_digest
 from waifu2x.networks.model import Model
 from waifu2x.system import cache, sources

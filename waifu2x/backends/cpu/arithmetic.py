@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from waifu2x.backends.cpu import isa
-from waifu2x.backends.cpu.records import CELL
-from waifu2x.backends.cpu.shapes import BLOCK, INTEGER_BLOCK, LANES
+from waifu2x.backends.cpu.compile import isa
+from waifu2x.backends.cpu.pack.records import CELL
+from waifu2x.backends.cpu.pack.shapes import BLOCK, INTEGER_BLOCK, LANES
 
 Arithmetic = Literal["fp32", "int16", "bf16"]
 """On vectors, in floats or in integers, or on tiles."""

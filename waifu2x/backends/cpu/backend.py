@@ -8,14 +8,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 from waifu2x.backends import Backend, Device, Measurement, Pin, Precision, Trial, pick_device
-from waifu2x.backends.cpu import isa
 from waifu2x.backends.cpu.arithmetic import arithmetics
+from waifu2x.backends.cpu.compile import isa
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
-from waifu2x.backends.cpu.prepared import accurate
-from waifu2x.backends.cpu.work_queue import run_strips
-from waifu2x.backends.cpu.workers import Workers
-from waifu2x.backends.live import LiveObjects
+from waifu2x.backends.cpu.pack.prepared import accurate
+from waifu2x.backends.cpu.run.work_queue import run_strips
+from waifu2x.backends.cpu.run.workers import Workers
+from waifu2x.backends.engine.open_objects import LiveObjects
 from waifu2x.errors import LESS_MEMORY, BackendError, DeviceMemoryError
 from waifu2x.networks.model import Model
 from waifu2x.system.machine import core_count

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Progress, scaled
-from waifu2x.backends.cpu import kept_memory
-from waifu2x.backends.cpu.blocks import Block, blocks
-from waifu2x.backends.cpu.execution import StripExecution
-from waifu2x.backends.cpu.packed import PackedProgram
-from waifu2x.backends.cpu.plans import SizePlan, size_plan
-from waifu2x.backends.cpu.workers import Workers
-from waifu2x.lowering import geometry
-from waifu2x.lowering.segments import is_segmented
+from waifu2x.backends.cpu.pack.packed import PackedProgram
+from waifu2x.backends.cpu.run import kept_memory
+from waifu2x.backends.cpu.run.blocks import Block, blocks
+from waifu2x.backends.cpu.run.execution import StripExecution
+from waifu2x.backends.cpu.run.plans import SizePlan, size_plan
+from waifu2x.backends.cpu.run.workers import Workers
+from waifu2x.lowering.passes.segments import is_segmented
+from waifu2x.lowering.plan import geometry
 from waifu2x.networks.model import Model
 
 _MOST_PLANS = 16

@@ -11,8 +11,8 @@ from waifu2x.backends import LayerTime, Measurement
 from waifu2x.backends.cpu import peak
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
-from waifu2x.lowering.attention_steps import AttentionStep, MixPlanes
-from waifu2x.lowering.conv_steps import Conv
+from waifu2x.lowering.ops.attention import AttentionStep, MixPlanes
+from waifu2x.lowering.ops.conv import Conv
 from waifu2x.lowering.step_facts import label
 from waifu2x.networks.nodes import Weighted
 from waifu2x.system.lazy_dataclass import dataclass

@@ -12,8 +12,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import OnRecomputed, Progress, ignore, scaled
 from waifu2x.backends.cpu.compiled_model import CpuModel
-from waifu2x.backends.cpu.limits import check_result
-from waifu2x.backends.cpu.workers import Workers
+from waifu2x.backends.cpu.run.limits import check_result
+from waifu2x.backends.cpu.run.workers import Workers
 from waifu2x.backends.results import check_out, closed_network, result_shape
 from waifu2x.backends.tta import mean
 from waifu2x.errors import LESS_MEMORY, DeviceMemoryError
@@ -69,7 +69,7 @@ class CpuNetwork:
         on_progress: Progress = ignore,
     ) -> None:
         """Runs pictures as planes on all cores, one after the other."""
-        from waifu2x.backends.cpu.planar import read_planes, write_planes
+        from waifu2x.backends.cpu.run.planar import read_planes, write_planes
         from waifu2x.backends.planar import check_planes
 
         with self._call() as models:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu.compiled import Compiled
-from waifu2x.backends.cpu.records import PLACES, TASK, aligned
-from waifu2x.backends.cpu.shapes import (
+from waifu2x.backends.cpu.compile.compiled import Compiled
+from waifu2x.backends.cpu.pack.records import PLACES, TASK, aligned
+from waifu2x.backends.cpu.pack.shapes import (
     BLOCK,
     CONFIG_FLOATS,
     LANES,
@@ -19,7 +19,7 @@ from waifu2x.backends.cpu.shapes import (
     WIDTHS,
     tile_height,
 )
-from waifu2x.backends.cpu.weights import tile_config
+from waifu2x.backends.cpu.pack.weights import tile_config
 
 STEPS = 2
 """Steps of the tile loop, in each of nine taps."""

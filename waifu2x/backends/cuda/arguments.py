@@ -8,9 +8,9 @@ from typing import Any, NewType, Protocol, cast, get_args, get_origin, get_type_
 
 import numpy as np
 
-from waifu2x.backends.gpu.flags import Flags
-from waifu2x.backends.gpu.launch import Arguments
-from waifu2x.backends.gpu.runtime import Buffer
+from waifu2x.backends.gpu.device.flags import Flags
+from waifu2x.backends.gpu.device.launch import Arguments
+from waifu2x.backends.gpu.device.runtime import Buffer
 
 Address = NewType("Address", int)
 """A pointer to memory of the device."""

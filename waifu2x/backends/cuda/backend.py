@@ -6,19 +6,19 @@ from dataclasses import replace
 from functools import partial
 
 from waifu2x.backends import Backend, Device
-from waifu2x.backends.cuda import compiler
-from waifu2x.backends.cuda.machine import Machine
+from waifu2x.backends.cuda.compilers import cached
+from waifu2x.backends.cuda.driver.machine import Machine
 from waifu2x.errors import NotInstalledError
 
 
 def create(device: int) -> Backend:
     """The backend on a device by its number among `devices()`."""
     # Where there is no such device, they need not be loaded.
-    from waifu2x.backends.cuda import tensor
     from waifu2x.backends.cuda.runtime import CudaRuntime
-    from waifu2x.backends.cuda.units import choose_units
+    from waifu2x.backends.cuda.tensor import executor
+    from waifu2x.backends.cuda.tensor.units import choose_units
     from waifu2x.backends.gpu.backend import GpuBackend
-    from waifu2x.backends.gpu.fp32 import Fp32Executor
+    from waifu2x.backends.gpu.fp32.executor import Fp32Executor
 
     machine = Machine()
     _compiling(machine)
@@ -27,8 +27,8 @@ def create(device: int) -> Backend:
     if units == "fma":
         plain = partial(Fp32Executor, runtime)
         return GpuBackend("cuda", runtime, {"auto": [plain], "fp32": [plain]})
-    modes = tensor.makers(runtime, units)
-    return GpuBackend("cuda", runtime, modes, tensor.decides(runtime, units))
+    modes = executor.makers(runtime, units)
+    return GpuBackend("cuda", runtime, modes, executor.decides(runtime, units))
 
 
 def devices() -> list[Device]:
@@ -41,11 +41,9 @@ def devices() -> list[Device]:
 
 def _compiling(machine: Machine) -> str:
     """How kernels can be had, for people. Raises NotInstalledError if in no way."""
-    found = compiler.find(machine.cuda)
+    found = cached.find(machine.cuda)
     if found is not None:
         return f"compiled by {found.name}"
-    if not compiler.has_kept():
-        raise NotInstalledError(
-            f"backend cuda has no kernels yet: {compiler.missing(machine.cuda)}"
-        )
+    if not cached.has_kept():
+        raise NotInstalledError(f"backend cuda has no kernels yet: {cached.missing(machine.cuda)}")
     return "no compiler is here: only kernels that are kept"

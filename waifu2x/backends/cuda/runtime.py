@@ -17,14 +17,15 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import Pin
-from waifu2x.backends.cuda.compiler import compiled
+from waifu2x.backends.cuda.compilers.cached import compiled
 from waifu2x.backends.cuda.driver import Attribute, Driver, current
-from waifu2x.backends.cuda.graph import Graph, capture
-from waifu2x.backends.cuda.machine import Machine
-from waifu2x.backends.cuda.memory import LOCKED_BYTES, HostMemory, abandon
-from waifu2x.backends.gpu.launch import packed, plain
-from waifu2x.backends.gpu.replay import Records
-from waifu2x.backends.gpu.runtime import (
+from waifu2x.backends.cuda.driver.graph import Graph, capture
+from waifu2x.backends.cuda.driver.machine import Machine
+from waifu2x.backends.cuda.driver.memory import LOCKED_BYTES, HostMemory, abandon
+from waifu2x.backends.engine.open_objects import LiveObjects
+from waifu2x.backends.gpu.device.launch import packed, plain
+from waifu2x.backends.gpu.device.replay import Records
+from waifu2x.backends.gpu.device.runtime import (
     Argument,
     Kernel,
     Limits,
@@ -32,7 +33,6 @@ from waifu2x.backends.gpu.runtime import (
     OutOfMemoryError,
     ReadyLaunch,
 )
-from waifu2x.backends.live import LiveObjects
 from waifu2x.errors import BackendError, DeviceError
 from waifu2x.system.lazy_dataclass import dataclass
 

@@ -15,19 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import LayerTime, Measurement, Pin, Precision, Trial
-from waifu2x.backends.gpu import cuts, tuning
+from waifu2x.backends.engine.open_objects import LiveObjects
 from waifu2x.backends.gpu.compiled_model import CompiledModel
+from waifu2x.backends.gpu.device.memory_pool import MemoryPool
+from waifu2x.backends.gpu.device.runtime import OutOfMemoryError, Runtime
 from waifu2x.backends.gpu.executor import Executor
-from waifu2x.backends.gpu.memory_pool import MemoryPool
 from waifu2x.backends.gpu.network import FlaggedError, GpuNetwork
-from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
-from waifu2x.backends.gpu.tuning import Choose
-from waifu2x.backends.live import LiveObjects
+from waifu2x.backends.gpu.plan import cuts, tuning
+from waifu2x.backends.gpu.plan.tuning import Choose
 from waifu2x.errors import BackendError, DeviceMemoryError, printable
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.rematerialization import rematerialized
-from waifu2x.lowering.segments import segmented
-from waifu2x.lowering.steps import Program
+from waifu2x.lowering.passes.rematerialization import rematerialized
+from waifu2x.lowering.passes.segments import segmented
+from waifu2x.lowering.program import Program
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Convolution, TransposedConvolution
 

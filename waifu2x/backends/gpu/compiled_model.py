@@ -13,17 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Device, Progress
-from waifu2x.backends.gpu import launch, schedule
+from waifu2x.backends.gpu.device import launch
+from waifu2x.backends.gpu.device.flags import Flags
+from waifu2x.backends.gpu.device.memory_pool import MemoryPool, ScopedAllocation
+from waifu2x.backends.gpu.device.runtime import Buffer, OutOfMemoryError, ReadyLaunch, Runtime
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, Executor, PassWork
-from waifu2x.backends.gpu.flags import Flags
-from waifu2x.backends.gpu.launch_plan import Buffers, Ends, LaunchPlan, LaunchPlans
-from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
-from waifu2x.backends.gpu.places import Pass
-from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError, ReadyLaunch, Runtime
-from waifu2x.backends.gpu.schedule import MapMemory, MapMemoryError, Schedule, pass_cost
+from waifu2x.backends.gpu.plan import tile_plan
+from waifu2x.backends.gpu.plan.launch_plan import Buffers, Ends, LaunchPlan, LaunchPlans
+from waifu2x.backends.gpu.plan.places import Pass
+from waifu2x.backends.gpu.plan.tile_plan import MapMemory, MapMemoryError, Schedule, pass_cost
 from waifu2x.errors import DeviceMemoryError
-from waifu2x.lowering.box import Box
-from waifu2x.lowering.phases import Phase
+from waifu2x.lowering.plan.box import Box
+from waifu2x.lowering.plan.phases import Phase
 from waifu2x.networks.model import Model
 
 _KEPT_SCHEDULES = 16
@@ -115,7 +116,7 @@ class CompiledModel:
         key = (shape, tile, bands)
         found = self._known(key, most)
         if found is None:
-            found = schedule.find(
+            found = tile_plan.find(
                 self.executor,
                 shape[1:3],
                 shape[0],

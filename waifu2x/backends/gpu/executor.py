@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from waifu2x.backends.gpu.flags import NO_FLAGS, Flags
-from waifu2x.backends.gpu.launch import LaunchMaker
-from waifu2x.backends.gpu.runtime import Buffer, Kernel
-from waifu2x.lowering.box import Box
-from waifu2x.lowering.geometry import Work
-from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.steps import Program
+from waifu2x.backends.gpu.device.flags import NO_FLAGS, Flags
+from waifu2x.backends.gpu.device.launch import LaunchMaker
+from waifu2x.backends.gpu.device.runtime import Buffer, Kernel
+from waifu2x.lowering.plan.box import Box
+from waifu2x.lowering.plan.geometry import Work
+from waifu2x.lowering.plan.phases import Phase
+from waifu2x.lowering.program import Program
 from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
 

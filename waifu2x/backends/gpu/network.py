@@ -24,25 +24,25 @@ from waifu2x.backends.gpu.compiled_model import (
     no_room,
     words_for_memory,
 )
-from waifu2x.backends.gpu.executor import DevicePixels
-from waifu2x.backends.gpu.flags import NO_FLAGS, FlagPool, Flags
-from waifu2x.backends.gpu.launch_plan import LaunchPlan
-from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
-from waifu2x.backends.gpu.runtime import OutOfMemoryError
-from waifu2x.backends.gpu.transfer import (
+from waifu2x.backends.gpu.device.flags import NO_FLAGS, FlagPool, Flags
+from waifu2x.backends.gpu.device.memory_pool import MemoryPool, ScopedAllocation
+from waifu2x.backends.gpu.device.runtime import OutOfMemoryError
+from waifu2x.backends.gpu.device.transfer import (
     PixelTransfer,
     Results,
     Transfer,
     device_pixels,
     stack_shape,
 )
+from waifu2x.backends.gpu.executor import DevicePixels
+from waifu2x.backends.gpu.plan.launch_plan import LaunchPlan
 from waifu2x.backends.gpu.transformed_mean import Options, TransformedMean
 from waifu2x.backends.results import check_out, closed_network, grey, is_grey, result_shape
 from waifu2x.errors import DeviceMemoryError
 
 if TYPE_CHECKING:
-    from waifu2x.backends.gpu.planar import PlaneKernels
-    from waifu2x.backends.gpu.plane_bands import BandConversion
+    from waifu2x.backends.gpu.device.planar import PlaneKernels
+    from waifu2x.backends.gpu.device.plane_bands import BandConversion
     from waifu2x.imaging.planar import PlanarPicture
 
 _Made = TypeVar("_Made")
@@ -182,7 +182,7 @@ class GpuNetwork:
     ) -> None:
         """Runs pictures as planes, which become pixels on the device and never elsewhere where
         they fit it undivided."""
-        from waifu2x.backends.gpu.plane_transfer import PlaneTransfer
+        from waifu2x.backends.gpu.device.plane_transfer import PlaneTransfer
         from waifu2x.backends.planar import check_planes
 
         check_planes([compiled.model for compiled in self.models], pictures, out)
@@ -206,13 +206,13 @@ class GpuNetwork:
 
     @cached_property
     def _planes(self) -> PlaneKernels:
-        from waifu2x.backends.gpu.planar import PlaneKernels
+        from waifu2x.backends.gpu.device.planar import PlaneKernels
 
         return PlaneKernels(self._runtime)
 
     def _converted(self, convert: Callable[[BandConversion], _Made]) -> _Made:
         """What a conversion by the device makes, which has it to itself. Raises BackendError."""
-        from waifu2x.backends.gpu.plane_bands import BandConversion
+        from waifu2x.backends.gpu.device.plane_bands import BandConversion
 
         with self.pool.working(), self.pool.taken() as taken:
             self._check_open()

@@ -15,12 +15,12 @@ from waifu2x.backends.gpu.compiled_model import (
     TooManyError,
     words_for_memory,
 )
+from waifu2x.backends.gpu.device.flags import Flags
+from waifu2x.backends.gpu.device.memory_pool import MemoryPool, ScopedAllocation
+from waifu2x.backends.gpu.device.runtime import OutOfMemoryError
+from waifu2x.backends.gpu.device.transfer import device_pixels
+from waifu2x.backends.gpu.device.transforms import Transforms, transformed_shape
 from waifu2x.backends.gpu.executor import DevicePixels
-from waifu2x.backends.gpu.flags import Flags
-from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
-from waifu2x.backends.gpu.runtime import OutOfMemoryError
-from waifu2x.backends.gpu.transfer import device_pixels
-from waifu2x.backends.gpu.transforms import Transforms, transformed_shape
 from waifu2x.backends.tta import IDENTITY, TRANSFORMS, Transform, inverse, write_mean
 
 

@@ -16,7 +16,7 @@ def create(device: int) -> GpuBackend:
     """The backend on a device by its number among `devices()`."""
     # Where `auto` finds no GPU, they need not be loaded.
     from waifu2x.backends.gpu.backend import GpuBackend
-    from waifu2x.backends.gpu.fp32 import Fp32Executor
+    from waifu2x.backends.gpu.fp32.executor import Fp32Executor
     from waifu2x.backends.opencl.runtime import OpenClRuntime
 
     runtime = OpenClRuntime(platforms.pick(device))

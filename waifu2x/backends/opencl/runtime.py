@@ -15,10 +15,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from waifu2x import __version__
 from waifu2x.backends import Pin
-from waifu2x.backends.gpu import source
-from waifu2x.backends.gpu.launch import packed, plain
-from waifu2x.backends.gpu.replay import Records
-from waifu2x.backends.gpu.runtime import (
+from waifu2x.backends.gpu.device import source
+from waifu2x.backends.gpu.device.launch import packed, plain
+from waifu2x.backends.gpu.device.replay import Records
+from waifu2x.backends.gpu.device.runtime import (
     Argument,
     Kernel,
     Limits,

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 from waifu2x.api import Upscaler
-from waifu2x.backends.engine import Engine
+from waifu2x.backends.engine.engine import Engine
 from waifu2x.flows.batch import worker
 from waifu2x.flows.batch.codec import Ended
 from waifu2x.flows.batch.session import Answer, Session, SessionSettings

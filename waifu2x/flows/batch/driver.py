@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from waifu2x.backends.engine import Engine
+from waifu2x.backends.engine.engine import Engine
 from waifu2x.errors import OutputError, Waifu2xError
 from waifu2x.flows.batch.archive_owners import ArchiveOwners
 from waifu2x.flows.batch.assignments import Assignment, Pending, WantedPage, clear_job, with_wait

@@ -5,7 +5,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels.vector import Emitter
-from waifu2x.backends.cpu.shapes import LANES
+from waifu2x.backends.cpu.pack.shapes import LANES
 
 
 def accumulate(

@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.vector import Emitter, lane_kernel
-from waifu2x.backends.cpu.records import FUNCTIONS
+from waifu2x.backends.cpu.pack.records import FUNCTIONS
 from waifu2x.networks.expressions import Expression, Function, Operator, emitted
 
 Value = Callable[[Any, Any], Any]

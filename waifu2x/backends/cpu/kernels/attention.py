@@ -18,7 +18,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from waifu2x.backends.cpu.attention_shapes import (
+from waifu2x.backends.cpu.kernels import native
+from waifu2x.backends.cpu.kernels.attention_parts import (
+    fill,
+    gather_pixels,
+    make_logits,
+    make_powers,
+    put_biases,
+    transpose_in,
+    transpose_out,
+    weigh_values,
+)
+from waifu2x.backends.cpu.kernels.memory import advance, record
+from waifu2x.backends.cpu.kernels.values import pixel_start
+from waifu2x.backends.cpu.pack.attention_shapes import (
     BIAS_PLACES,
     BIASES,
     BLOCK,
@@ -39,21 +52,8 @@ from waifu2x.backends.cpu.attention_shapes import (
     VALUES,
     attention_places,
 )
-from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.attention_parts import (
-    fill,
-    gather_pixels,
-    make_logits,
-    make_powers,
-    put_biases,
-    transpose_in,
-    transpose_out,
-    weigh_values,
-)
-from waifu2x.backends.cpu.kernels.memory import advance, record
-from waifu2x.backends.cpu.kernels.values import pixel_start
-from waifu2x.backends.cpu.records import PLACES
-from waifu2x.backends.cpu.shapes import LANES
+from waifu2x.backends.cpu.pack.records import PLACES
+from waifu2x.backends.cpu.pack.shapes import LANES
 
 _LOWEST = -3.0e38
 _places_of = native(attention_places)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from waifu2x.backends.cpu.attention_shapes import BLOCK, BLOCK_HEIGHT, BLOCK_WIDTH
 from waifu2x.backends.cpu.kernels.accumulate import accumulate_apart
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.shapes import LANES
+from waifu2x.backends.cpu.pack.attention_shapes import BLOCK, BLOCK_HEIGHT, BLOCK_WIDTH
+from waifu2x.backends.cpu.pack.shapes import LANES
 
 _WIDTHS = tuple(range(BLOCK_WIDTH, 0, -1))
 _HEIGHTS = tuple(range(1, BLOCK_HEIGHT + 1))

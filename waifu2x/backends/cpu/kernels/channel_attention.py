@@ -16,8 +16,8 @@ from waifu2x.backends.cpu.kernels.accumulate import accumulate_apart
 from waifu2x.backends.cpu.kernels.memory import record
 from waifu2x.backends.cpu.kernels.values import pixel_start
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.records import CROSS_BITS, CROSS_COLUMNS, CROSS_LIMIT
-from waifu2x.backends.cpu.shapes import LANES
+from waifu2x.backends.cpu.pack.records import CROSS_BITS, CROSS_COLUMNS, CROSS_LIMIT
+from waifu2x.backends.cpu.pack.shapes import LANES
 
 HEIGHT = 10
 """Pixels, or planes, of a register tile."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.activations import emit_activated
 from waifu2x.backends.cpu.kernels.memory import locate_source, pixel_row, record
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.records import FUNCTIONS, MULTIPLIED, SOURCE_ROWS, TASK
-from waifu2x.backends.cpu.shapes import LANES
+from waifu2x.backends.cpu.pack.records import FUNCTIONS, MULTIPLIED, SOURCE_ROWS, TASK
+from waifu2x.backends.cpu.pack.shapes import LANES
 
 _RUN = 8 if VECTOR.registers >= 32 else 6
 """Neighbouring pixels whose sums are in registers."""

@@ -22,14 +22,14 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.accumulate import accumulate
 from waifu2x.backends.cpu.kernels.epilogue import Epilogue
 from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.records import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
-from waifu2x.backends.cpu.shapes import LANES, ROW_BLOCK, WIDTHS, tile_height
+from waifu2x.backends.cpu.pack.records import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
+from waifu2x.backends.cpu.pack.shapes import LANES, ROW_BLOCK, WIDTHS, tile_height
 
 _RUN = 4 if VECTOR.registers >= 32 else 3
 """Neighbouring pixels that share the loads of a few-outputs tile."""

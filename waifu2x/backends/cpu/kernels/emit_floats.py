@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 from numba.core import cgutils
 
-from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels.emit_control import ControlEmitter
 from waifu2x.backends.cpu.kernels.llvm_types import FLOATS, INTEGER, INTEGERS
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels.emit_floats import FloatEmitter
 from waifu2x.backends.cpu.kernels.llvm_types import FLOATS, INTEGERS
 

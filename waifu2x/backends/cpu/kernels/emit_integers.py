@@ -5,7 +5,7 @@ from __future__ import annotations
 from llvmlite import ir
 from numba.core import cgutils
 
-from waifu2x.backends.cpu.isa import VECTOR, dot_instruction
+from waifu2x.backends.cpu.compile.isa import VECTOR, dot_instruction
 from waifu2x.backends.cpu.kernels.emit_floats import FloatEmitter
 from waifu2x.backends.cpu.kernels.llvm_types import FLOATS, INDEX, INTEGER, INTEGERS
 

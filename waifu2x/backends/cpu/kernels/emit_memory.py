@@ -8,7 +8,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 
-from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels.emit_floats import FloatEmitter
 from waifu2x.backends.cpu.kernels.llvm_types import (
     BFLOATS,

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels.vector import Emitter
-from waifu2x.backends.cpu.records import LINE_FLOATS, TASK
-from waifu2x.backends.cpu.shapes import LANES
+from waifu2x.backends.cpu.pack.records import LINE_FLOATS, TASK
+from waifu2x.backends.cpu.pack.shapes import LANES
 
 
 class Epilogue:

@@ -24,12 +24,12 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.records import SOURCE_ROWS, TARGET_ROWS, TASK
-from waifu2x.backends.cpu.shapes import BLOCK, COLUMNS, TILE_FLOATS
+from waifu2x.backends.cpu.pack.records import SOURCE_ROWS, TARGET_ROWS, TASK
+from waifu2x.backends.cpu.pack.shapes import BLOCK, COLUMNS, TILE_FLOATS
 
 
 def _emit_sums(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.epilogue import Epilogue
 from waifu2x.backends.cpu.kernels.integers import (
@@ -29,8 +29,8 @@ from waifu2x.backends.cpu.kernels.integers import (
 )
 from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.records import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
-from waifu2x.backends.cpu.shapes import LANES, MOST_INPUT, PART_PAIRS, tile_height
+from waifu2x.backends.cpu.pack.records import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
+from waifu2x.backends.cpu.pack.shapes import LANES, MOST_INPUT, PART_PAIRS, tile_height
 
 _tile_height = native(tile_height)
 

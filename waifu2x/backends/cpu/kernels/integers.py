@@ -32,7 +32,7 @@ from collections.abc import Iterator
 
 from llvmlite import ir
 
-from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.accumulate import accumulate_pairs
 from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
@@ -44,8 +44,8 @@ from waifu2x.backends.cpu.kernels.winograd import (
     input_row,
     product,
 )
-from waifu2x.backends.cpu.records import CELL, SOURCE_ROWS
-from waifu2x.backends.cpu.shapes import (
+from waifu2x.backends.cpu.pack.records import CELL, SOURCE_ROWS
+from waifu2x.backends.cpu.pack.shapes import (
     FLAT,
     FREQUENCIES,
     INTEGER_BLOCK,

@@ -12,14 +12,14 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
-from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.integers import blocks, largest, scale_of, store_integers
 from waifu2x.backends.cpu.kernels.memory import memory_row, pointer, record
 from waifu2x.backends.cpu.kernels.values import clear, get, pixel_plane, pixel_start
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.records import BY_PLANES, SUM_BITS, SUM_LIMIT
-from waifu2x.backends.cpu.shapes import LANES, MOST_SHORT, PART_PAIRS, TERMS
+from waifu2x.backends.cpu.pack.records import BY_PLANES, SUM_BITS, SUM_LIMIT
+from waifu2x.backends.cpu.pack.shapes import LANES, MOST_SHORT, PART_PAIRS, TERMS
 
 _PART = 2 * PART_PAIRS
 

@@ -11,8 +11,8 @@ from llvmlite import ir
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import pixel_row, record
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.records import TASK
-from waifu2x.backends.cpu.shapes import LANES
+from waifu2x.backends.cpu.pack.records import TASK
+from waifu2x.backends.cpu.pack.shapes import LANES
 
 
 def _emit_row(

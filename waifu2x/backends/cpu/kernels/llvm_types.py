@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.compile.isa import VECTOR
 
 INDEX = ir.IntType(64)
 """Offsets, counts and fields of records."""

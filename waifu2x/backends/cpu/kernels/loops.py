@@ -9,8 +9,8 @@ from waifu2x.backends.cpu.kernels.integers import integer_product
 from waifu2x.backends.cpu.kernels.memory import advance, record
 from waifu2x.backends.cpu.kernels.tiles import configure, product_block, release
 from waifu2x.backends.cpu.kernels.winograd import product
-from waifu2x.backends.cpu.records import PENDING_PLACES, PLACES, TASK
-from waifu2x.backends.cpu.shapes import PEAK_DEPTH, WIDTHS, tile_height
+from waifu2x.backends.cpu.pack.records import PENDING_PLACES, PLACES, TASK
+from waifu2x.backends.cpu.pack.shapes import PEAK_DEPTH, WIDTHS, tile_height
 
 _TASKS = types.CPointer(from_dtype(TASK))
 _WIDTH = WIDTHS[0]

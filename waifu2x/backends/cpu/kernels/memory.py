@@ -9,10 +9,10 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from waifu2x.backends.cpu.isa import SLEEPS
+from waifu2x.backends.cpu.compile.isa import SLEEPS
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.records import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS
-from waifu2x.backends.cpu.shapes import CHUNK, LANES, tile_width
+from waifu2x.backends.cpu.pack.records import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS
+from waifu2x.backends.cpu.pack.shapes import CHUNK, LANES, tile_width
 
 _tile_width = native(tile_width)
 

@@ -20,7 +20,7 @@ from waifu2x.backends.cpu.kernels.planewise import (
     source_pixel,
 )
 from waifu2x.backends.cpu.kernels.values import get
-from waifu2x.backends.cpu.records import BY_FLOATS, BY_PLANES, BY_RESIZING
+from waifu2x.backends.cpu.pack.records import BY_FLOATS, BY_PLANES, BY_RESIZING
 from waifu2x.imaging.colour import LUMA
 
 RED, GREEN, BLUE = LUMA

@@ -11,7 +11,7 @@ import numpy as np
 
 from waifu2x.backends.cpu.kernels import DOUBLES, FLOATS, INTEGER, INTEGERS, entry_point, native
 from waifu2x.backends.cpu.kernels.memory import advance, pointer
-from waifu2x.backends.cpu.records import GREY, RGB, YUV
+from waifu2x.backends.cpu.pack.records import GREY, RGB, YUV
 
 
 @entry_point(INTEGERS, FLOATS, FLOATS, FLOATS, INTEGER, INTEGER)

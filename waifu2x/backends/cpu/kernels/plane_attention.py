@@ -22,7 +22,7 @@ from waifu2x.backends.cpu.kernels.channel_attention import HEIGHT, mix_pixels
 from waifu2x.backends.cpu.kernels.memory import record
 from waifu2x.backends.cpu.kernels.values import pixel_start
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.shapes import LANES
+from waifu2x.backends.cpu.pack.shapes import LANES
 
 _SHORTEST = 1e-12
 """The least that a norm counts as."""

@@ -21,7 +21,7 @@ from waifu2x.backends.cpu.kernels.memory import memory_row, pixel_row, record
 from waifu2x.backends.cpu.kernels.reduced import bilinear_row, maxima_row
 from waifu2x.backends.cpu.kernels.values import get, pixel_plane, pixel_start, put
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.records import (
+from waifu2x.backends.cpu.pack.records import (
     BY_FLOATS,
     BY_MAXIMA,
     BY_PLANES,
@@ -32,7 +32,7 @@ from waifu2x.backends.cpu.records import (
     MULTIPLIED,
     TASK,
 )
-from waifu2x.backends.cpu.shapes import LANES, TERMS
+from waifu2x.backends.cpu.pack.shapes import LANES, TERMS
 from waifu2x.networks.expressions import has_parameter
 
 

@@ -35,7 +35,7 @@ from waifu2x.backends.cpu.kernels.tiles import configure, convolve_tiles, releas
 from waifu2x.backends.cpu.kernels.values import clear_outside
 from waifu2x.backends.cpu.kernels.vector import pause, ticks
 from waifu2x.backends.cpu.kernels.winograd import convolve
-from waifu2x.backends.cpu.records import (
+from waifu2x.backends.cpu.pack.records import (
     ATTENTION,
     CONSTANTS,
     COUNT,

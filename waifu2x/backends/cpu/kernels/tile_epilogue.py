@@ -13,8 +13,8 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels.vector import Emitter
-from waifu2x.backends.cpu.records import TASK
-from waifu2x.backends.cpu.shapes import BLOCK, LANES
+from waifu2x.backends.cpu.pack.records import TASK
+from waifu2x.backends.cpu.pack.shapes import BLOCK, LANES
 
 PAIRS, PER_STEP, SUMS, PLANE, INNER, TARGET, RESIDUAL, WIDTH = range(8)
 """What describes a pending block: pairs of pixels, how many of them to finish in each step, where

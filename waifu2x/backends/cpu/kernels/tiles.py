@@ -29,7 +29,7 @@ from collections.abc import Iterator
 
 from llvmlite import ir
 
-from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import (
     advance,
@@ -50,7 +50,7 @@ from waifu2x.backends.cpu.kernels.tile_epilogue import (
     Variant,
 )
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.records import (
+from waifu2x.backends.cpu.pack.records import (
     PENDING_PLACES,
     PIXEL_TILES,
     PLACES,
@@ -59,7 +59,14 @@ from waifu2x.backends.cpu.records import (
     TARGET_ROWS,
     TASK,
 )
-from waifu2x.backends.cpu.shapes import BLOCK, COLUMNS, LANES, SUM_FLOATS, TILE_FLOATS, TILE_ROWS
+from waifu2x.backends.cpu.pack.shapes import (
+    BLOCK,
+    COLUMNS,
+    LANES,
+    SUM_FLOATS,
+    TILE_FLOATS,
+    TILE_ROWS,
+)
 
 
 def _emit_configure(v: Emitter, weights: ir.Value) -> None:

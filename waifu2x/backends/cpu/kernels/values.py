@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import memory_row
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.shapes import LANES, TERMS
+from waifu2x.backends.cpu.pack.shapes import LANES, TERMS
 
 
 @intrinsic  # type: ignore[untyped-decorator]

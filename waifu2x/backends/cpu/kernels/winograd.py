@@ -35,7 +35,7 @@ from waifu2x.backends.cpu.kernels.memory import (
     record,
 )
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.records import (
+from waifu2x.backends.cpu.pack.records import (
     CELL,
     LINE_FLOATS,
     RESIDUAL_ROWS,
@@ -43,7 +43,7 @@ from waifu2x.backends.cpu.records import (
     TARGET_ROWS,
     TASK,
 )
-from waifu2x.backends.cpu.shapes import CHUNK, FLAT, FREQUENCIES, LANES, WIDTHS, tile_height
+from waifu2x.backends.cpu.pack.shapes import CHUNK, FLAT, FREQUENCIES, LANES, WIDTHS, tile_height
 
 _tile_height = native(tile_height)
 SIDE = CELL + 2

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cuda.driver import Attribute
-from waifu2x.backends.cuda.library import library
+from waifu2x.backends.cuda.driver.library import library
 
 _OUT_OF_MEMORY = 2
 """CUDA_ERROR_OUT_OF_MEMORY."""

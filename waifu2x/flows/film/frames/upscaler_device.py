@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from waifu2x.api import Upscaler
-from waifu2x.backends.engine import Engine
+from waifu2x.backends.engine.engine import Engine
 from waifu2x.flows.batch.session import ModelFiles, unpacked
 from waifu2x.flows.film.frames.enlarging import FrameEnlarger
 from waifu2x.flows.film.frames.frame_device import FrameDevice

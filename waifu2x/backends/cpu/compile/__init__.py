@@ -1,0 +1,1 @@
+"""Compiles the kernels to machine code, and keeps it between runs."""

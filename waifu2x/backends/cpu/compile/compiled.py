@@ -1,0 +1,190 @@
+"""Machine code that is compiled once, kept in our cache and called without Numba.
+
+What `kernels` has as entries, Numba compiles to C functions of addresses and integers. Their object
+code is kept under a key of everything that decides it, and beside it an image, which is run without
+LLVM where that is possible (`code_image`): to load Numba takes longer than a small picture does,
+LLVM alone half as long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import logging
+import os
+import sys
+import threading
+from typing import Any
+
+from numpy.typing import NDArray
+
+from waifu2x import __version__
+from waifu2x.backends.cpu.compile import code_image
+from waifu2x.backends.cpu.compile.code_image import Function, UnlinkableError
+from waifu2x.backends.cpu.compile.host import host, package_version
+from waifu2x.backends.cpu.compile.isa import ISA_VARIABLE, VECTOR
+from waifu2x.errors import BackendError
+from waifu2x.system import cache, sources
+
+_KIND = "numba"
+SOURCES = (
+    "backends/cpu/pack/attention_shapes.py",
+    "backends/cpu/compile/isa.py",
+    "backends/cpu/kernels/*.py",
+    "backends/cpu/pack/records.py",
+    "backends/cpu/pack/shapes.py",
+    "errors.py",
+    "imaging/colour.py",
+    "networks/expressions.py",
+    "system/lazy_dataclass.py",
+)
+"""The files whose code or constants an entry holds: the kernels and all that they import, but for
+`host`, whose answer is in the key itself."""
+_LOG = logging.getLogger(__name__)
+_STATUS_OF = ctypes.CFUNCTYPE(ctypes.c_int32)
+
+
+class Compiled:
+    """One entry, called with arrays, of which it gets the addresses, and integers.
+
+    Calls do not hold the interpreter lock, so threads run side by side.
+    """
+
+    def __init__(self, module: str, name: str, *, is_told: bool = True) -> None:
+        """The entry `name` of that module of `kernels`; `is_told`: it takes so long to compile that
+        people are told."""
+        self._module = module
+        self._name = name
+        self._is_told = is_told
+        self._lock = threading.Lock()
+        self._function: Function | None = None
+        self._held: object = None
+        """What the code lives as long as."""
+
+    def __call__(self, *arguments: NDArray[Any] | int) -> None:
+        function = self._function or self.load()
+        values = (
+            ctypes.c_int64(argument)
+            if isinstance(argument, int)
+            else ctypes.c_void_p(argument.ctypes.data)
+            for argument in arguments
+        )
+        # Numba's own functions begin with room for a result and for an exception: there are none.
+        status = function(ctypes.byref(ctypes.c_void_p()), ctypes.byref(ctypes.c_void_p()), *values)
+        assert status == 0, "compiled code has raised an exception"
+
+    def load(self) -> Function:
+        """Finds the code in the cache or compiles it: some twenty seconds, once for a processor.
+
+        Raises BackendError if it cannot be compiled.
+        """
+        with self._lock:
+            if self._function is None:
+                key = self._key()
+                self._function = self._of_image(key) or self._of_object(key) or self._built(key)
+        return self._function
+
+    def _of_image(self, key: str) -> Function | None:
+        """The function of the image that is kept, if there is one that can be run."""
+        stored = cache.load(_KIND, _image_key(key)) if code_image.is_possible() else None
+        if stored is None:
+            return None
+        try:
+            function, self._held = code_image.loaded(stored)
+        except UnlinkableError:
+            return None
+        return function
+
+    def _of_object(self, key: str) -> Function | None:
+        """The function of the object code that is kept, if LLVM can load it."""
+        stored = cache.load(_KIND, key)
+        if stored is None:
+            return None
+        # RuntimeError is what LLVM says of code that it cannot load.
+        with contextlib.suppress(RuntimeError):
+            function = self._link(stored)
+            _keep_image(key, stored)
+            return function
+        return None
+
+    def _built(self, key: str) -> Function:
+        try:
+            made = self._compiled()
+            function = self._link(made)
+        # Numba, its plugins and LLVM raise errors of any kind.
+        except Exception as error:
+            fault = str(error).strip().partition("\n")[0] or type(error).__name__
+            raise BackendError(
+                f"backend cpu: its code cannot be compiled for this processor: {fault}:"
+                f" try {ISA_VARIABLE}=portable, or another backend"
+            ) from error
+        cache.store(_KIND, key, made)
+        _keep_image(key, made)
+        return function
+
+    def _compiled(self) -> bytes:
+        """The name of its symbol and its object code."""
+        if self._is_told:
+            _tell()
+        kernels = importlib.import_module(f"waifu2x.backends.cpu.kernels.{self._module}")
+        symbol, code = getattr(kernels, self._name).build()
+        return bytes(symbol.encode() + b"\0" + code)
+
+    def _link(self, stored: bytes) -> Function:
+        """What LLVM makes of a symbol's name and object code."""
+        import llvmlite.binding as llvm
+
+        symbol, code = _parts(stored)
+        llvm.initialize_native_target()
+        library = llvm.JITLibraryBuilder().add_object_img(code).export_symbol(symbol)
+        library.add_current_process()  # memset and the like
+        linker = llvm.create_lljit_compiler()
+        linked = library.link(linker, self._name)
+        function: Function = _STATUS_OF(linked[symbol])
+        self._held = linker, linked
+        return function
+
+    def _key(self) -> str:
+        return cache.digest(self._module, self._name, *environment(), sources.digest(SOURCES))
+
+
+def _tell() -> None:
+    """Says why it takes longer this time, or each time."""
+    if why := cache.obstacle(_KIND):
+        _LOG.warning("compiling for this processor, some twenty seconds in each run: %s", why)
+    else:
+        _LOG.info("compiling for this processor, once: some twenty seconds")
+
+
+def _parts(stored: bytes) -> tuple[str, bytes]:
+    """The name of a symbol, and object code."""
+    symbol, _, code = stored.partition(b"\0")
+    return symbol.decode(), code
+
+
+def _image_key(key: str) -> str:
+    """The key of the image of object code that has this key."""
+    return cache.digest("image", code_image.FORMAT, key)
+
+
+def _keep_image(key: str, stored: bytes) -> None:
+    """Keeps an image of object code for the next time, where images can be run."""
+    if not code_image.is_possible():
+        return
+    from waifu2x.backends.cpu.compile.object_file import linked
+
+    symbol, code = _parts(stored)
+    with contextlib.suppress(UnlinkableError):
+        cache.store(_KIND, _image_key(key), code_image.packed(linked(code, symbol)))
+
+
+def environment() -> tuple[str, ...]:
+    """What decides compiled code besides its sources: versions, settings, the processor."""
+    settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("NUMBA_")]
+    return (
+        *(__version__, sys.version, package_version("numba"), package_version("llvmlite")),
+        *host(),
+        VECTOR.name,
+        repr(settings),
+    )

@@ -1,0 +1,262 @@
+"""Convolutions as tasks: how each is computed, where it writes, its weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.cpu.arithmetic import PLANE_UNIT, unit_of
+from waifu2x.backends.cpu.pack import weights
+from waifu2x.backends.cpu.pack.maps import FEW
+from waifu2x.backends.cpu.pack.packing import Packing
+from waifu2x.backends.cpu.pack.pixel_layout import PixelLayout
+from waifu2x.backends.cpu.pack.planewise_tasks import padding_task, store_task
+from waifu2x.backends.cpu.pack.records import (
+    CELL,
+    FEW_INPUTS,
+    FEW_OUTPUTS,
+    FEW_TILES,
+    INTEGER_POINTWISE,
+    INTEGER_WINOGRAD,
+    MOST_DEPTH_TO_SPACE,
+    PIXEL_TILES,
+    POINTWISE,
+    TILES,
+    WINOGRAD,
+)
+from waifu2x.backends.cpu.pack.shapes import BLOCK, INTEGER_BLOCK, LANES
+from waifu2x.backends.cpu.pack.tasks import (
+    IN_INTEGERS,
+    ON_TILES,
+    ConvTask,
+    PlanewiseTask,
+    RowWindow,
+    TaskResidual,
+    TaskSchedule,
+    TaskSource,
+    TaskTarget,
+)
+from waifu2x.lowering.ops.conv import Conv
+from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.values import View
+from waifu2x.networks.expressions import LEAKY
+from waifu2x.system.lazy_dataclass import dataclass
+
+_LEAST_INTEGERS = 32
+"""The fewest planes that a 1x1 convolution reads as integers: with fewer, that costs what it
+saves."""
+_PACKERS = {
+    FEW_INPUTS: weights.pack_direct,
+    POINTWISE: weights.pack_direct,
+    WINOGRAD: weights.pack_winograd,
+    INTEGER_WINOGRAD: weights.pack_integers,
+    INTEGER_POINTWISE: weights.pack_integer_points,
+    FEW_OUTPUTS: weights.pack_few_outputs,
+    TILES: weights.pack_tiles,
+    PIXEL_TILES: weights.pack_pixel_tiles,
+    FEW_TILES: weights.pack_few_tiles,
+}
+
+
+@dataclass(frozen=True)
+class _Store:
+    """Where the kernel of a convolution writes."""
+
+    map: int
+    depth_to_space: int
+    group_planes: int
+    """Planes of a pixel after depth-to-space, padding included."""
+    is_direct: bool
+    """Whether that is the step's own target: then its epilogue does all that the step says."""
+
+
+def conv_tasks(packing: Packing, number: int, step: Conv) -> list[ConvTask | PlanewiseTask]:
+    """The tasks of step `number`: before the convolution, the picture with padded planes where it
+    needs those, and behind it a planewise task where its own epilogue does not do."""
+    tasks: list[ConvTask | PlanewiseTask] = []
+    maps, view = packing.maps, step.source
+    source = maps.source_map(view)
+    if not view.value and step.taps == 1:
+        layout = maps.layouts[source]
+        padded = round_up(layout.parts[0], PLANE_UNIT[packing.arithmetic])
+        wide = maps.add(replace(layout, padded=(padded,)))
+        tasks.append(padding_task(packing, number, RowWindow(source, offset=view.offset), wide))
+        source, view = wide, replace(view, offset=0)
+    kind = _kind(packing, step, maps.layouts[source])
+    store = _store(packing, step, kind)
+    tasks.append(_conv_task(packing, number, step, replace(view, value=source), kind, store))
+    if not store.is_direct:
+        tasks.append(store_task(packing, number, step, store.map))
+    return tasks
+
+
+def _kind(packing: Packing, step: Conv, source: PixelLayout) -> int:
+    """How a convolution is computed."""
+    few = step.taps == 3 and step.out_planes <= FEW
+    in_integers = packing.arithmetic == "int16"
+    if source.terms:
+        return FEW_TILES if few else TILES
+    if step.taps == 1:
+        many = in_integers and step.in_planes >= _LEAST_INTEGERS
+        return INTEGER_POINTWISE if many else POINTWISE
+    if in_integers and step.taps == 3:
+        inner = step.source.value and source.planes % INTEGER_BLOCK == 0
+        return INTEGER_WINOGRAD if inner else FEW_INPUTS
+    if step.taps > 3:
+        return FEW_INPUTS if step.taps % 3 or source.planes % LANES else WINOGRAD
+    if source.planes % LANES:
+        fits = packing.arithmetic == "bf16" and source.planes <= FEW and not few
+        return PIXEL_TILES if fits else FEW_INPUTS
+    return FEW_OUTPUTS if few else WINOGRAD
+
+
+def _store(packing: Packing, step: Conv, kind: int) -> _Store:
+    few = kind in (FEW_OUTPUTS, FEW_TILES)
+    if _is_direct(packing, step, kind):
+        planes = packing.maps.layouts[step.target.value].padded[step.target.part]
+        return _Store(step.target.value, step.depth_to_space, planes, is_direct=True)
+    unit = LANES if kind in (*IN_INTEGERS, *ON_TILES) else PLANE_UNIT[packing.arithmetic]
+    planes = step.out_planes if few else round_up(step.out_planes, unit)
+    between = packing.maps.add(PixelLayout((step.out_planes,), (planes,)))
+    return _Store(between, 1, planes, is_direct=False)
+
+
+def _is_direct(packing: Packing, step: Conv, kind: int) -> bool:
+    """Whether the epilogue of that kind does all that the step says."""
+    layouts = packing.maps.layouts
+    target = layouts[step.target.value]
+    added = [layouts[step.residual.value]] if step.residual else []
+    does_all = (
+        step.target.value != packing.program.result
+        and step.activation.function == LEAKY
+        and not step.multiplied
+        and (step.factor == 1 or bool(added))
+        and target.space_to_depth <= 2
+        and step.depth_to_space <= MOST_DEPTH_TO_SPACE
+    )
+    if kind in (FEW_OUTPUTS, FEW_TILES):
+        fits = target.padded == target.parts and step.depth_to_space == 1 and not added
+    else:
+        fits = target.planes % PLANE_UNIT[packing.arithmetic] == 0
+        if kind not in (TILES, PIXEL_TILES):
+            fits = fits and not any(layout.terms for layout in (target, *added))
+    return does_all and fits
+
+
+def _conv_task(
+    packing: Packing, number: int, step: Conv, view: View, kind: int, store: _Store
+) -> ConvTask:
+    """The convolution itself; `view` is of the map that it reads."""
+    layouts = packing.maps.layouts
+    source, target = layouts[view.value], layouts[store.map]
+    depth = _depth(source, view)
+    window = RowWindow(
+        view.value,
+        offset=view.offset,
+        more=step.taps - 1,
+        first=view.first,
+        parts=view.parts,
+    )
+    residual, windows = TaskResidual(), [window]
+    if store.is_direct and step.residual is not None:
+        windows.append(packing.residual_window(step.residual, store.depth_to_space))
+        residual = _residual(layouts[step.residual.value], step.residual, store.depth_to_space)
+    part = step.target.part if store.is_direct else 0
+    schedule = TaskSchedule(
+        number,
+        _rows(packing, kind, target),
+        tuple(windows),
+        store.map,
+        part,
+        (store.depth_to_space, target.space_to_depth),
+    )
+    weight, bias, slopes = _arrays(packing, step, view, kind, store)
+    pixel, pair, block = target.strides(store.depth_to_space)
+    return ConvTask(
+        schedule=schedule,
+        kind=kind,
+        source=TaskSource(
+            view.value,
+            offset=view.offset,
+            plane=source.start(view.first) // (2 if source.terms else 1),
+            terms=packing.maps.terms_read(step, source),
+        ),
+        target=TaskTarget(
+            *(store.map, target.start(part), pixel, pair, block),
+            terms=target.terms,
+            lo=target.values,
+            zero=target.zero_at(part),
+        ),
+        residual=residual,
+        depth=depth * ((step.taps // 3) ** 2 if kind == WINOGRAD else 1),
+        planes=store.depth_to_space**2 * store.group_planes,
+        group_planes=store.group_planes,
+        taps=step.taps,
+        across=1 if kind == PIXEL_TILES else step.taps,
+        k_blocks=2 if kind == PIXEL_TILES else depth // BLOCK,
+        k_step=0 if kind == PIXEL_TILES else BLOCK // 2,
+        weight=weight,
+        bias=bias,
+        slopes=slopes,
+        depth_to_space=store.depth_to_space,
+        factor=step.factor,
+    )
+
+
+def _depth(source: PixelLayout, view: View) -> int:
+    """Planes that are read of each pixel in memory, padding included."""
+    if view.parts == len(source.parts):
+        return source.values
+    return sum(source.padded[view.first : view.first + view.parts])
+
+
+def _rows(packing: Packing, kind: int, target: PixelLayout) -> int:
+    """Rows that a convolution computes at a time."""
+    if kind in (POINTWISE, INTEGER_POINTWISE):
+        return target.space_to_depth
+    return CELL if kind == WINOGRAD else unit_of(packing.arithmetic)[0]
+
+
+def _residual(added: PixelLayout, view: View, block: int) -> TaskResidual:
+    return TaskResidual(
+        *(view.value, view.offset, added.start(view.first), *added.strides(block)),
+        terms=added.terms,
+        lo=added.values,
+        zero=added.zero_at(view.first),
+    )
+
+
+def _arrays(
+    packing: Packing, step: Conv, view: View, kind: int, store: _Store
+) -> tuple[int, int, int]:
+    """Where weights, biases and slopes of a convolution begin, for whole vectors of planes."""
+    source, arrays = packing.maps.layouts[view.value], packing.arrays
+    groups = store.depth_to_space**2
+    planes, count = groups * store.group_planes, step.out_planes // groups
+    made = (np.arange(groups)[:, np.newaxis] * store.group_planes + np.arange(count)).ravel()
+    read = source.positions(view.first, view.parts)
+    weight = np.zeros((planes, _depth(source, view), step.taps, step.taps), np.float32)
+    weight[np.ix_(made, read)] = step.weight
+    bias = np.zeros(round_up(planes, LANES), np.float32)
+    slopes = np.zeros_like(bias)
+    bias[made] = step.bias
+    if source.terms:
+        bias[made] += _share_of_zero_point(step.weight, source, view)
+    slopes[made] = step.activation.slopes if step.activation.function == LEAKY else 1
+    return (
+        arrays.add_weight(_PACKERS[kind](weight, store.group_planes)),
+        arrays.add_constant(bias),
+        arrays.add_constant(slopes),
+    )
+
+
+def _share_of_zero_point(
+    weight: NDArray[np.float32], source: PixelLayout, view: View
+) -> NDArray[np.float64]:
+    """What the inputs' zero point, which they are stored less of, adds to the sums, (out,)."""
+    points = np.tile(source.zero_point, source.space_to_depth**2)
+    read = points[source.start(view.first) + source.positions(view.first, view.parts)]
+    share: NDArray[np.float64] = weight.sum(axis=(2, 3), dtype=np.float64) @ read
+    return share

@@ -1,0 +1,147 @@
+"""The maps of a program while it becomes tasks: how each is to lie in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.cpu.arithmetic import FINE, PLAIN, PLANE_UNIT, Arithmetic, Fineness
+from waifu2x.backends.cpu.pack import zero_points
+from waifu2x.backends.cpu.pack.arrays import Arrays
+from waifu2x.backends.cpu.pack.map_layouts import MapLayouts
+from waifu2x.backends.cpu.pack.pixel_layout import PixelLayout
+from waifu2x.lowering.ops.attention import AttentionStep, CrossSums, MixPlanes
+from waifu2x.lowering.ops.conv import Conv, Depthwise
+from waifu2x.lowering.ops.norm import NormPlanes
+from waifu2x.lowering.ops.planewise import Rearrange, ResamplingStep
+from waifu2x.lowering.plan import geometry
+from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.program import Program
+from waifu2x.lowering.step_facts import touched
+from waifu2x.lowering.values import View
+
+FEW = 4
+"""The most planes that a map may have to be stored without padding."""
+_LEAST_BFLOATS = 32
+"""The fewest planes of a map in one term: with fewer, rounding errors do not even out."""
+
+
+class ProgramMaps:
+    """The program's values by their numbers, then the maps that are only between two tasks."""
+
+    def __init__(
+        self, program: Program, arithmetic: Arithmetic, arrays: Arrays, fineness: Fineness = PLAIN
+    ) -> None:
+        self._program, self._arithmetic, self._arrays = program, arithmetic, arrays
+        self.readers = geometry.read_by(program)
+        """The numbers of the steps that read each value."""
+        self.pictures: dict[int, int] = {}
+        """The maps that hold the picture, by how much it is enlarged."""
+        inner = [step for step in program.steps if isinstance(step, Conv) and step.source.value]
+        self._fineness = fineness
+        # One in the middle, where rounding costs most: 0.2 dB of animevideov3 2x, which lacks 0.04.
+        chosen = [inner[len(inner) * 3 // 5]] if fineness >= FINE and inner else []
+        self._chosen = {id(step) for step in chosen}
+        self.layouts = [self._float_layout(value) for value in range(len(program.values))]
+        if arithmetic == "bf16":
+            for value, points in enumerate(zero_points.find(program)):
+                self.layouts[value] = self._bf16_layout(value, points)
+
+    def finished(self) -> MapLayouts:
+        """What is left to know of the maps once all tasks are made."""
+        return MapLayouts(self._arithmetic, self.layouts, self.pictures)
+
+    def add(self, layout: PixelLayout) -> int:
+        """The number of a new map."""
+        self.layouts.append(layout)
+        return len(self.layouts) - 1
+
+    def source_map(self, view: View) -> int:
+        """The map that a view reads: a value, or the picture enlarged."""
+        if view.value:
+            return view.value
+        if view.enlarge not in self.pictures:
+            planes = self._program.model.in_planes
+            self.pictures[view.enlarge] = self.add(PixelLayout((planes,), (planes,)))
+        return self.pictures[view.enlarge]
+
+    def terms_read(self, step: Conv, source: PixelLayout) -> int:
+        """How many of the terms that its source is stored in a convolution on tiles reads."""
+        two = sum(source.parts) < _LEAST_BFLOATS or self._reads_two_terms(step)
+        return source.terms if source.terms and two else 1
+
+    def _reads_two_terms(self, step: Conv) -> bool:
+        """Whether a convolution on tiles reads two terms: it makes pixels, or what is as good as
+        pixels, so that nothing evens out the rounding of what it reads; or it is chosen for it."""
+        target = self.layouts[step.target.value]
+        makes_pixels = step.target.value == self._program.result or target.planes <= FEW
+        return (makes_pixels and self._fineness >= PLAIN) or id(step) in self._chosen
+
+    def _convs(self, value: int) -> list[Conv]:
+        """The convolutions whose source is a value."""
+        steps = [self._program.steps[number] for number in self.readers[value]]
+        return [s for s in steps if isinstance(s, Conv) and s.source.value == value]
+
+    def _is_of_vectors(self, value: int) -> bool:
+        """Whether a depthwise convolution or a norm, which take whole vectors of floats, touch a
+        value."""
+        steps = (step for step in self._program.steps if isinstance(step, Depthwise | NormPlanes))
+        return any(value in touched(step) for step in steps)
+
+    def _float_layout(self, value: int) -> PixelLayout:
+        stored = self._program.values[value]
+        narrow = (
+            len(stored.parts) == 1
+            and stored.space_to_depth == 1
+            and stored.planes <= FEW
+            and not any(conv.taps == 1 for conv in self._convs(value))
+            and not self._is_of_vectors(value)
+        )
+        unit = PLANE_UNIT[self._arithmetic]
+        padded = tuple(p if narrow else round_up(p, unit) for p in stored.parts)
+        return PixelLayout(stored.parts, padded, stored.space_to_depth)
+
+    def _bf16_layout(self, value: int, points: NDArray[np.float64]) -> PixelLayout:
+        """In bf16 if convolutions read it on tiles, or all maps shall be: in one term if nothing
+        else does, or all shall be, and in two for whatever loses too much by that."""
+        layout, convs = self.layouts[value], self._convs(value)
+        stays_float = (
+            not value
+            or (not convs and self._fineness >= PLAIN)
+            or layout.planes % PLANE_UNIT["bf16"]
+            or _is_only_float(self._program, value)
+            or any(conv.taps > 3 for conv in convs)
+            or self._is_of_vectors(value)
+        )
+        if stays_float:
+            return layout
+        others = len(self.readers[value]) > len(convs) or any(
+            conv.residual and conv.residual.value == value for conv in convs
+        )
+        two = (
+            (others and self._fineness >= PLAIN)
+            or any(map(self._reads_two_terms, convs))
+            or sum(layout.parts) < _LEAST_BFLOATS
+        )
+        padded = _padded(points, layout)
+        offset = self._arrays.add_constant(padded)
+        return replace(layout, terms=2 if two else 1, zero_point=padded, zero_offset=offset)
+
+
+def _is_only_float(program: Program, value: int) -> bool:
+    """Whether interpolation, maxima, attention or what reads a whole map, which take floats, read
+    or write a value."""
+    kinds = ResamplingStep | Rearrange | AttentionStep | CrossSums | MixPlanes
+    steps = [step for step in program.steps if isinstance(step, kinds)]
+    return any(value in touched(step) for step in steps)
+
+
+def _padded(points: NDArray[np.float64], layout: PixelLayout) -> NDArray[np.float64]:
+    """What belongs to the planes of all parts, with zeros for those that pad them."""
+    padded = np.zeros(layout.planes)
+    for part, count in enumerate(layout.parts):
+        first = sum(layout.parts[:part])
+        padded[layout.start(part) : layout.start(part) + count] = points[first : first + count]
+    return padded

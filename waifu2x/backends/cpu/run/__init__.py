@@ -1,0 +1,1 @@
+"""Runs packed programs: strips of rows, taken from a queue by threads."""

@@ -1,0 +1,112 @@
+"""Into how many strips a picture is cut.
+
+Edges that are computed twice, and pixels and cells that only fill up register tiles, speak for few
+strips, cores that wait at the end for many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.cpu.compile import isa
+from waifu2x.backends.cpu.pack.packed import PackedProgram
+from waifu2x.backends.cpu.pack.shapes import TILE_ROWS, WIDTHS, tile_height
+from waifu2x.lowering.ops.conv import Conv
+from waifu2x.lowering.plan import geometry
+from waifu2x.lowering.plan.box import Box
+from waifu2x.lowering.plan.phases import Phase
+from waifu2x.lowering.program import MapStep
+from waifu2x.system.lazy_dataclass import dataclass
+
+_TILES_WIDTH = 256
+"""Pixels of a strip on tiles: about what lets its rings stay in the L2 cache, beside weights."""
+_MOST_DOWN = 64
+_LEAST_ROWS = 1024
+_LEAST_HALOS = 100
+"""Strips of large pictures are at least so many rows tall, and so many times what is computed
+around them, but not much taller: a large picture is seen to go on, at the price of 1 % at most."""
+_UNEVEN = 0.05
+"""The part of a strip for which cores are taken to wait at the end, for each doubling of their
+number: for the slowest of all. Virtual ones may be three times as slow as others."""
+_SIDE = 256
+"""Pixels of the picture, a side, of the strip that costs are measured by."""
+
+
+@dataclass(frozen=True, eq=False)
+class LayerCosts:
+    """What decides how a phase is best cut, for each of its steps."""
+
+    costs: NDArray[np.float64]
+    """Shares of the whole work."""
+    halos: NDArray[np.float64]
+    """Rows and columns that are computed around a strip, both sides together, in pixels of the
+    picture."""
+    scales: NDArray[np.float64]
+    """Pixels of its results for each pixel of the picture."""
+    unit: float
+    """Pixels of a row that cost the same in part: a register tile."""
+    finest: float
+    """The scale at which most of the work is done."""
+    most: float
+    """How many pixels wide a strip should be there at most. Wide ones have less around them; their
+    rings, which no L2 cache holds anyway, should stay in a core's share of the L3 cache."""
+
+
+def layer_costs(
+    packed: PackedProgram, phase: Phase, scratch_floats: Callable[[Mapping[int, Box]], int]
+) -> LayerCosts:
+    """What convolutions do, and the steps between them, from a strip of 256 x 256 pixels.
+
+    `scratch_floats` tells how much memory the strip takes that makes some boxes.
+    """
+    program, costs = packed.program, packed.costs
+    roots = {}
+    for value in phase.roots(program):
+        edge = round(_SIDE * program.values[value].resolution)
+        roots[value] = Box(0, 0, edge, edge)
+    work = geometry.work(program, phase.steps, roots, packed.unit)
+    spent: dict[float, float] = {}
+    found = []
+    for number, box in work.steps.items():
+        step = program.steps[number]
+        assert isinstance(step, MapStep)
+        resolution = float(program.values[step.target.value].resolution)
+        if isinstance(step, Conv):
+            resolution /= step.depth_to_space
+        spent[resolution] = spent.get(resolution, 0) + costs[number]
+        found.append((costs[number], box.height / resolution - _SIDE, resolution))
+    each, halos, scales = np.array(found or [(1.0, 0.0, 1.0)]).T
+    finest = max(spent, key=lambda resolution: spent[resolution], default=1.0)
+    unit, most = float(TILE_ROWS), float(_TILES_WIDTH)
+    if not packed.on_tiles:
+        unit = packed.unit[1] * tile_height(WIDTHS[0])
+        unit /= 2 if packed.in_integers else 1
+        most = isa.l3_bytes() * _SIDE * finest / (4 * scratch_floats(roots))
+    return LayerCosts(each / max(each.sum(), 1.0), halos, scales, unit, finest, most)
+
+
+def best_division(
+    layers: LayerCosts, height: float, width: float, pictures: int, cores: int
+) -> tuple[int, int]:
+    """Into how many strips, down and across, each of so many pictures is best divided."""
+    least = max(1, round(width * layers.finest / layers.most))
+    across = np.arange(least, 4 * least + 1)
+    tall = max(_LEAST_ROWS, _LEAST_HALOS * float(layers.costs @ layers.halos))
+    fewest = min(_MOST_DOWN, math.ceil(height / tall))
+    most = max(fewest, min(_MOST_DOWN, int(height * layers.finest) // 8))
+    down = np.arange(fewest, most + 1)
+    # The rows of all strips and their columns, for each layer, in pixels of the picture.
+    halos, scales = layers.halos[:, np.newaxis], layers.scales[:, np.newaxis]
+    rows = height + halos * down
+    units = np.ceil((width / across + halos) * scales / layers.unit)
+    columns = units * layers.unit * across / scales
+    computed = np.einsum("l,ld,la->da", layers.costs, rows, columns) / (height * width)
+    count = pictures * down[:, np.newaxis] * across
+    rounds = -(-count // cores)
+    waste = rounds * cores / count * (1 + _UNEVEN * math.log2(cores) / rounds)
+    best = np.unravel_index(np.argmin(computed * waste), computed.shape)
+    return int(down[best[0]]), int(across[best[1]])

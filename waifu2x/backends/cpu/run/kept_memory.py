@@ -1,0 +1,109 @@
+"""Memory for the maps that are kept whole between phases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from waifu2x.backends.cpu.pack.packed import PackedProgram
+from waifu2x.backends.cpu.pack.records import LINE_BYTES
+from waifu2x.backends.cpu.run.strips import PhaseStrips
+from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.networks.model import Size
+from waifu2x.system.machine import total_memory
+
+MOST_BYTES = 1100 << 20
+"""The most memory for kept maps."""
+MOST_BYTES_OF_MEANS = 520 << 20
+"""The most memory for maps of 16 bits that networks with means keep; maps of floats may take twice
+as much. More saves what is computed again for later phases: a sixth of the time of cunet at
+1920x1080, for half as much memory again."""
+MOST_BYTES_OF_ATTENTION = 2 << 30
+"""The most memory for kept maps of networks with attention. What reads as far as they do is dear to
+compute again; three maps of 60 planes, which go along with each layer, fit for 1920x1080."""
+_MACHINE_SHARE = 4
+"""Kept maps take at most one part of the machine's memory of so many."""
+
+
+_ANY = 1 << 62
+"""More bytes than any machine has."""
+
+
+class Places(NamedTuple):
+    """Where each kept map of a picture begins."""
+
+    starts: dict[int, int]
+    """In floats, by value."""
+    floats: int
+    """How many they take together."""
+
+
+class KeptMap(NamedTuple):
+    """Memory that a kept map takes, and when."""
+
+    floats: int
+    first: int
+    """The phase that writes it."""
+    last: int
+    """The last phase that reads it."""
+
+
+def budget(packed: PackedProgram) -> int:
+    """Bytes that kept maps of a program may take."""
+    return min(MOST_BYTES_OF_ATTENTION if packed.attends else MOST_BYTES, machine_share())
+
+
+def budget_of_means(packed: PackedProgram) -> int:
+    """Bytes that maps of a program with means may take."""
+    most = budget(packed)
+    if not packed.attends:
+        most = min(most, MOST_BYTES_OF_MEANS * (2 if packed.arithmetic == "fp32" else 1))
+    return most
+
+
+@cache
+def machine_share() -> int:
+    """Bytes of the machine's memory that kept maps may take, at most."""
+    memory = total_memory()
+    return _ANY if memory is None else memory // _MACHINE_SHARE
+
+
+def map_bytes(packed: PackedProgram, value: int, sizes: Sequence[Size]) -> int:
+    """Bytes of a map that is kept whole, for values of those sizes."""
+    rows, columns = packed.maps.layouts[value].memory_size(sizes[value])
+    return rows * columns * packed.maps.kept_floats(value) * 4
+
+
+def places(phases: Sequence[PhaseStrips]) -> Places:
+    """The places of all kept maps."""
+    maps = {}
+    for first, strips in enumerate(phases):
+        for value in strips.phase.kept:
+            floats = round_up(map_bytes(strips.packed, value, strips.sizes), LINE_BYTES) // 4
+            last = first
+            while value in phases[last].phase.live:
+                last += 1
+            maps[value] = KeptMap(floats, first, last)
+    return placed(maps)
+
+
+def placed(maps: Mapping[int, KeptMap]) -> Places:
+    """The places of maps: those that are never needed in the same phase may share memory.
+
+    The largest maps get theirs first. In the order in which they are made, small ones that stay
+    would leave gaps between them that are too short for large ones.
+    """
+    starts: dict[int, int] = {}
+    for value in sorted(maps, key=lambda value: (-maps[value].floats, value)):
+        own = maps[value]
+        start = 0
+        for other in sorted(starts, key=starts.__getitem__):
+            taken, end = maps[other], starts[other] + maps[other].floats
+            if taken.first > own.last or own.first > taken.last or end <= start:
+                continue
+            if starts[other] - start >= own.floats:
+                break
+            start = end
+        starts[value] = start
+    return Places(starts, max((starts[value] + maps[value].floats for value in maps), default=0))

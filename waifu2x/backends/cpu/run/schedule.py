@@ -1,0 +1,197 @@
+"""In which order the tasks of a strip run, and how many rows the rings must hold for it.
+
+Each row is made as late as can be: a task runs when another one needs rows that it has not made
+yet, so maps stay in the caches from writer to reader. What reads without being read (rows to keep,
+to add up, to write) runs as soon as it can.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.cpu.pack.tasks import RowWindow, TaskSchedule
+from waifu2x.system.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """The order for one strip, or all that are alike."""
+
+    runs: NDArray[np.int64]
+    """The numbers of the tasks, one for each of their runs."""
+    rings: dict[int, int]
+    """Rows of each map's ring: powers of two."""
+
+
+def order(tasks: Sequence[TaskSchedule], spans: Sequence[tuple[int, int]]) -> RunOrder:
+    """The order for tasks with rows spans[n][0] to spans[n][1] each; an empty span is no work."""
+    strip = _StripOrder(tasks, spans)
+    strip.run_all()
+    rings = {map_: 1 << (rows - 1).bit_length() for map_, rows in strip.held.items()}
+    return RunOrder(np.array(strip.runs, np.int64), rings)
+
+
+class _Reading:
+    """A window of a task, and who writes what is read there."""
+
+    __slots__ = ("down", "least", "more", "reader", "start", "unit", "up", "writers")
+
+    def __init__(self, reader: int, window: RowWindow, writers: list[int]) -> None:
+        self.reader = reader
+        self.writers = writers
+        self.up, self.down, self.unit = window.up, window.down, window.unit
+        self.least, self.more = window.offset, window.more + window.offset
+        self.start: float = _NO_ROW
+        """The first row of the map that the task still needs; _NO_ROW once it has ended."""
+
+
+_NO_ROW = float("inf")
+"""Behind all rows."""
+
+
+class _StripOrder:
+    """The tasks of a strip while their order is found, by their numbers.
+
+    A new size of picture waits for this, row by row: what depends on how far a task has come is
+    worked out when it goes on, not when others ask.
+    """
+
+    def __init__(self, tasks: Sequence[TaskSchedule], spans: Sequence[tuple[int, int]]) -> None:
+        self._targets = [task.target for task in tasks]
+        self._rows = [task.rows for task in tasks]
+        self._rates = [task.rate for task in tasks]
+        self._done = [first for first, _ in spans]
+        """The row up to which each task has come,"""
+        self._ends = [end for _, end in spans]
+        """and where it ends."""
+        self._made = [_NO_ROW] * len(tasks)
+        """The row of its target's memory up to which a task has come; _NO_ROW once it has ended."""
+        busy = [n for n, (first, end) in enumerate(spans) if first < end]
+        self._writers: dict[int, list[int]] = {}
+        """The tasks that write each map."""
+        for n in busy:
+            if tasks[n].target >= 0:
+                self._writers.setdefault(tasks[n].target, []).append(n)
+        self._readings: dict[int, list[_Reading]] = {}
+        """The windows of each task,"""
+        self._readers: dict[int, list[_Reading]] = {}
+        """and of each map."""
+        for n in busy:
+            self._readings[n] = []
+            for window in tasks[n].windows:
+                parts = (None, *range(window.first, window.first + window.parts))
+                writers = [w for w in self._writers[window.map] if tasks[w].part in parts]
+                reading = _Reading(n, window, writers)
+                self._readings[n].append(reading)
+                self._readers.setdefault(window.map, []).append(reading)
+        for n in busy:
+            self._go_on(n, self._done[n])
+        self.runs: list[int] = []
+        self.held = dict.fromkeys(self._writers, 1)
+        """Rows of each map that must be there at the same time."""
+
+    def run_all(self) -> None:
+        """Runs all that nothing waits for, and so everything: next the one that has come least far
+        down the strip. Else maps that several of them are made of would have to be held whole."""
+        ends = [
+            (0.0, -n)
+            for n in self._readings
+            if self._targets[n] < 0 and self._done[n] < self._ends[n]
+        ]
+        heapq.heapify(ends)
+        first = list(self._done)
+        while ends:
+            n = -ends[0][1]
+            if self._done[n] < self._ends[n]:
+                self._run(n)
+            share = (self._done[n] - first[n]) / (self._ends[n] - first[n])
+            if share < 1:
+                heapq.heapreplace(ends, (share, -n))
+            else:
+                heapq.heappop(ends)
+
+    def _go_on(self, n: int, row: int) -> None:
+        """A task has come to a row."""
+        self._done[n] = row
+        if row == self._ends[n]:
+            self._made[n] = _NO_ROW
+            for reading in self._readings[n]:
+                reading.start = _NO_ROW
+            return
+        up, down = self._rates[n]
+        self._made[n] = row * up // down
+        for reading in self._readings[n]:
+            first = row * reading.up // reading.down + reading.least
+            reading.start = first // reading.unit
+
+    def _run(self, n: int) -> None:
+        """Runs a task for its next rows, and all tasks before whose rows those need."""
+        waiting = [(n, self._done[n], self._missing(n))]
+        while waiting:
+            n, first, missing = waiting[-1]
+            for writer in missing:
+                waiting.append((writer, self._done[writer], self._missing(writer)))
+                break
+            else:
+                waiting.pop()
+                if self._done[n] == first:  # else it has followed the last writer
+                    self._run_ready(n, first)
+
+    def _missing(self, n: int) -> Iterator[int]:
+        """The tasks that have to go on before the next rows of one can be made, each as often as it
+        has to: it is expected to have gone on before the next one is asked for."""
+        made, end = self._made, min(self._done[n] + self._rows[n], self._ends[n])
+        for reading in self._readings[n]:
+            stop = -((end * -reading.up // reading.down - reading.more) // reading.unit)
+            for writer in reading.writers:
+                while made[writer] < stop:
+                    yield writer
+
+    def _run_ready(self, n: int, first: int) -> None:
+        """Runs a task for its next rows, from one on: all that they need is there."""
+        end = min(first + self._rows[n], self._ends[n])
+        self.runs.append(n)
+        map_ = self._targets[n]
+        if map_ >= 0:
+            up, down = self._rates[n]
+            readers = self._readers.get(map_, ())
+            rows = -(-end * up // down) - self._lowest(map_, readers)
+            if rows > self.held[map_]:
+                self.held[map_] = int(rows)
+            self._go_on(n, end)
+            for reading in readers:
+                if self._targets[reading.reader] < 0:
+                    self._follow(reading)
+        else:
+            self._go_on(n, end)
+
+    def _follow(self, reading: _Reading) -> None:
+        """Runs a task that nothing waits for as long as its rows are there."""
+        n, made = reading.reader, self._made
+        rows, end = self._rows[n], self._ends[n]
+        if len(self._readings[n]) > 1:
+            return
+        while self._done[n] < end:
+            next_row = min(self._done[n] + rows, end)
+            stop = -((next_row * -reading.up // reading.down - reading.more) // reading.unit)
+            for writer in reading.writers:
+                if made[writer] < stop:
+                    return
+            self.runs.append(n)
+            self._go_on(n, next_row)
+
+    def _lowest(self, map_: int, readers: Sequence[_Reading]) -> float:
+        """The first row of a map that a reader still needs, or that a writer of another part has
+        yet to write: what is outside becomes zero in all parts, whoever comes to it."""
+        lowest = _NO_ROW
+        for writer in self._writers[map_]:
+            if self._made[writer] < lowest:
+                lowest = self._made[writer]
+        for reading in readers:
+            if reading.start < lowest:
+                lowest = reading.start
+        return lowest

@@ -1,0 +1,150 @@
+"""Scratch memory of the tasks of a strip, besides the rings of its maps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from waifu2x.backends.cpu.pack.attention_tasks import attention_floats, plane_attention_floats
+from waifu2x.backends.cpu.pack.records import (
+    CELL,
+    FEW_TILES,
+    INTEGER_POINTWISE,
+    INTEGER_WINOGRAD,
+    PIXEL_TILES,
+    TILES,
+    WINOGRAD,
+    WRITE,
+)
+from waifu2x.backends.cpu.pack.shapes import (
+    BLOCK,
+    CHUNK,
+    COLUMNS,
+    FREQUENCIES,
+    LANES,
+    PART_PAIRS,
+    ROW_BLOCK,
+    SUM_FLOATS,
+    TILE_ROWS,
+    WIDTHS,
+)
+from waifu2x.backends.cpu.pack.tasks import (
+    AttentionTask,
+    ConvTask,
+    CpuTask,
+    PlaneAttentionTask,
+    PlanewiseTask,
+)
+from waifu2x.lowering.plan.geometry import round_up
+
+SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
+"""Pixels at the end of each row, for tiles that run past the last column and those that read
+there."""
+_LEAST_BLOCKS = 2
+"""Blocks of ROW_BLOCK cells in integers, at least, for each reading of all weights, unless those
+are of a single vector of planes: no fewer than lets those come from beyond the L2 cache as fast as
+they are used."""
+_INTEGER_SHARE = 1 / 4
+"""The part, for integers, of the cache that cells in floats may fill: what else goes through it,
+maps and weights, must not push them out. From 24 to 60 cells of 64 planes at a time, transforms
+took a sixth longer with 2 MiB."""
+_SPAN_FLOATS = 16384
+"""Memory of the inputs of a span of 1x1 convolutions in integers: what stays in an L2 cache beside
+weights."""
+_MOST_TAPS = 6
+"""Columns of its source, more than those below its results, that a bicubic interpolation reads."""
+
+
+class Scratch(NamedTuple):
+    """What a task needs for itself while it runs, and how much it does at a time."""
+
+    inputs: int = 0
+    """Floats of transformed or rounded inputs,"""
+    products: int = 0
+    """of sums,"""
+    staging: int = 0
+    """and of what is not integers yet."""
+    cells: int = 0
+    """Winograd cells at a time."""
+    span: int = 0
+    """Pixels at a time, of 1x1 convolutions in integers."""
+
+
+_NOTHING = Scratch()
+
+
+def scratch(task: CpuTask, width: int, cache_bytes: int) -> Scratch:
+    """The needs of a task for rows of so many columns, with an L2 cache of that size."""
+    match task:
+        case ConvTask():
+            return _conv_scratch(task, width, cache_bytes)
+        case PlanewiseTask():
+            formula = task.formula
+            products = width * task.planes + LANES if task.kind == WRITE else 0
+            columns = -(-width * formula.down // formula.up) + _MOST_TAPS if formula.up else 0
+            inputs = columns * task.planes + LANES if columns else 0
+            return Scratch(round_up(inputs, LANES), round_up(products, LANES))
+        case AttentionTask():
+            return Scratch(inputs=attention_floats(task))
+        case PlaneAttentionTask():
+            return Scratch(inputs=plane_attention_floats(task))
+    return _NOTHING
+
+
+def _conv_scratch(task: ConvTask, width: int, cache_bytes: int) -> Scratch:
+    depth = task.depth
+    if task.kind in (WINOGRAD, INTEGER_WINOGRAD):
+        cells = round_up(width // CELL, ROW_BLOCK)
+        if task.kind == WINOGRAD:
+            cells = min(cells, group_size(depth, CHUNK, cache_bytes))
+            return Scratch(*winograd_floats(depth, cells), cells=cells)
+        made = min(task.planes, WIDTHS[0] * LANES)
+        least = _LEAST_BLOCKS if made < task.planes or made > LANES else 1
+        share = int(cache_bytes * _INTEGER_SHARE)
+        cells = min(cells, group_size(depth // 2, made, share, least))
+        return Scratch(*_integer_winograd_floats(depth, cells), cells=cells)
+    if task.kind == INTEGER_POINTWISE:
+        span = max(1, _SPAN_FLOATS * 2 // (depth * ROW_BLOCK)) * ROW_BLOCK
+        return Scratch(
+            inputs=span * depth // 2,
+            products=ROW_BLOCK * WIDTHS[0] * LANES,
+            staging=-(-depth // (2 * PART_PAIRS)) * span * LANES,
+            span=span,
+        )
+    if task.kind in (TILES, PIXEL_TILES):
+        staging = (width + 2 + TILE_ROWS) * depth + COLUMNS + LANES
+        staging *= task.schedule.rows + 2 if task.kind == PIXEL_TILES else 0
+        table = 2 * task.taps * task.across * task.k_blocks
+        return Scratch(products=2 * SUM_FLOATS + round_up(table, LANES), staging=staging)
+    if task.kind == FEW_TILES:
+        return Scratch(products=task.schedule.rows * (width + SPARE_PIXELS) * COLUMNS)
+    return _NOTHING
+
+
+def group_size(of_inputs: int, of_products: int, cache_bytes: int, least: int = 1) -> int:
+    """Cells whose V and M, of so many floats for each frequency, take at most three quarters of a
+    cache: a multiple of ROW_BLOCK, `least` times that at least."""
+    floats = FREQUENCIES * (of_inputs + of_products)
+    return max(least, cache_bytes * 3 // 4 // (4 * floats * ROW_BLOCK)) * ROW_BLOCK
+
+
+def winograd_floats(in_planes: int, cells: int) -> tuple[int, int]:
+    """Floats of V and of M for a group of cells; each frequency is followed by one spare vector.
+
+    Without the spare vector the frequencies would lie a multiple of 4 KiB apart, in the same few
+    sets of the L1 cache.
+    """
+    return (
+        FREQUENCIES * (cells * in_planes + LANES),
+        FREQUENCIES * (cells * CHUNK + LANES),
+    )
+
+
+def _integer_winograd_floats(in_planes: int, cells: int) -> tuple[int, int, int]:
+    """Floats of V, with the frequency that stays in floats, of M, and of a part of a cell that is
+    not integers yet, with the scales of all cells behind it."""
+    part = 2 * PART_PAIRS
+    return (
+        FREQUENCIES * (cells * in_planes // 2 + LANES) + cells * in_planes,
+        FREQUENCIES * (cells * WIDTHS[0] * LANES + LANES),
+        FREQUENCIES * part + -(-in_planes // part) * cells * LANES,
+    )

@@ -1,0 +1,256 @@
+"""The tables of strips: which part of each map they compute, where the rings lie, in which order
+tasks run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.cpu.compile import isa
+from waifu2x.backends.cpu.pack.packed import PackedProgram
+from waifu2x.backends.cpu.pack.records import MAP, STRIP, TASK, WRITE, addresses
+from waifu2x.backends.cpu.pack.shapes import LANES
+from waifu2x.backends.cpu.pack.tasks import (
+    CpuTask,
+    CrossTask,
+    KeepTask,
+    LoadTask,
+    PoolTask,
+    ReadTask,
+    fill,
+)
+from waifu2x.backends.cpu.run.division import LayerCosts, best_division, layer_costs
+from waifu2x.backends.cpu.run.schedule import RunOrder, order
+from waifu2x.backends.cpu.run.scratch import SPARE_PIXELS, Scratch, scratch
+from waifu2x.lowering.plan import geometry
+from waifu2x.lowering.plan.box import Box
+from waifu2x.lowering.plan.phases import Phase
+from waifu2x.lowering.program import PictureSum
+from waifu2x.networks.model import Size
+from waifu2x.system.lazy_dataclass import dataclass
+
+_TOGETHER = 64
+"""Strips whose tables are made before any of them runs."""
+_FEWEST_TOGETHER = 8
+_MOST_SUM_BYTES = 32 << 20
+"""The same, where each strip has sums of many products."""
+_MOST_BATCHES = 2
+"""Batches that are kept for the next picture of the same size; each strip takes some 10 KiB."""
+_MOST_DIVISIONS = 16
+_EMPTY = Box(0, 0, 0, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Strip:
+    """What compiled code is handed, but for addresses."""
+
+    tasks: NDArray[Any]
+    """(tasks,) of records.TASK."""
+    maps: NDArray[Any]
+    """(maps,) of records.MAP."""
+    order: RunOrder
+    floats: int
+    """Floats of scratch memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class StripBatch:
+    """Some strips of a phase: not to be changed."""
+
+    tasks: NDArray[Any]
+    """(strips, tasks)."""
+    records: NDArray[Any]
+    """(strips,) of records.STRIP, where these say what no picture decides,"""
+    arrays: tuple[NDArray[Any], ...]
+    """and what they know the address of."""
+    floats: int
+    """Floats of scratch memory, for each strip that runs at the same time."""
+
+
+class PhaseStrips:
+    """Makes the strips of a phase of a program, for pictures of one size."""
+
+    def __init__(self, packed: PackedProgram, phase: Phase, sizes: Sequence[Size]) -> None:
+        self.packed, self.phase, self.sizes = packed, phase, sizes
+        self.tasks = packed.phase_tasks(phase)
+        self._cache_bytes = isa.l2_bytes()
+        self._tasks = np.zeros(len(self.tasks), TASK)
+        for record, task in zip(self._tasks, self.tasks, strict=True):
+            fill(record, task)
+        schedules = [task.schedule for task in self.tasks]
+        used = {window.map for schedule in schedules for window in schedule.windows}
+        used |= {schedule.target for schedule in schedules if schedule.target >= 0}
+        self._used = sorted(used)
+        self._maps = self._map_records()
+        self.sums = self._find_sums()
+        """The elements of all vectors among which are those that it adds to."""
+        most = _MOST_SUM_BYTES // (8 * max(1, len(self.sums)))
+        self._together = min(_TOGETHER, max(_FEWEST_TOGETHER, most))
+        self._orders: dict[tuple[tuple[int, int], ...], RunOrder] = {}
+        self.division = lru_cache(_MOST_DIVISIONS)(self._division)
+        # The tables of a strip take about a millisecond, in which no other thread makes any: with
+        # sixteen cores, several times as long as they take for a small picture.
+        self._batch = lru_cache(_MOST_BATCHES)(self._make_batch)
+
+    def batches(self, down: int, across: int) -> Iterator[StripBatch]:
+        """All strips of a picture that is divided so."""
+        for number in range(-(-down * across // self._together)):
+            batch = self._batch(down, across, number)
+            if len(batch.records):
+                yield batch
+
+    def strip(self, roots: Mapping[int, Box]) -> Strip:
+        """The strip that makes these boxes of the phase's roots."""
+        sizes = self.sizes if self.packed.attends else None
+        work = geometry.work(self.packed.program, self.phase.steps, roots, self.packed.unit, sizes)
+        boxes = [self._box(task, work, roots) for task in self.tasks]
+        held = self._held(work, boxes)
+        for n, task in enumerate(self.tasks):
+            if isinstance(task, ReadTask | LoadTask):
+                boxes[n] = held[task.schedule.target]
+        spans = [(box.top, box.bottom if box.width > 0 else box.top) for box in boxes]
+        found = self._order(spans)
+        maps, floats = self._rings(held, found)
+        needs = [
+            scratch(task, box.width, self._cache_bytes)
+            for task, box in zip(self.tasks, boxes, strict=True)
+        ]
+        most = Scratch(*(max(column, default=0) for column in zip(*needs, strict=True)))
+        tasks = self._tasks.copy()
+        tasks["next_row"], tasks["end_row"] = np.array(spans).T
+        tasks["column"] = [box.left for box in boxes]
+        tasks["columns"] = [box.width for box in boxes]
+        tasks["cells"] = [need.cells for need in needs]
+        tasks["span"] = [need.span for need in needs]
+        tasks["inputs"] = floats
+        tasks["products"] = floats + most.inputs
+        tasks["staging"] = floats + most.inputs + most.products
+        return Strip(tasks, maps, found, floats + most.inputs + most.products + most.staging)
+
+    @cached_property
+    def _layers(self) -> LayerCosts:
+        return layer_costs(self.packed, self.phase, lambda roots: self.strip(roots).floats)
+
+    def _division(self, pictures: int, cores: int) -> tuple[int, int]:
+        """Into how many strips, down and across, each picture is best divided."""
+        roots = self.phase.roots(self.packed.program)
+        height, width = (
+            max(
+                float(self.sizes[v][side] / self.packed.program.values[v].resolution) for v in roots
+            )
+            for side in range(2)
+        )
+        return best_division(self._layers, height, width, pictures, cores)
+
+    def _make_batch(self, down: int, across: int, number: int) -> StripBatch:
+        """Some of them, as long as all that came before are of full number."""
+        program = self.packed.program
+        roots = self.phase.roots(program)
+        divided = [geometry.tiles(self.sizes[v], down, across, self.packed.cut(v)) for v in roots]
+        first = number * self._together
+        strips = []
+        for boxes in islice(zip(*divided, strict=True), first, first + self._together):
+            found = {
+                v: b for v, b in zip(roots, boxes, strict=True) if b.height > 0 and b.width > 0
+            }
+            if found:
+                strips.append(self.strip(found))
+        maps = np.array([strip.maps for strip in strips], MAP)
+        orders = tuple(strip.order.runs for strip in strips)
+        records = np.zeros(len(strips), STRIP)
+        records["maps"] = addresses(maps, 1)
+        records["order"] = [order.ctypes.data for order in orders]
+        records["count"] = [len(order) for order in orders]
+        return StripBatch(
+            np.array([strip.tasks for strip in strips], TASK),
+            records,
+            (maps, *orders),
+            max((strip.floats for strip in strips), default=0),
+        )
+
+    def _find_sums(self) -> range:
+        steps, starts = self.packed.program.steps, self.packed.vector_starts
+        vectors = [
+            step.vector
+            for step in map(steps.__getitem__, self.phase.averages)
+            if isinstance(step, PictureSum)
+        ]
+        return range(starts[min(vectors)], starts[max(vectors) + 1]) if vectors else range(0)
+
+    def _map_records(self) -> NDArray[Any]:
+        """What is the same for all strips of the records of maps."""
+        program, layouts = self.packed.program, self.packed.maps.layouts
+        maps = np.zeros(len(layouts), MAP)
+        for index in self._used:
+            record, layout = maps[index], layouts[index]
+            record["pixel_floats"], record["planes"] = layout.pixel_floats, layout.planes
+            record["space_to_depth"], record["terms"] = layout.space_to_depth, layout.terms
+            record["zero_point"] = layout.zero_offset
+            if index < len(program.values):
+                record["rows"], record["columns"] = self.sizes[index]
+                record["is_zero_outside"] = program.values[index].zero_outside
+        return maps
+
+    def _rings(self, held: Mapping[int, Box], found: RunOrder) -> tuple[NDArray[Any], int]:
+        """The records of maps with their rings, one behind the other, and how many floats these
+        take together."""
+        maps, floats = self._maps.copy(), 0
+        for index in self._used:
+            box, record = held[index], maps[index]
+            pixel = self.packed.maps.layouts[index].pixel_floats
+            row_floats = (-(-(box.width + SPARE_PIXELS) * pixel // LANES) + 1) * LANES
+            rows = found.rings.get(index, 1)
+            record["ring"], record["mask"], record["row_floats"] = floats, rows - 1, row_floats
+            record["column"] = box.left
+            floats += rows * row_floats
+        return maps, floats
+
+    def _box(self, task: CpuTask, work: geometry.Work, roots: Mapping[int, Box]) -> Box:
+        """The rows and columns that a task computes."""
+        schedule = task.schedule
+        match task:
+            case ReadTask() | LoadTask():
+                return _EMPTY
+            case KeepTask():
+                side = self.packed.maps.layouts[schedule.step].space_to_depth
+                return geometry.divided(roots.get(schedule.step, _EMPTY), side)
+            case PoolTask() | CrossTask():
+                return roots.get(task.source.map, _EMPTY)
+        if task.kind == WRITE:
+            return roots.get(self.packed.program.result, _EMPTY)
+        box = work.steps.get(schedule.step, _EMPTY)
+        return Box(*(edge * schedule.scale for edge in box))
+
+    def _held(self, work: geometry.Work, boxes: Sequence[Box]) -> dict[int, Box]:
+        """The part of each map that its ring holds, in pixels of memory."""
+        values = len(self.packed.program.values)
+        held: dict[int, Box] = {}
+        for value, box in work.values.items():
+            held[value] = geometry.divided(box, self.packed.maps.layouts[value].space_to_depth)
+        for task, box in zip(self.tasks, boxes, strict=True):
+            if not box.height or not box.width:
+                continue
+            for window in task.schedule.windows:
+                if window.map < values and window.map:
+                    continue
+                top, bottom = window.rows(box.top, box.bottom)
+                left, right = window.rows(box.left, box.right)
+                read = Box(top, left, bottom - top, right - left)
+                held[window.map] = geometry.hull(read, held.get(window.map))
+        for task, box in zip(self.tasks, boxes, strict=True):
+            # What is only between two tasks is as large as what the first of them writes.
+            target = task.schedule.target
+            if target >= values and not isinstance(task, ReadTask):
+                held[target] = geometry.hull(box, held.get(target))
+        return {index: held.get(index, _EMPTY) for index in self._used}
+
+    def _order(self, spans: Sequence[tuple[int, int]]) -> RunOrder:
+        key = tuple(spans)
+        if key not in self._orders:
+            self._orders[key] = order([task.schedule for task in self.tasks], spans)
+        return self._orders[key]

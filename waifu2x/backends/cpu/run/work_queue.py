@@ -1,0 +1,196 @@
+"""The work queue that threads take strips from, and the threads.
+
+The queue is memory that compiled code works on (`records`: TAKEN and what follows): slots, each for
+a batch of strips. The threads find work there without Python, and where compiled code can do that,
+they sleep there too, until a signal: Python would wake them one after the other, a tenth of a
+millisecond each, since each needs the interpreter's lock. They look for more for a while before
+they sleep.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.cpu.compile.compiled import Compiled
+from waifu2x.backends.cpu.compile.isa import SLEEPS
+from waifu2x.backends.cpu.pack.records import (
+    CONSTANTS,
+    COUNT,
+    DONE,
+    ENDED,
+    FLOATS,
+    SCRATCH,
+    SIGNAL,
+    SLOT,
+    STOP,
+    STRIPS,
+    TAKEN,
+    WEIGHTS,
+)
+
+_SLOTS = 8
+_EMPTY = 1 << 62
+"""How many strips of a slot are taken when there are none."""
+_LOOKS = 8000
+"""Looks at the queue without finding anything, before a thread sleeps: about half a millisecond."""
+run_strips = Compiled("strip", "run_strips")
+
+
+class WorkQueue:
+    """A queue, and the threads of a process that work on it, less those that call."""
+
+    def __init__(self, cores: int) -> None:
+        self.process = os.getpid()
+        """Where the threads are: a forked process inherits none."""
+        self.slots = np.zeros((_SLOTS, SLOT), np.int64)
+        self.slots[:, TAKEN] = _EMPTY
+        self._free: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for slot in range(_SLOTS):
+            self._free.put(slot)
+        self._most_threads = cores - 1
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._wakeups: list[queue.SimpleQueue[bool]] = []
+        self._asleep: list[queue.SimpleQueue[bool]] = []
+        self._opened = [0]
+        self.signal = np.zeros(SIGNAL, np.int64)
+        weakref.finalize(self, _end, self.slots, self.signal, self._threads, self._wakeups)
+
+    def take_slot(self, *, waits: bool) -> int | None:
+        """A free slot; where there is none, waits for one, or gives None."""
+        try:
+            return self._free.get(waits)
+        except queue.Empty:
+            return None
+
+    def give_back_slot(self, slot: int) -> None:
+        """Makes a slot free, whose strips are all done."""
+        self.slots[slot, TAKEN] = _EMPTY
+        self._free.put(slot)
+
+    def open(self, slot: int, wanted: int) -> None:
+        """Lets all threads take strips from a slot, and wakes as many as are wanted."""
+        with self._lock:
+            while len(self._threads) < min(wanted, self._most_threads):
+                self._add_thread()
+            self._opened[0] += 1
+            woken = [self._asleep.pop() for _ in range(min(wanted, len(self._asleep)))]
+        run_strips(self.slots, self.signal, 0, 0, 0, 0, 0, slot, wanted, 0)
+        _wake(woken, True)
+
+    def end(self) -> None:
+        """Ends the threads."""
+        _end(self.slots, self.signal, self._threads, self._wakeups)
+        for thread in self._threads:
+            thread.join()
+
+    def _add_thread(self) -> None:
+        wakeup: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        number = len(self._threads) + 1
+        thread = threading.Thread(
+            target=_work,
+            args=(number, self.slots, self.signal, wakeup, self._asleep, self._opened),
+            name=f"waifu2x-cpu-{number}",
+            daemon=True,
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # the system allows no more: who calls does the work
+            self._most_threads = len(self._threads)
+            return
+        self._wakeups.append(wakeup)
+        self._threads.append(thread)
+
+
+class TaskBatch:
+    """Strips of pictures in a slot of the queue."""
+
+    def __init__(
+        self,
+        work: WorkQueue,
+        slot: int,
+        strips: NDArray[Any],
+        scratch: NDArray[np.float32],
+        floats: int,
+        arrays: tuple[NDArray[np.float32], NDArray[np.float32]],
+    ) -> None:
+        """`strips` are of dtype records.STRIP; each thread works in so many `floats` of `scratch`;
+        `arrays` are weights and constants."""
+        self.scratch = scratch
+        self.weights = arrays[0]
+        self.count = strips.size
+        self._work, self._slot = work, slot
+        self._held = (strips, *arrays)  # compiled code only knows their addresses
+        self._row = row = work.slots[slot]
+        weights, constants = arrays
+        row[DONE], row[STOP], row[COUNT] = 0, 0, strips.size
+        row[STRIPS], row[SCRATCH], row[FLOATS] = strips.ctypes.data, scratch.ctypes.data, floats
+        row[WEIGHTS], row[CONSTANTS] = weights.ctypes.data, constants.ctypes.data
+        work.open(slot, strips.size - 1)
+
+    @property
+    def done(self) -> int:
+        """How many strips have been done."""
+        return int(self._row[DONE])
+
+    def run_one(self) -> None:
+        """Runs one strip; if there are none left, waits for the others, but not for long."""
+        work = self._work
+        run_strips(work.slots, work.signal, self._slot, self._slot + 1, 0, _LOOKS, 1, -1, 0, 0)
+
+    def stop(self) -> None:
+        """Makes the strips that are left end at once."""
+        self._row[STOP] = 1
+
+    def release(self) -> None:
+        """Gives the slot back, when all strips are done."""
+        self._work.give_back_slot(self._slot)
+
+
+def _wake(wakeups: list[queue.SimpleQueue[bool]], goes_on: bool) -> None:
+    for wakeup in wakeups:
+        wakeup.put(goes_on)
+
+
+def _end(
+    slots: NDArray[np.int64],
+    signal: NDArray[np.int64],
+    threads: list[threading.Thread],
+    wakeups: list[queue.SimpleQueue[bool]],
+) -> None:
+    """Tells all threads to end."""
+    signal[ENDED] = 1
+    if threads:
+        run_strips(slots, signal, 0, 0, 0, 0, 0, -1, len(threads), 0)
+    _wake(wakeups, False)
+
+
+def _work(
+    number: int,
+    slots: NDArray[np.int64],
+    signal: NDArray[np.int64],
+    wakeup: queue.SimpleQueue[bool],
+    asleep: list[queue.SimpleQueue[bool]],
+    opened: list[int],
+) -> None:
+    """What a thread does until it is told to end.
+
+    It sleeps in compiled code where that is possible, otherwise on a queue of Python's: if it
+    misses a wakeup there, between a look and its sleep, strips are run by fewer, that is all.
+    """
+    goes_on = True
+    while goes_on:
+        seen = opened[0]
+        run_strips(slots, signal, 0, len(slots), number, _LOOKS, -1, -1, 0, int(SLEEPS))
+        if signal[ENDED]:
+            return
+        if opened[0] == seen:
+            asleep.append(wakeup)
+            goes_on = wakeup.get()

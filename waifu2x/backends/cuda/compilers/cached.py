@@ -1,0 +1,111 @@
+"""Machine code for a device: from the cache, or by a compiler, which only the first run needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from waifu2x import __version__
+from waifu2x.backends.cuda.compilers import STANDARD, CompileError, Compiler, nvcc, nvrtc
+from waifu2x.backends.gpu.device import source
+from waifu2x.errors import BackendError
+from waifu2x.system import cache
+
+_KIND = "cuda"
+INSTALL = "pip install 'waifu2x-kernels[cuda]'"
+
+
+def compiled(
+    stem: str,
+    macros: Mapping[str, str | int],
+    *,
+    capability: tuple[int, int],
+    cuda: tuple[int, int],
+    afresh: bool = False,
+) -> bytes:
+    """A file of `kernels/` for a chip: a cubin, or PTX where the compiler is older than the chip.
+
+    `cuda` is the version that the driver is for. The key has no compiler in it: a warm start must
+    find its entries where there is none, and any compiler's code computes the same; with `afresh`
+    it is compiled whatever is there. Raises BackendError.
+    """
+    name = f"{stem}.cu" if source.exists(f"{stem}.cu") else f"{stem}.cl"
+    definitions, lines = source.definitions(macros)
+    text = lines + source.read(name)
+    chip = f"{capability[0]}.{capability[1]}"
+    key = cache.digest(__version__, "cuda", chip, STANDARD, *definitions, text)
+    found = None if afresh else cache.load(_KIND, key)
+    if found is None:
+        source.announce_compiling(f"sm_{capability[0]}{capability[1]}", _KIND)
+        found = _compile(name, text, definitions, capability, cuda)
+        cache.store(_KIND, key, found)
+    return found
+
+
+def find(cuda: tuple[int, int]) -> Compiler | None:
+    """NVRTC if it is here, else nvcc, for a driver of that version."""
+    return nvrtc.find(cuda[0]) or nvcc.find()
+
+
+def has_kept() -> bool:
+    """Whether kernels were compiled before and kept."""
+    try:
+        return any(usage.kind == _KIND for usage in cache.usage())
+    except OSError:
+        return False
+
+
+def missing(cuda: tuple[int, int]) -> str:
+    """A sentence for a machine without a compiler, whose driver is of that version."""
+    version = f"{cuda[0]}.{cuda[1]}"
+    if cuda[0] < nvrtc.OLDEST:
+        return (
+            f"its kernels are compiled once, and NVRTC needs a driver for CUDA {nvrtc.OLDEST}.0 or"
+            f" newer, not {version}: update NVIDIA's driver, or use another backend"
+        )
+    return (
+        f"its kernels are compiled once, by NVRTC for CUDA {version} or older, which is not here:"
+        f" run `{INSTALL}`, or use another backend"
+    )
+
+
+def target(capability: tuple[int, int], supported: Sequence[int]) -> str | None:
+    """What to compile for a chip, given the sm numbers that a compiler knows.
+
+    sm_90 gets its own instructions (90a). A chip that the compiler does not know gets the code of
+    an older one of its generation, which it runs as it is, or else PTX of the newest, which its
+    driver translates. None for a chip that is older than all.
+    """
+    major, minor = capability
+    if (major, minor) == (9, 0) and 90 in supported:
+        return "sm_90a"
+    own = [sm for sm in supported if sm // 10 == major and sm % 10 <= minor]
+    if own:
+        return f"sm_{max(own)}"
+    older = [sm for sm in supported if sm < major * 10 + minor]
+    return f"compute_{max(older)}" if older else None
+
+
+def _compile(
+    name: str,
+    text: str,
+    definitions: list[str],
+    capability: tuple[int, int],
+    cuda: tuple[int, int],
+) -> bytes:
+    compiler = find(cuda)
+    chip = f"sm_{capability[0]}{capability[1]}"
+    if compiler is None:
+        raise BackendError(f"backend cuda lacks a kernel: {missing(cuda)}")
+    try:
+        architecture = target(capability, compiler.supported())
+        if architecture is None:
+            raise BackendError(
+                f"{compiler.name} is too new for this device ({chip}): run `{INSTALL}`, which"
+                " brings an older one, or use another backend"
+            )
+        return compiler.compile(name, text, architecture, definitions).code
+    except CompileError as error:
+        raise BackendError(
+            f"{compiler.name} cannot compile {name} for {chip} ({error}): {compiler.remedy}, or use"
+            " another backend"
+        ) from error

@@ -1,0 +1,239 @@
+"""Memory of the machine, taken again and again: locking pages takes longer than a network."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import math
+import threading
+import weakref
+from bisect import bisect_right, insort
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from waifu2x.backends.cuda.driver import Driver, current, registration
+from waifu2x.system.size_class import MOST_SPARE, size_class
+
+_KEPT = 64
+"""Free blocks of page-locked memory that are kept at most..."""
+_KEPT_BYTES = 1 << 30
+"""...and how much they may be: locking pages and freeing them holds the whole device up."""
+LOCKED_BYTES = 1 << 27
+"""The largest block that is page-locked: nobody else can have its pages, and for a single picture,
+locking them takes twice as long as the copy through the driver's own that it saves."""
+
+
+_ORPHANS: deque[tuple[Driver, Any, NDArray[np.uint8]]] = deque()
+"""Blocks that came back after their HostMemory was closed, with the contexts that they belong to:
+they are freed by the next one that needs memory."""
+
+
+class HostMemory:
+    """Page-locked arrays, which a GPU reads and writes at full speed; like NumPy's own otherwise.
+
+    The memory of one comes back when nobody holds it any more. Calls of `array` may come from
+    several threads at once.
+
+    Its context must be current in every call: locked pages are freed in no other place.
+    """
+
+    def __init__(self, driver: Driver, context: Any) -> None:
+        self._driver = driver
+        self._context = context
+        self._lock = threading.Lock()
+        self._free: dict[int, list[NDArray[np.uint8]]] = {}
+        """By their size; of which there was a free one longest, first."""
+        self._returned: deque[NDArray[np.uint8]] = deque()
+        """Where the garbage collector may put a block at any time, in any thread."""
+        self._locked = _Ranges()
+        """All memory that is page-locked now: blocks, and what others have pinned."""
+        self._pins: dict[object, NDArray[Any]] = {}
+        """What others have pinned, held until it is unpinned: copies into a range that is still
+        known, but is others' memory by now, would go astray."""
+        self._is_closed = self._is_broken = False
+
+    def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+        """An uninitialised array; an ordinary one if it is large or no more pages can be locked.
+
+        Raises the driver's errors where the context is broken."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        if size > LOCKED_BYTES:
+            return np.empty(shape, dtype)
+        with self._lock:
+            block = self._take(size)
+        if block is None:
+            try:
+                block = self._driver.lock_pages(min(size_class(size), LOCKED_BYTES))
+            except self._driver.error:
+                return np.empty(shape, dtype)
+            with self._lock:
+                self._locked.add(_address(block), block.size)
+        array = np.frombuffer(block.data[:size], dtype).reshape(shape)
+        # Views of it keep `array.base` alive, and with it the block.
+        assert array.base is not None
+        weakref.finalize(array.base, self._give_back, block).atexit = False
+        return array
+
+    def staged(self, array: NDArray[Any]) -> NDArray[Any]:
+        """A C-contiguous array as it is best sent: a page-locked copy, or itself if it is locked
+        already or too large for that.
+
+        Raises as `array` does."""
+        if array.nbytes > LOCKED_BYTES or self.is_locked(array):
+            return array
+        copied = self.array(array.shape, array.dtype)
+        np.copyto(copied, array)
+        return copied
+
+    def is_locked(self, array: NDArray[Any]) -> bool:
+        """Whether all of a C-contiguous array is page-locked."""
+        with self._lock:
+            return self._locked.holds(_address(array), array.nbytes)
+
+    def pin(self, memory: NDArray[Any]) -> Callable[[], None]:
+        """Page-locks a C-contiguous array of others, if the driver does; what undoes it."""
+        place = _address(memory), memory.nbytes
+        with self._lock:
+            if self._is_closed or not memory.nbytes or not registration.register(*place):
+                return lambda: None
+            pinned = object()
+            self._pins[pinned] = memory
+            self._locked.add(*place)
+        return partial(self._unpin, pinned)
+
+    def _unpin(self, pinned: object) -> None:
+        with self._lock:
+            memory = self._pins.pop(pinned, None)
+            if memory is not None:  # else it went when this was closed
+                place = _address(memory), memory.nbytes
+                self._locked.remove(*place)
+                # Where the context is broken, it goes with the process.
+                with suppress(self._driver.error), current(self._driver, self._context):
+                    registration.unregister(*place)
+
+    def close(self) -> None:
+        """Frees what nobody holds, and later what somebody still does, such as results.
+
+        Raises the driver's errors where the context is broken."""
+        with self._lock:
+            self._is_closed = True
+            self._unpin_all()
+            self._collect()
+            while self._free:
+                self._free_block(self._oldest())
+
+    def abandon(self) -> None:
+        """The same for a context that is broken, in which nothing can be freed any more."""
+        with self._lock:
+            self._is_closed = self._is_broken = True
+            self._unpin_all()
+            self._collect()
+            while self._free:
+                abandon(self._oldest())
+
+    def _unpin_all(self) -> None:
+        while self._pins:
+            _, memory = self._pins.popitem()
+            registration.unregister(_address(memory), memory.nbytes)
+
+    def _give_back(self, block: NDArray[np.uint8]) -> None:
+        if self._is_broken:
+            abandon(block)
+        elif self._is_closed:
+            _ORPHANS.append((self._driver, self._context, block))
+        else:
+            self._returned.append(block)
+
+    def _take(self, size: int) -> NDArray[np.uint8] | None:
+        """The smallest free block that is large enough, unless it is far too large.
+
+        Raises the driver's errors where the context is broken."""
+        _free_orphans()
+        self._collect()
+        while (
+            sum(map(len, self._free.values())) > _KEPT
+            or sum(each * len(blocks) for each, blocks in self._free.items()) > _KEPT_BYTES
+        ):
+            self._free_block(self._oldest())
+        fitting = [each for each in self._free if size <= each <= MOST_SPARE * size + 65536]
+        return self._pop(min(fitting)) if fitting else None
+
+    def _collect(self) -> None:
+        while self._returned:
+            block = self._returned.popleft()
+            self._free.setdefault(block.size, []).append(block)
+
+    def _oldest(self) -> NDArray[np.uint8]:
+        return self._pop(next(iter(self._free)))
+
+    def _pop(self, size: int) -> NDArray[np.uint8]:
+        blocks = self._free[size]
+        block = blocks.pop()
+        if not blocks:
+            del self._free[size]
+        return block
+
+    def _free_block(self, block: NDArray[np.uint8]) -> None:
+        self._locked.remove(_address(block), block.size)
+        try:
+            self._driver.free_pages(block)
+        except self._driver.error:  # the context is broken, and nobody has noticed yet
+            abandon(block)
+            raise
+
+
+class _Ranges:
+    """Ranges of addresses, some of them perhaps more than once, none overlapping another."""
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int]] = []
+        """Start and end, in order."""
+
+    def add(self, start: int, size: int) -> None:
+        insort(self._ranges, (start, start + size))
+
+    def remove(self, start: int, size: int) -> None:
+        self._ranges.remove((start, start + size))
+
+    def holds(self, start: int, size: int) -> bool:
+        """Whether one of them has all of a range."""
+        index = bisect_right(self._ranges, start, key=lambda one: one[0]) - 1
+        return index >= 0 and start + size <= self._ranges[index][1]
+
+
+def _address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def abandon(part: object) -> None:
+    """Keeps a part of a context from ever being freed.
+
+    For contexts that are broken or about to end, and all that is theirs with them: pycuda would say
+    on the terminal, of each part, that it cannot be freed.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(part))
+
+
+def _free_orphans() -> None:
+    while _ORPHANS:
+        try:
+            driver, context, block = _ORPHANS.popleft()
+        except IndexError:  # another thread was quicker
+            return
+        try:
+            with current(driver, context):
+                driver.free_pages(block)
+        except driver.error:  # theirs is broken, which is no fault of this one's
+            abandon(block)
+
+
+@atexit.register
+def _abandon_orphans() -> None:
+    for _, _, block in _ORPHANS:
+        abandon(block)

@@ -1,0 +1,96 @@
+"""Activations as CUDA C++: the macro ACTIVATE of kernels of matrix units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from waifu2x.backends.gpu.fp32.activation_text import cheapest
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.expressions import (
+    Expression,
+    Function,
+    Operator,
+    emitted,
+)
+
+_FUNCTIONS = {"tanh": "tanhf", "erf": "erff"}
+_CHOICES = {"max": "fmaxf", "min": "fminf"}
+
+
+def has_plane_slopes(activation: Activation) -> bool:
+    """Whether a kernel reads a slope for each plane, rather than one for all as an argument."""
+    slopes = activation.slopes
+    is_common = bool((slopes == slopes[0]).all()) and 0 <= slopes[0] <= 1
+    return activation.has_slopes and not is_common
+
+
+def activation_macro(activation: Activation, terms: int) -> dict[str, str]:
+    """ACTIVATE of convolutions: of a sum x with its bias, and a slope.
+
+    For results of one 16-bit term, exp and the division of a sigmoid are instructions that are
+    right to 21 bits: the rest took most of the time of a convolution that ends with them. So are
+    those of a tanh, as which they are wrong by 2**-21 of 1, however small it is.
+    """
+    is_plain = has_plane_slopes(activation)
+    function = activation.function if is_plain else cheapest(activation)
+    return {"ACTIVATE(x, slope)": _text(function, is_fast=terms == 1)}
+
+
+def numbered_macro(functions: Sequence[Expression]) -> dict[str, str]:
+    """ACTIVATE of a kernel that computes several: one is chosen by its number among them."""
+    *others, text = map(_text, functions)
+    for number in reversed(range(len(others))):
+        text = f"((number) == {number} ? {others[number]} : {text})"
+    return {"ACTIVATE(number, x, slope)": text}
+
+
+def _text(function: Expression, *, is_fast: bool = False) -> str:
+    return emitted(function, _CudaText(is_fast)).code
+
+
+class _Code(NamedTuple):
+    """Text for a value."""
+
+    code: str
+    divisor: str | None = None
+    """If the value is 1 / divisor: a product with it is a division."""
+
+
+class _CudaText:
+    """Text of single floats; fast ones are right to 21 bits, of 1 in a tanh."""
+
+    def __init__(self, is_fast: bool) -> None:
+        self._exp = "__expf" if is_fast else "expf"
+        self._is_fast = is_fast
+
+    def number(self, value: float) -> _Code:
+        return _Code(f"{value!r}f")
+
+    def input(self) -> _Code:
+        return _Code("(x)")
+
+    def parameter(self) -> _Code:
+        return _Code("(slope)")
+
+    def binary(self, operator: Operator, left: _Code, right: _Code) -> _Code:
+        if operator in _CHOICES:
+            return _Code(f"{_CHOICES[operator]}({left.code}, {right.code})")
+        if operator == "*" and right.divisor is not None:
+            if self._is_fast:
+                return _Code(f"__fdividef({left.code}, {right.divisor})")
+            return _Code(f"({left.code} / {right.divisor})")
+        return _Code(f"({left.code} {operator} {right.code})")
+
+    def call(self, function: Function, argument: _Code) -> _Code:
+        if function == "sigmoid":
+            divisor = f"(1.0f + {self._exp}(-{argument.code}))"
+            one = f"__fdividef(1.0f, {divisor})" if self._is_fast else f"(1.0f / {divisor})"
+            return _Code(one, divisor)
+        if function == "tanh" and self._is_fast:
+            return _Code(f"(1.0f - __fdividef(2.0f, 1.0f + __expf(2.0f * {argument.code})))")
+        name = self._exp if function == "exp" else _FUNCTIONS[function]
+        return _Code(f"{name}({argument.code})")
+
+    def where(self, test: _Code, positive: _Code, otherwise: _Code) -> _Code:
+        return _Code(f"({test.code} > 0.0f ? {positive.code} : {otherwise.code})")

@@ -1,0 +1,270 @@
+"""Which shapes of a convolution on matrix units a chip can run, the usual one first."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+from waifu2x.backends.cuda.tensor.shape import (
+    COLUMNS,
+    ROWS_WIDTH,
+    MmaShape,
+    RollingShape,
+    RowsShape,
+    Shape,
+    TensorJob,
+    WgmmaShape,
+    depth,
+)
+from waifu2x.backends.cuda.tensor.units import Units, is_sm75
+from waifu2x.lowering.plan.symbols import least
+
+MOST_ROWS = 8
+"""The most rows of a tile of any kernel."""
+_HALO_COST = 0.4
+"""The cost of a tile of one row: its share of a larger one's is read more often."""
+_COPIED_COST = 1.15
+"""The cost of weights that do not stay in shared memory."""
+_NARROW_COST = 1.4
+"""The cost of a tile of fewer planes, with two terms: their weights do not stay in shared memory,
+and more blocks read them more often."""
+_RESERVED_BYTES = 1 << 10
+"""Shared memory that the driver takes of each block's share."""
+_MOST_HELD = 576
+"""Weights of an output plane that a warpgroup holds in registers."""
+
+
+def candidates(
+    job: TensorJob, units: Units, capability: tuple[int, int], shared_bytes: int
+) -> list[Shape]:
+    """Shapes that fit a block's shared memory, the usual one for large pictures first."""
+    shapes: list[Shape]
+    if units == "wgmma":
+        shapes = list(_row_by_row(job, shared_bytes))
+        if not job.own_gate:
+            shapes += _wgmma_shapes(job)
+    elif is_sm75(capability):
+        shapes = [
+            MmaShape(rows, blocks, (32, 64), min(3 if job.taps > 1 else 2, job.steps), is_sm75=True)
+            for rows, blocks in ((4, 2), (4, 1), (2, 2), (2, 1))
+        ]
+    else:
+        shapes = list(_mma_shapes(job))
+    fitting = [
+        shape
+        for shape in shapes
+        if (shape.shared(job) + _RESERVED_BYTES) * shape.blocks <= shared_bytes + _RESERVED_BYTES
+    ]
+    rolling: list[Shape] = [shape for shape in fitting if isinstance(shape, RollingShape)]
+    # Of several groups they add in another order than tiles do, which then no size takes.
+    return rolling if rolling and job.inputs > job.group else fitting
+
+
+def _row_by_row(job: TensorJob, shared_bytes: int) -> Iterator[RowsShape | RollingShape]:
+    """Shapes that go down a picture row by row: where all weights of 64 output planes fit the
+    registers of a warpgroup, else those of 32 shared memory."""
+    if job.terms == 2 or job.side == 1 or job.last:
+        return
+    each = job.outputs // job.sparse_taps
+    if job.inputs * job.taps <= _MOST_HELD and each % ROWS_WIDTH == 0:
+        # Tiles are faster where several groups are read, and few planes are stored here and there.
+        is_faster = job.group == 64 or (job.inputs == 32 and not job.folds)
+        # It flags pictures by what it stores, others by their sums.
+        if is_faster and not (job.scales or job.hides):
+            yield RowsShape(9 if job.own_gate else 11 if job.inputs > 32 else 16)
+    elif job.group == 32 and job.side == 3 and job.sparse_taps == 1:
+        for warpgroups in (3, 2):
+            rings = (RollingShape(warpgroups, ring) for ring in range(10, 4, -1))
+            # As many groups of a row as fit.
+            fitting = (each for each in rings if each.shared(job) <= shared_bytes)
+            yield from itertools.islice(fitting, 1)
+
+
+def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
+    """Measured on an H200, see benchmarks/results. Weights stay in shared memory where they fit."""
+    all_of_them = job.steps
+    order: tuple[tuple[int, int], ...]
+    if job.last:
+        # Rows are read again by the tile below: more of them matter more than weights that stay.
+        # Where few planes are read, the epilogue is what takes long: more warps share it.
+        many = (
+            ((8, 1, 112, 4, 2), (4, 1, 112, 4, 2)) if job.tap_columns and job.inputs <= 64 else ()
+        )
+        if job.side > 3:
+            # Of larger tiles the sums of all rows would not fit.
+            return [
+                WgmmaShape(rows, 1, 232, all_of_them, 2, a_stages, partial_rows=1)
+                for rows, a_stages in ((4, 2), (4, 1), (2, 2))
+            ]
+        return [
+            WgmmaShape(rows, blocks, registers, stages, warpgroups, a_stages)
+            for rows, blocks, registers, warpgroups, a_stages in (
+                *many,
+                (8, 1, 232, 2, 2),
+                (4, 1, 232, 2, 2),
+                (4, 2, 104, 2, 1),
+                (2, 2, 104, 2, 2),
+                (2, 1, 232, 2, 2),
+            )
+            for stages in dict.fromkeys((all_of_them, 4, 6))
+            # A tile's next K-block is copied before the last one is done with.
+            if stages <= all_of_them and (a_stages > 1 or job.steps == job.taps)
+        ]
+    if job.side == 1:
+        return list(_single_tap_shapes(job))
+    if job.width == 32:
+        order = ((4, 2), (8, 1), (6, 1), (4, 1))
+    elif job.width == 64:
+        order = ((8, 1), (6, 1), (4, 1)) if job.group == 32 else ((6, 1), (4, 1))
+    else:
+        order = ((4, 1),)
+    # K-blocks of few planes are short: two of them are prefetched.
+    shapes = [
+        WgmmaShape(rows, 1, 232, all_of_them, a_stages=3)
+        for rows in (8, 6, 4)
+        if job.width == 32 == job.group < job.inputs
+    ]
+    shapes += [
+        WgmmaShape(rows, blocks, 104 if blocks == 2 else 232, stages)
+        for stages in dict.fromkeys((all_of_them, 4, 6, 9))
+        if stages <= all_of_them
+        for rows, blocks in dict.fromkeys((*order, (2, 1)))
+    ]
+    # For small pictures: more blocks, each with fewer planes.
+    narrow = [
+        WgmmaShape(2, 1, 232, stages, most_width=width)
+        for width in (64, 32)
+        if width < job.width
+        for stages in dict.fromkeys((all_of_them, 9))
+        if stages <= all_of_them
+    ]
+    return shapes + narrow
+
+
+def _single_tap_shapes(job: TensorJob) -> Iterator[WgmmaShape]:
+    """Device memory is the bound: more tiles on their way, and where they fit two blocks."""
+    usual = 2 if job.outputs > job.inputs else 4
+    for rows, blocks, a_stages, width in (
+        (2, 2, usual, 64),
+        (2, 1, usual, 128),
+        (2, 2, 6 - usual, 64),
+        (2, 2, usual, 32),
+        (4, 1, 4, 128),
+        (4, 1, 2, 128),
+    ):
+        if blocks == 2 and job.terms == 2:
+            # Two terms of what is added want more registers than two blocks leave.
+            continue
+        registers = 104 if blocks == 2 else 232
+        for stages in dict.fromkeys((job.steps, 4)):
+            if stages <= job.steps:
+                yield WgmmaShape(
+                    rows, blocks, registers, stages, a_stages=a_stages, most_width=width
+                )
+
+
+def _mma_shapes(job: TensorJob) -> Iterator[MmaShape]:
+    """For chips with asynchronous copies: those for much shared memory, measured on an H200, then
+    those for 163 and for 99 KiB of it. Chips with so little have slower units, which smaller tiles
+    feed."""
+    whole, half, quarter = (64, 64), (32, 64), (32, 32)
+    all_of_them = job.steps
+    shapes: tuple[MmaShape, ...]
+    if job.last:
+        few = (MmaShape(8, 2, whole, all_of_them), MmaShape(4, 3, whole, 4))
+        shapes = (
+            *(few if job.width == 16 else ()),
+            MmaShape(4, 2, whole, 4),
+            MmaShape(2, 2, half, 3),
+            MmaShape(2, 1, half, 3),
+        )
+    elif job.side == 1:
+        shapes = (
+            MmaShape(4, 2, whole, all_of_them, prefetched=4),
+            MmaShape(4, 1, whole, all_of_them, prefetched=4, most_width=128),
+            MmaShape(4, 2, whole, 2, prefetched=4),
+            MmaShape(2, 2, half, 2, prefetched=2),
+            MmaShape(2, 1, half, 2, prefetched=2),
+        )
+    elif job.group == 32:
+        blocks, whole_block = 3 if job.width == 32 else 2, 4 + job.side - 1
+        alone = MmaShape(4, blocks, whole, all_of_them, prefetched=whole_block)
+        shapes = (
+            *((alone,) if job.width == 32 and job.terms == 1 else ()),
+            MmaShape(4, 1, whole, all_of_them, prefetched=whole_block, consumers=blocks),
+            alone,
+            MmaShape(4, 1, whole, all_of_them, prefetched=4, consumers=blocks),
+            MmaShape(4, blocks, whole, 4, prefetched=whole_block),
+            MmaShape(4, 2, whole, 4, prefetched=whole_block),
+            MmaShape(4, 1, whole, all_of_them, prefetched=4, consumers=2),
+            MmaShape(4, 1, half, all_of_them, prefetched=4),
+            MmaShape(2, 2, half, 3, prefetched=2),
+            MmaShape(2, 2, quarter, 4, prefetched=2, most_width=32),
+        )
+    else:
+        shapes = (
+            MmaShape(4, 1, whole, all_of_them, prefetched=4, consumers=2),
+            MmaShape(8, 1, whole, 3, prefetched=8, decoupled=True),
+            MmaShape(4, 2, whole, 3),
+            MmaShape(4, 1, half, 3, prefetched=4),
+            MmaShape(2, 2, quarter, 4),
+            MmaShape(2, 1, quarter, 3, prefetched=2),
+        )
+    for shape in dict.fromkeys(shapes):
+        stages = min(shape.b_stages, all_of_them)
+        most = job.side if 0 < shape.prefetched < shape.rows + job.side - 1 else job.taps
+        if shape.decoupled or stages == all_of_them or stages - 1 <= most:
+            yield replace(shape, b_stages=stages)
+
+
+def ranked(
+    job: TensorJob, shapes: list[Shape], rows: int, columns: int, multiprocessors: int
+) -> tuple[list[Shape], str]:
+    """The usual shape first, and the class of sizes in which a measured one may be better.
+
+    A small picture takes what keeps more of the chip busy. Of few tiles for each multiprocessor
+    the last may be a large part, so that tiles of other rows than the usual save a tenth and more;
+    where device memory is the bound, or warps feed the units, rows are not all that counts.
+    """
+
+    def rounds(shape: Shape, each: int) -> int:
+        """Rows of COLUMNS that the busiest multiprocessor computes, of so many planes each time."""
+        across = -(-columns // shape.columns)
+        tiles = -(-across * -(-rows // shape.rows) * each // shape.consumers)
+        found = -(-tiles // multiprocessors) * shape.rows * shape.consumers
+        if isinstance(shape, RowsShape):
+            # Two warpgroups have their turns one after the other, the last one alone.
+            return (found + 1) * (shape.columns // COLUMNS)
+        if isinstance(shape, RollingShape):
+            # Rows of input above and below are multiplied, too.
+            return (found + job.side - 1) * (shape.columns // COLUMNS)
+        return found
+
+    def clocks(shape: Shape) -> float:
+        """About the clocks of the busiest multiprocessor: multiplying, or reading shared memory."""
+        width = shape.width(job)
+        reads = width // 2 if isinstance(shape, RollingShape) else 16 + width // 4
+        found = rounds(shape, depth(job, shape)) * max(width // 2, reads)
+        return found * _NARROW_COST if job.terms == 2 and width < job.width else found
+
+    def cost(shape: WgmmaShape) -> float:
+        """The same with what else it takes, where there is more than one round."""
+        copied = 1 if shape.b_stages == job.steps else _COPIED_COST
+        return clocks(shape) * (1 + _HALO_COST / shape.rows) * copied
+
+    usual, first = rounds(shapes[0], 1), shapes[0]
+    if usual <= 2 * MOST_ROWS:
+        return _first(shapes[least(list(map(clocks, shapes)))], shapes), "small"
+    if usual <= 4 * MOST_ROWS and isinstance(first, WgmmaShape) and job.taps > 1:
+        tiles = (shape for shape in shapes if isinstance(shape, WgmmaShape))
+        alike = [shape for shape in tiles if shape.width(job) == first.width(job)]
+        found = alike[least(list(map(cost, alike)))]
+        if cost(found) < 0.9 * cost(first):
+            return _first(found, shapes), "middle"
+    return shapes, "large"
+
+
+def _first(shape: Shape, shapes: list[Shape]) -> list[Shape]:
+    """The shapes, one of them moved to the front."""
+    return [shape, *(other for other in shapes if other is not shape)]

@@ -1,0 +1,139 @@
+"""Whether 16 bits are exact enough for a network: what `auto` decides by, on matrix units.
+
+Measured once for a network and a kind of device, by the pictures of `backends/accuracy.py`, and
+kept; known networks have been measured before (`recorded.py`). 16 bits have to keep what is
+promised of a smooth drawing and of a photo. Where they do not of the hard drawing, whose values are
+far larger then (SPAN answers single hard pixels with values 60 times as large, and keeps 33 dB
+instead of 77), they are trusted for smaller values only: kernels flag any picture that has larger
+ones, and it is computed in fp32, as those are that leave the range of 16 bits.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x import __version__
+from waifu2x.backends import accuracy
+from waifu2x.backends.accuracy import PROMISED
+from waifu2x.backends.cuda.tensor.recorded import RECORDED
+from waifu2x.backends.cuda.tensor.step import LARGEST
+from waifu2x.backends.gpu.device import source
+from waifu2x.backends.gpu.network import FlaggedError
+from waifu2x.errors import printable
+from waifu2x.networks.digests import model_digest
+from waifu2x.networks.model import Model
+from waifu2x.system import cache, sources
+
+_LOG = logging.getLogger(__name__)
+_KIND = "accuracy"
+_STEMS = (
+    *("tensor_first", "tensor_gather", "tensor_mma", "tensor_planewise", "tensor_wgmma"),
+    *("tensor_rows", "tensor_rolling", "tensor_pair", "tensor_edges"),
+    *("tensor_attention", "tensor_norm", "tensor_depthwise", "tensor_cross_sums", "tensor_mix"),
+    *("tensor_avg_pool", "tensor_vectors"),
+)
+_SOURCES = (
+    "backends/accuracy.py",
+    "backends/cuda/**/*.py",
+    "backends/gpu/**/*.py",
+    "lowering/**/*.py",
+    "networks/**/*.py",
+)
+"""What decides what the kernels make of a model's file."""
+_REPEATS = 4
+"""A probe stands so often below and beside itself: then kernels for large pictures run."""
+IN_FP32 = 0.0
+"""Trusted is no value: fp32 by two terms."""
+IN_FLOATS = -1.0
+"""Nor do two terms have room."""
+
+Run = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+"""A picture (rows, columns, planes) through a network; raises FlaggedError where values are beyond
+what is trusted."""
+Trial = Callable[[float], AbstractContextManager[Run]]
+"""A network on the device while the context lasts: in 16 bits, trusted up to a value, or IN_FP32.
+Raises BackendError."""
+
+
+def trusted(model: Model, kind: str, trial: Trial) -> float:
+    """The largest value up to which 16 bits keep what `auto` promises of a model; IN_FP32, or
+    IN_FLOATS. `kind` says which chips compute alike.
+
+    Raises BackendError where it has to be measured and cannot be.
+    """
+    digest = model_digest(model)
+    known = RECORDED.get(digest[:16])
+    if known is None:
+        code = sources.digest(_SOURCES), *map(source.digest, _STEMS)
+        key = cache.digest(__version__, *code, kind, digest)
+        known = cache.number(_KIND, key, lambda: _measured(model.in_planes, trial))
+    if known <= 0:
+        _LOG.warning(
+            "%s: %s, using fp32 (slower)",
+            printable(model.name),
+            "its values leave 16 bits" if known == IN_FLOATS else "fp16 is too coarse",
+        )
+    return known
+
+
+def _measured(planes: int, trial: Trial) -> float:
+    usual = [_repeated(accuracy.smooth_drawing(planes)), _repeated(accuracy.photo(planes))]
+    hard = _repeated(accuracy.drawing(planes))
+    with trial(IN_FP32) as exact:
+        try:
+            expected = [exact(picture) for picture in usual]
+        except FlaggedError:
+            return IN_FLOATS
+        try:
+            of_hard = exact(hard)
+        except FlaggedError:
+            of_hard = None
+    with trial(LARGEST) as fast:
+        try:
+            for picture, exactly in zip(usual, expected, strict=True):
+                if accuracy.decibels(fast(picture), exactly) < PROMISED:
+                    return IN_FP32
+        except FlaggedError:
+            return IN_FP32
+        try:
+            found = fast(hard)
+        except FlaggedError:
+            return LARGEST
+    if of_hard is not None and accuracy.decibels(found, of_hard) >= PROMISED:
+        return LARGEST
+    most = _smallest(usual, trial)
+    return most if _is_flagged([hard], most, trial) else IN_FP32
+
+
+def _smallest(pictures: list[NDArray[np.uint8]], trial: Trial) -> float:
+    """The smallest power of two that no value of these pictures exceeds; LARGEST is not enough
+    for half of it."""
+    below, enough = 0, math.ceil(math.log2(LARGEST))
+    while enough - below > 1:
+        middle = (below + enough) // 2
+        if _is_flagged(pictures, 2.0**middle, trial):
+            below = middle
+        else:
+            enough = middle
+    return min(2.0**enough, LARGEST)
+
+
+def _is_flagged(pictures: list[NDArray[np.uint8]], most: float, trial: Trial) -> bool:
+    """Whether any picture has values beyond what is trusted."""
+    with trial(most) as fast:
+        try:
+            for picture in pictures:
+                fast(picture)
+        except FlaggedError:
+            return True
+    return False
+
+
+def _repeated(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return np.tile(picture, (_REPEATS, _REPEATS, 1))

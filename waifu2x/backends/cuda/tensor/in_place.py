@@ -1,0 +1,110 @@
+"""Which maps of matrix units may be written where others lie that the same step reads.
+
+Kernels that make each pixel of its own pixel alone read it before they write it: norms, planewise
+steps, what convolutions add; convolutions of one tap, where a block makes all planes of its pixels;
+attention, which reads of its queries the very planes and windows that it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from waifu2x.backends.cuda.tensor.layout import FewLayout, MapLayout
+from waifu2x.backends.cuda.tensor.planewise import has_whole_vectors
+from waifu2x.lowering.ops.attention import AttendWindows
+from waifu2x.lowering.ops.conv import Conv, Depthwise
+from waifu2x.lowering.ops.norm import NormPlanes
+from waifu2x.lowering.ops.planewise import PlanewiseStep
+from waifu2x.lowering.program import MapStep, Program
+from waifu2x.lowering.step_facts import reads, residual_of, writes
+from waifu2x.lowering.values import Target, View
+
+
+def in_place(
+    program: Program, layouts: Sequence[MapLayout | FewLayout], undivided: frozenset[int]
+) -> dict[int, tuple[int, ...]]:
+    """By values, those whose place each may take: see Executor.
+
+    `undivided` are the numbers of convolutions of which a block makes all planes of its pixels.
+    """
+    makers: dict[int, list[int]] = {}
+    for number, step in enumerate(program.steps):
+        if isinstance(step, MapStep):
+            makers.setdefault(step.target.value, []).append(number)
+    found: dict[int, tuple[int, ...]] = {}
+    for value, numbers in makers.items():
+        layout = layouts[value]
+        if value == program.result or not isinstance(layout, MapLayout) or len(layout.parts) > 1:
+            continue
+        if len(numbers) == 1:
+            own = _own_pixels(program, numbers[0], layouts, undivided)
+        else:
+            own = _queries(program, numbers)
+        alike = tuple(other for other in own if other and layouts[other] == layout)
+        if alike:
+            found[value] = alike
+    return found
+
+
+def clipped(program: Program) -> frozenset[int]:
+    """Values of which nothing is written beyond what there is memory for: those of attention."""
+    others = {writes(step) for step in program.steps if not isinstance(step, AttendWindows)}
+    made = {writes(step) for step in program.steps if isinstance(step, AttendWindows)}
+    return frozenset(made - others)
+
+
+def _own_pixels(
+    program: Program,
+    number: int,
+    layouts: Sequence[MapLayout | FewLayout],
+    undivided: frozenset[int],
+) -> Iterator[int]:
+    """The values of which a step reads nothing but the pixels that it writes."""
+    step = program.steps[number]
+    assert isinstance(step, MapStep)
+    if step.target != Target(step.target.value):
+        return
+    residual = residual_of(step)
+    views = [residual] if residual else []
+    match step:
+        case AttendWindows():
+            yield from _queries(program, [number])
+            return
+        case NormPlanes():
+            views.append(step.source)
+        case Conv() if number in undivided:
+            views.append(step.source)
+        case Conv() | Depthwise():
+            pass
+        case _:
+            if not isinstance(step, PlanewiseStep) or not has_whole_vectors(program, step, layouts):
+                return
+            views.append(step.source)
+    if isinstance(step, Conv) and step.depth_to_space > 1:
+        return
+    for view in views:
+        whole = view == View(view.value) and len(program.values[view.value].parts) == 1
+        elsewhere = [other for other in reads(step) if other.value == view.value]
+        if whole and all(other in views and other == view for other in elsewhere):
+            yield view.value
+
+
+def _queries(program: Program, numbers: Sequence[int]) -> Iterator[int]:
+    """The value of the queries of some attentions, if each writes the very planes that it reads of
+    it, and nothing else reads it from the first of them on."""
+    steps = [program.steps[number] for number in numbers]
+    queries = set[int]()
+    for step in steps:
+        if not isinstance(step, AttendWindows) or step.first[0] != step.target.plane:
+            return
+        queries.add(step.source.value)
+    if len(queries) > 1:
+        return
+    (value,) = queries
+    for number, step in enumerate(program.steps):
+        count = [view.value for view in reads(step)].count(value)
+        if count > 1 or (count and number > numbers[0] and number not in numbers):
+            return
+        if count and number in numbers and reads(step)[0] != View(value):
+            return
+    yield value

@@ -1,0 +1,139 @@
+"""How values lie in memory for matrix units: maps of 16-bit terms, maps of few planes as floats.
+
+See `kernels/tensor.cuh`. Pictures of a batch stand side by side in a map, each in a cell as large
+as the map's box; in a map of few planes one after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.cuda.tensor.pack import VALUE_BYTES, VECTOR_VALUES
+from waifu2x.lowering.plan.box import Box
+from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.program import Program
+from waifu2x.lowering.values import Value
+from waifu2x.system.lazy_dataclass import dataclass
+
+FEW_PLANES = 4
+"""Maps of no more are floats: no convolution on matrix units reads them plane by plane."""
+PLANE_UNIT = 32
+"""Planes of a part are padded to a multiple of it."""
+_PHASES = 8
+"""Columns of a period of the order of vectors: rows begin alike."""
+ROWS_BEYOND, COLUMNS_BEYOND = 8, 80
+"""Rows and then pixels behind a map, which tiles may read; kernels assert that they do not go
+further."""
+_FLOAT_BYTES = 4
+
+
+class BatchGrid(NamedTuple):
+    """Pictures side by side."""
+
+    across: int
+    down: int
+    pictures: int
+
+
+def batch_grid(pictures: int) -> BatchGrid:
+    """About as many pictures down as across."""
+    across = math.isqrt(pictures - 1) + 1
+    return BatchGrid(across, -(-pictures // across), pictures)
+
+
+class MapArguments(NamedTuple):
+    """`Map` in `kernels/tensor.cuh`."""
+
+    pitch: int = 0
+    group: int = 0
+    top: int = 0
+    left: int = 0
+    rows: int = 0
+    columns: int = 0
+
+
+def few_map(held: Box) -> MapArguments:
+    """Arguments for a map of few planes that holds a box, counted from the value's first pixel."""
+    return MapArguments(held.width, 0, held.top, held.left, held.height, held.width)
+
+
+@dataclass(frozen=True)
+class MapLayout:
+    """A value of many planes."""
+
+    parts: tuple[int, ...]
+    """Planes of each part as they are stored: of a single pixel, padded."""
+    space_to_depth: int
+    group: int
+    """Planes of a group."""
+    terms: int
+
+    @property
+    def stored(self) -> int:
+        """Planes of a stored pixel."""
+        return sum(self.parts) * self.space_to_depth**2
+
+    def start(self, part: int) -> int:
+        """The first plane of a part."""
+        return sum(self.parts[:part])
+
+    def bytes(self, box: Box, grid: BatchGrid) -> int:
+        """Memory for the pixels in a box."""
+        rows, pitch = self._extent(box, grid)
+        beyond = ROWS_BEYOND * pitch + COLUMNS_BEYOND
+        return (rows * pitch * self.stored + beyond * self.group) * VALUE_BYTES * self.terms
+
+    def arguments(self, box: Box, grid: BatchGrid, top: int, left: int) -> MapArguments:
+        """Arguments for a map that holds a box; the first result is at its (top, left)."""
+        rows, pitch = self._extent(box, grid)
+        group = rows * pitch * self.group // VECTOR_VALUES
+        return MapArguments(pitch, group, top, left, *self._cell(box))
+
+    def planes(self, first: int, planes: tuple[int, ...]) -> NDArray[np.intp]:
+        """Where the planes of some parts, from one on, are stored, counted from the first of them.
+
+        In the order [dy][dx][plane]; `planes` are those that each part has without padding.
+        """
+        starts = [self.start(first + index) - self.start(first) for index in range(len(planes))]
+        single = np.concatenate(
+            [start + np.arange(count) for start, count in zip(starts, planes, strict=True)]
+        )
+        pixels = np.arange(self.space_to_depth**2)[:, np.newaxis] * sum(self.parts)
+        places: NDArray[np.intp] = (pixels + single).ravel()
+        return places
+
+    def _cell(self, box: Box) -> tuple[int, int]:
+        return box.height // self.space_to_depth, box.width // self.space_to_depth
+
+    def _extent(self, box: Box, grid: BatchGrid) -> tuple[int, int]:
+        """Rows and pitch."""
+        rows, columns = self._cell(box)
+        return grid.down * rows, round_up(grid.across * columns, _PHASES)
+
+
+@dataclass(frozen=True)
+class FewLayout:
+    """A value of few planes, [picture][row][column][plane], float32."""
+
+    planes: int
+
+    def bytes(self, box: Box, grid: BatchGrid) -> int:
+        """Memory for the pixels in a box."""
+        return grid.pictures * box.height * box.width * self.planes * _FLOAT_BYTES
+
+
+def layouts(program: Program, terms: int) -> tuple[MapLayout | FewLayout, ...]:
+    """The layout of every value; those of the picture and the result mean nothing."""
+    return tuple(_layout(value, terms) for value in program.values)
+
+
+def _layout(value: Value, terms: int) -> MapLayout | FewLayout:
+    if value.planes <= FEW_PLANES and value.space_to_depth == 1 and len(value.parts) == 1:
+        return FewLayout(value.planes)
+    parts = tuple(round_up(planes, PLANE_UNIT) for planes in value.parts)
+    wide = all(planes * value.space_to_depth**2 % 64 == 0 for planes in parts)
+    return MapLayout(parts, value.space_to_depth, 64 if wide else 32, terms)

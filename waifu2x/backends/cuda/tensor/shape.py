@@ -1,0 +1,358 @@
+"""How a convolution on matrix units is cut: its shapes, and what they are to kernels."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from waifu2x.backends.cuda.tensor.pack import (
+    pack_middle,
+    pack_quads,
+    pack_rolling,
+    pack_rows,
+)
+from waifu2x.backends.gpu.device.runtime import Macros
+from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.symbols import smaller
+from waifu2x.system.lazy_dataclass import dataclass
+
+COLUMNS = 64
+"""Columns of a tile."""
+MOST_SUMS = 64
+"""Output planes of a convolution that makes pixels, or a map of few planes, at most."""
+_MOST_TAP_COLUMNS = 16
+"""The most output planes where the taps of a row are columns of the matrix product."""
+_PITCH = COLUMNS + 8
+_FLOAT_BYTES = 4
+_EPILOGUE_BYTES = 8
+_BARRIER_BYTES = 8
+ROWS_WIDTH = 64
+"""Output planes of a tile of `kernels/tensor_rows.cu`."""
+ROLLING_WIDTH = 32
+"""Output planes of a tile of `kernels/tensor_rolling.cu`."""
+_RING_UNIT = 1024
+"""What the bytes of a ring of rows are a multiple of."""
+
+
+@dataclass(frozen=True)
+class TensorJob:
+    """What a convolution has to compute, as far as shapes go."""
+
+    inputs: int
+    """Planes that it reads, as they are stored."""
+    group: int
+    """Planes of a group of the map that it reads."""
+    outputs: int
+    """Planes that it makes, before depth-to-space: padded for a map."""
+    side: int
+    """Taps in each direction."""
+    terms: int
+    """16-bit terms of a value: 1, or 2 for fp32's precision."""
+    last: bool
+    """Whether it makes pixels, or a map of few planes."""
+    sparse_taps: int = 1
+    """Into how many equal parts of its planes it divides, each of which reads its own taps of a
+    larger convolution."""
+    padding: int = 0
+    """Planes at the end of each group that it reads which are padding."""
+    scales: bool = False
+    """Whether it scales planes of what it adds."""
+    folds: bool = False
+    """Whether what it stores are planes of larger pixels (space-to-depth)."""
+    hides: bool = False
+    """Whether its activation may make a number of an infinite sum."""
+    own_gate: bool = False
+    """Whether it makes a gate of what it makes."""
+
+    @property
+    def tap_columns(self) -> bool:
+        """Whether the taps of a row are columns of the matrix product: they are where there are few
+        planes, which would leave the units idle."""
+        return self.last and self.side > 1 and self.outputs <= _MOST_TAP_COLUMNS
+
+    @property
+    def width(self) -> int:
+        """Output planes of a tile."""
+        if self.last:
+            return round_up(self.outputs * (self.side if self.tap_columns else 1), 16)
+        each = self.outputs // self.sparse_taps
+        return next(width for width in (128, 64, 32) if each % width == 0)
+
+    @property
+    def taps(self) -> int:
+        """Steps of a group of planes."""
+        return self.side if self.tap_columns else self.side**2
+
+    @property
+    def steps(self) -> int:
+        """Steps of a tile, each with its own weights."""
+        return self.inputs // self.group * self.taps * (3 if self.terms == 2 else 1)
+
+
+@dataclass(frozen=True)
+class WgmmaShape:
+    """Macros of `kernels/tensor_wgmma.cu` that leave the result as it is."""
+
+    rows: int
+    blocks: int
+    registers: int
+    b_stages: int
+    warpgroups: int = 2
+    a_stages: int = 2
+    most_width: int = 128
+    """Output planes of a tile, at most."""
+    partial_rows: int = 0
+    """Rows of a warpgroup whose sums are in shared memory at once, where pixels are made of them; 0
+    is all."""
+
+    stem = "tensor_wgmma"
+    columns = COLUMNS
+    """Columns of a tile."""
+    is_row_by_row = False
+    """Whether its blocks go down a picture, a row at a time."""
+    consumers = 1
+    """Groups that make tiles of their own."""
+    pack = staticmethod(pack_middle)
+    """Its order of weights."""
+
+    def threads(self, job: TensorJob) -> int:
+        """Threads of a block: those that multiply, and four warps of which two copy."""
+        return (self.warpgroups + 1) * 128
+
+    def width(self, job: TensorJob) -> int:
+        """Output planes of a tile."""
+        return min(job.width, self.most_width)
+
+    def shared(self, job: TensorJob) -> int:
+        """Bytes of shared memory of a block."""
+        pixel = job.group * 2
+        pixels = (self.a_stages * (self.rows + job.side - 1) * _PITCH + 1) * pixel
+        weights = self.b_stages * self.width(job) * pixel
+        barriers = (2 * self.a_stages + 2 * self.b_stages + 2) * _BARRIER_BYTES
+        rows = self.warpgroups * self._partial_rows
+        partial = rows * COLUMNS * (job.width + 1) if job.last else 0
+        epilogue = self.width(job) * _EPILOGUE_BYTES
+        return pixels + weights + barriers + epilogue + partial * _FLOAT_BYTES
+
+    def macros(self, job: TensorJob) -> dict[str, str | int]:
+        """Those of this shape."""
+        own = {name.upper(): value for name, value in asdict(self).items()}
+        del own["MOST_WIDTH"]
+        own["PARTIAL_ROWS"] = self._partial_rows
+        return {**own, "USED": job.group - job.padding}
+
+    @property
+    def _partial_rows(self) -> int:
+        return self.partial_rows or self.rows // self.warpgroups
+
+
+@dataclass(frozen=True)
+class MmaShape:
+    """Macros of `kernels/tensor_mma.cu` that leave the result as it is."""
+
+    rows: int
+    """Rows of a tile, which is a consumer group's."""
+    blocks: int
+    warp: tuple[int, int]
+    """What a warp makes of a row: columns, and output planes at most."""
+    b_stages: int
+    """Taps whose weights are in shared memory at once; of decoupled warps, rows of taps."""
+    prefetched: int = 0
+    """Rows of pixels that are copied before their K-block begins."""
+    consumers: int = 1
+    """Groups of warps of a block, each of which makes tiles of its own."""
+    decoupled: bool = False
+    """Whether warps wait by barriers of their own, up to a row of taps apart."""
+    most_width: int = 64
+    """Output planes of a tile, at most."""
+    is_sm75: bool = False
+    """For sm_75."""
+
+    stem = "tensor_mma"
+    columns = COLUMNS
+    """Columns of a tile."""
+    is_row_by_row = False
+    """Whether its blocks go down a picture, a row at a time."""
+    pack = staticmethod(pack_quads)
+    """Its order of weights."""
+
+    def threads(self, job: TensorJob) -> int:
+        """Threads of a block."""
+        columns, _ = self.warp
+        warps = self.rows * (COLUMNS // columns) * (self.width(job) // self._each(job))
+        return self.consumers * warps * 32
+
+    def width(self, job: TensorJob) -> int:
+        """Output planes of a tile."""
+        return min(job.width, self.most_width)
+
+    def shared(self, job: TensorJob) -> int:
+        """Bytes of shared memory of a block."""
+        pixel = job.group * 2
+        columns = COLUMNS if job.tap_columns else COLUMNS + job.side - 1
+        reads = self.rows + job.side - 1
+        ring = reads + self.prefetched
+        if 0 < self.prefetched < reads and not self.decoupled:
+            ring = self.rows + self.prefetched
+        partial = self.rows * COLUMNS * (job.width + 1) * _FLOAT_BYTES if job.last else 0
+        weights = self.b_stages * self.width(job) * pixel
+        if self.decoupled:
+            weights = weights * job.side + 3 * _BARRIER_BYTES
+        return self.consumers * max(ring * columns * pixel, partial) + weights
+
+    def macros(self, job: TensorJob) -> dict[str, str | int]:
+        """Those of this shape."""
+        columns, _ = self.warp
+        return {
+            "ROWS": self.rows,
+            "BLOCKS": self.blocks,
+            "WARP_COLUMNS": columns,
+            "WARP_WIDTH": self._each(job),
+            "PREFETCHED": self.prefetched,
+            "CONSUMERS": self.consumers,
+            "DECOUPLED": int(self.decoupled),
+            "B_STAGES": self.b_stages,
+            "SM75": int(self.is_sm75),
+        }
+
+    def _each(self, job: TensorJob) -> int:
+        """Output planes of a warp: of a last convolution all, so that it has what it sums up."""
+        return self.width(job) if job.last else min(self.width(job), self.warp[1])
+
+
+@dataclass(frozen=True)
+class RowsShape:
+    """Macros of `kernels/tensor_rows.cu` that leave the result as it is."""
+
+    ring: int
+    """Rows of input in shared memory."""
+
+    stem = "tensor_rows"
+    pack = staticmethod(pack_rows)
+    """Its order of weights."""
+    is_row_by_row = True
+    rows = blocks = consumers = 1
+    warpgroups = 2
+    """Those that multiply."""
+    columns = 128
+    """Columns of a tile, which is one row."""
+
+    def threads(self, job: TensorJob) -> int:
+        """Threads of a block: those that multiply, and four warps of which one copies."""
+        return (self.warpgroups + 1) * 128
+
+    def width(self, job: TensorJob) -> int:
+        """Output planes of a tile."""
+        return ROWS_WIDTH
+
+    def shared(self, job: TensorJob) -> int:
+        """Bytes of shared memory of a block."""
+        pixel = job.group * 2
+        row = job.inputs // job.group * (self.columns + 8) * pixel
+        staged = self.warpgroups * self.columns * ROWS_WIDTH * 2
+        if job.own_gate:
+            # What is added is beside it, and the gate's weights.
+            staged = 2 * staged + ROWS_WIDTH * ROWS_WIDTH * 2
+        barriers = (2 * self.ring + self.warpgroups) * _BARRIER_BYTES
+        return round_up(self.ring * row + pixel, _RING_UNIT) + staged + barriers
+
+    def macros(self, job: TensorJob) -> dict[str, str | int]:
+        """Those of this shape."""
+        return {
+            "ROWS": self.rows,
+            "RING": self.ring,
+            "WARPGROUPS": self.warpgroups,
+            "REGISTERS": 240,
+            "SPARE_REGISTERS": 24,
+            "USED": job.group - job.padding,
+            "OWN_GATE": int(job.own_gate),
+        }
+
+
+@dataclass(frozen=True)
+class RollingShape:
+    """Macros of `kernels/tensor_rolling.cu` that leave the result as it is."""
+
+    warpgroups: int
+    """Those that multiply, 64 columns each."""
+    ring: int
+    """Groups of a row of input in shared memory."""
+
+    stem = "tensor_rolling"
+    pack = staticmethod(pack_rolling)
+    """Its order of weights."""
+    is_row_by_row = True
+    rows = blocks = consumers = 1
+
+    @property
+    def columns(self) -> int:
+        """Columns of a tile, which is one row."""
+        return self.warpgroups * COLUMNS
+
+    def threads(self, job: TensorJob) -> int:
+        """Threads of a block: those that multiply, and four warps of which one copies."""
+        return (self.warpgroups + 1) * 128
+
+    def width(self, job: TensorJob) -> int:
+        """Output planes of a tile."""
+        return ROLLING_WIDTH
+
+    def shared(self, job: TensorJob) -> int:
+        """Bytes of shared memory of a block."""
+        pixel = job.group * 2
+        weights = job.inputs // job.group * job.side * 5 * ROLLING_WIDTH * pixel
+        pixels = self.ring * (self.columns + 8) * pixel + pixel
+        barriers = (2 * self.ring + self.warpgroups + 1) * _BARRIER_BYTES
+        return weights + pixels + ROLLING_WIDTH * _EPILOGUE_BYTES + barriers
+
+    def macros(self, job: TensorJob) -> dict[str, str | int]:
+        """Those of this shape."""
+        return {
+            "ROWS": self.rows,
+            "RING": self.ring,
+            "WARPGROUPS": self.warpgroups,
+            "REGISTERS": 232 if self.warpgroups == 2 else 152,
+            "SPARE_REGISTERS": 40 if self.warpgroups == 2 else 56,
+            "USED": job.group - job.padding,
+        }
+
+
+Shape = WgmmaShape | MmaShape | RowsShape | RollingShape
+
+
+def macros(job: TensorJob, shape: Shape) -> Macros:
+    """The macros of a kernel that depend on the job and its shape alone."""
+    width = shape.width(job)
+    return {
+        "IN_PLANES": job.inputs,
+        "GROUP": job.group,
+        "SIDE": job.side,
+        "WIDTH": width,
+        "DEPTH": depth(job, shape),
+        "TERMS": job.terms,
+        "LAST": int(job.last),
+        "TAP_COLUMNS": int(job.tap_columns),
+        "SPARSE_TAPS": job.sparse_taps,
+        "TILE_COLUMNS": shape.columns,
+        "TILE_RESULTS": results(job, shape),
+        "THREADS": shape.threads(job),
+        "SHARED": shape.shared(job),
+        **shape.macros(job),
+    }
+
+
+def results(job: TensorJob, shape: Shape) -> int:
+    """Columns of a tile that are results: not all where the taps of a row are columns of the
+    matrix product."""
+    return shape.columns - (job.side - 1 if job.tap_columns else 0)
+
+
+def depth(job: TensorJob, shape: Shape) -> int:
+    """Tiles of output planes."""
+    return 1 if job.last else job.outputs // shape.width(job)
+
+
+def grid(job: TensorJob, shape: Shape, tiles: int, multiprocessors: int) -> int:
+    """Blocks, which take one tile after the other."""
+    deep = depth(job, shape)
+    most = max(1, multiprocessors * shape.blocks // deep)
+    return smaller(-(-tiles // shape.consumers), most) * deep

@@ -1,0 +1,1 @@
+"""Engines: devices and the networks compiled on them, shared by requests."""

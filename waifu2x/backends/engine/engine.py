@@ -1,0 +1,341 @@
+"""An engine: devices, and the networks compiled on them for any number of requests."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+
+from numpy.typing import DTypeLike, NDArray
+
+from waifu2x.backends import Backend, Network, OnRecomputed, Precision, Progress, ignore
+from waifu2x.backends.engine.pool import open_devices
+from waifu2x.backends.progress import Furthest
+from waifu2x.backends.results import closed_network
+from waifu2x.errors import BackendError, DeviceMemoryError
+from waifu2x.networks.model import Model
+from waifu2x.system.arguments import integer
+
+if TYPE_CHECKING:
+    from waifu2x.imaging.planar import PlanarPicture
+
+_Made = TypeVar("_Made")
+
+
+class Engine:
+    """One device, or several, with the networks that are compiled on them.
+
+    Any number of upscalers and threads may share an engine. A network is compiled when the first
+    of them asks for it, and freed when the last has closed it. Where memory runs out, compiled
+    networks that nobody runs make room, least recently used first, and are compiled again when they
+    are called; if all are run by other threads, who needs memory waits for one.
+
+    Use it as a context manager, or call `close`, to free the devices. It cannot be pickled: make
+    one in each process, and start processes with the method "spawn": in a forked one, only "cpu"
+    and "numpy" work.
+
+    Args:
+        backend: "auto", the best that works here, or a name that `list_devices` shows.
+        device: The number of one of the backend's devices, several numbers, or "all": calls are
+            divided among them.
+        precision: "auto", the fastest that keeps 60 dB against exact arithmetic; "fp32", which
+            keeps 100 dB; "fp16", "bf16" or "int16" where the backend has them.
+        fallback: Whether "auto" goes on with the next backend where the device stops working.
+
+    Raises:
+        BackendError: A device cannot be used: UnavailableError if it is not here.
+        ValueError: A number that makes no sense.
+
+    Examples:
+        >>> with waifu2x.Engine("cpu") as engine:
+        ...     art = waifu2x.Upscaler(scale=2, engine=engine)
+        ...     clean = waifu2x.Upscaler(scale=1, noise=1, engine=engine)
+        ...     larger, cleaner = art(image), clean(image)
+        >>> larger.shape, cleaner.shape
+        ((18, 32, 3), (9, 16, 3))
+    """
+
+    def __init__(
+        self,
+        backend: str = "auto",
+        device: int | Sequence[int] | Literal["all"] = 0,
+        precision: Precision = "auto",
+        *,
+        fallback: bool = True,
+    ) -> None:
+        devices = device if device == "all" else _devices(device)
+        notices: list[str] = []
+        self.backend: Backend = open_devices(backend, devices, notices.append, fallback)
+        """What computes; with `auto` another one may take its place when its device stops."""
+        self.notices = tuple(notices)
+        """Sentences on why `auto` passed over better backends."""
+        self.precision: Precision = precision
+        """The precision of all its networks."""
+        self._lock = threading.Lock()
+        self._room_made = threading.Condition(self._lock)
+        self._needing_room = threading.Lock()
+        """Held by who makes room until that is enough: two would take it from each other."""
+        self._shared: OrderedDict[tuple[int, ...], _Shared] = OrderedDict()
+        """By the identities of their models, which they hold; the least recently used first."""
+        self._closing = 0
+        """Networks without leases that are being freed."""
+        self._is_closed = False
+
+    def network(self, models: Sequence[Model]) -> Network:
+        """The network of some models, one after the other, compiled now unless it is already.
+
+        Whoever gets it has to close it. It works until then, or until the engine is closed. Raises
+        BackendError if it cannot be compiled.
+        """
+        key = tuple(map(id, models))
+        with self._lock:
+            self.check_open()
+            shared = self._shared.setdefault(key, _Shared(tuple(models)))
+            shared.leases += 1
+        lease = _Lease(self, shared)
+        try:
+            self._run(shared, lambda network: None)
+        except BaseException:
+            lease.close()
+            raise
+        return lease
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that its devices, or the machine in their place, hold for it now: weights, maps and
+        free memory that is kept for further calls."""
+        return self.backend.bytes
+
+    @property
+    def open_networks(self) -> dict[tuple[str, ...], int]:
+        """How many users each compiled network has, by the names of its models."""
+        with self._lock:
+            return {
+                tuple(model.name for model in shared.models): shared.leases
+                for shared in self._shared.values()
+            }
+
+    def close(self) -> None:
+        """Frees the devices, when the calls that are under way are done.
+
+        Calls of its networks that come later, or wait for their turn, raise BackendError.
+        """
+        with self._lock:
+            self._is_closed = True
+            gone, self._shared = list(self._shared.values()), OrderedDict()
+        self.backend.close()
+        for shared in gone:
+            shared.close()
+
+    def __repr__(self) -> str:
+        if self._is_closed:
+            return f"<Engine {self.backend.name}, closed>"
+        count = len(self.open_networks)
+        networks = f"{count} network{'' if count == 1 else 's'}"
+        device = self.backend.device.name
+        return f"<Engine {self.backend.name}: {device}, {self.precision}, {networks}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("cannot pickle an Engine: make one in each process")
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # What leases and upscalers need.
+
+    def check_open(self) -> None:
+        """Raises BackendError after `close`."""
+        if self._is_closed:
+            raise BackendError("this engine is closed: open a new one")
+
+    def _run(self, shared: _Shared, work: Callable[[Network], _Made]) -> _Made:
+        """What some work makes of the compiled network, which makes no room for others meanwhile.
+
+        Compiles it if it is not. Where memory is short, others make room, and it is tried again.
+        Raises BackendError.
+        """
+        with ExitStack() as held:
+            is_first = True
+            while True:
+                try:
+                    with self._running(shared) as network:
+                        return work(network)
+                except DeviceMemoryError:
+                    if is_first:
+                        held.enter_context(self._needing_room)
+                        is_first = False
+                    if not self._make_room(shared):
+                        raise
+
+    @contextmanager
+    def _running(self, shared: _Shared) -> Iterator[Network]:
+        thread = threading.get_ident()
+        with self._lock:
+            self.check_open()
+            shared.callers.append(thread)
+            if shared.key in self._shared:
+                self._shared.move_to_end(shared.key)
+        try:
+            with shared.lock:
+                if shared.is_closed:
+                    raise closed_network()
+                if shared.network is None:
+                    shared.network = self.backend.compile(shared.models, self.precision)
+                network = shared.network
+            yield network
+        finally:
+            with self._lock:
+                shared.callers.remove(thread)
+                self._room_made.notify_all()
+
+    def _release(self, shared: _Shared) -> None:
+        """Counts a lease as closed; the last one frees the network."""
+        with self._lock:
+            shared.leases -= 1
+            if shared.leases or self._shared.get(shared.key) is not shared:
+                return
+            del self._shared[shared.key]
+            self._closing += 1
+        try:
+            shared.close()
+        finally:
+            with self._lock:
+                self._closing -= 1
+                self._room_made.notify_all()
+
+    def _make_room(self, asking: _Shared) -> bool:
+        """Frees the network that nobody runs and was called longest ago, or waits until a call has
+        ended or a network is freed; False if there is no other network."""
+        with self._lock:
+            others = [one for one in self._shared.values() if one is not asking]
+            dropped = next((one for one in others if one.network and not one.callers), None)
+            if dropped is None:
+                callers = [thread for one in others for thread in one.callers]
+                # A thread must not wait for itself: it may ask in the midst of a call of another.
+                waits = bool(callers or self._closing) and threading.get_ident() not in callers
+                if waits:
+                    self._room_made.wait()
+                return waits
+            network, dropped.network = dropped.network, None
+        if network is not None:
+            network.close()
+        return True
+
+
+def _devices(device: int | Sequence[int]) -> list[int]:
+    """Numbers of devices, each once. Raises ValueError."""
+    numbers = [
+        integer(number, range(sys.maxsize), "a device number from 0 up")
+        for number in (device if isinstance(device, Sequence) else [device])
+    ]
+    if not numbers or len(set(numbers)) < len(numbers):
+        raise ValueError(f"Expected different device numbers, but got {device!r}")
+    return numbers
+
+
+class _Shared:
+    """A network, and how many use it."""
+
+    def __init__(self, models: tuple[Model, ...]) -> None:
+        self.models = models
+        self.key = tuple(map(id, models))
+        self.leases = 0
+        self.callers: list[int] = []
+        """The threads of the calls under way."""
+        self.lock = threading.Lock()
+        """Held while it is compiled, by one thread for all."""
+        self.network: Network | None = None
+        """None before it is compiled, and after it has made room for another."""
+        self.is_closed = False
+
+    def close(self) -> None:
+        """Frees it, when its calls are done."""
+        with self.lock:
+            self.is_closed = True
+            network, self.network = self.network, None
+        if network is not None:
+            network.close()
+
+
+class _Lease:
+    """A Network that somebody has asked an engine for."""
+
+    def __init__(self, engine: Engine, shared: _Shared) -> None:
+        self._engine = engine
+        self._shared = shared
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    @property
+    def arithmetic(self) -> str:
+        """What it computes in on the backend of now."""
+        return self._engine._run(self._open(), lambda network: network.arithmetic)
+
+    def __call__(
+        self,
+        pixels: NDArray[Any],
+        out_dtype: DTypeLike,
+        *,
+        out: NDArray[Any] | None = None,
+        tile: int | None = None,
+        tta: int = 1,
+        on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
+    ) -> NDArray[Any]:
+        """Runs pictures; where memory is short for them, other networks make room."""
+        told = Furthest(on_progress)
+        return self._engine._run(
+            self._open(),
+            lambda network: network(
+                pixels,
+                out_dtype,
+                out=out,
+                tile=tile,
+                tta=tta,
+                on_progress=told.attempt(),
+                on_recomputed=on_recomputed,
+            ),
+        )
+
+    def run_planes(
+        self,
+        pictures: Sequence[PlanarPicture],
+        out: Sequence[PlanarPicture],
+        *,
+        tile: int | None = None,
+        tta: int = 1,
+        on_progress: Progress = ignore,
+    ) -> None:
+        """Runs pictures as planes; where memory is short for them, other networks make room."""
+        told = Furthest(on_progress)
+        self._engine._run(
+            self._open(),
+            lambda network: network.run_planes(
+                pictures, out, tile=tile, tta=tta, on_progress=told.attempt()
+            ),
+        )
+
+    def close(self) -> None:
+        """Gives the network back; the last one to do so frees it."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._engine._release(self._shared)
+
+    def _open(self) -> _Shared:
+        if self._is_closed:
+            raise closed_network()
+        return self._shared

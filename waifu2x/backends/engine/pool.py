@@ -1,0 +1,288 @@
+"""Several devices as one backend: each picture goes to one that is free, a stack to all of them."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from waifu2x.backends import (
+    Backend,
+    Device,
+    Measurement,
+    Network,
+    OnRecomputed,
+    Pin,
+    Precision,
+    Progress,
+    Trial,
+    device_numbers,
+    ignore,
+    open_backend,
+    scaled,
+)
+from waifu2x.backends.engine.fallback import FallbackBackend
+from waifu2x.backends.progress import Furthest
+from waifu2x.backends.results import check_out, result_shape
+from waifu2x.errors import DeviceError
+from waifu2x.networks.model import Model
+
+if TYPE_CHECKING:
+    from waifu2x.imaging.planar import PlanarPicture
+
+_LOG = logging.getLogger(__name__)
+_Made = TypeVar("_Made")
+
+
+def open_devices(
+    name: str,
+    devices: Sequence[int] | Literal["all"],
+    on_skip: Callable[[str], None],
+    fallback: bool = True,
+) -> Backend:
+    """The backend of that name on the devices of those numbers; see `open_backend`.
+
+    `all` are those of the kind of the first: GPUs, or processors.
+
+    With `fallback`, `auto` goes on with the first device of the next backend where these stop
+    working.
+    """
+    if name == "auto" and fallback:
+
+        def open_next(failed: str) -> Backend:
+            return open_backend("auto", 0, on_skip, after=failed)
+
+        return FallbackBackend(_open(name, devices, on_skip), open_next)
+    return _open(name, devices, on_skip)
+
+
+def _open(
+    name: str, devices: Sequence[int] | Literal["all"], on_skip: Callable[[str], None]
+) -> Backend:
+    opened: list[Backend] = []
+    try:
+        if devices == "all":
+            opened.append(open_backend(name, 0, on_skip))
+            devices = device_numbers(opened[0].name)[1:]
+        for device in devices:
+            # What `auto` is, the first device has decided.
+            chosen = opened[0].name if opened else name
+            opened.append(open_backend(chosen, device, on_skip))
+    except BaseException:
+        for backend in opened:
+            backend.close()
+        raise
+    return opened[0] if len(opened) == 1 else DevicePool(opened)
+
+
+class DevicePool:
+    """Several devices as one backend: calls from several threads run at the same time."""
+
+    def __init__(self, backends: Sequence[Backend]) -> None:
+        self.name = backends[0].name
+        first = backends[0].device
+        names = ", ".join(backend.device.name for backend in backends)
+        self.device = Device(names, f"{len(backends)} devices, {first.detail}", first.is_gpu)
+        self.calls_at_once = sum(backend.calls_at_once for backend in backends)
+        self._backends = tuple(backends)
+
+    def compile(self, models: Sequence[Model], precision: Precision) -> Network:
+        networks: list[Network] = []
+        try:
+            for backend in self._backends:
+                networks.append(backend.compile(models, precision))
+        except BaseException:
+            for network in networks:
+                network.close()
+            raise
+        calls_at_once = [backend.calls_at_once for backend in self._backends]
+        return PooledNetwork(models, networks, calls_at_once)
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Page-locks memory for all devices."""
+        with ExitStack() as held:
+            for backend in self._backends:
+                held.enter_context(backend.pin(memory))
+            return Pin(held.pop_all().close)
+
+    def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
+        """Seconds of each step on the first device: a picture is computed by one."""
+        return self._backends[0].measure(model, precision, pixels)
+
+    def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
+        """Tunes each kind of device once."""
+        unlike = {backend.device: backend for backend in self._backends}
+        for backend in unlike.values():
+            yield from backend.tune(model, precision, pixels)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that all devices hold."""
+        return sum(backend.bytes for backend in self._backends)
+
+    def close(self) -> None:
+        """Closes all devices, though one may fail."""
+        with ExitStack() as held:
+            for backend in self._backends:
+                held.callback(backend.close)
+
+
+class PooledNetwork:
+    """A network on each device. A call takes the device that has waited longest, or waits for one.
+
+    A device that stops working is not taken again; the others compute its pictures, too.
+    """
+
+    def __init__(
+        self, models: Sequence[Model], networks: Sequence[Network], calls_at_once: Sequence[int]
+    ) -> None:
+        """`networks` and `calls_at_once` are those of each device."""
+        self._models = tuple(models)
+        self._lock = threading.Lock()
+        self._working = set(range(len(networks)))
+        """The networks whose devices have not stopped working."""
+        self._networks = tuple(networks)
+        self._idle: queue.SimpleQueue[int | DeviceError] = queue.SimpleQueue()
+        """Which networks may be called, each as often as its device takes calls at once; or why the
+        last device stopped working."""
+        for turn in range(max(calls_at_once)):
+            for number, calls in enumerate(calls_at_once):
+                if turn < calls:
+                    self._idle.put(number)
+
+    @property
+    def arithmetic(self) -> str:
+        """What its devices compute in, each way once."""
+        return ", ".join(dict.fromkeys(network.arithmetic for network in self._networks))
+
+    def __call__(
+        self,
+        pixels: NDArray[Any],
+        out_dtype: DTypeLike,
+        *,
+        out: NDArray[Any] | None = None,
+        tile: int | None = None,
+        tta: int = 1,
+        on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
+    ) -> NDArray[Any]:
+        """Runs pictures; each device gets a part of a stack, and one at a time tells of
+        progress."""
+
+        def on_one(
+            stack: NDArray[Any], out: NDArray[Any] | None, report: Progress, first: int
+        ) -> NDArray[Any]:
+            told = Furthest(report)
+            return self._on_one(
+                lambda network: network(
+                    stack,
+                    out_dtype,
+                    out=out,
+                    tile=tile,
+                    tta=tta,
+                    on_progress=told.attempt(),
+                    on_recomputed=lambda number: on_recomputed(first + number),
+                )
+            )
+
+        parts = min(len(self._networks), len(pixels)) if pixels.ndim == 4 else 1
+        if parts <= 1:
+            return on_one(pixels, out, on_progress, 0)
+        if out is None:
+            out = np.empty(result_shape(self._models, pixels.shape), out_dtype)
+        check_out(out, result_shape(self._models, pixels.shape), out_dtype, pixels)
+        lock = threading.Lock()
+
+        def told(part: float) -> None:
+            with lock:
+                on_progress(part)
+
+        def compute(stack: NDArray[Any], made: NDArray[Any], first: int) -> None:
+            on_one(stack, made, scaled(told, len(stack) / len(pixels)), first)
+
+        with ThreadPoolExecutor(parts, thread_name_prefix="waifu2x-device") as pool:
+            stacks = np.array_split(pixels, parts)
+            starts = np.cumsum([0, *map(len, stacks)])[:-1].tolist()
+            list(pool.map(compute, stacks, np.array_split(out, parts), starts))
+        return out
+
+    def run_planes(
+        self,
+        pictures: Sequence[PlanarPicture],
+        out: Sequence[PlanarPicture],
+        *,
+        tile: int | None = None,
+        tta: int = 1,
+        on_progress: Progress = ignore,
+    ) -> None:
+        """Runs pictures as planes; each device gets a part of them."""
+        from waifu2x.backends.planar import check_planes
+
+        check_planes(self._models, pictures, out)
+        if not pictures:
+            return
+        lock = threading.Lock()
+
+        def told(part: float) -> None:
+            with lock:
+                on_progress(part)
+
+        def compute(numbers: NDArray[np.int64]) -> None:
+            some, made = [pictures[n] for n in numbers], [out[n] for n in numbers]
+            report = Furthest(scaled(told, len(some) / len(pictures)))
+            self._on_one(
+                lambda network: network.run_planes(
+                    some, made, tile=tile, tta=tta, on_progress=report.attempt()
+                )
+            )
+
+        parts = min(len(self._networks), len(pictures))
+        if parts == 1:
+            compute(np.arange(len(pictures)))
+            return
+        with ThreadPoolExecutor(parts, thread_name_prefix="waifu2x-device") as pool:
+            list(pool.map(compute, np.array_split(np.arange(len(pictures)), parts)))
+
+    def close(self) -> None:
+        """Closes the networks of all devices, though one may fail."""
+        with ExitStack() as held:
+            for network in self._networks:
+                held.callback(network.close)
+
+    def _on_one(self, work: Callable[[Network], _Made]) -> _Made:
+        """What some work makes on a device that does not stop working."""
+        while True:
+            idle = self._idle.get()
+            if isinstance(idle, DeviceError):
+                self._idle.put(idle)
+                raise DeviceError(idle.fault, idle.remedy) from idle
+            if idle not in self._working:
+                continue
+            try:
+                result = work(self._networks[idle])
+            except DeviceError as error:
+                self._drop(idle, error)
+            except BaseException:
+                self._idle.put(idle)
+                raise
+            else:
+                self._idle.put(idle)
+                return result
+
+    def _drop(self, number: int, error: DeviceError) -> None:
+        """Counts a device that has stopped working; who waits for the last one is told."""
+        with self._lock:
+            if number not in self._working:
+                return  # another of its calls was told so first
+            self._working.remove(number)
+            if self._working:
+                _LOG.warning("%s: going on with the other devices", error.fault)
+            else:
+                self._idle.put(error)

@@ -1,0 +1,1 @@
+"""What a GPU library offers to the shared engine, and what crosses to a device."""

@@ -1,0 +1,322 @@
+"""A device's memory for the pictures that are being computed, and whose turn it is.
+
+Allocating takes longer than a small picture, and what a runtime replays belongs to its buffers: so
+they are kept for the next picture, as long as they are few and nobody else needs the memory.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from waifu2x.backends.gpu.device.runtime import Buffer, OutOfMemoryError, Runtime
+from waifu2x.errors import BackendError
+from waifu2x.system.size_class import MOST_SPARE, size_class
+
+_FREE_SHARE = 0.9
+"""Share of the free memory that may be taken: the library needs some of it for itself."""
+_KEPT_SHARE = 0.5
+"""Share of the memory that was free at first that is kept at most while nothing is computed."""
+_QUEUED_SHARE = 0.25
+"""Share of it that is kept besides for what shares the device: more than one call may take."""
+_ASKED_SECONDS = 0.5
+"""How long the library's answer of how much memory is free is taken to hold."""
+_CPU_SCRATCH_BYTES = 32 << 20
+"""On a processor, maps are to stay in its caches."""
+
+
+class Owner(Protocol):
+    """What holds buffers of its own, such as weights."""
+
+    def close(self) -> None:
+        """Frees them; closing again does nothing."""
+        ...
+
+
+class MemoryPool:
+    """Buffers that are taken and given back, and whose turn it is to use the device.
+
+    Work that takes little of the memory shares the device (`sharing`): such calls send their
+    pictures and fetch their results while others compute, and queue their kernels one at a time
+    (`queueing`). All else has the device to itself (`working`). Compiling goes on beside either
+    (`compiling`).
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self._process = os.getpid()
+        self._turn = threading.Condition()
+        self._sharers = 0
+        self._compilers = 0
+        self._waiting = 0
+        """How many want the device for themselves: nobody begins to share it then."""
+        self._is_taken = False
+        self._is_closed = self._is_freed = False
+        self._queueing = threading.Lock()
+        self._owners = 0
+        """How many hold buffers of their own."""
+        self._abandoned: deque[Owner] = deque()
+        """Owners that were given up without `close`, by the garbage collector in any thread."""
+        self.scratch_limit = (
+            _CPU_SCRATCH_BYTES if runtime.limits.is_cpu else runtime.limits.max_buffer
+        )
+        """Bytes that maps of one tile are to take at most."""
+        self._asked = -math.inf
+        self._available = 0
+        """Bytes that were free when the library was asked, and what was allocated."""
+        free = runtime.free_memory()
+        self._idle = FreeList(runtime, int(free * _KEPT_SHARE))
+        self._queued = FreeList(runtime, int(free * _QUEUED_SHARE))
+        """Buffers that queued kernels still use: for nothing but further kernels."""
+
+    def free(self) -> int:
+        """Bytes that can be taken, as far as the library tells. What other programs take or free
+        shows after a moment: to ask takes as long as a few launches."""
+        now, allocated = time.monotonic(), self.runtime.allocated
+        if now > self._asked + _ASKED_SECONDS:
+            self._asked, self._available = now, self.runtime.free_memory() + allocated
+        kept = self._idle.size() + self._queued.size()
+        return int((self._available - allocated) * _FREE_SHARE) + kept
+
+    def adopt(self, owner: Owner) -> None:
+        """Counts an owner, until it is closed by `close_owner` or abandoned."""
+        with self._turn:
+            self._owners += 1
+
+    def abandon(self, owner: Owner) -> None:
+        """Closes an owner later, when somebody next computes or compiles. The garbage collector may
+        call this in any thread, whatever that holds."""
+        self._abandoned.append(owner)
+
+    def close_owner(self, owner: Owner) -> None:
+        """Closes an owner of which nothing is queued; with the last one, nothing is kept."""
+        if self._is_forked():
+            return  # what it holds is the other process's
+        owner.close()
+        with self._turn:
+            self._owners -= 1
+            was_last = not self._owners
+        if was_last:
+            self.release()
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Waits until nobody else works. Raises BackendError if it was closed meanwhile."""
+        self._check_process()
+        with self._turn:
+            self._waiting += 1
+            try:
+                self._turn.wait_for(lambda: not (self._sharers or self._is_taken))
+            finally:  # an interrupt may end the wait
+                self._waiting -= 1
+                self._turn.notify_all()
+            self._check_open()
+            self._is_taken = True
+        try:
+            # Nobody's kernels are queued any more.
+            self._queued.move_to(self._idle)
+            self._close_abandoned()
+            yield
+        except BaseException:
+            self.settle()
+            raise
+        finally:
+            with self._turn:
+                self._is_taken = False
+                self._turn.notify_all()
+
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """Waits until nobody works alone. Raises BackendError if it was closed meanwhile."""
+        self._check_process()
+        with self._turn:
+            self._turn.wait_for(lambda: not (self._waiting or self._is_taken))
+            self._check_open()
+            self._sharers += 1
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._sharers -= 1
+                self._turn.notify_all()
+
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Keeps the device open while something is compiled. Raises BackendError if it is not."""
+        self._check_process()
+        with self._turn:
+            self._check_open()
+            self._compilers += 1
+        try:
+            self._close_abandoned()
+            yield
+        finally:
+            with self._turn:
+                self._compilers -= 1
+                self._turn.notify_all()
+
+    def _close_abandoned(self) -> None:
+        while self._abandoned:
+            try:
+                owner = self._abandoned.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            self.close_owner(owner)
+
+    def _is_forked(self) -> bool:
+        """Whether this process was forked from the one that opened the device."""
+        return os.getpid() != self._process
+
+    def _check_process(self) -> None:
+        """Raises BackendError in a forked process, where drivers fail or wait without end."""
+        if self._is_forked():
+            raise BackendError(
+                f"{self.runtime.device.name}: was opened before this process was forked: start it"
+                " with the method spawn, and open an engine there"
+            )
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            name = self.runtime.device.name
+            raise BackendError(f"{name}: this backend is closed: open a new one")
+
+    def close(self) -> None:
+        """Frees everything, and closes the runtime, when whoever works or compiles has ended."""
+        if self._is_forked():
+            return
+        with self._turn:
+            self._is_closed = True
+            # An interrupt may end the wait: then it is closed another time.
+            self._turn.wait_for(lambda: not (self._sharers or self._compilers or self._is_taken))
+            if self._is_freed:
+                return
+            self._is_freed = True
+        self._close_abandoned()
+        self.release()
+        self.runtime.close()
+
+    def taken(self) -> ScopedAllocation:
+        """What takes buffers that nobody uses; all are given back at the end."""
+        return ScopedAllocation(self._idle)
+
+    @contextmanager
+    def queueing(self) -> Iterator[ScopedAllocation]:
+        """For those who share the device: waits until nobody else queues kernels.
+
+        Takes buffers for them alone, which are given back as soon as the kernels are queued.
+        """
+        with self._queueing, ScopedAllocation(self._queued) as taken:
+            yield taken
+
+    def settle(self) -> None:
+        """After work that was broken off: waits until the device is done with its buffers, and with
+        the memory that it copied from or to. Interrupts meanwhile do not end the wait."""
+        while True:
+            try:
+                # Others may be recording what they queue: a runtime must not wait then.
+                with self._queueing:
+                    self.runtime.synchronize()
+                return
+            except Exception:  # the device is gone, and its copies with it
+                return
+            except BaseException:  # the one that broke the work off is raised
+                continue
+
+    def release(self) -> None:
+        """Frees what nobody holds."""
+        self._asked = -math.inf
+        self._idle.release()
+        self._queued.release()
+
+
+class FreeList:
+    """Buffers that are kept for the next who takes as much, up to so many bytes."""
+
+    def __init__(self, runtime: Runtime, most: int) -> None:
+        self._runtime = runtime
+        self._most = most
+        self._lock = threading.Lock()
+        self._buffers: list[Buffer] = []
+
+    def size(self) -> int:
+        """Bytes that are kept."""
+        with self._lock:
+            return sum(buffer.size for buffer in self._buffers)
+
+    def take(self, size: int) -> Buffer:
+        """A buffer of at least that many bytes, uninitialised. Raises OutOfMemoryError."""
+        size = max(size, 1)
+        most = max(MOST_SPARE * size, size_class(1))
+        with self._lock:
+            # The smallest, and of as large ones the one that came back last.
+            fitting = [
+                (buffer.size, -index)
+                for index, buffer in enumerate(self._buffers)
+                if size <= buffer.size <= most
+            ]
+            if fitting:
+                return self._buffers.pop(-min(fitting)[1])
+        try:
+            # One that is too large to be kept serves nobody else.
+            made = size_class(size)
+            made = made if made <= self._most else size
+            return self._runtime.allocate(made, for_maps=True)
+        except OutOfMemoryError:
+            self.release()
+            return self._runtime.allocate(size, for_maps=True)
+
+    def give_back(self, buffer: Buffer) -> None:
+        """For the next that takes as much: the one queue of a runtime serves it later."""
+        gone = []
+        with self._lock:
+            self._buffers.append(buffer)
+            while sum(kept.size for kept in self._buffers) > self._most:
+                gone.append(self._buffers.pop(0))
+        for kept in gone:
+            kept.release()
+
+    def move_to(self, others: FreeList) -> None:
+        """Gives all that is kept here to another list."""
+        with self._lock:
+            moved, self._buffers = self._buffers, []
+        for buffer in moved:
+            others.give_back(buffer)
+
+    def release(self) -> None:
+        """Frees what is kept."""
+        with self._lock:
+            gone, self._buffers = self._buffers, []
+        for buffer in gone:
+            buffer.release()
+
+
+class ScopedAllocation:
+    """Buffers that are given back when the context ends."""
+
+    def __init__(self, free_list: FreeList) -> None:
+        self._free_list = free_list
+        self._buffers: list[Buffer] = []
+
+    def __enter__(self) -> ScopedAllocation:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        # The last one first: who takes the same sizes next gets each from the same place.
+        while self._buffers:
+            self._free_list.give_back(self._buffers.pop())
+
+    def buffer(self, size: int) -> Buffer:
+        """A buffer of at least that many bytes, uninitialised. Raises OutOfMemoryError."""
+        self._buffers.append(self._free_list.take(size))
+        return self._buffers[-1]
+
+    def drop(self, buffer: Buffer) -> None:
+        """Gives one of them back."""
+        self._buffers = [other for other in self._buffers if other is not buffer]
+        self._free_list.give_back(buffer)

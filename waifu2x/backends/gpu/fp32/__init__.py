@@ -1,0 +1,1 @@
+"""The fp32 executor, on the multiply-add units of any device."""

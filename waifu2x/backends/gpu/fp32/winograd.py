@@ -1,0 +1,129 @@
+"""Convolutions by `kernels/winograd.cl`: 3x3, many planes, maps at both ends."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.gpu.device.runtime import Limits, Macros
+from waifu2x.backends.gpu.fp32.conv import Planes, padded_weight
+from waifu2x.backends.gpu.fp32.maps import FLOAT_BYTES
+from waifu2x.backends.winograd import share, transform_weights
+from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.system.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class WinogradShape:
+    """How the work is cut: see the macros of the kernel."""
+
+    cell_y: int
+    cell_x: int
+    tile_y: int
+    tile_x: int
+    outs: int
+    cells_item: int
+    outs_item: int
+    frequencies_item: int
+    depth: int
+
+    stem = "winograd"
+    plane_groups = True
+
+    @property
+    def planes(self) -> int:
+        """Output planes of a group."""
+        return self.outs
+
+    @property
+    def share(self) -> float:
+        return share(self.cell_y, self.cell_x)
+
+    @property
+    def frequencies(self) -> int:
+        """How many frequencies a cell has."""
+        return (self.cell_y + 2) * (self.cell_x + 2)
+
+    @property
+    def rows(self) -> int:
+        """Rows of pixels of a group."""
+        return self.tile_y * self.cell_y
+
+    @property
+    def columns(self) -> int:
+        """Columns of pixels of a group."""
+        return self.tile_x * self.cell_x
+
+    @property
+    def group(self) -> int:
+        """Work-items of a group."""
+        cells = self.tile_y * self.tile_x
+        lanes = cells // self.cells_item * (self.outs // self.outs_item)
+        return lanes * self.frequencies // self.frequencies_item
+
+    @property
+    def local_bytes(self) -> int:
+        """Local memory of a group: T and V, or M in their place, as the kernel pads them."""
+        cells, columns = self.tile_y * self.tile_x, self.columns + 2
+        row = (columns // 8 * 8 + (9 if columns % 8 > 1 else 1)) * 4
+        t = (self.cell_y + 2) * self.depth // 4 * self.tile_y * row
+        v = self.frequencies * (self.depth * (cells // 16 * 16 + 8) + 16)
+        return FLOAT_BYTES * max(t + v, self.frequencies * cells * 8)
+
+    def macros(self, planes: Planes) -> Macros:
+        return {
+            "IN_PLANES": round_up(planes.in_count, self.depth),
+            "OUT_PLANES": round_up(planes.out_count, self.outs),
+            "CELL_Y": self.cell_y,
+            "CELL_X": self.cell_x,
+            "TILE_Y": self.tile_y,
+            "TILE_X": self.tile_x,
+            "OUTS": self.outs,
+            "CELLS_ITEM": self.cells_item,
+            "OUTS_ITEM": self.outs_item,
+            "FREQUENCIES_ITEM": self.frequencies_item,
+            "DEPTH": self.depth,
+            "GROUP": self.group,
+            "LOCAL_FLOATS": self.local_bytes // FLOAT_BYTES,
+        }
+
+    def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The weights transformed: U."""
+        inputs = round_up(planes.in_count, self.depth)
+        full = padded_weight(planes, weight, inputs, round_up(planes.out_count, self.outs))
+        transformed = transform_weights(full, self.cell_y, self.cell_x)
+        grouped = transformed.reshape(self.frequencies, -1, self.outs, inputs)
+        spare = np.zeros(self.frequencies * self.outs, np.float32)
+        return np.concatenate([grouped.transpose(1, 3, 0, 2).ravel(), spare])
+
+
+_SHAPES = (
+    WinogradShape(2, 4, 4, 4, 64, 8, 8, 1, 4),
+    WinogradShape(4, 4, 4, 4, 64, 8, 4, 3, 4),
+    WinogradShape(2, 2, 4, 8, 64, 8, 8, 1, 4),
+    WinogradShape(2, 4, 4, 8, 32, 8, 8, 1, 4),
+    WinogradShape(4, 4, 4, 8, 32, 8, 4, 3, 4),
+    WinogradShape(2, 4, 4, 4, 32, 8, 8, 1, 4),
+    WinogradShape(2, 2, 4, 8, 32, 8, 8, 1, 4),
+)
+"""Usual ones first, by measurements on an H200. F(4x4) multiplies less than F(2x4), spills a few
+registers where there are 168 for a work-item, and is at most 6 % faster: OpenCL does not tell
+how many there are, so it is taken only where `tuning` found it faster. The last two are for devices
+with groups of 256 work-items at most."""
+
+
+def candidates(limits: Limits, planes: Planes) -> list[WinogradShape]:
+    """Shapes for a convolution, the usual one first; none for one that it is not made for.
+
+    Padding may not cost more than half of the work.
+    """
+    if planes.taps != 3 or planes.from_pixels or planes.to_pixels:
+        return []
+    return [
+        shape
+        for shape in _SHAPES
+        if planes.in_count >= 2 * shape.depth
+        and round_up(planes.out_count, shape.outs) < 2 * planes.out_count
+        and limits.max_group >= shape.group
+        and limits.local_bytes >= shape.local_bytes
+    ]

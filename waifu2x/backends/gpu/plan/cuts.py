@@ -1,0 +1,145 @@
+"""Which cuts of a deep network are worth the memory of the maps that they keep.
+
+A tile computes again what lies around it, more of it the deeper the network and the smaller the
+tile; and the last maps, enlarged, take most of the memory. Between two cuts only a few steps decide
+how large tiles may be and how much lies around them. Costs are estimated from maps of the whole
+picture: `schedule` then finds out what truly fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from waifu2x.backends.gpu.executor import Executor
+from waifu2x.lowering.ops.attention import AttendWindows, CrossSums
+from waifu2x.lowering.passes import segments
+from waifu2x.lowering.plan.box import Box
+from waifu2x.lowering.plan.costs import cost_of_result
+from waifu2x.lowering.program import MapStep, Program
+from waifu2x.lowering.step_facts import reads, stored_block, writes
+from waifu2x.networks.model import Size
+
+TILE = (512, 1024)
+"""Rows and columns of a picture that cuts are offered for: there are enough of them."""
+_SMALLEST_TILE = 64
+"""Output pixels a side, below which tiles are mostly margin."""
+_LARGEST_TILE = 1 << 15
+"""Output pixels a side: libraries count groups of work-items in 16 bits."""
+
+
+def worthwhile(
+    executor: Executor, sizes: Sequence[Size], memory: int, scratch: int, tile: int | None
+) -> tuple[int, ...]:
+    """The program's cuts that make a picture the cheapest in so many bytes.
+
+    `memory` is for all maps, `scratch` of it for those of a tile; `tile` as of `grids`.
+    """
+    program = executor.program
+    spans = _Spans(executor, sizes)
+    costs = [0.0]
+    for number in range(len(program.steps)):
+        costs.append(costs[-1] + step_cost(program, number, whole(program, number, sizes)))
+    far = segments.receptive_radii(program, max(executor.unit))
+    rows, columns = sizes[0]
+    result = sizes[program.result]
+
+    def cost(start: int, end: int) -> float:
+        kept, peak = spans.bytes(start, end)
+        reach = far[end] - far[start]
+        for down, across in grids(result, tile, 1):
+            grown = _part(rows, down, 2 * reach) * _part(columns, across, 2 * reach)
+            if peak * grown <= min(memory - kept, scratch):
+                computed = _part(rows, down, reach) * _part(columns, across, reach) * down * across
+                return (costs[end] - costs[start]) * computed
+        return float("inf")
+
+    return tuple(segments.cheapest([0, *program.cuts, len(program.steps)], cost))
+
+
+def grids(size: Size, tile: int | None, bands: int) -> Iterator[Size]:
+    """Tiles down and across for results of a size, fewest first: doubled one after the other."""
+    height, width = size
+    side = min(tile or _LARGEST_TILE, _LARGEST_TILE)
+    down, across = max(bands, -(-height // side)), -(-width // side)
+    while True:
+        yield down, across
+        if max(height / down, width / across) <= _SMALLEST_TILE:
+            return
+        if height / down >= width / across:
+            down *= 2
+        else:
+            across *= 2
+
+
+def enlarged(program: Program) -> int | None:
+    """The step from which on maps are larger than the picture, where all that follows hangs on one
+    map that is kept as it is; None in networks without attention, where nothing else takes as much
+    memory."""
+    attends = [n for n, s in enumerate(program.steps) if isinstance(s, AttendWindows | CrossSums)]
+    larger = [
+        number
+        for number, step in enumerate(program.steps)
+        if writes(step) not in (-1, program.result) and program.values[writes(step)].resolution > 1
+    ]
+    if not attends or not larger or larger[0] < attends[-1]:
+        return None
+    start = larger[0]
+    before = {writes(step) for step in program.steps[:start]}
+    read = {view.value for step in program.steps[start:] for view in reads(step)} & before
+    plain = all(isinstance(step, MapStep) for step in program.steps[start:])
+    whole = read.isdisjoint(writes(step) for step in program.steps[start:])
+    zero = all(program.values[value].zero_outside for value in read)
+    return start if len(read) == 1 and plain and whole and zero else None
+
+
+def step_cost(program: Program, number: int, box: Box) -> float:
+    """About the multiply-adds of a step for its results in a box."""
+    return float(box.height * box.width) * cost_of_result(program, program.steps[number])
+
+
+def whole(program: Program, number: int, sizes: Sequence[Size]) -> Box:
+    """About what a step makes of a whole picture."""
+    step = program.steps[number]
+    if not isinstance(step, MapStep):
+        return Box(0, 0, 0, 0)
+    rows, columns = sizes[step.target.value]
+    block = stored_block(step)
+    return Box(0, 0, rows // block, columns // block)
+
+
+class _Spans:
+    """When the maps of a program are needed, and how large they are as a whole."""
+
+    def __init__(self, executor: Executor, sizes: Sequence[Size]) -> None:
+        program = executor.program
+        self._first = np.full(len(program.values), len(program.steps))
+        self._last = np.full(len(program.values), -1)
+        for number, step in enumerate(program.steps):
+            for value in (writes(step), *(view.value for view in reads(step))):
+                if value not in (-1, 0, program.result):
+                    self._first[value] = min(self._first[value], number)
+                    self._last[value] = number
+        self._sizes = np.zeros(len(program.values))
+        more = 2 * max(executor.unit)  # a cell on each side
+        for value, (rows, columns) in enumerate(sizes):
+            if self._last[value] >= 0:
+                box = Box(0, 0, rows + more, columns + more)
+                self._sizes[value] = executor.map_bytes(value, box, 1)
+
+    def bytes(self, start: int, end: int) -> tuple[float, float]:
+        """The bytes of maps that are kept while the steps from `start` to before `end` run, and the
+        most that these have of their own at a time."""
+        crossing = [(self._first < cut) & (self._last >= cut) for cut in (start, end)]
+        kept = crossing[0] | crossing[1]
+        own = ~kept & (self._first < end) & (self._last >= start)
+        changes = np.zeros(end - start + 1)
+        np.add.at(changes, self._first[own] - start, self._sizes[own])
+        np.add.at(changes, self._last[own] - start + 1, -self._sizes[own])
+        return float(self._sizes[kept].sum()), float(changes.cumsum().max())
+
+
+def _part(length: int, count: int, more: float) -> float:
+    """The part of a side that one of `count` tiles takes together with its halo."""
+    return min(1.0, (length / count + more) / length) if count > 1 else 1.0

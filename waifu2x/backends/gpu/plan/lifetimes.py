@@ -1,0 +1,132 @@
+"""Where the maps of pictures that are computed undivided lie: all in one block of memory, each from
+the step that writes it first to the last one that reads it, in whatever phases.
+
+A map may take the place of one that its steps read for the last time: see `Executor.in_place`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from waifu2x.backends.gpu.executor import Executor
+from waifu2x.backends.gpu.plan.places import MapPlace, Pass
+from waifu2x.lowering.plan import liveness
+from waifu2x.lowering.plan.box import Box
+from waifu2x.lowering.plan.geometry import hull
+from waifu2x.lowering.plan.liveness import Span
+from waifu2x.lowering.step_facts import touched, writes
+
+Name = tuple[int, int]
+"""A value, and the phase that makes it; -1 for what is kept from phase to phase."""
+
+
+def together(
+    executor: Executor, passes: Sequence[Pass], pictures: int
+) -> tuple[list[Pass], int, bool]:
+    """The passes, one of each phase, with all maps in one block; its bytes; and whether kernels can
+    count all maps."""
+    found = Lifetimes(executor, passes)
+    found.take_places()
+    spans = {
+        name: Span(
+            found.first[name],
+            found.ends[name],
+            executor.map_bytes(name[0], found.extents[name], pictures),
+        )
+        for name in found.boxes
+        if name not in found.beneath
+    }
+    offsets, total = liveness.places(spans, executor.alignment)
+    made = []
+    for index, one in enumerate(passes):
+        places = {}
+        for value, place in one.places.items():
+            name = _name(value, place, index)
+            if name in found.boxes:
+                root = found.root(name)
+                places[value] = MapPlace(place.is_kept, offsets[root], found.extents[root])
+        made.append(replace(one, places=places))
+    return made, total, all(span.size <= executor.map_limit for span in spans.values())
+
+
+def _name(value: int, place: MapPlace, index: int) -> Name:
+    return value, -1 if place.is_kept else index
+
+
+class Lifetimes:
+    """When maps are needed, by the steps of all phases one after the other."""
+
+    def __init__(self, executor: Executor, passes: Sequence[Pass]) -> None:
+        self._executor = executor
+        self.boxes: dict[Name, Box] = {}
+        self.first: dict[Name, int] = {}
+        self.last: dict[Name, int] = {}
+        self.index: dict[Name, int] = {}
+        """The phases that write maps first."""
+        self.numbers: dict[int, int] = {}
+        """The steps that run, by when."""
+        self.beneath: dict[Name, Name] = {}
+        """By maps that take the place of another, the other."""
+        self.ends: dict[Name, int] = {}
+        """When the last map is gone of those that lie in the place of one, the first of them;"""
+        self.extents: dict[Name, Box] = {}
+        """and what that place holds."""
+        self._written: dict[Name, int] = {}
+        """When maps are written last."""
+        self._beside: dict[Name, dict[int, Name]] = {}
+        """What else there is in the phase that writes a map, by values."""
+        read: dict[Name, Box] = {}
+        steps, time = executor.program.steps, 0
+        for index, one in enumerate(passes):
+            names = {value: _name(value, place, index) for value, place in one.places.items()}
+            sums = {number: box for number, box in one.sums.items() if box.height and box.width}
+            for number in sorted({*one.work.steps, *sums}):
+                time += 1
+                self.numbers[time] = number
+                for value in touched(steps[number]) & names.keys():
+                    self.first.setdefault(names[value], time)
+                    self.index.setdefault(names[value], index)
+                    self.last[names[value]] = time
+                if writes(steps[number]) in names:
+                    name = names[writes(steps[number])]
+                    self._written[name] = time
+                    self._beside[name] = names
+            for number, box in sums.items():
+                for value in touched(steps[number]) & names.keys():
+                    read[names[value]] = hull(box, read.get(names[value]))
+            for value, name in names.items():
+                if value in one.work.read:
+                    read[name] = hull(one.work.read[value], read.get(name))
+                if value in one.work.whole:
+                    read[name] = hull(one.places[value].box, read.get(name))
+                if name in self.first:
+                    self.boxes[name] = one.places[value].box
+        for name in self.boxes.keys() & read.keys():
+            if name[0] in executor.clipped:
+                self.boxes[name] = read[name]
+
+    def take_places(self) -> None:
+        """Lets maps take the places of others, where these are read for the last time."""
+        self.ends, self.extents = dict(self.last), dict(self.boxes)
+        taken = set[Name]()
+        for name in sorted(self.boxes, key=self.first.__getitem__):
+            for value in self._executor.in_place.get(name[0], ()):
+                other = self._beside.get(name, {}).get(value)
+                if other is None or other in taken or other not in self.boxes:
+                    continue
+                is_last = self.first[other] < self.first[name] <= self.last[other]
+                if not is_last or self.last[other] > self._written[name]:
+                    continue
+                self.beneath[name] = other
+                taken.add(other)
+                root = self.root(name)
+                self.ends[root] = max(self.ends[root], self.last[name])
+                self.extents[root] = hull(self.extents[root], self.boxes[name])
+                break
+
+    def root(self, name: Name) -> Name:
+        """The map in whose place it lies, of those that stand one after the other."""
+        while name in self.beneath:
+            name = self.beneath[name]
+        return name

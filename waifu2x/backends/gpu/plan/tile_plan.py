@@ -1,0 +1,430 @@
+"""How pictures are worked on: which tiles, which phases, and where each map lies meanwhile."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from waifu2x.backends.gpu.executor import Executor
+from waifu2x.backends.gpu.plan import cuts
+from waifu2x.backends.gpu.plan.cuts import step_cost
+from waifu2x.backends.gpu.plan.lifetimes import together
+from waifu2x.backends.gpu.plan.places import MapPlace, Pass
+from waifu2x.lowering.ops.conv import Conv
+from waifu2x.lowering.plan import geometry, liveness, phases
+from waifu2x.lowering.plan.box import Box
+from waifu2x.lowering.plan.liveness import Span
+from waifu2x.lowering.plan.phases import Phase
+from waifu2x.lowering.plan.symbols import example
+from waifu2x.lowering.program import PictureSum, Program
+from waifu2x.lowering.step_facts import writes
+from waifu2x.networks.model import Size
+from waifu2x.system.lazy_dataclass import dataclass
+
+_KEPT_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0)
+"""Shares of the memory that kept maps may take, where not all of them fit."""
+_LITTLE_MORE = 1.25
+"""Times the work, for tiles as small as is wished for."""
+_ESTIMATED = 0.97
+"""The share of the memory for kept maps that is planned: they are a few pixels larger."""
+_BANDS = (2, 4, 8)
+"""Bands that enlarged maps are made in, the fewest that help."""
+_LEAST_BAND = 128
+"""Rows of the result that a band has, at least."""
+_TOO_MANY = sys.maxsize
+"""Bytes of what kernels cannot count."""
+
+
+class MapMemoryError(Exception):
+    """Not even the smallest tile fits the memory."""
+
+
+@dataclass(frozen=True)
+class MapMemory:
+    """Memory for maps, in bytes."""
+
+    total: int
+    scratch: int
+    """Bytes of it that the maps of a tile should take: a wish, worth little more work."""
+    buffer: int
+    """What a single buffer can have."""
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """All passes over pictures of one size."""
+
+    executor: Executor
+    """The executor whose program runs."""
+    pictures: int
+    sizes: Sequence[Size]
+    """Rows and columns of every value, as `geometry.sizes` gives them."""
+    phases: Sequence[Phase]
+    passes: Sequence[Sequence[Sequence[Pass]]]
+    """By phase and row of tiles."""
+    scratch: int
+    """Bytes for the maps of a tile."""
+    kept: int
+    """Bytes for the maps that are kept from phase to phase."""
+
+    @property
+    def is_single(self) -> bool:
+        """Whether each phase is one pass."""
+        return all(len(rows) == 1 and len(rows[0]) == 1 for rows in self.passes)
+
+    @cached_property
+    def cost(self) -> float:
+        """About the multiply-adds of all passes."""
+        program = self.executor.program
+        return sum(pass_cost(program, one) for rows in self.passes for row in rows for one in row)
+
+
+def find(
+    executor: Executor,
+    size: Size,
+    pictures: int,
+    memory: MapMemory,
+    tile: int | None = None,
+    bands: int = 1,
+    divided: Callable[[], Executor | None] = lambda: None,
+) -> Schedule:
+    """The passes that cost least of those that fit, for pictures of that size.
+
+    `tile` is a wish for the side of tiles, in pixels of the result, which stand in at least `bands`
+    rows. Each phase has the fewest tiles that fit; several pictures are not divided. Where that is
+    more than one, and maps are kept from phase to phase, fewer of them may leave memory for larger
+    tiles. `divided` has the same program with cuts to choose from, and is asked for only where one
+    tile does not do; None if there is none. Raises MapMemoryError.
+    """
+    wish = _Wish(pictures, memory, tile, bands)
+    planned = _plan(executor, size, pictures, math.inf)
+    found = _Planner(executor, size, planned, wish).schedule(most_tiles=1)
+    if found is None and pictures == 1 and (other := divided()) is not None:
+        found = _in_segments(executor, other, size, wish)
+    elif found is None:
+        found = _keeping_less(executor, size, wish)
+    if found is None:
+        raise MapMemoryError
+    return found
+
+
+def whole(executor: Executor, size: Size, pictures: int) -> Schedule | None:
+    """One pass for each phase, whatever memory that takes, with all maps in one block; None for
+    maps that kernels cannot count.
+
+    Where enlarged maps would take the most memory, these are made in bands of the picture, as many
+    as it takes. The size may be symbols.
+    """
+    start = cuts.enlarged(executor.program) if pictures == 1 else None
+    program = replace(executor.program, cuts=() if start is None else (start,))
+    planned = phases.plan(program, lambda step: 0.0, lambda value: 0.0, math.inf)
+    memory = MapMemory(_TOO_MANY, _TOO_MANY, _TOO_MANY)
+    planner = _Planner(executor, size, planned, _Wish(pictures, memory, None, 1))
+    found = planner.whole(1)
+    if found is None or start is None:
+        return found
+    rest = planner.whole(0)
+    for bands in _BANDS:
+        if rest is None or example(found.scratch) <= example(rest.scratch):
+            break
+        if found.sizes[program.result][0] < bands * _LEAST_BAND:
+            break
+        found = planner.whole(bands) or found
+    return found
+
+
+def _in_segments(executor: Executor, divided: Executor, size: Size, wish: _Wish) -> Schedule | None:
+    """Cut where that is worthwhile; where estimates are too close, not at all or everywhere."""
+
+    def made(some: tuple[int, ...]) -> Schedule | None:
+        own = divided if some else executor
+        return _Planner(own, size, _plan(own, size, 1, math.inf, some), wish).schedule()
+
+    sizes = geometry.sizes(divided.program, *size)
+    memory = wish.memory
+    chosen = cuts.worthwhile(divided, sizes, memory.total, memory.scratch, wish.tile)
+    found = made(chosen) if chosen else None
+    if found is not None:
+        return found
+    rest = [made(()), made(divided.program.cuts)]
+    return min((one for one in rest if one), key=lambda one: one.cost, default=None)
+
+
+def _keeping_less(executor: Executor, size: Size, wish: _Wish) -> Schedule | None:
+    """The cheapest, whatever it keeps from phase to phase."""
+    best: Schedule | None = None
+    tried = set()
+    for share in (math.inf, *_KEPT_SHARES):
+        budget = wish.memory.total * share * _ESTIMATED
+        planned = _plan(executor, size, wish.pictures, budget)
+        kept = tuple(phase.kept for phase in planned)
+        if kept not in tried:
+            tried.add(kept)
+            found = _Planner(executor, size, planned, wish).schedule()
+            if found is not None and (best is None or found.cost < best.cost):
+                best = found
+    return best
+
+
+def pass_cost(program: Program, one: Pass) -> float:
+    """About the multiply-adds of a pass."""
+    return sum(step_cost(program, step, box) for step, box in one.work.steps.items())
+
+
+def _plan(
+    executor: Executor,
+    size: Size,
+    pictures: int,
+    budget: float,
+    chosen: tuple[int, ...] = (),
+) -> list[Phase]:
+    """The phases of a program, cut at some of the places that it offers."""
+    program = replace(executor.program, cuts=chosen)
+    sizes = geometry.sizes(program, *size)
+
+    def cost(number: int) -> float:
+        return step_cost(program, number, cuts.whole(program, number, sizes))
+
+    def bytes_of(value: int) -> float:
+        return executor.map_bytes(value, Box(0, 0, *sizes[value]), pictures)
+
+    return phases.plan(program, cost, bytes_of, budget)
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What a schedule is wanted for: so many pictures, in so much memory, in tiles or bands."""
+
+    pictures: int
+    memory: MapMemory
+    tile: int | None
+    bands: int
+
+    def grids(self, size: Size, is_last: bool) -> Iterator[Size]:
+        """Tiles down and across of a phase, for results of that size."""
+        if self.pictures > 1:
+            return iter([(1, 1)])
+        return cuts.grids(size, self.tile, self.bands if is_last else 1)
+
+
+class _Planner:
+    """The phases of a program: which part of each kept map there must be, and where it lies."""
+
+    def __init__(
+        self, executor: Executor, size: Size, planned: Sequence[Phase], wish: _Wish
+    ) -> None:
+        self._executor = executor
+        self._phases = planned
+        self._wish = wish
+        self._program = program = executor.program
+        self._sizes = geometry.sizes(program, *size)
+        self._readers = geometry.read_by(program)
+        self._tiles: dict[tuple[int, Size], list[Box]] = {}
+        self._undivided: list[tuple[Pass, int] | None] = []
+        """All phases but the last one, each in one tile."""
+        self._roots: list[dict[int, Box]] = [{} for _ in planned]
+        """The values that each phase makes for others, whole."""
+        # A value may be kept, dropped, computed again and kept once more: each time by itself.
+        spans: dict[tuple[int, int], Span] = {}
+        boxes: dict[tuple[int, int], Box] = {}
+        wanted: dict[int, Box] = {}
+        held: dict[int, Box] = {}
+        last: dict[int, int] = {}
+        for index in range(len(planned) - 1, -1, -1):
+            phase = planned[index]
+            roots = {value: wanted.pop(value) for value in phase.kept if value in wanted}
+            ending = tuple(roots)
+            for number in phase.averages:
+                value = _averaged(program, number)
+                extent = Box(0, 0, *self._sizes[value])
+                roots[value] = geometry.hull(extent, roots.get(value))
+            if index == len(planned) - 1:
+                roots[program.result] = Box(0, 0, *self._sizes[program.result])
+            self._roots[index] = roots
+            made = geometry.work(program, phase.steps, roots, executor.unit, self._sizes)
+            for value in set(phase.given) & (made.needed.keys() | made.whole) - {0}:
+                s2d = program.values[value].space_to_depth
+                near = [(made.needed, wanted), (made.values, held)] if value in made.needed else []
+                for boxes_of, found in near:
+                    box = geometry.aligned(boxes_of[value], (s2d, s2d))
+                    found[value] = geometry.hull(box, found.get(value))
+                if value in made.whole:
+                    for found in (wanted, held):
+                        found[value] = geometry.hull(
+                            Box(0, 0, *self._sizes[value]), found.get(value)
+                        )
+                last.setdefault(value, index)
+            for value in ending:
+                boxes[value, index] = box = geometry.hull(made.values[value], held.pop(value))
+                spans[value, index] = Span(index, last.pop(value), self._bytes(value, box))
+        offsets, self._kept_bytes = liveness.places(spans, executor.alignment)
+        self._kept: list[dict[int, MapPlace]] = [{} for _ in planned]
+        """Where the kept maps lie that each phase writes or reads."""
+        for (value, first), offset in offsets.items():
+            for index in range(first, spans[value, first].last + 1):
+                self._kept[index][value] = MapPlace(True, offset, boxes[value, first])
+        self._is_countable = all(span.size <= executor.map_limit for span in spans.values())
+        """Whether kept maps are within what kernels can count."""
+
+    def _bytes(self, value: int, box: Box) -> int:
+        return self._executor.map_bytes(value, box, self._wish.pictures)
+
+    def schedule(self, most_tiles: float = math.inf) -> Schedule | None:
+        """All passes, each phase in the fewest tiles that fit; None if there is one that cannot, or
+        takes more than so many."""
+        memory = self._wish.memory
+        if not self._is_countable or self._kept_bytes > min(memory.buffer, memory.total):
+            return None
+        passes: list[list[list[Pass]]] = []
+        scratch = 0
+        for number in range(len(self._phases)):
+            most = min(memory.total - self._kept_bytes, memory.buffer)
+            made = self._passes(number, most, most_tiles)
+            if made is None:
+                return None
+            passes.append(made[0])
+            scratch = max(scratch, made[1])
+        return Schedule(
+            self._executor,
+            self._wish.pictures,
+            self._sizes,
+            self._phases,
+            passes,
+            scratch,
+            self._kept_bytes,
+        )
+
+    def whole(self, bands: int) -> Schedule | None:
+        """Each phase in one tile, but the last one in so many bands, or not at all for 0; None if
+        there are maps that kernels cannot count."""
+        last = len(self._phases) - 1
+        if not self._undivided:
+            self._undivided = [self._one(number, (1, 1), 0, 0) for number in range(last)]
+        rows = [[one] for one in self._undivided]
+        rows.append([self._one(last, (bands, 1), row, 0) for row in range(bands)])
+        made = [[one[0] for one in phase if one is not None] for phase in rows]
+        passes = [one for phase in made for one in phase]
+        placed, size, is_countable = together(self._executor, passes, self._wish.pictures)
+        if not is_countable:
+            return None
+        left = iter(placed)
+        return Schedule(
+            self._executor,
+            self._wish.pictures,
+            self._sizes,
+            self._phases,
+            [[[next(left)] for _ in phase] for phase in made],
+            size,
+            0,
+        )
+
+    def _passes(
+        self, number: int, most: int, most_tiles: float
+    ) -> tuple[list[list[Pass]], int] | None:
+        """Those of a phase, by rows of tiles, and the bytes of a tile's maps."""
+        size = self._sizes[self._program.result]
+        grids = list(self._wish.grids(size, number == len(self._phases) - 1))
+        for grid in grids[self._first(number, grids, most) :]:
+            if grid[0] * grid[1] > most_tiles:
+                return None
+            rows: list[list[Pass]] = []
+            scratch = 0
+            for row in range(grid[0]):
+                made = [self._one(number, grid, row, column) for column in range(grid[1])]
+                tiles = [one for one in made if one is not None]
+                if tiles:
+                    rows.append([one[0] for one in tiles])
+                    scratch = max(scratch, *(one[1] for one in tiles))
+            if scratch <= most:
+                return rows, scratch
+        return None
+
+    def _first(self, number: int, grids: Sequence[Size], most: int) -> int:
+        """The first way to cut a phase whose tiles fit so many bytes, and those that are wished
+        for if that costs little more: most tiles need what the one in the middle does."""
+        least, found = math.inf, len(grids)
+        for index, (down, across) in enumerate(grids):
+            typical = self._one(number, (down, across), down // 2, across // 2)
+            taken = typical[1] if typical else 0
+            if taken > most:
+                continue
+            cost = pass_cost(self._program, typical[0]) * down * across if typical else 0.0
+            least = min(least, cost)
+            if cost > least * _LITTLE_MORE:
+                break
+            found = index
+            if taken <= self._wish.memory.scratch:
+                break
+        return found
+
+    def _one(self, number: int, grid: Size, row: int, column: int) -> tuple[Pass, int] | None:
+        """A phase on one tile and the bytes of its own maps; None if there is nothing to do."""
+        phase, program = self._phases[number], self._program
+        sums = {n: self._part(_averaged(program, n), grid, row, column) for n in phase.averages}
+        roots: dict[int, Box] = {}
+        for value, extent in self._roots[number].items():
+            part = self._part(value, grid, row, column, extent)
+            if part.height > 0 and part.width > 0:
+                roots[value] = part
+        if not roots:
+            return None
+        work = geometry.work(program, phase.steps, roots, self._executor.unit, self._sizes)
+        kept = self._kept[number]
+        spans = {}
+        times = {*work.steps, *(n for n, box in sums.items() if box.height and box.width)}
+        is_countable = True
+        for value, box in work.values.items():
+            if value in (0, program.result) or value in kept:
+                continue
+            used = [n for n in self._readers[value] if n in times]
+            used += [n for n in work.steps if writes(program.steps[n]) == value]
+            size = self._bytes(value, box)
+            is_countable = is_countable and size <= self._executor.map_limit
+            spans[value] = Span(min(used), max(used), size)
+        offsets, size = liveness.places(spans, self._executor.alignment)
+        places = {value: MapPlace(False, offsets[value], work.values[value]) for value in offsets}
+        places |= {
+            value: place
+            for value, place in kept.items()
+            if value in work.values or value in work.whole
+        }
+        tile = roots.get(program.result, Box(0, 0, 0, 0))
+        return Pass(work, places, sums, tile), size if is_countable else _TOO_MANY
+
+    def _part(
+        self, value: int, grid: Size, row: int, column: int, extent: Box | None = None
+    ) -> Box:
+        """A value's part in a tile; the parts of all tiles are the extent, or the value's size."""
+        down, across = grid
+        size = self._sizes[value]
+        everything = Box(0, 0, *size)
+        key = (value, grid)
+        if key not in self._tiles:
+            self._tiles[key] = list(geometry.tiles(size, down, across, self._unit(value)))
+        box = self._tiles[key][row * across + column]
+        if extent is None or extent == everything:
+            return box
+        top = extent.top if row == 0 else max(box.top, extent.top)
+        bottom = extent.bottom if row == down - 1 else min(box.bottom, extent.bottom)
+        left = extent.left if column == 0 else max(box.left, extent.left)
+        right = extent.right if column == across - 1 else min(box.right, extent.right)
+        return Box(top, left, max(bottom - top, 0), max(right - left, 0))
+
+    def _unit(self, value: int) -> int:
+        """Multiples at which a value can be cut without computing anything twice."""
+        unit = math.lcm(*self._executor.unit, self._program.values[value].space_to_depth)
+        blocks = [
+            step.depth_to_space
+            for step in self._program.steps
+            if isinstance(step, Conv) and step.target.value == value
+        ]
+        return unit * max(blocks, default=1)
+
+
+def _averaged(program: Program, number: int) -> int:
+    step = program.steps[number]
+    assert isinstance(step, PictureSum)
+    return step.source.value

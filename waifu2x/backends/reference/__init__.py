@@ -1,0 +1,1 @@
+"""The `numpy` backend: float64, slow and obvious."""

@@ -1,0 +1,369 @@
+"""The `numpy` backend: float64, slow and obvious. Every other backend is compared with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from waifu2x.backends import (
+    Device,
+    LayerTime,
+    Measurement,
+    OnRecomputed,
+    Pin,
+    Precision,
+    Progress,
+    Trial,
+    ignore,
+    pick_device,
+    scaled,
+)
+from waifu2x.backends.channel_weights import channel_weights
+from waifu2x.backends.reference.attention import attended, cross_sums, mixed, planes_attended
+from waifu2x.backends.reference.steps import MapPart, Planes, StepArithmetic, beyond, padded
+from waifu2x.backends.results import check_out, closed_network, grey, is_grey, result_shape
+from waifu2x.backends.tta import mean
+from waifu2x.errors import BackendError
+from waifu2x.imaging.dtypes import from_unit
+from waifu2x.lowering.lower import lower
+from waifu2x.lowering.ops.attention import AttendPlanes, AttendWindows, ChannelWeights, MixPlanes
+from waifu2x.lowering.ops.conv import Conv, Depthwise
+from waifu2x.lowering.ops.norm import NormPlanes, NormVector
+from waifu2x.lowering.ops.planewise import Rearrange
+from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
+from waifu2x.lowering.passes.segments import segmented
+from waifu2x.lowering.plan import geometry, phases
+from waifu2x.lowering.plan.box import Box
+from waifu2x.lowering.plan.costs import cost_of_pixel
+from waifu2x.lowering.program import MapStep, PictureSum, Program
+from waifu2x.lowering.step_facts import (
+    is_gated,
+    is_multiplied,
+    label,
+    reads,
+    reads_whole,
+    residual_of,
+    stored_block,
+)
+from waifu2x.networks.expressions import sigmoid
+from waifu2x.networks.model import Model
+
+if TYPE_CHECKING:
+    from waifu2x.imaging.planar import PlanarPicture
+
+TILE_PIXELS = 1 << 16
+"""Output pixels worked on at once: each takes up to 4 KiB, for the feature maps of two layers."""
+_TILE_ROWS = 16
+"""The fewest at once: every tile computes anew the rows beyond it that its result needs."""
+
+
+def create(device: int) -> NumpyBackend:
+    """The backend; it works wherever NumPy does."""
+    pick_device(NumpyBackend.name, devices(), device)
+    return NumpyBackend()
+
+
+def devices() -> list[Device]:
+    """Its one device."""
+    return [NumpyBackend.device]
+
+
+class NumpyBackend:
+    """Runs models in float64 on one core."""
+
+    name = "numpy"
+    calls_at_once = 1
+    device = Device("NumPy", f"{np.__version__}, float64, for reference: slow")
+
+    def compile(self, models: Sequence[Model], precision: Precision) -> NumpyNetwork:
+        """Compiles models for float64, which serves `auto` and `fp32`."""
+        if precision not in ("auto", "fp32"):
+            raise BackendError(
+                f"backend numpy has no precision {precision}: use auto or fp32, or another backend"
+            )
+        return NumpyNetwork([segmented(lower(model)) for model in models])
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Does nothing: pixels are used where they are."""
+        return Pin()
+
+    def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
+        """Seconds of each step, without a peak to compare with."""
+        network = self.compile([model], precision)
+        seconds: dict[int, float] = {}
+
+        def note(step: int, spent: float) -> None:
+            seconds[step] = seconds.get(step, 0.0) + spent
+
+        network.on_step = note
+        start = time.perf_counter()
+        result = network(pixels, pixels.dtype)
+        total = time.perf_counter() - start
+        layers = []
+        for number, spent in sorted(seconds.items()):
+            step = network.programs[0].steps[number]
+            lowered = network.programs[0].model
+            work = float(lowered.node_multiply_adds(step.node) * result.shape[0] * result.shape[1])
+            layers.append(LayerTime(label(step), spent, work, float("inf")))
+        return Measurement(total, tuple(layers))
+
+    def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
+        """Nothing to tune."""
+        return iter(())
+
+    @property
+    def bytes(self) -> int:
+        """0: it computes with the models' own weights, and keeps nothing."""
+        return 0
+
+    def close(self) -> None:
+        """Does nothing: there is nothing to free."""
+
+
+class NumpyNetwork:
+    """Programs in float64; see Network."""
+
+    arithmetic = "fp64"
+
+    def __init__(self, programs: Sequence[Program]) -> None:
+        self.programs = tuple(programs)
+        self.on_step: Callable[[int, float], None] = lambda step, seconds: None
+        """Told the seconds of each step that has run."""
+        self.on_made: Callable[[Planes], None] = lambda made: None
+        """Told the values that each step has made, of maps and before the result is clipped."""
+        self.kept_bytes = float("inf")
+        """For maps that are kept between phases: where it is too small, they are computed again."""
+        self._is_closed = False
+
+    def __call__(
+        self,
+        pixels: NDArray[Any],
+        out_dtype: DTypeLike,
+        *,
+        out: NDArray[Any] | None = None,
+        tile: int | None = None,
+        tta: int = 1,
+        on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
+    ) -> NDArray[Any]:
+        """Runs whole pictures; each by itself, with intermediate results in float32."""
+        if self._is_closed:
+            raise closed_network()
+        models = [program.model for program in self.programs]
+        shape = result_shape(models, pixels.shape)
+        check_out(out, shape, out_dtype, pixels)
+        result = np.empty(shape, out_dtype) if out is None else out
+        if is_grey(models, pixels.shape):
+            grey(self, pixels, result, tile=tile, tta=tta, on_progress=on_progress)
+            return result
+        many = pixels.ndim == 4
+        share = scaled(on_progress, 1 / max(1, len(pixels))) if many else on_progress
+        for picture, made in zip(pixels, result, strict=True) if many else [(pixels, result)]:
+            self._picture(picture, made, tile, tta, share)
+        return result
+
+    def run_planes(
+        self,
+        pictures: Sequence[PlanarPicture],
+        out: Sequence[PlanarPicture],
+        *,
+        tile: int | None = None,
+        tta: int = 1,
+        on_progress: Progress = ignore,
+    ) -> None:
+        """Runs pictures as planes, converted in float64."""
+        from waifu2x.backends import planar
+
+        if self._is_closed:
+            raise closed_network()
+        planar.check_planes([program.model for program in self.programs], pictures, out)
+        share = scaled(on_progress, 1 / max(1, len(pictures)))
+        for picture, made in zip(pictures, out, strict=True):
+            result = np.empty((*made.size, 3), np.float32)
+            self._picture(planar.to_rgb(picture), result, tile, tta, share)
+            planar.from_rgb(result, made)
+
+    def close(self) -> None:
+        """Refuses later calls; there is nothing to free."""
+        self._is_closed = True
+
+    def _picture(
+        self,
+        pixels: NDArray[Any],
+        out: NDArray[Any],
+        tile: int | None,
+        tta: int,
+        on_progress: Progress,
+    ) -> None:
+        costs = [1 + p.model.multiply_adds * p.model.scale**2 for p in self.programs]
+        for index, program in enumerate(self.programs):
+            share = scaled(on_progress, costs[index] / sum(costs))
+            made = out
+            if index < len(self.programs) - 1:
+                made = np.empty(result_shape([program.model], pixels.shape), np.float32)
+            execute = partial(self._execute, program, tile)
+            mean(execute, pixels[np.newaxis], made[np.newaxis], tta, share)
+            pixels = made
+
+    def _execute(
+        self,
+        program: Program,
+        tile: int | None,
+        stack: NDArray[Any],
+        out: NDArray[Any],
+        on_progress: Progress,
+    ) -> None:
+        """A stack of one picture through a program."""
+        _Execution(program, stack[0], out[0], self)(tile, on_progress)
+
+
+class _Execution:
+    """A program on a picture (H, W, planes), its results written into another."""
+
+    def __init__(
+        self, program: Program, pixels: NDArray[Any], out: NDArray[Any], network: NumpyNetwork
+    ) -> None:
+        self._program = program
+        self._network = network
+        self._picture = pixels
+        self._sizes = geometry.sizes(program, *pixels.shape[:2])
+        self._kept: dict[int, Planes] = {}
+        self._vectors: dict[int, Planes] = {}
+        self._arithmetic = StepArithmetic(program, pixels, self._sizes, self._vectors)
+        self._result = out
+
+    def __call__(self, tile: int | None, on_progress: Progress) -> None:
+        program = self._program
+        rows, columns = self._sizes[program.result]
+        # Tiles are as wide as the picture: a product is made for each row, and rounds by its
+        # length.
+        down = -(-rows // max(_TILE_ROWS, TILE_PIXELS // columns if tile is None else tile))
+        plan = phases.plan(program, self._cost, self._bytes, self._network.kept_bytes)
+        total = sum(sum(map(self._cost, phase.steps)) for phase in plan)
+        for phase in plan:
+            self._phase(phase, down, scaled(on_progress, sum(map(self._cost, phase.steps)) / total))
+
+    def _phase(self, phase: phases.Phase, down: int, on_progress: Progress) -> None:
+        program = self._program
+        roots = phase.roots(program)
+        for value in phase.kept:
+            planes = program.values[value].planes
+            self._kept[value] = np.zeros((*self._sizes[value], planes))
+        averages = [program.steps[number] for number in phase.averages]
+        sums: dict[int, Any] = {s.vector: 0.0 for s in averages if isinstance(s, PictureSum)}
+        boxes = zip(*(geometry.tiles(self._sizes[v], down, 1, 4) for v in roots), strict=True)
+        for tiles in boxes:
+            parts = {v: box for v, box in zip(roots, tiles, strict=True) if box.height}
+            # What is read and has no effect is not a number, lest it has.
+            with np.errstate(invalid="ignore"):
+                maps = self._tile(phase, parts)
+            for value, box in parts.items():
+                found = maps[value].read(box)
+                if value in phase.kept:
+                    self._kept[value][box.top : box.bottom, box.left : box.right] = found
+                elif value == program.result:
+                    target = self._result[box.top : box.bottom, box.left : box.right]
+                    target[:] = from_unit(found, target.dtype)
+            for step in averages:
+                assert isinstance(step, PictureSum)
+                if step.source.value in parts:
+                    part = parts[step.source.value]
+                    found = maps[step.source.value].read(part)
+                    if isinstance(step, GlobalAvgPool):
+                        made = (found**2 if step.squared else found).sum(axis=(0, 1))
+                    else:
+                        made = cross_sums(step, part, found)
+                    sums[step.vector] = sums[step.vector] + made
+            on_progress(1 / down)
+        for step in averages:
+            assert isinstance(step, PictureSum)
+            size = self._sizes[step.source.value]
+            count = size[0] * size[1] if isinstance(step, GlobalAvgPool) else 1
+            self._vectors[step.vector] = np.asarray(sums[step.vector] / count)
+        for number in phase.dense:
+            dense = program.steps[number]
+            if isinstance(dense, ChannelWeights):
+                self._vectors[dense.vector] = channel_weights(dense, self._vectors[dense.source])
+                continue
+            if isinstance(dense, NormVector):
+                both = self._vectors[dense.source], self._vectors[dense.squares]
+                self._vectors[dense.vector] = dense.made(*both)
+                continue
+            assert isinstance(dense, Linear)
+            sums_ = dense.weight.astype(np.float64) @ self._vectors[dense.source] + dense.bias
+            self._vectors[dense.vector] = dense.activation(sums_)
+        self._kept = {value: kept for value, kept in self._kept.items() if value in phase.live}
+
+    def _tile(self, phase: phases.Phase, parts: Mapping[int, Box]) -> dict[int, MapPart]:
+        """All maps of a phase that some parts of its roots need."""
+        program = self._program
+        work = geometry.work(program, phase.steps, parts, sizes=self._sizes)
+        maps: dict[int, MapPart] = {}
+        last_use = {
+            view.value: number for number in work.steps for view in reads(program.steps[number])
+        }
+        for number, box in work.steps.items():
+            start = time.perf_counter()
+            step = program.steps[number]
+            assert isinstance(step, MapStep)
+            near = () if reads_whole(step) else reads(step)
+            for value in {view.value for view in near} | {step.target.value}:
+                if value not in maps:
+                    maps[value] = self._map(value, phase, work.values[value])
+            place = geometry.scaled(box, stored_block(step))
+            if isinstance(step, Depthwise):
+                made = self._arithmetic.depthwise(step, box, maps)
+            elif isinstance(step, Conv):
+                made = self._arithmetic.conv(step, box, maps)
+            elif isinstance(step, NormPlanes):
+                made = self._arithmetic.norm(step, box, maps)
+            elif isinstance(step, MixPlanes):
+                made = mixed(step, box, self._vectors[step.vector], maps)
+            elif isinstance(step, AttendWindows):
+                made = attended(step, box, self._sizes, maps)
+            elif isinstance(step, AttendPlanes):
+                made = planes_attended(step, box, self._sizes, maps)
+            elif isinstance(step, Rearrange):
+                made = self._arithmetic.rearranged(step, box, self._kept[step.source.value])
+            else:
+                made = self._arithmetic.planewise(step, box, maps)
+            residual = residual_of(step)
+            sums = made
+            if residual:
+                scaled_by = step.residual_factors if isinstance(step, Conv) else None
+                added = self._arithmetic.added(step, residual, place, maps)
+                if scaled_by is not None:
+                    added = added * self._vectors[scaled_by]
+                sums = made * added if is_multiplied(step) else made + added
+            gate = step.own_gate if isinstance(step, Conv) else None
+            if gate:
+                made = sums * gate.activation(made @ gate.weight.T + gate.bias)
+            else:
+                made = sums * (sigmoid(made) - 0.5) if is_gated(step) else sums
+            self._network.on_made(self._arithmetic.store(step, made, place, maps))
+            for value in {view.value for view in reads(step)} & maps.keys() - set(parts):
+                if last_use[value] == number:
+                    del maps[value]
+            self._network.on_step(number, time.perf_counter() - start)
+        return maps
+
+    def _map(self, value: int, phase: phases.Phase, box: Box) -> MapPart:
+        """A map that the phase reads, or room for one that it makes."""
+        if value == 0:
+            return MapPart(padded(self._picture, self._program.model, box), box)
+        if value in phase.given:
+            return MapPart(beyond(self._kept[value], box), box)
+        planes = self._program.values[value].planes
+        return MapPart(np.full((box.height, box.width, planes), np.nan), box)
+
+    def _cost(self, number: int) -> float:
+        return cost_of_pixel(self._program, self._program.steps[number])
+
+    def _bytes(self, value: int) -> float:
+        rows, columns = self._sizes[value]
+        return 8.0 * rows * columns * self._program.values[value].planes

@@ -1,0 +1,197 @@
+"""`waifu2x batch INPUT_DIR OUTPUT_DIR`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from waifu2x.cli import completions
+from waifu2x.cli.command import COMPUTING, IN_AND_OUT, MESSAGES, Command, option
+from waifu2x.cli.options.arguments import OUTPUT_NAMES, check_format, naming_of, output_of
+from waifu2x.cli.options.common import format_option, upscale_options
+from waifu2x.cli.options.machines import cluster_option, shard_option
+from waifu2x.cli.options.origins import is_of_settings
+from waifu2x.cli.options.values import Location
+from waifu2x.cli.output import report
+from waifu2x.cli.output.batch_messages import Files, make
+from waifu2x.flows.batch.shard import Shard
+from waifu2x.flows.jobs import InFlight, Output
+from waifu2x.flows.naming import ELSEWHERE
+from waifu2x.system import stores
+
+# What imports NumPy is imported where it is used: completions and helps need not wait for it.
+if TYPE_CHECKING:
+    from waifu2x.flows.batch.plan import Plan
+
+
+def _jobs(context: Any, parameter: Any, value: str) -> InFlight | None:
+    if value == "auto":
+        return None
+    if not re.fullmatch(r"[1-9]\d{0,2}:[1-9]\d{0,2}:[1-9]\d{0,2}", value, re.ASCII):
+        raise click.BadParameter(f"{value!r}: expected auto, or three whole numbers like 1:1:2.")
+    load, process, save = map(int, value.split(":"))
+    return InFlight(load + process + save, process)
+
+
+@click.command(cls=Command, short_help="Enlarge and denoise the pictures of a folder.")
+@click.argument("folder", metavar="INPUT_DIR", type=Location(), shell_complete=completions.folders)
+@click.argument("target", metavar="OUTPUT_DIR", type=Location(), shell_complete=completions.folders)
+@upscale_options
+@option(
+    "-r",
+    "--recursive",
+    group=IN_AND_OUT,
+    is_flag=True,
+    help="Folders in it too; the tree is kept.",
+)
+@format_option(None, "Format of the outputs: png unless given; pages of archives keep theirs.")
+@option(
+    "-j",
+    "--jobs",
+    "in_flight",
+    group=COMPUTING,
+    callback=_jobs,
+    metavar="LOAD:PROC:SAVE",
+    default="auto",
+    help="So many pictures under way, PROC of them in the network; or auto.",
+)
+@shard_option("pictures")
+@option(
+    "--retry-failed",
+    "retried",
+    group=IN_AND_OUT,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Only what failed in an earlier run, by what its --json wrote.",
+)
+@option(
+    "--fail-fast",
+    group=IN_AND_OUT,
+    is_flag=True,
+    help="Begin nothing more after the first failure.",
+)
+@option(
+    "--watch",
+    "watching",
+    group=IN_AND_OUT,
+    is_flag=True,
+    help="Go on with what arrives in INPUT_DIR, until interrupted.",
+)
+@option(
+    "--report",
+    "page",
+    group=MESSAGES,
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    shell_complete=completions.files(".html"),
+    help="A page for browsers: every picture before and after, and failures.",
+)
+@cluster_option
+def batch(
+    folder: Path,
+    target: Path,
+    recursive: bool,
+    extension: str | None,
+    in_flight: InFlight | None,
+    shard: Shard | None,
+    retried: Path | None,
+    fail_fast: bool,
+    watching: bool,
+    page: Path | None,
+    address: str | None,
+    max_pixels: int,
+    as_json: bool,
+    template: str | None,
+    **options: Any,
+) -> None:
+    """Enlarge and denoise the pictures in INPUT_DIR into OUTPUT_DIR, which is made if need be.
+
+    \b
+    waifu2x batch -r pictures/ large/
+    waifu2x batch -r --skip-existing pictures/ large/   go on after an interruption
+    waifu2x batch --watch inbox/ large/                 whatever arrives
+
+    Either may be a URL (s3://bucket/folder). A bad picture does not stop the others.
+    """
+    from waifu2x.flows.batch.plan import plan
+
+    pages, extension = extension, extension or "png"
+    output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
+    output = replace(output, pages=pages)
+    if is_of_settings("copy_times") and any(map(stores.is_url, (folder, target))):
+        output = replace(output, copy_times=False)
+    _check(folder, target, output, watching, retried)
+    check_format(extension)
+    if address is not None:  # workers have working folders of their own
+        folder, target = folder.absolute(), target.absolute()
+    if watching and output.existing == "fail":
+        output = replace(output, existing="skip")
+    failures = None
+    if retried is not None:
+        from waifu2x.flows.batch.retry import Failures
+
+        failures = Failures(retried, folder)
+
+    naming = naming_of(template or ELSEWHERE, extension, max_pixels, several=True, **options)
+
+    def look() -> Plan:
+        return plan(folder, target, extension, recursive, naming.name)
+
+    def is_chosen(source: str, _: str) -> bool:
+        mine = shard is None or shard.holds(source)
+        return mine and (failures is None or failures.holds(source))
+
+    planned = look()
+    if not (planned.jobs or planned.unreadable or watching):
+        hint = "" if recursive else "; for folders in it give --recursive"
+        report.tell(f"{folder}: no pictures here{hint}")
+        return
+    wanted = planned.jobs.where(is_chosen)
+    if failures is not None and not wanted:
+        report.tell(f"{retried}: nothing that failed is in {folder}")
+    files = Files(planned, wanted, look if watching else None, is_chosen)
+    if not make(
+        files,
+        options,
+        output,
+        max_pixels=max_pixels,
+        as_json=as_json,
+        in_flight=in_flight,
+        fail_fast=fail_fast,
+        page=page,
+        address=address,
+    ):
+        sys.exit(1)
+
+
+def _check(
+    folder: Path, target: Path, output: Output, watching: bool, retried: Path | None
+) -> None:
+    """Usage errors for what makes no sense."""
+    urls = [stores.is_url(each) for each in (folder, target)]
+    if not (stores.is_folder(folder) if urls[0] else folder.is_dir()):
+        raise click.UsageError(_no_folder(folder, target))
+    if folder == target or (not any(urls) and target.exists() and target.samefile(folder)):
+        raise click.UsageError("OUTPUT_DIR must be another folder than INPUT_DIR.")
+    if output.copy_times and any(urls):
+        raise click.UsageError("--copy-times is for paths: URLs have dates of their own.")
+    if watching and any(urls):
+        raise click.UsageError("--watch is for paths, not for URLs.")
+    if watching and retried is not None:
+        raise click.UsageError("--watch and --retry-failed exclude each other.")
+    if watching and target.resolve() in folder.resolve().parents:
+        raise click.UsageError("--watch: INPUT_DIR must not be in OUTPUT_DIR.")
+
+
+def _no_folder(folder: Path, target: Path) -> str:
+    """What is wrong with a folder of inputs that is none."""
+    if not stores.is_url(folder) and folder.is_file():
+        return f"{folder}: is a file, not a folder: try `waifu2x {folder} OUT`."
+    swapped = not stores.is_url(target) and target.is_dir()
+    hint = f", but {target} is there: the input comes before the output" if swapped else ""
+    return f"{folder}: no such folder{hint}."

@@ -1,0 +1,159 @@
+"""`waifu2x serve`."""
+
+from __future__ import annotations
+
+import threading
+import webbrowser
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from waifu2x.cli import completions
+from waifu2x.cli.command import IN_AND_OUT, Command, Pixels, option
+from waifu2x.cli.options.arguments import check_folder
+from waifu2x.cli.options.common import device_options
+from waifu2x.cli.options.settings import config_option
+from waifu2x.cli.output import report
+from waifu2x.cli.output.volume import volume_options
+from waifu2x.errors import NotInstalledError
+from waifu2x.formats.limits import MAX_PIXELS
+
+_PORT = 8288
+_INSTALL = "pip install 'waifu2x-kernels[serve]'"
+
+
+class _Port(click.IntRange):
+    """A port, which helps need not show the range of."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 65535)
+
+    def _describe_range(self) -> str:
+        return ""
+
+
+@click.command(cls=Command, short_help="Open a page on this machine to drop pictures on.")
+@option(
+    "--host",
+    metavar="ADDRESS",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen at; 0.0.0.0 for other machines, too.",
+)
+@option(
+    "--port",
+    type=_Port(),
+    metavar="N",
+    default=_PORT,
+    help=f"Its port; 0 for any that is free.  [{_PORT}]",
+)
+@option(
+    "--certfile",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Certificate for TLS, in PEM.",
+)
+@option(
+    "--keyfile",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Its key, if it is not in the same file.",
+)
+@option("--no-browser", is_flag=True, help="Open no browser.")
+@option(
+    "-o",
+    "--output",
+    group=IN_AND_OUT,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    shell_complete=completions.folders,
+    help="Write results there, too; nothing is replaced.",
+)
+@option(
+    "--max-pixels",
+    group=IN_AND_OUT,
+    type=Pixels(2**62),
+    default=MAX_PIXELS,
+    metavar="N",
+    help=f"Refuse files that hold more, all frames together.  [{MAX_PIXELS}]",
+)
+@option(
+    "--max-bytes",
+    group=IN_AND_OUT,
+    type=Pixels(2**62),
+    default=4 << 30,
+    metavar="N",
+    help="Refuse larger files.  [4 GiB]",
+)
+@option(
+    "--max-queue",
+    group=IN_AND_OUT,
+    type=Pixels(10**6),
+    default=20_000,
+    metavar="N",
+    help="Jobs that are kept; the oldest finished ones go first.  [20000]",
+)
+@device_options
+@volume_options
+@config_option
+def serve(
+    host: str,
+    port: int,
+    certfile: Path | None,
+    keyfile: Path | None,
+    no_browser: bool,
+    output: Path | None,
+    max_pixels: int,
+    max_bytes: int,
+    max_queue: int,
+    **computing: Any,
+) -> None:
+    """Open a page on this machine: drop pictures on it, compare models, download results.
+
+    \b
+    waifu2x serve                     opens the browser; Ctrl-C ends it
+    waifu2x serve -o large/           results are written into large/, too
+    waifu2x serve --host 0.0.0.0      for other machines, who need the printed address
+
+    Pictures stay on this machine. The queue is there again at the next start.
+    """
+    if keyfile is not None and certfile is None:
+        raise click.UsageError("--keyfile needs --certfile.")
+    if output is not None:
+        check_folder(output)
+    # Late: helps need not wait for it, and it may not be installed.
+    try:
+        from waifu2x.serve import server
+    except ImportError as error:
+        raise NotInstalledError(f"serve needs {error.name}: {_INSTALL}") from error
+    from waifu2x.serve.limits import ServiceLimits
+    from waifu2x.serve.service import Service
+    from waifu2x.serve.spool import server_folder
+
+    binding = server.Binding(host, port, certfile, keyfile)
+    limits = ServiceLimits(max_pixels, max_bytes, max_queue)
+    with (
+        closing(server.bound(binding)) as listening,
+        Service(server_folder(), limits, computing, output) as service,
+    ):
+        for notice in service.upscalers.engine.notices:
+            report.tell(notice)
+        token = service.spool.token()
+        address = f"{server.address_of(listening, binding)}#{token}"
+        service.start()
+
+        def ready() -> None:
+            if not binding.is_local:
+                report.tell(_reachable(host, is_tls=certfile is not None))
+            report.show(address)
+            if not no_browser:
+                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+        server.serve(service, listening, binding, token, ready)
+
+
+def _reachable(host: str, *, is_tls: bool) -> str:
+    told = f"{host}: other machines can reach this page, and use it with the whole address below"
+    return told if is_tls else f"{told}; whoever listens on the network sees it: use --certfile"

@@ -1,0 +1,341 @@
+"""`waifu2x video IN OUT`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from waifu2x.cli import completions
+from waifu2x.cli.command import IN_AND_OUT, MESSAGES, SIZE, Choice, Command, Pixels, option
+from waifu2x.cli.film.end import Interrupted, failure_as_json, tell_end, tell_shard
+from waifu2x.cli.film.options import depth_of, film_options, form_of
+from waifu2x.cli.film.work import (
+    WantedFilm,
+    film_maker,
+    is_live_job,
+    opened_enlarger,
+    prepared_film,
+)
+from waifu2x.cli.interrupts import heard_at_once
+from waifu2x.cli.options.arguments import arguments_of, check_folder
+from waifu2x.cli.options.common import (
+    device_options,
+    model_option_of,
+    scale_option,
+    tile_option,
+    tta_option,
+)
+from waifu2x.cli.options.inputs import Words, check_input, check_names
+from waifu2x.cli.options.origins import is_of_settings
+from waifu2x.cli.options.settings import config_option
+from waifu2x.cli.output import report
+from waifu2x.cli.output.volume import volume_options
+from waifu2x.errors import ExistsError
+from waifu2x.flows.jobs import STANDARD, Existing, Job, may_write
+from waifu2x.networks import catalogue
+
+if TYPE_CHECKING:
+    from waifu2x.flows.batch.shard import Shard
+    from waifu2x.flows.film.request import FilmJob
+
+
+@click.command(cls=Command, short_help="Enlarge and denoise a film.")
+@click.argument(
+    "source", metavar="IN", type=click.Path(path_type=Path), shell_complete=completions.films
+)
+@click.argument(
+    "target", metavar="OUT", type=click.Path(path_type=Path), shell_complete=completions.films_made
+)
+@option(
+    "-n",
+    "--noise",
+    type=Choice(["auto", "none", "0", "1", "2", "3"]),
+    default="auto",
+    metavar="LEVEL",
+    help="Denoise: auto (the default: 0 after a codec with loss), none, 0 to 3.",
+)
+@scale_option
+@model_option_of(catalogue.FILM_DEFAULT)
+@option(
+    "--overwrite",
+    group=IN_AND_OUT,
+    is_flag=True,
+    help="Replace OUT if it exists.",
+)
+@option(
+    "--width",
+    group=SIZE,
+    type=Pixels(),
+    metavar="PX",
+    help="Width of the result in pixels.",
+    joint=("--height", "Size of the result; one alone keeps the proportions."),
+)
+@option("--height", group=SIZE, type=Pixels(), metavar="PX", help="Height of the result in pixels.")
+@film_options
+@tta_option
+@device_options
+@tile_option
+@volume_options
+@config_option
+@option(
+    "--json",
+    "as_json",
+    group=MESSAGES,
+    is_flag=True,
+    help="A line of JSON each second and one at the end, on stdout.",
+)
+def video(
+    source: Path,
+    target: Path,
+    overwrite: bool,
+    restart: bool,
+    keep_parts: bool,
+    shard: Shard | None,
+    join: bool,
+    address: str | None,
+    preview: Fraction | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Enlarge and denoise the film IN into the new film OUT: .mkv, .mp4, .mov or .webm.
+
+    \b
+    waifu2x video film.mkv large.mkv                          twice as large
+    waifu2x video -m realesrgan/animevideo -c av1 in.mkv out.mkv
+    waifu2x video --preview 1:30 film.mkv look.png            a frame, before hours of work
+    waifu2x video film.mkv - | mpv -                          "-" is stdin or stdout
+    waifu2x video film.mkv frames/%06d.png                    pictures, or pictures as IN
+
+    Sound, subtitles, fonts and chapters are copied. A run that was interrupted goes on.
+    """
+    wanted = _wanted(source, target, options)
+    run = _RunOptions(overwrite, restart, keep_parts, shard, join, address)
+    existing: Existing = "overwrite" if overwrite else "fail"
+    if preview is not None:
+        run.check_preview(as_json)
+        _check_preview(wanted.job, existing)
+        with heard_at_once():
+            _preview(wanted, preview, overwrite)
+        return
+    run.check()
+    _check_target(wanted.job, existing)
+    if as_json and target == STANDARD:
+        raise click.UsageError("--json and the film cannot share stdout.")
+    if (restart or keep_parts) and is_live_job(wanted.job):
+        raise click.UsageError(
+            "--restart and --keep-parts: a film of a pipe or frames has no parts."
+        )
+    interrupted = Interrupted(target)
+    with (
+        failure_as_json(source, target, as_json),
+        interrupted.told(),
+        heard_at_once(interrupted.tell),
+    ):
+        is_whole = _make(wanted, run, as_json)
+    if not is_whole:
+        sys.exit(1)
+
+
+class _RunOptions(NamedTuple):
+    """How a film is made, and by whom."""
+
+    overwrite: bool
+    restart: bool
+    keep_parts: bool
+    shard: Shard | None
+    join: bool
+    address: str | None
+    """The address of a cluster; None for none."""
+
+    def check(self) -> None:
+        """Usage errors for what makes no sense."""
+        if self.join and (self.shard or self.restart or self.address):
+            raise click.UsageError("--join makes nothing: leave out --shard, --restart, --cluster.")
+        if self.shard and self.restart:
+            raise click.UsageError(
+                "--shard keeps what others make: remove OUT.parts to begin anew."
+            )
+
+    def check_preview(self, as_json: bool) -> None:
+        """A usage error for what a single picture has no use for; settings give way."""
+        given = {
+            "--json": as_json,
+            "--restart": self.restart,
+            "--keep-parts": self.keep_parts and not is_of_settings("keep_parts"),
+            "--shard": self.shard is not None,
+            "--join": self.join,
+            "--cluster": self.address is not None and not is_of_settings("address"),
+        }
+        if useless := [name for name, is_given in given.items() if is_given]:
+            raise click.UsageError(
+                f"--preview makes one picture, here: leave out {', '.join(useless)}."
+            )
+
+    def check_live(self) -> None:
+        """A usage error where there are no parts that others could make."""
+        if self.join or self.shard or self.address:
+            raise click.UsageError(
+                "--shard, --join and --cluster make parts, of a file and into a file."
+            )
+
+
+def _wanted(source: Path, target: Path, options: dict[str, Any]) -> WantedFilm:
+    """What the options ask for; a usage error for what contradicts itself."""
+    # With NumPy: late, so that a help need not wait for it.
+    from waifu2x.flows.film.request import FilmJob
+    from waifu2x.formats.film.cut import Cut
+    from waifu2x.formats.film.writing.codecs import Wish
+
+    def own(name: str) -> Any:
+        return options.pop(name)
+
+    depth, chroma = own("depth"), own("chroma")
+    wish = Wish(
+        own("codec"),
+        own("crf"),
+        own("preset"),
+        own("tune"),
+        depth_of(depth),
+        None if chroma == "auto" else chroma,
+        own("codec_options"),
+    )
+    start, end = own("start") or Fraction(0), own("end")
+    if end is not None and end <= start:
+        raise click.UsageError("--end must be later than --start.")
+    how, ivtc = own("deinterlace"), own("ivtc")
+    if ivtc and how != "auto":
+        raise click.UsageError("--ivtc and --deinterlace exclude each other.")
+    job = FilmJob(
+        source,
+        target,
+        wish,
+        sound=own("audio") == "copy",
+        subtitles=own("subtitles") == "copy",
+        drop_unsupported=own("drop_unsupported"),
+        cut=Cut(start, end),
+        deinterlacing="ivtc" if ivtc else None if how == "auto" else how,
+        duplicates=own("duplicates"),
+        form=form_of(own("form")),
+    )
+    for name in ("fit", "longer_side", "shorter_side", "min_size", "only_smaller_than"):
+        options[name] = None
+    return WantedFilm(job, arguments_of(**options))
+
+
+def _check_target(job: FilmJob, existing: Existing) -> None:
+    """Raises an error for a film that cannot be made, as far as that can be known at once."""
+    from waifu2x.formats.film.frame_files import frame_pattern
+    from waifu2x.formats.film.writing import targets
+
+    source, target = job.source, job.target
+    _check_names(source, target)
+    targets.container_of(target, job.form)
+    pattern = frame_pattern(target)
+    if pattern is not None:
+        pattern.check_free(source, replace=existing == "overwrite")
+    elif target != STANDARD:
+        _check_free(source, target, existing)
+
+
+def _check_preview(job: FilmJob, existing: Existing) -> None:
+    source, target = job.source, job.target
+    _check_names(source, target)
+    if STANDARD in (source, target):
+        raise click.UsageError("--preview needs a file to seek in, and one to write.")
+    if target.suffix.lower() != ".png":
+        raise click.UsageError(f"{target}: --preview makes a picture: end it in .png.")
+    _check_free(source, target, existing)
+
+
+def _check_names(source: Path, target: Path) -> None:
+    from waifu2x.formats.film.frame_files import frame_pattern
+
+    check_names(Words((str(source),), str(target)))
+    if frame_pattern(source) is None:
+        check_input(str(source), str(target))
+
+
+def _check_free(source: Path, target: Path, existing: Existing) -> None:
+    check_folder(target.parent)
+    try:
+        may_write(Job(source, target), existing)
+    except ExistsError as error:
+        raise ExistsError(error.path, "use --overwrite, or another name") from error
+
+
+def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
+    """Makes the film; False if something of the source could not be read."""
+    from waifu2x.cli.film import words
+    from waifu2x.cli.film.progress import FilmProgress, told
+    from waifu2x.flows.film.frames.upscaler_device import device_of
+    from waifu2x.flows.film.live import make_live
+    from waifu2x.flows.film.making import join_film, make_film_by, make_shard
+
+    start = time.monotonic()
+    with prepared_film(wanted) as ready:
+        reader, prepared, film = ready.reader, ready.prepared, ready.reader.film
+        progress = FilmProgress(ready.job.source.name, words.frame_count(film), reader.stages.times)
+        ends: dict[str, Any] = {
+            "keep_parts": run.keep_parts,
+            "replace": run.overwrite,
+            "on_notice": report.tell,
+        }
+        if is_live_job(ready.job):
+            run.check_live()
+            with told(progress, as_json=as_json) as add, opened_enlarger(ready) as enlarge:
+                device = device_of(enlarge, film)
+                made = make_live(
+                    reader, ready.job, prepared, device, replace=run.overwrite, on_frames=add
+                )
+        elif run.join:
+            made = join_film(reader, ready.job_of(), prepared, **ends)
+        else:
+            with (
+                told(progress, as_json=as_json) as add,
+                film_maker(ready, run.address, add) as maker,
+            ):
+                job = ready.job_of(maker.arithmetic, is_gpu=maker.is_gpu)
+                if run.shard is not None:
+                    parts = make_shard(
+                        maker.make, reader, job, prepared, run.shard, on_notice=report.tell
+                    )
+                    tell_shard(ready.job, run.shard, parts, as_json=as_json)
+                    return True
+                made = make_film_by(
+                    maker.make,
+                    reader,
+                    job,
+                    prepared,
+                    restart=run.restart,
+                    on_resumed=progress.resume,
+                    **ends,
+                )
+        job = ready.job
+        times = reader.stages.times()
+    seconds = time.monotonic() - start
+    return tell_end(job, prepared, film, made, times, seconds, as_json=as_json)
+
+
+def _preview(wanted: WantedFilm, start: Fraction, overwrite: bool) -> None:
+    from waifu2x.flows.film.preview import preview
+    from waifu2x.formats.film.writing.codecs import Wish
+    from waifu2x.formats.write import write_picture
+    from waifu2x.imaging.picture import Picture
+
+    target = wanted.job.target
+    # Whatever the film will be coded by: this takes all pictures.
+    job = replace(wanted.job, target=target.with_suffix(".mkv"), wish=Wish("ffv1"))
+    job = replace(job, drop_unsupported=True)
+    wanted = wanted._replace(job=job)
+    with prepared_film(wanted, is_preview=True) as ready, opened_enlarger(ready) as enlarge:
+        how = ready.prepared.selection.deinterlacing
+        name = str(wanted.arguments["model"])
+        sheet = preview(ready.reader, enlarge, start, how, name)
+    write_picture(Picture(sheet), target, "png", replace=overwrite)
+    report.say(f"{target}: {sheet.shape[1]}x{sheet.shape[0]}")

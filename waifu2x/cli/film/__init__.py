@@ -1,0 +1,1 @@
+"""What `waifu2x video` says and asks."""

@@ -1,0 +1,200 @@
+"""A film that is to be made, what enlarges its frames, and who makes its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from waifu2x.backends import device_numbers
+from waifu2x.cli.options.arguments import describe, tell_reduction
+from waifu2x.cli.options.machines import LOCAL
+from waifu2x.cli.output import report
+from waifu2x.flows.jobs import STANDARD
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from waifu2x.backends import Pin
+    from waifu2x.flows.film.frames.enlarging import FrameEnlarger
+    from waifu2x.flows.film.frames.frame_device import OnFrames
+    from waifu2x.flows.film.makers.run_maker import RunMaker
+    from waifu2x.flows.film.reading.client import FilmReader
+    from waifu2x.flows.film.request import FilmJob, PreparedFilm
+    from waifu2x.networks.model_set import ModelSet
+
+
+class WantedFilm(NamedTuple):
+    """What a command line asks for."""
+
+    job: FilmJob
+    arguments: dict[str, Any]
+    """Those of an Upscaler, whose noise may still be `auto`."""
+
+
+class ReadyFilm(NamedTuple):
+    """A film that is open, and all decisions about it."""
+
+    reader: FilmReader
+    job: FilmJob
+    prepared: PreparedFilm
+    models: ModelSet
+    arguments: dict[str, Any]
+    """Those of an Upscaler."""
+    enlargers: list[FrameEnlarger]
+    """What enlarges its frames in this process, once that is open."""
+
+    def job_of(self, arithmetic: str = "", *, is_gpu: bool = False) -> FilmJob:
+        """The job, with all that decides the pixels: what the network computes in among it."""
+        from waifu2x.flows.film.automatic import deciding_settings
+
+        settings = deciding_settings(self.arguments, self.models, arithmetic)
+        return replace(self.job, has_long_parts=is_gpu, settings=settings)
+
+
+@contextmanager
+def prepared_film(wanted: WantedFilm, *, is_preview: bool = False) -> Iterator[ReadyFilm]:
+    """What a command line asks for, ready to be done; what there is to say is told."""
+    from waifu2x.backends import Pin
+    from waifu2x.cli.film import words
+    from waifu2x.flows.film import automatic
+    from waifu2x.flows.film.reading.client import FilmReader
+    from waifu2x.flows.film.request import prepare
+    from waifu2x.networks import model_set
+
+    models = model_set.find(wanted.arguments["model"])  # before a film is read
+    enlargers: list[FrameEnlarger] = []
+
+    def pin(array: NDArray[Any]) -> Pin:
+        return enlargers[0].backend.pin(array) if enlargers else Pin()
+
+    with FilmReader(wanted.job.source, pin) as reader:
+        film = reader.film
+        found = automatic.decided(film, wanted.job, wanted.arguments, models)
+        job = found.job
+        if not found.changes:
+            raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
+        if (found.height, found.width) != found.asked:
+            report.tell(
+                f"{job.target}: {found.width}x{found.height} instead of"
+                f" {found.asked[1]}x{found.asked[0]}: the encoder takes even sides alone"
+            )
+        prepared = prepare(reader, job, found.height, found.width)
+        if not is_preview:
+            for line in _lines(job, film, prepared):
+                report.say(line)
+            for warning in words.warnings(film, prepared):
+                report.tell(f"{job.source}: {warning}")
+        yield ReadyFilm(reader, job, prepared, models, found.arguments, enlargers)
+
+
+@contextmanager
+def opened_enlarger(ready: ReadyFilm) -> Iterator[FrameEnlarger]:
+    """What enlarges the frames, in this process; what there is to say is told. No other backend
+    takes the place of one that stops working: its frames would differ within the film."""
+    from waifu2x.api import Upscaler
+    from waifu2x.backends.engine.engine import Engine
+    from waifu2x.flows.film.frames.enlarging import FrameEnlarger
+
+    film, shape = ready.reader.film, ready.prepared.shape
+    arguments = dict(ready.arguments)
+    choice = [arguments.pop(name) for name in ("backend", "device", "precision")]
+    with (
+        Engine(*choice, fallback=False) as engine,
+        Upscaler(engine=engine, **arguments) as upscaler,
+    ):
+        enlarge = FrameEnlarger(upscaler, film.pictures, shape)
+        ready.enlargers.append(enlarge)
+        noise = arguments["noise"]
+        grows = (shape.height, shape.width) > (film.pictures.height, film.pictures.width)
+        unused = ready.models.substitute(1, noise) if grows else None  # it is for other sizes
+        for notice in (*engine.notices, *upscaler.notices):
+            if notice != unused:
+                report.tell(notice)
+        tell_reduction(**ready.arguments)
+        levels = "no denoising" if noise is None else f"noise level {noise}"
+        report.say(f"{ready.models.name}, {levels}; {describe(enlarge.upscaler)}")
+        yield enlarge
+
+
+class FilmMaker(NamedTuple):
+    """Who makes the parts of a film."""
+
+    make: RunMaker
+    arithmetic: str
+    is_gpu: bool
+
+
+@contextmanager
+def film_maker(ready: ReadyFilm, address: str | None, on_frames: OnFrames) -> Iterator[FilmMaker]:
+    """Who makes the parts of a film: this process, one for each of several devices, a cluster."""
+    from waifu2x.flows.batch import worker
+    from waifu2x.flows.film.frames.upscaler_device import UpscalerEnlarging, device_of
+    from waifu2x.flows.film.makers.by_devices import MakerByDevices
+    from waifu2x.flows.film.makers.run_maker import MakerHere
+
+    arguments = ready.arguments
+    if address is not None:
+        from waifu2x.flows.batch import cluster
+        from waifu2x.flows.film.makers.by_cluster import MakerByCluster
+
+        name, model_files = cluster.packed(arguments["model"])
+        enlarging = UpscalerEnlarging({**arguments, "model": name}, model_files)
+        with (
+            cluster.connected(None if address == LOCAL else address) as client,
+            MakerByCluster(
+                client,
+                ready.reader,
+                ready.prepared.shape,
+                enlarging,
+                on_frames=on_frames,
+                on_device=report.say,
+                on_news=report.tell,
+            ) as made_by_many,
+        ):
+            yield FilmMaker(made_by_many, made_by_many.arithmetic, made_by_many.is_gpu)
+        return
+    device = arguments["device"]
+    numbers = device_numbers(arguments["backend"]) if device == "all" else device
+    if len(numbers) == 1 or not worker.may_start_processes():
+        with opened_enlarger(ready) as enlarge:
+            device = device_of(enlarge, ready.reader.film)
+            made = MakerHere(ready.reader, device, on_frames)
+            yield FilmMaker(made, device.arithmetic, device.is_gpu)
+        return
+    tell_reduction(**arguments)
+    with MakerByDevices(
+        ready.reader,
+        ready.prepared.shape,
+        [
+            (f"device {number}", UpscalerEnlarging({**arguments, "device": (number,)}))
+            for number in numbers
+        ],
+        on_frames=on_frames,
+        on_device=report.say,
+        on_news=report.tell,
+    ) as made_by:
+        yield FilmMaker(made_by, made_by.arithmetic, made_by.is_gpu)
+
+
+def _lines(job: FilmJob, film: Any, prepared: PreparedFilm) -> Iterator[str]:
+    """What was found and what will be made of it, before the work."""
+    from waifu2x.cli.film import words
+
+    name = "standard input" if job.source == STANDARD else job.source
+    yield f"{name}: {words.film_line(film)}"
+    yield f"colours: {words.colours_line(film)}"
+    taken = words.streams_line(film, frozenset(one.index for one in prepared.plan.taken))
+    yield f"copied: {taken or 'nothing'}"
+    yield f"{words.place(job.target)}: {words.result_line(prepared)}"
+    if is_live_job(job):
+        yield "there are no parts of it: a run that is interrupted begins anew"
+
+
+def is_live_job(job: FilmJob) -> bool:
+    from waifu2x.flows.film.live import is_live
+
+    return is_live(job)

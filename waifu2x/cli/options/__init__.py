@@ -1,0 +1,1 @@
+"""Options: their values, their settings, and the files that they name."""

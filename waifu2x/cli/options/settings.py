@@ -1,0 +1,329 @@
+"""Settings: what options are where the command line does not say, from variables and a TOML file.
+
+The command line comes before variables such as WAIFU2X_MODEL, those before the file's table for the
+command, such as [batch], that before the file's top level, and all before the built-in defaults.
+Keys are the long names of options. click gets the result as its `default_map`, so values are
+checked by the options themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import platformdirs
+
+from waifu2x.cli.command import MESSAGES, Option
+from waifu2x.cli.completions import files
+from waifu2x.cli.options.origins import Setting, own_options, put_in_force
+from waifu2x.cli.output.report import tell
+from waifu2x.errors import printable
+from waifu2x.system.files import open_regular, reason
+from waifu2x.system.nearest import nearest
+from waifu2x.system.resources import of_user
+
+COMMANDS = ("upscale", "batch", "video", "compare", "bench", "info")
+"""The commands that take settings."""
+PREFIX = "WAIFU2X_"
+"""What the names of variables begin with."""
+FILE_VARIABLE = "WAIFU2X_CONFIG"
+"""The variable that names the file; set but empty, there is none."""
+OTHER_VARIABLES = {
+    "WAIFU2X_CACHE_DIR": "The folder for parsed weights and compiled code.",
+    "WAIFU2X_CONFIG": "The settings file, as by --config; empty for none.",
+    "WAIFU2X_CPU_ISA": "The widest instruction set that the cpu backend may use.",
+    "WAIFU2X_CUDA_UNITS": "The units of a GPU that the cuda backend uses: mma, wgmma or fma.",
+    "WAIFU2X_REQUIRE": "For tests: backends whose absence is a failure.",
+}
+"""Variables of the program that stand for no option, and what each is for."""
+ONE_RUN = {
+    "overwrite": "files are replaced only where the command line itself says so",
+    "input": "it is of one run",
+    "output": "it is of one run",
+    "json": "whoever reads the output asks for it",
+    "report": "it is of one run",
+    "picture": "it is of one run",
+    "retry-failed": "it is of one run",
+    "shard": "it is of one run",
+    "join": "it is of one run",
+    "watch": "it is of one run",
+    "models": "it is of one run",
+    "reduce": "it is of one run",
+    "tune": "it is of one run",
+    "preview": "it is of one run",
+    "start": "it is of one run",
+    "end": "it is of one run",
+    "restart": "it throws away what is done",
+    "codec-option": "it is of one encoder",
+    "config": "it names the file itself",
+    "help": "it is of one run",
+}
+"""Options that no setting may stand for, and why. A setting is made once and forgotten: it must
+not decide, a year later, that a file is lost."""
+
+_SIZES = frozenset(("scale", "width", "height", "longer_side", "shorter_side", "min_size"))
+_EXCLUSIVE = (
+    _SIZES,
+    frozenset(("overwrite", "skip_existing")),
+    frozenset(("quiet", "verbose")),
+)
+"""Parameters of which one makes the others void."""
+_MOST_BYTES = 1 << 14  # a key of as many dots takes a second to read
+
+
+class SettingsError(click.UsageError):
+    """A settings file, or a variable, that cannot be used."""
+
+
+class ConfigOption(Option):
+    """The option --config, which also gives the command's other options their settings."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        """Arguments are those of click."""
+        settings |= {"is_eager": True, "expose_value": False}
+        super().__init__(*arguments, **settings)
+
+    def add_to_parser(self, parser: Any, context: click.Context) -> None:
+        """Adds a hidden --no-FLAG for each flag that a setting may set."""
+        super().add_to_parser(parser, context)
+        for key, option in options_of(context.command).items():
+            if option.is_flag:
+                parser.add_option(
+                    option, [f"--no-{key}"], option.name, action="store_const", const=False
+                )
+
+    def handle_parse_result(
+        self, context: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        """Reads the settings, before any other option of the command gets its value.
+
+        Raises SettingsError.
+        """
+        result = super().handle_parse_result(context, opts, args)
+        if not context.resilient_parsing:
+            found = settings_of(context.command, opts.get(self.name or ""), set(opts))
+            put_in_force(context, found)
+            context.default_map = {name: setting.value for name, setting in found.items()}
+        return result
+
+
+def options_of(command: click.Command) -> dict[str, click.Option]:
+    """The options of a command that settings may stand for, by key."""
+    keys = {max(each.opts, key=len)[2:]: each for each in own_options(command)}
+    return {key: option for key, option in keys.items() if key not in ONE_RUN}
+
+
+def variable_of(key: str) -> str:
+    """The variable that stands for an option: WAIFU2X_LONGER_SIDE for longer-side."""
+    return PREFIX + key.upper().replace("-", "_")
+
+
+def environment_without() -> dict[str, str]:
+    """The environment without the variables that stand for options, for a process of ours."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(PREFIX) or name in OTHER_VARIABLES
+    }
+
+
+def settings_of(command: click.Command, chosen: str | None, given: set[str]) -> dict[str, Setting]:
+    """The settings in force for a command, by the names of its parameters; checked.
+
+    `chosen` is the file of --config; `given` are the parameters that the command line itself gives.
+    Raises SettingsError for a file that cannot be read, for unknown keys, and for bad values.
+    """
+    options = options_of(command)
+    layers = [_of_variables(options)]
+    path = file_of(chosen)
+    document = None if path is None else read(path, asked_for=chosen is not None)
+    if path is not None and document is not None:
+        layers += _of_file(command, options, document, short(path))
+    found = _merged(layers, given)
+    for name, setting in found.items():
+        _check(command, name, setting)
+    return found
+
+
+def file_of(chosen: str | None) -> Path | None:
+    """The settings file: that of --config, of WAIFU2X_CONFIG, or the platform's, which may not
+    exist. None for no file."""
+    name = chosen if chosen is not None else os.environ.get(FILE_VARIABLE)
+    if name is not None:
+        return Path(name) if name else None
+    folder = of_user(platformdirs.user_config_path)
+    return folder / "config.toml" if folder else None
+
+
+def read(path: Path, *, asked_for: bool) -> dict[str, Any] | None:
+    """The content of a settings file; None for one that nobody asked for and that is not there.
+
+    Raises SettingsError.
+    """
+    asked_for = asked_for or FILE_VARIABLE in os.environ
+    where = short(path)
+    try:
+        with open_regular(path) as file:
+            data = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        if not asked_for and isinstance(error, FileNotFoundError | NotADirectoryError):
+            return None
+        if not asked_for and isinstance(error, PermissionError):
+            # The home folder may be another user's: that must not stop the program.
+            tell(f"{where}: cannot read the settings: {reason(error)}")
+            return None
+        raise SettingsError(f"{where}: cannot read the settings: {reason(error)}") from error
+    except ValueError as error:  # a null character in the name
+        raise SettingsError(f"{where}: cannot read the settings: {error}") from error
+    if len(data) > _MOST_BYTES:
+        raise SettingsError(f"{where}: too large for settings: more than {_MOST_BYTES >> 10} KiB")
+    import tomllib  # which takes milliseconds, and is for this alone
+
+    try:
+        return tomllib.loads(data.decode())
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{where}: not a TOML file: its text is not UTF-8") from error
+    except RecursionError as error:
+        raise SettingsError(f"{where}: not a TOML file: its values are nested too deep") from error
+    except ValueError as error:  # TOML's own, and Python's for a number with thousands of digits
+        raise SettingsError(f"{where}: not a TOML file: {error}") from error
+
+
+def _of_variables(options: Mapping[str, click.Option]) -> dict[str, Setting]:
+    found = {}
+    for key, option in options.items():
+        variable = variable_of(key)
+        value = os.environ.get(variable)
+        if value:
+            found[str(option.name)] = Setting(value, key, variable, variable)
+    return found
+
+
+def _of_file(
+    command: click.Command, options: Mapping[str, click.Option], document: Any, where: str
+) -> list[dict[str, Setting]]:
+    """The layers of a file for a command, the stronger one first."""
+    own: dict[str, Setting] = {}
+    top: dict[str, Setting] = {}
+    for key, value in document.items():
+        if isinstance(value, dict):
+            if key == command.name:
+                for inner, each in value.items():
+                    if inner not in options:
+                        raise _unknown(inner, where, f"{command.name}.", options)
+                    own[str(options[inner].name)] = _setting(
+                        inner, each, options[inner], where, f"{command.name}."
+                    )
+            elif key not in COMMANDS:
+                raise _unknown(key, where, "", COMMANDS)
+        elif key in COMMANDS:
+            raise SettingsError(f"{where}: {key}: expected a table, [{key}]")
+        elif key in options:
+            top[str(options[key].name)] = _setting(key, value, options[key], where, "")
+        elif key not in (known := all_options()):
+            raise _unknown(key, where, "", [*known, *COMMANDS])
+    return [own, top]
+
+
+def all_options() -> dict[str, click.Option]:
+    """The options of all commands that settings may stand for. Imports the commands."""
+    from waifu2x.cli import cli
+
+    context = click.Context(cli)
+    found: dict[str, click.Option] = {}
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        if command is not None:
+            found |= options_of(command)
+    return found
+
+
+def _setting(key: str, value: object, option: click.Option, where: str, table: str) -> Setting:
+    """A value of the file as on the command line. Raises SettingsError for a wrong type."""
+    name = f"{table}{key}"
+    if isinstance(value, bool) == option.is_flag and isinstance(value, str | int | float):
+        return Setting(value if isinstance(value, bool) else str(value), key, name, where)
+    expected = "true or false" if option.is_flag else "a string or a number"
+    raise SettingsError(printable(f"{where}: {name}: expected {expected}, but got {_kind(value)}"))
+
+
+def _kind(value: object) -> str:
+    """A value of TOML, for people."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, dict):
+        return "a table"
+    return repr(value) if isinstance(value, str | int | float) else "a date or time"
+
+
+def _unknown(
+    key: str, where: str, table: str, known: Sequence[str] | Mapping[str, Any]
+) -> SettingsError:
+    if key in ONE_RUN:
+        text = f"{where}: {table}{key} cannot be set here: {ONE_RUN[key]}"
+    else:
+        near = nearest(key.replace("_", "-"), list(known))
+        hint = f"did you mean {near}?" if near else "`waifu2x config` lists all"
+        text = f"{where}: there is no setting {table}{key}: {hint}"
+    return SettingsError(printable(text))
+
+
+def _merged(layers: Sequence[Mapping[str, Setting]], given: set[str]) -> dict[str, Setting]:
+    """What holds of layers, the strongest first, below what the command line gives."""
+    found: dict[str, Setting] = {}
+    taken = set(given)
+    for layer in layers:
+        void = {name for group in _EXCLUSIVE if group & taken for name in group} | taken
+        if taken & _SIZES:
+            void.add("fit")  # says how width and height are meant, which are void
+        found |= {name: setting for name, setting in layer.items() if name not in void}
+        taken |= layer.keys()
+    return found
+
+
+def _check(command: click.Command, name: str, setting: Setting) -> None:
+    """Raises SettingsError for a value that its option refuses."""
+    option = next(each for each in own_options(command) if each.name == name)
+    try:
+        if option.is_flag:  # whose callback may act at once, before it is known what is void
+            option.type_cast_value(click.Context(command), setting.value)
+        else:
+            option.process_value(click.Context(command), setting.value)
+    except click.BadParameter as error:
+        where = setting.key if setting.key == setting.origin else f"{setting.origin}: {setting.key}"
+        said = f"expected true or false, not {setting.value!r}" if option.is_flag else error.message
+        raise SettingsError(printable(f"{where}: {said}")) from error
+
+
+def home_folder() -> Path | None:
+    """The user's; None where there is none, or it is the root of the file system."""
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    return None if home == Path(home.anchor) else home
+
+
+def short(path: Path) -> str:
+    """A path for people: `~` for the home folder, whose name is the user's."""
+    home = home_folder()
+    if home is not None and path.is_relative_to(home):
+        return str(Path("~") / path.relative_to(home))
+    return str(path)
+
+
+def config_option(command: Any) -> Any:
+    """The option --config of a command that takes settings."""
+    return click.option(
+        "--config",
+        cls=ConfigOption,
+        group=MESSAGES,
+        metavar="FILE",
+        shell_complete=files(".toml"),
+        help="Settings file; `waifu2x config` shows what is in force. '' for none.",
+    )(command)

@@ -1,0 +1,213 @@
+"""A line at the end of a terminal that shows how far the work is, below all messages.
+
+It is one line however wide the terminal is, and the cursor waits at its beginning: where the
+terminal is made narrower, the line may break in two, and all of it is still behind the cursor.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, TextIO, cast
+
+from waifu2x.cli.output import report
+from waifu2x.cli.output.progress_line import Figures
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.live import Live
+
+_QUIET_SECONDS = 1.0
+"""Work that takes no longer is not worth a line, nor the time to load what draws it."""
+_TIMES_A_SECOND = 5
+_LINE_SECONDS = 30.0
+"""Between two lines that say how far the work is, where nothing is drawn."""
+_ERASE = "\r\x1b[J"
+"""Orders to a terminal: to the beginning of the line, and clear what is from there on."""
+_SHOW_CURSOR = "\x1b[?25h"
+_LOCK_SECONDS = 0.2
+"""How long an end at once waits for what is just being drawn."""
+
+
+@contextmanager
+def shown(figures: Callable[[], Figures]) -> Iterator[Callable[[], None]]:
+    """Shows figures for as long as the context lasts, from the first second on.
+
+    They are drawn on a terminal; elsewhere, with --verbose, a line tells of them now and then. The
+    context gives what is to be called when they have changed; both may be called by any thread.
+    """
+    global _drawing
+    if report.is_quiet() or not (_can_draw() or report.is_verbose()):
+        yield _nothing
+        return
+    if not _can_draw():
+        yield _Logged(figures).changed
+        return
+    _drawing = drawing = _Drawing(figures)
+    try:
+        yield _nothing
+    except KeyboardInterrupt:
+        drawing.end()
+        clear_line()  # of what the terminal shows for the keys
+        raise
+    finally:
+        drawing.end()
+        _drawing = None
+
+
+def erase() -> None:
+    """Clears what is drawn and draws no more: the process ends at once, from any thread."""
+    if _drawing is not None:
+        _drawing.erase()
+
+
+def clear_line() -> None:
+    """Clears what is drawn, until it is drawn again; a handler of signals may call it."""
+    if _drawing is not None:
+        with suppress(OSError):
+            os.write(sys.stderr.fileno(), _ERASE.encode())
+
+
+def _nothing() -> None:
+    """What is drawn is drawn again by itself."""
+
+
+def _can_draw() -> bool:
+    return report.is_terminal() and os.environ.get("TERM") != "dumb"
+
+
+class _Logged:
+    """Tells figures in lines, not often."""
+
+    def __init__(self, figures: Callable[[], Figures]) -> None:
+        self._figures = figures
+        self._lock = threading.Lock()
+        self._since = time.monotonic()
+
+    def changed(self) -> None:
+        """Tells them, if it is time."""
+        now = time.monotonic()
+        with self._lock:
+            if now - self._since < _LINE_SECONDS:
+                return
+            self._since = now
+        report.detail(self._figures().text())
+
+
+class _Drawing:
+    """A line that appears by itself once the work has taken a while, whatever it is at."""
+
+    def __init__(self, figures: Callable[[], Figures]) -> None:
+        self._figures = figures
+        self._lock = threading.Lock()
+        self._has_ended = False
+        self._live: Live | None = None
+        self._screen = _Screen(sys.stderr)
+        self._timer = threading.Timer(_QUIET_SECONDS, self._show)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def end(self) -> None:
+        """Takes the line away."""
+        self._timer.cancel()
+        with self._lock:
+            self._has_ended = True
+            report.write_by(None)
+            live, self._live = self._live, None
+        if live is not None:
+            with suppress(OSError):  # the terminal may be gone
+                live.stop()
+
+    def erase(self) -> None:
+        """Takes the line away without waiting for anybody for long."""
+        self._screen.close(_ERASE + (_SHOW_CURSOR if self._live is not None else ""))
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        with self._lock:
+            if self._has_ended:
+                return
+            console = Console(file=cast("IO[str]", self._screen), highlight=False)
+            self._live = Live(
+                _Line(self._figures),
+                console=console,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+                refresh_per_second=_TIMES_A_SECOND,
+            )
+            with suppress(OSError):
+                self._live.start()
+            report.write_by(lambda line: _print_above(console, line))
+
+
+_drawing: _Drawing | None = None
+"""What is drawn now."""
+
+
+def _print_above(console: Console, line: str) -> None:
+    from rich.text import Text
+
+    console.print(Text(line), soft_wrap=True)
+
+
+class _Line:
+    """The figures as rich draws them."""
+
+    def __init__(self, figures: Callable[[], Figures]) -> None:
+        self._figures = figures
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.control import Control
+        from rich.segment import ControlType, Segment
+
+        # The control code is for terminals that take no escape sequences.
+        yield Segment("\x1b[J", None, [(ControlType.ERASE_IN_LINE, 2)])
+        # Nothing in the last column: some terminals begin a new line there.
+        yield self._figures().line(options.max_width - 1, ascii_only=options.ascii_only)
+        yield Control((ControlType.CARRIAGE_RETURN,))
+
+
+class _Screen:
+    """Standard error as a file that can be closed for good, from any thread."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self.encoding = file.encoding
+
+    def write(self, text: str) -> int:
+        """Writes, unless it is closed."""
+        with self._lock:
+            return len(text) if self._is_closed else self._file.write(text)
+
+    def flush(self) -> None:
+        """Flushes, unless it is closed."""
+        with self._lock:
+            if not self._is_closed:
+                self._file.flush()
+
+    def isatty(self) -> bool:
+        """As the file says."""
+        return self._file.isatty()
+
+    def fileno(self) -> int:
+        """The file's number."""
+        return self._file.fileno()
+
+    def close(self, last: str) -> None:
+        """Writes something last."""
+        is_free = self._lock.acquire(timeout=_LOCK_SECONDS)
+        self._is_closed = True
+        with suppress(OSError):
+            self._file.write(last)
+            self._file.flush()
+        if is_free:
+            self._lock.release()

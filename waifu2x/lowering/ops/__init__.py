@@ -1,0 +1,1 @@
+"""Steps: what a program is made of, a module for each kind."""

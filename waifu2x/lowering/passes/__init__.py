@@ -1,0 +1,1 @@
+"""Passes: programs rewritten into cheaper ones that compute the same."""

@@ -1,0 +1,89 @@
+"""Concatenations of cropped maps without copies, for engines that store parts apart.
+
+Places beyond a value's size are computed like any other, so a map that is larger than the value
+that it becomes a part of can stand there whole: what its crop drops lies beyond the value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from waifu2x.lowering.ops.conv import Conv
+from waifu2x.lowering.ops.planewise import Copy
+from waifu2x.lowering.plan.geometry import read_by
+from waifu2x.lowering.program import Program, Step
+from waifu2x.lowering.step_facts import reads, redirected, writes
+from waifu2x.lowering.values import Target, View
+
+
+def joined(program: Program) -> tuple[Step | None, ...]:
+    """The program's steps, in which convolutions write right away what only copies would bring to
+    its place; None for such a copy."""
+    steps: list[Step | None] = list(program.steps)
+    if program.cuts:
+        return tuple(steps)
+    readers = read_by(program)
+    for number, copy in enumerate(program.steps):
+        if isinstance(copy, Copy) and _is_plain(program, copy):
+            value = copy.source.value
+            makers = [n for n, step in enumerate(program.steps) if writes(step) == value]
+            if len(makers) == 1 and all(
+                n == number or isinstance(program.steps[n], Conv) for n in readers[value]
+            ):
+                maker = steps[makers[0]]
+                if isinstance(maker, Conv) and _can_move(program, maker):
+                    steps[makers[0]] = replace(
+                        maker,
+                        source=_moved(maker.source, copy.source.offset),
+                        target=copy.target,
+                    )
+                    steps[number] = None
+                    _read_elsewhere(steps, copy)
+    return tuple(steps)
+
+
+def _is_plain(program: Program, copy: Copy) -> bool:
+    """Whether a copy brings a value, as it is, to a part of another, both computed alike beyond
+    their sizes."""
+    source, target = program.values[copy.source.value], program.values[copy.target.value]
+    return (
+        copy.factor == 1
+        and copy.residual is None
+        and copy.source == View(copy.source.value, copy.source.offset)
+        and copy.source.value != 0
+        and len(source.parts) == 1
+        and copy.target.plane == 0
+        and target.parts[copy.target.part] == source.planes
+        and source.space_to_depth == target.space_to_depth == 1
+        and not (source.zero_outside or target.zero_outside)
+    )
+
+
+def _can_move(program: Program, conv: Conv) -> bool:
+    """Whether a convolution can count its pixels from another one."""
+    return (
+        conv.residual is None
+        and conv.depth_to_space == 1
+        and program.values[conv.source.value].space_to_depth == 1
+    )
+
+
+def _read_elsewhere(steps: list[Step | None], copy: Copy) -> None:
+    """Has all steps read the target's part where they read the source."""
+    value, offset, target = copy.source.value, copy.source.offset, copy.target
+
+    def view(one: View) -> View:
+        if one.value != value:
+            return one
+        return _moved(replace(one, value=target.value, first=target.part), -offset)
+
+    def same(one: Target) -> Target:
+        return one
+
+    for number, step in enumerate(steps):
+        if step is not None and any(one.value == value for one in reads(step)):
+            steps[number] = redirected(step, view, same)
+
+
+def _moved(view: View, by: int) -> View:
+    return replace(view, offset=view.offset + by)

@@ -1,0 +1,320 @@
+"""Steps of a program taken along by the convolutions beside them, for engines that have it so.
+
+- A gate behind a convolution is its epilogue: the convolution's own result is never stored, nor
+  rounded. So is a gate that another convolution makes of that result.
+- Planes that are scaled for convolutions of one tap, or for what these add, are scaled where they
+  are read.
+- The picture as a further input that a shuffled convolution passes on (see `identities`) is what
+  this adds: its planes are not multiplied.
+- A resize by one half behind a shuffled convolution is one with it: see `resizing`.
+- Of two sums behind a convolution, the first one, of planes that it also reads, is by its weights.
+- Maps that are cropped to stand beside others are made there: see `cropped_joins`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.lowering.ops.conv import Conv
+from waifu2x.lowering.ops.planewise import Copy, GatedAdd, Scale
+from waifu2x.lowering.ops.vector import GlobalAvgPool
+from waifu2x.lowering.passes.cropped_joins import joined
+from waifu2x.lowering.passes.own_gates import taken_along
+from waifu2x.lowering.passes.resizing import with_resizes
+from waifu2x.lowering.plan.geometry import read_by
+from waifu2x.lowering.program import MapStep, Program, Step
+from waifu2x.lowering.step_facts import compacted, reads, writes
+from waifu2x.lowering.values import Value, View
+
+PLANES = 32
+"""Planes that are scaled where they are read come in multiples of it: none is padding."""
+_MOST_OF_SUM = 0.25
+"""What a sum by weights is multiplied by, at most: weights of 16 bits then add less than a rounding
+of the result."""
+
+
+def fused(
+    program: Program,
+    *,
+    scales: bool = True,
+    resizes: bool = True,
+    sums: bool = True,
+    own_gates: bool = True,
+) -> Program:
+    """The same program in fewer steps; the very program if there is nothing to do.
+
+    `scales` says whether convolutions may scale what they read, `resizes` whether the last one may
+    resize what it makes, `sums` whether weights may add what is read, `own_gates` whether one may
+    make a gate of what it makes.
+    """
+    program = _without(program, program.values, joined(program))
+    program = _with_pictures(_with_gates(program))
+    if own_gates:
+        program = _without(program, program.values, taken_along(program))
+    if sums:
+        program = _with_sums(program)
+    if resizes:
+        program = with_resizes(program)
+    return _with_factors(program) if scales else program
+
+
+def _with_gates(program: Program) -> Program:
+    steps: list[Step | None] = list(program.steps)
+    for number, step in enumerate(program.steps):
+        if isinstance(step, GatedAdd):
+            maker = _only_maker(program, number)
+            made = None if maker is None else _gated(program, maker, step)
+            if maker is not None and made is not None:
+                steps[maker], steps[number] = made, None
+    return _without(program, program.values, steps)
+
+
+def _with_sums(program: Program) -> Program:
+    steps: list[Step | None] = list(program.steps)
+    for number, step in enumerate(program.steps):
+        if isinstance(step, Copy):
+            maker = _only_maker(program, number)
+            made = None if maker is None else _summed(program, maker, step)
+            if maker is not None and made is not None:
+                steps[maker], steps[number] = made, None
+    return _without(program, program.values, steps)
+
+
+def _summed(program: Program, maker: int, copy: Copy) -> Conv | None:
+    """The convolution with the sum behind it, if its own can be by weights: in the middle tap, of
+    the planes that it adds."""
+    conv, added = program.steps[maker], copy.residual
+    assert isinstance(conv, Conv)
+    own, source = conv.residual, conv.source
+    if own is None or added is None:
+        return None
+    target = program.values[copy.target.value]
+    middle = conv.taps // 2
+    first = own.first - source.first
+    fits = (
+        own == View(source.value, source.offset + middle, first=own.first)
+        and 0 <= first < source.parts
+        and conv.activation.is_linear
+        and conv.depth_to_space == 1
+        and conv.factor != 0
+        and conv.adds
+        and conv.factors is None
+        and conv.residual_factors is None
+        and abs(copy.factor) <= _MOST_OF_SUM
+        and added.value != 0
+        and program.values[added.value].space_to_depth == 1
+        and program.values[source.value].space_to_depth == 1
+        and target.space_to_depth == 1
+        and copy.target.plane == 0
+        and target.parts[copy.target.part] == conv.out_planes
+        and copy.target.value != program.result
+        and all(n < maker for n, _ in _writers(program, added))
+    )
+    if not fits:
+        return None
+    before = sum(program.values[source.value].parts[source.first : own.first])
+    planes = np.arange(conv.out_planes)
+    weight = conv.weight.copy()
+    weight[planes, before + planes, middle, middle] += np.float32(1 / conv.factor)
+    return replace(
+        conv,
+        weight=weight,
+        target=copy.target,
+        residual=added,
+        factor=conv.factor * copy.factor,
+    )
+
+
+def _with_pictures(program: Program) -> Program:
+    number = 0
+    while number < len(program.steps):
+        step = program.steps[number]
+        found = _picture_added(program, number, step) if isinstance(step, Conv) else None
+        # One that was taken out stood before this one: the next is at its number.
+        program, number = (program, number + 1) if found is None else (found, number)
+    return program
+
+
+def _picture_added(program: Program, number: int, conv: Conv) -> Program | None:
+    """The program in which a convolution adds the picture, if its last inputs are the picture's
+    planes, passed on."""
+    source, planes = conv.source, program.values[0].planes
+    stored = program.values[source.value]
+    last = source.first + source.parts - 1
+    block = conv.depth_to_space
+    fits = (
+        source.parts > 1
+        and last == len(stored.parts) - 1
+        and stored.parts[last] == planes == conv.out_planes // block**2
+        and conv.taps == 3
+        and conv.activation.is_linear
+        and conv.residual is None
+        and conv.factor == 1
+        and np.array_equal(conv.weight[:, -planes:], _passed_on(block, planes))
+    )
+    if not fits:
+        return None
+    view = View(source.value, first=last)
+    copies = _writers(program, view)
+    readers = [n for n in read_by(program)[source.value] if _reads(program.steps[n], view)]
+    copied = copies[0][1]
+    if readers != [number] or not isinstance(copied, Copy) or copied.source.value != 0:
+        return None
+    if copied.source.enlarge > 1 or copied.factor != 1 or copied.residual is not None:
+        return None
+    offset = (source.offset + 1 + copied.source.offset) * block
+    steps: list[Step | None] = list(program.steps)
+    steps[copies[0][0]] = None
+    steps[number] = replace(
+        conv,
+        source=replace(source, parts=source.parts - 1),
+        weight=np.ascontiguousarray(conv.weight[:, :-planes]),
+        residual=View(0, offset, enlarge=block),
+    )
+    values = list(program.values)
+    values[source.value] = replace(stored, parts=stored.parts[:-1])
+    return _without(program, values, steps)
+
+
+def _passed_on(block: int, planes: int) -> NDArray[np.float32]:
+    """The weights by which planes go to all pixels [dy][dx][plane] that a result becomes."""
+    weight: NDArray[np.float32] = np.zeros((block**2, planes, planes, 3, 3), np.float32)
+    weight[:, np.arange(planes), np.arange(planes), 1, 1] = 1
+    return weight.reshape(-1, planes, 3, 3)
+
+
+def _reads(step: Step, part: View) -> bool:
+    """Whether a step reads a part of a value."""
+    return any(
+        view.value == part.value and view.first <= part.first < view.first + view.parts
+        for view in reads(step)
+    )
+
+
+def _with_factors(program: Program) -> Program:
+    steps: list[Step | None] = list(program.steps)
+    values = list(program.values)
+    readers = read_by(program)
+    makers: dict[int, list[Step]] = {}
+    for step in program.steps:
+        makers.setdefault(writes(step), []).append(step)
+    for number, step in enumerate(program.steps):
+        if isinstance(step, Scale):
+            found = _scaled_where_read(program, number, step, steps, readers, makers)
+            if found:
+                steps[number] = None
+                for n, reader in found.items():
+                    steps[n] = reader
+                stored, wanted = values[step.source.value], values[step.target.value]
+                values[step.source.value] = replace(
+                    stored,
+                    space_to_depth=wanted.space_to_depth,
+                    zero_outside=stored.zero_outside or wanted.zero_outside,
+                )
+    return _without(program, values, steps)
+
+
+def _without(program: Program, values: Sequence[Value], steps: Sequence[Step | None]) -> Program:
+    """The program of the steps that are left, each in the place that it had."""
+    if None not in steps:
+        return program
+    kept = [step for step in steps if step is not None]
+    cuts = tuple(cut - steps[:cut].count(None) for cut in program.cuts)
+    compact, renumbered = compacted(values, kept, program.result)
+    return replace(program, values=compact, steps=renumbered, cuts=cuts)
+
+
+def _scaled_where_read(
+    program: Program,
+    number: int,
+    scale: Scale,
+    steps: Sequence[Step | None],
+    readers: Mapping[int, Sequence[int]],
+    makers: Mapping[int, Sequence[Step]],
+) -> dict[int, Step]:
+    """What becomes of the steps that read what a step scales, by their numbers, so that each scales
+    it; nothing if not all of them can. `steps` are those that earlier ones have become."""
+    value, scaled = scale.source.value, scale.target.value
+    stored, wanted = program.values[value], program.values[scaled]
+    made = makers.get(value, ())
+    fits = (
+        scale.residual is None
+        and scale.factor == 1
+        and scale.shifts is None
+        and scale.source == View(value)
+        and value != 0
+        and len(stored.parts) == len(wanted.parts) == 1
+        and stored.planes % PLANES == 0
+        and len(made) == 1
+        and isinstance(made[0], Conv)
+        and (made[0].depth_to_space == 1 or wanted.space_to_depth == 1)
+        and (made[0].residual is None or wanted.space_to_depth == 1)
+        and all(n == number or isinstance(program.steps[n], GlobalAvgPool) for n in readers[value])
+    )
+    found: dict[int, Step] = {}
+    for n in readers[scaled] if fits else ():
+        reader = steps[n]
+        if not isinstance(reader, Conv):
+            return {}
+        if reader.source.value == scaled:
+            if reader.taps > 1 or reader.source.parts > 1 or reader.factors is not None:
+                return {}
+            source = replace(reader.source, value=value)
+            reader = replace(reader, source=source, factors=scale.vector)
+        if reader.residual is not None and reader.residual.value == scaled:
+            if reader.multiplied:
+                return {}
+            residual = replace(reader.residual, value=value)
+            reader = replace(reader, residual=residual, residual_factors=scale.vector)
+        found[n] = reader
+    return found
+
+
+def _only_maker(program: Program, number: int) -> int | None:
+    """The convolution that makes all that a step reads as its source, if no other step reads it and
+    no cut lies between."""
+    step = program.steps[number]
+    assert isinstance(step, MapStep)
+    value = step.source.value
+    whole = step.source == View(value) and len(program.values[value].parts) == 1
+    if not whole or read_by(program)[value] != [number]:
+        return None
+    makers = [n for n, other in enumerate(program.steps) if writes(other) == value]
+    if len(makers) != 1 or not isinstance(program.steps[makers[0]], Conv):
+        return None
+    same_phase = bisect_right(program.cuts, makers[0]) == bisect_right(program.cuts, number)
+    return makers[0] if same_phase else None
+
+
+def _gated(program: Program, maker: int, gate: GatedAdd) -> Conv | None:
+    """The convolution with the gate behind it, if it can take it along."""
+    conv, added = program.steps[maker], gate.residual
+    assert isinstance(conv, Conv)
+    fits = (
+        conv.residual is None
+        and conv.factor == 1
+        and conv.depth_to_space == 1
+        and added.value != 0
+        and program.values[added.value].space_to_depth == 1
+        and program.values[gate.target.value].space_to_depth == 1
+        and all(writes(other) != added.value or n < maker for n, other in _writers(program, added))
+    )
+    if not fits:
+        return None
+    return replace(conv, target=gate.target, residual=added, gated=True)
+
+
+def _writers(program: Program, view: View) -> list[tuple[int, Step]]:
+    """The steps that write what a view reads."""
+    return [
+        (number, step)
+        for number, step in enumerate(program.steps)
+        if isinstance(step, MapStep)
+        and step.target.value == view.value
+        and view.first <= step.target.part < view.first + view.parts
+    ]

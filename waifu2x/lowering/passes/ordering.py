@@ -1,0 +1,74 @@
+"""The order of a program's steps in which few maps are there at a time.
+
+Attention reads several maps that are made of one, and what it makes meets others that are made of
+the same. Each step comes where its result is first wanted, and sums of attention between planes
+come as soon as they can: the queries and keys that they read are then gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from waifu2x.lowering.ops.attention import AttendWindows, CrossSums
+from waifu2x.lowering.program import InnerVectorStep, MapStep, Program, Step, VectorStep
+from waifu2x.lowering.step_facts import factors_of, reads, vectors_read, writes
+
+
+def ordered(program: Program) -> Program:
+    """The same steps in another order, between the same cuts; the very program if it has no
+    attention."""
+    if not any(isinstance(step, AttendWindows | CrossSums) for step in program.steps):
+        return program
+    ends = (0, *program.cuts, len(program.steps))
+    order = [number for first, end in pairwise(ends) for number in _segment(program, first, end)]
+    return replace(program, steps=tuple(program.steps[number] for number in order))
+
+
+def _segment(program: Program, first: int, end: int) -> list[int]:
+    """The numbers of the steps of a segment, in order."""
+    numbers = range(first, end)
+    sources = _sources(program.steps, numbers)
+    wanted = {source for number in numbers for source in sources[number]}
+    sums = [n for n in numbers if isinstance(program.steps[n], CrossSums)]
+    found: dict[int, None] = {}
+    for root in (*sums, *(n for n in numbers if n not in wanted)):
+        _add(root, sources, found)
+    return list(found)
+
+
+def _sources(steps: Sequence[Step], numbers: range) -> dict[int, list[int]]:
+    """For each step of a segment, those of the same that make what it reads: its source first, its
+    vectors last."""
+    makers: dict[tuple[int, int], list[int]] = {}
+    vectors: dict[int, int] = {}
+    found: dict[int, list[int]] = {}
+    for number in numbers:
+        step = steps[number]
+        read = vectors_read(step) if isinstance(step, InnerVectorStep) else factors_of(step)
+        made = list[int]()
+        for view in reads(step):
+            for part in range(view.first, view.first + view.parts):
+                made += makers.get((view.value, part), [])
+        made += [vectors[vector] for vector in sorted(read) if vector in vectors]
+        found[number] = made
+        if isinstance(step, VectorStep):
+            vectors[step.vector] = number
+        else:
+            assert isinstance(step, MapStep)
+            makers.setdefault((writes(step), step.target.part), []).append(number)
+    return found
+
+
+def _add(root: int, sources: dict[int, list[int]], found: dict[int, None]) -> None:
+    """Adds a step, behind all that it waits for."""
+    waiting = [root]
+    while waiting:
+        number = waiting[-1]
+        missing = [source for source in sources[number] if source not in found]
+        if missing:
+            waiting.append(missing[0])
+        else:
+            found[number] = None
+            waiting.pop()

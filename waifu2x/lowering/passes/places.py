@@ -1,0 +1,162 @@
+"""Where the values of a graph are in a program: its maps, the parts of them, and copies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from waifu2x.lowering.ops.planewise import Copy
+from waifu2x.lowering.passes.joins import Joins
+from waifu2x.lowering.program import Step
+from waifu2x.lowering.values import Target, Value, View
+from waifu2x.networks.nodes import Concatenate
+
+
+class GraphPlaces:
+    """Where graph values are found in the program, whose values and steps grow here."""
+
+    def __init__(self, graph: Joins) -> None:
+        self._graph = graph
+        self.values: list[Value] = [self._new_value(0)]
+        self.steps: list[Step] = []
+        self.vectors: list[int] = []
+        """The sizes of all vectors."""
+        self.views: dict[int, tuple[View, ...]] = {0: (View(0),)}
+        """Where a graph value is found: the views of its parts, in single pixels."""
+        self._copies: dict[tuple[int, int, bool], int] = {}
+        self._parts: dict[int, Target] = {}
+        """Graph values that are made where a concatenation wants them."""
+        self._wide: dict[tuple[int, ...], int] = {}
+        """Values with several parts, by the graph values of their parts."""
+        self._place_concatenations()
+
+    def source(self, value: int) -> View:
+        """A graph value as one view of one part, gathered if it has several."""
+        views = self.views[value]
+        return views[0] if len(views) == 1 else View(self.copied(value, 1, zero=False))
+
+    def plain(self, value: int) -> View:
+        """A graph value as a whole value of the program."""
+        view = self.source(value)
+        if view == View(view.value) and view.value and len(self.values[view.value].parts) == 1:
+            return view
+        return View(self.copied(value, 1, zero=False))
+
+    def plain_part(self, value: int, *, zero: bool) -> View:
+        """A graph value as one part of a map stored by single pixels; with `zero`, zero outside."""
+        source = self.conv_source(value, 1, zero)
+        if source.value == 0 or source.parts > 1:
+            source = View(self.copied(value, 1, zero=zero))
+        return source
+
+    def unfolded(self, value: int) -> View:
+        """The same, stored by single pixels."""
+        whole = self.plain(value)
+        if self.values[whole.value].space_to_depth > 1:
+            return View(self.copied(value, 1, zero=False))
+        return whole
+
+    def conv_source(self, value: int, stride: int, reaches: bool) -> View:
+        """What a convolution reads: by space-to-depth at its stride, zero outside if it reaches
+        there."""
+        views = self.views[value]
+        first = views[0]
+        stored = self.values[first.value]
+        together = all(
+            view == replace(first, first=first.first + part) for part, view in enumerate(views)
+        )
+        plain = first.value != 0 and first.offset == 0
+        black = (
+            self._graph.model.border == "zero"
+            and self._graph.model.padding == 0
+            and first.offset == 0
+        )
+        if stored.space_to_depth == stride and first.offset % stride == 0 and together:
+            if reaches and plain:
+                self.values[first.value] = replace(stored, zero_outside=True)
+            if not reaches or plain or (first.value == 0 and black):
+                return replace(first, offset=first.offset // stride, parts=len(views))
+        return View(self.copied(value, stride, zero=reaches))
+
+    def residual(self, other: int | None) -> View | None:
+        """What a planewise step adds, if it adds a graph value."""
+        return None if other is None else self.added(other)
+
+    def added(self, other: int) -> View:
+        """A graph value as a view that a planewise step can add."""
+        view = self.source(other)
+        if view.value == 0 or view.enlarge > 1:
+            return View(self.copied(other, 1, zero=False))
+        return view
+
+    def copied(self, value: int, block: int, *, zero: bool) -> int:
+        """A graph value in a value of one part, by copies."""
+        key = (value, block, zero)
+        if key not in self._copies:
+            index = self.add_value(value)
+            stored = replace(self.values[index], space_to_depth=block, zero_outside=zero)
+            self.values[index] = stored
+            self._copies[key] = index
+            plane = 0
+            for view in self.views[value]:
+                self.steps.append(Copy(value, view, Target(index, 0, plane)))
+                plane += self.values[view.value].parts[view.first]
+        return self._copies[key]
+
+    def target(self, value: int) -> Target:
+        """Where a graph value is made; from now on it is found there."""
+        target = self._parts.get(value)
+        if target is None:
+            target = Target(self.add_value(value))
+            stored = self.values[target.value]
+            self.values[target.value] = replace(stored, space_to_depth=self._graph.blocks[value])
+        self.views[value] = (View(target.value, first=target.part),)
+        return target
+
+    def add_value(self, value: int, parts: tuple[int, ...] = ()) -> int:
+        """A new value of the program, of the size of a graph value."""
+        self.values.append(self._new_value(value, parts))
+        return len(self.values) - 1
+
+    def add_vector(self, size: int) -> int:
+        """A new vector of the program."""
+        self.vectors.append(size)
+        return len(self.vectors) - 1
+
+    def _new_value(self, value: int, parts: tuple[int, ...] = ()) -> Value:
+        shape = self._graph.model.shapes[value]
+        assert shape.resolution is not None
+        return Value(value, parts or (shape.planes,), shape.resolution)
+
+    def concatenate(self, value: int) -> None:
+        """Says where a concatenation is; copies what was not made there."""
+        flat = self._graph.flat(value)
+        index = next(i for wide, i in self._wide.items() if wide[: len(flat)] == flat)
+        for part, source in enumerate(flat):
+            target = Target(index, part)
+            made = self._parts.get(source) == target
+            copied = any(
+                isinstance(step, Copy) and step.target == target and step.node == source
+                for step in self.steps
+            )
+            if not made and not copied:
+                self.steps.append(Copy(source, self.source(source), target))
+        self.views[value] = tuple(View(index, first=part) for part in range(len(flat)))
+
+    def _place_concatenations(self) -> None:
+        """Makes the values of concatenations, the longest first: shorter ones may be their
+        starts."""
+        wanted = [v for v in self._graph.live if isinstance(self._graph.node(v), Concatenate)]
+        for value in sorted(wanted, key=lambda v: -len(self._graph.flat(v))):
+            flat = self._graph.flat(value)
+            if any(wide[: len(flat)] == flat for wide in self._wide):
+                continue
+            index = self.add_value(value, tuple(self._graph.planes(part) for part in flat))
+            self._wide[flat] = index
+            for part, source in enumerate(flat):
+                if (
+                    source not in self._parts
+                    and self._graph.is_made(source)
+                    and self._graph.blocks[source] == 1
+                    and source != len(self._graph.model.nodes)
+                ):
+                    self._parts[source] = Target(index, part)

@@ -1,0 +1,112 @@
+"""Values that are cheaper to make again than to keep: made again from the picture where they are
+read behind attention.
+
+Transformers add what their first convolution makes to what their last one reads. Such a value would
+be kept from the first to the last segment of a program (see `segments`), for few multiply-adds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from waifu2x.lowering.ops.attention import AttentionStep
+from waifu2x.lowering.plan.costs import cost_of_pixel, cost_to_keep
+from waifu2x.lowering.program import MapStep, Program, Step
+from waifu2x.lowering.step_facts import (
+    compacted,
+    factors_of,
+    reads,
+    reads_whole,
+    renumbered,
+    writes,
+)
+from waifu2x.lowering.values import Value
+
+
+def rematerialized(program: Program, apart: int = 1) -> Program:
+    """A program whose steps behind attention read such values as are made again there; the same one
+    if there are none.
+
+    A value is made again where at least so much attention lies between: nearer, it is there.
+    """
+    cheap = cheap_values(program)
+    made = _Remaking(program, cheap, apart)
+    for step in program.steps:
+        made.add(step)
+    if len(made.steps) == len(program.steps):
+        return program
+    values, steps = compacted(made.values, made.steps, program.result)
+    return replace(program, values=values, steps=steps)
+
+
+def cheap_values(program: Program) -> dict[int, MapStep]:
+    """Values that cost less to make from the picture than to keep, with the steps that make
+    them."""
+    costs = {0: 0.0}
+    makers: dict[int, MapStep] = {}
+    for step in program.steps:
+        value = writes(step)
+        if not isinstance(step, MapStep) or value == program.result:
+            continue
+        stored = program.values[value]
+        sources = {view.value for view in reads(step)}
+        whole = len(stored.parts) == 1 and value not in makers
+        if not whole or reads_whole(step) or factors_of(step) or not sources <= costs.keys():
+            makers.pop(value, None)
+            costs.pop(value, None)
+            continue
+        cost = cost_of_pixel(program, step) + sum(costs[source] for source in sources)
+        if cost <= cost_to_keep(program, value):
+            makers[value] = step
+            costs[value] = cost
+    return makers
+
+
+class _Remaking:
+    """The steps of a program, made anew."""
+
+    def __init__(self, program: Program, makers: dict[int, MapStep], apart: int) -> None:
+        self.values: list[Value] = list(program.values)
+        self.steps: list[Step] = []
+        self._makers = makers
+        self._depths = [0] * len(program.values)
+        """How much attention lies behind each value, one after the other."""
+        self._apart = apart
+        self._made: dict[int, dict[int, int]] = {}
+        """The numbers of a value as it is made for what lies behind so much attention."""
+        self._old: set[int] = set()
+        """Values of the program that have been made."""
+
+    def add(self, step: Step) -> None:
+        """Adds a step of the program, the next one; one of those that make values again only when
+        somebody reads it."""
+        if writes(step) in self._makers:
+            return
+        sources = {view.value for view in reads(step)}
+        depth = max((self._depths[source] for source in sources), default=0)
+        numbers = {source: self._found(source, depth) for source in sources}
+        self.steps.append(renumbered(step, numbers))
+        if isinstance(step, MapStep):
+            depth = max(depth + isinstance(step, AttentionStep), self._depths[writes(step)])
+            self._depths[writes(step)] = depth
+
+    def _found(self, value: int, depth: int) -> int:
+        """The number of a value, for what lies behind so much attention; made now if it has to
+        be."""
+        if value not in self._makers:
+            return value
+        made = self._made.setdefault(value, {})
+        near = [number for at, number in made.items() if 0 <= depth - at < self._apart]
+        if not near:
+            maker = self._makers[value]
+            numbers = {view.value: self._found(view.value, depth) for view in reads(maker)}
+            if value in self._old:
+                self.values.append(self.values[value])
+                numbers[value] = len(self.values) - 1
+            else:
+                self._old.add(value)
+                numbers[value] = value
+            near = [numbers[value]]
+            made[depth] = numbers[value]
+            self.steps.append(renumbered(maker, numbers))
+        return near[-1]

@@ -1,0 +1,301 @@
+"""Deep networks cut into segments, with maps kept between them.
+
+What a tile reads around it grows with every layer: 94 pixels on each side for six residual dense
+blocks, 349 for twenty-three. A program that is cut goes over the whole picture once for each
+segment, as it does between means (see `phases`), and computes around its tiles what one segment
+needs. Kept maps go to memory and back, which is what the places of the cuts are chosen by.
+
+A map that is cut in the middle of its parts, such as the first part of a dense block, is copied:
+the copy is kept, and what comes behind the cut has a map of its own.
+
+A layer of attention reads as far as seven convolutions: networks of windows are cut wherever that
+keeps least, which is at their residual streams.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from waifu2x.lowering.ops.attention import AttentionStep
+from waifu2x.lowering.ops.conv import Conv, Depthwise
+from waifu2x.lowering.ops.planewise import BicubicResize, BilinearResize, Copy, PoolMaxima
+from waifu2x.lowering.plan.costs import cost_of_pixel, cost_to_keep
+from waifu2x.lowering.plan.phases import with_zeros_around
+from waifu2x.lowering.program import MapStep, PictureSum, Program, Step
+from waifu2x.lowering.step_facts import (
+    compacted,
+    reads,
+    reads_whole,
+    redirected,
+    renumbered,
+    touched,
+    writes,
+)
+from waifu2x.lowering.values import Target, Value, View
+from waifu2x.system.lazy_dataclass import dataclass
+
+TILE = (64, 128)
+"""Rows and columns of a picture that a tile of a processor is taken to have. Its strips are larger:
+but what a short phase reads and writes, weights and rings of maps, stays nearer to a core."""
+TILE_OF_ATTENTION = (128, 256)
+"""The same for networks with attention, whose layers take longer than to keep a map."""
+_FEW = 4
+"""The most planes of a map behind which a network with means begins a phase."""
+_FEWEST_PLANES = 5
+"""The fewest planes of a part that is copied: engines may store fewer in their own way, and no cut
+is to change a bit."""
+_PLANEWISE_COST = 0
+"""Cuts are chosen by convolutions alone: another number would move those of shipped networks."""
+
+
+def segmented(program: Program, tile: tuple[int, int] | None = None) -> Program:
+    """A program cut where that costs least for tiles of so many rows and columns of the picture, a
+    processor's if none are given; the same one if it is shallow, or has phases of its own, or maps
+    whose proportion depends on the picture's size: blocks of a cut program run as pictures of their
+    own.
+
+    Without attention, only values that are zero outside their size are kept: those that padded
+    convolutions read.
+    """
+    if has_phases(program) or any(isinstance(step, BilinearResize) for step in program.steps):
+        return program
+    costs = [0.0]
+    for step in program.steps:
+        costs.append(costs[-1] + cost_of_pixel(program, step, _PLANEWISE_COST))
+    far = receptive_radii(program)
+    kept = {0: 0.0} | _kept_costs(program) | {len(program.steps): 0.0}
+    around = sum(1 / side for side in tile or (TILE_OF_ATTENTION if attends(program) else TILE))
+
+    def cost(start: int, end: int) -> float:
+        again = (costs[end] - costs[start]) * (far[end] - far[start]) * around
+        return again + kept[end]
+
+    return cut(program, cheapest(list(kept), cost))
+
+
+def at_bottlenecks(program: Program) -> Program:
+    """A program with means, cut behind maps of few planes on which alone all that follows depends;
+    the same one if there are none.
+
+    Such a map stands between two networks in a row. Kept maps of the first, from which it is made,
+    need not be there any more when those of the second are kept.
+    """
+    means = [n for n, step in enumerate(program.steps) if isinstance(step, PictureSum)]
+    if not means:
+        return program
+    positions = []
+    for position in range(means[0] + 1, means[-1] + 1):
+        crossing = list(_crossing(program.values, program.steps, position))
+        if len(crossing) == 1 and program.values[crossing[0]].planes <= _FEW:
+            positions.append(position)
+    return cut(program, positions) if positions else program
+
+
+def is_segmented(program: Program) -> bool:
+    """Whether a program is cut as `segmented` does it: all maps between its phases are kept."""
+    return bool(program.cuts) and not has_phases(program)
+
+
+def has_phases(program: Program) -> bool:
+    """Whether means over the picture, or maps that are read whole, end phases of a program."""
+    return any(isinstance(step, PictureSum) or reads_whole(step) for step in program.steps)
+
+
+def attends(program: Program) -> bool:
+    """Whether a program has attention in windows."""
+    return any(isinstance(step, AttentionStep) for step in program.steps)
+
+
+def cheapest(positions: Sequence[int], cost: Callable[[int, int], float]) -> list[int]:
+    """Where to cut between the first and the last of some positions, so that the costs of all
+    segments are least together.
+
+    `cost` is of the steps from a position to another, and must not be less for more of them.
+    """
+    best: dict[int, tuple[float, int]] = {positions[0]: (0.0, positions[0])}
+    for index, end in enumerate(positions[1:], 1):
+        options: list[tuple[float, int]] = []
+        for start in reversed(positions[:index]):
+            own = cost(start, end)
+            if options and own > min(options)[0]:
+                break
+            options.append((best[start][0] + own, start))
+        best[end] = min(options)
+    cuts = []
+    position = best[positions[-1]][1]
+    while position != positions[0]:
+        cuts.append(position)
+        position = best[position][1]
+    return cuts[::-1]
+
+
+def cut(program: Program, positions: Sequence[int]) -> Program:
+    """The program with phases that end before the steps of those numbers, in order."""
+    made = _Cut(list(program.values), list(program.steps), list(positions))
+    cuts: list[int] = []
+    # From the last one on: a part that has a value of its own there has it for all cuts before.
+    while made.positions:
+        added, first = made.cut()
+        cuts = [first, *(later + added for later in cuts)]
+    values, steps = compacted(made.values, made.steps, program.result)
+    return with_zeros_around(replace(program, values=values, steps=steps, cuts=tuple(cuts)))
+
+
+def receptive_radius(program: Program) -> int:
+    """Pixels of the picture around a result's own that it depends on, at most."""
+    return -int(-receptive_radii(program)[-1] // 1)
+
+
+@dataclass
+class _Cut:
+    """A program while it is cut: new values are added at the end."""
+
+    values: list[Value]
+    steps: list[Step]
+    positions: list[int]
+    """The steps before which it is still to be cut, in order."""
+
+    def cut(self) -> tuple[int, int]:
+        """Cuts at the last position: how many steps it has taken, and the first one behind the
+        cut."""
+        position = self.positions.pop()
+        before, after = self.steps[:position], self.steps[position:]
+        starts: list[Step] = []
+        for value, parts in _crossing(self.values, self.steps, position).items():
+            written = any(writes(step) == value for step in after)
+            if not written and len(parts) == len(self.values[value].parts):
+                continue
+            copies = {part: self._copy(value, part, before) for part in sorted(parts)}
+            views = [view for step in after for view in reads(step) if view.value == value]
+            if written or any(view.parts > 1 for view in views):
+                own = value
+                if any(value in touched(step) for step in before):
+                    own = self._add(self.values[value])
+                for part, copy in copies.items():
+                    node = self.values[value].graph
+                    starts.append(Copy(node, View(copy), Target(own, part)))
+                after = [renumbered(step, {value: own}) for step in after]
+            else:
+                after = [_reading(step, value, copies) for step in after]
+        self.steps = [*before, *starts, *after]
+        return len(before) + len(starts) - position, len(before)
+
+    def _copy(self, value: int, part: int, before: list[Step]) -> int:
+        """The value that a part is kept in."""
+        stored = self.values[value]
+        copy = self._add(replace(stored, parts=(stored.parts[part],)))
+        together = any(
+            view.parts > 1 and view.first <= part < view.first + view.parts
+            for step in before
+            for view in reads(step)
+            if view.value == value
+        )
+        targets = {
+            number: step.target
+            for number, step in enumerate(before)
+            if isinstance(step, MapStep) and (step.target.value, step.target.part) == (value, part)
+        }
+        made = Target(value, part)
+        if together or list(targets.values()) != [made]:
+            # As soon as it is there, so that cuts before this one keep the copy and nothing else.
+            first = max(targets) + 1
+            before.insert(first, Copy(stored.graph, View(value, first=part), Target(copy)))
+            self.positions = [each + (each >= first) for each in self.positions]
+            return copy
+        for n, step in enumerate(before):
+            before[n] = redirected(
+                step,
+                lambda view: (
+                    replace(view, value=copy, first=0)
+                    if (view.value, view.first) == (value, part)
+                    else view
+                ),
+                lambda target: Target(copy) if target == made else target,
+            )
+        return copy
+
+    def _add(self, value: Value) -> int:
+        self.values.append(value)
+        return len(self.values) - 1
+
+
+def receptive_radii(program: Program, unit: int = 1) -> list[float]:
+    """Before each step, and at the end: pixels of the picture around its own that what was made so
+    far depends on, on each side, where steps are computed in cells of so many pixels a side."""
+    values = [0.0] * len(program.values)
+    found = [0.0]
+    for step in program.steps:
+        if isinstance(step, MapStep):
+            far = max(values[view.value] for view in reads(step))
+            resolution = program.values[step.source.value].resolution
+            if isinstance(step, Conv | Depthwise):
+                block = program.values[step.source.value].space_to_depth
+                cells = -(-(step.taps - 1) * block // (2 * unit))
+                far += float(cells * unit / resolution)
+            elif isinstance(step, BicubicResize):
+                far += float(2 / resolution)
+            elif isinstance(step, BilinearResize):
+                far += float((step.radius + 1) / resolution)
+            elif isinstance(step, PoolMaxima):
+                far += float(max(step.kernel, step.stride) / resolution)
+            elif isinstance(step, AttentionStep):
+                side = max(step.windows.rows, step.windows.columns) - 1
+                far += float((side + step.windows.overlap) / resolution)
+            values[step.target.value] = max(values[step.target.value], far)
+        found.append(max(found[-1], *values))
+    return found
+
+
+def _kept_costs(program: Program) -> dict[int, float]:
+    """What cuts before steps cost for a pixel of the picture, where there can be any, in order."""
+    first: dict[tuple[int, int], int] = {}
+    last: dict[tuple[int, int], int] = {}
+    for number, step in enumerate(program.steps):
+        if isinstance(step, MapStep):
+            first.setdefault((step.target.value, step.target.part), number)
+        for view in reads(step):
+            last |= {(view.value, view.first + part): number for part in range(view.parts)}
+    windows = attends(program)
+    # What is beyond a value's size decides nothing, unless it is read there.
+    bicubic = {step.source.value for step in program.steps if isinstance(step, BicubicResize)}
+    costs = [0.0] * (len(program.steps) + 1)
+    for (value, part), end in last.items():
+        stored, start = program.values[value], first.get((value, part))
+        if start is not None:
+            cost = cost_to_keep(program, value, part)
+            is_few = len(stored.parts) > 1 and stored.parts[part] < _FEWEST_PLANES
+            may_be_kept = stored.zero_outside or (windows and value not in bicubic)
+            if is_few or not may_be_kept:
+                cost = math.inf
+            for position in range(start + 1, end + 1):
+                costs[position] += cost
+    return {n: cost for n, cost in enumerate(costs) if n and math.isfinite(cost)}
+
+
+def _crossing(values: Sequence[Value], steps: Sequence[Step], position: int) -> dict[int, set[int]]:
+    """The parts of values that steps before a position write and those behind it read."""
+    written = {
+        (step.target.value, step.target.part)
+        for step in steps[:position]
+        if isinstance(step, MapStep)
+    }
+    found: dict[int, set[int]] = {}
+    for step in steps[position:]:
+        for view in reads(step):
+            for part in range(view.first, view.first + view.parts):
+                if (view.value, part) in written:
+                    found.setdefault(view.value, set()).add(part)
+    return found
+
+
+def _reading(step: Step, value: int, copies: Mapping[int, int]) -> Step:
+    """The step, parts of a value read from their copies."""
+
+    def moved(view: View) -> View:
+        if view.value != value:
+            return view
+        return replace(view, value=copies[view.first], first=0)
+
+    return redirected(step, moved, lambda target: target)

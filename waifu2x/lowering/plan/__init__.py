@@ -1,0 +1,1 @@
+"""Plans: which part of each value is computed, in what order, and where it lies."""

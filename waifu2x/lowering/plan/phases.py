@@ -1,0 +1,351 @@
+"""What is computed between two means, and which maps are kept for later.
+
+A mean over the picture must be complete before anything that it scales can be computed. So the work
+falls into phases: each goes over the whole picture, tile by tile, adds up sums for the means that
+end it, and keeps some of its maps whole for the phases behind it. Maps that are not kept are
+computed again from the picture, or from what was kept. Without means there is one phase and nothing
+is kept, but for deep networks, which are cut (see `segments`).
+
+A map that is read whole ends a phase as a mean does. It is always kept, and so is whatever would
+take it to be computed again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from waifu2x.lowering.ops.planewise import Rearrange
+from waifu2x.lowering.passes.rematerialization import cheap_values
+from waifu2x.lowering.program import InnerVectorStep, MapStep, PictureSum, Program, Step, VectorStep
+from waifu2x.lowering.step_facts import factors_of, reads, reads_whole, vectors_read, writes
+from waifu2x.system.lazy_dataclass import dataclass
+
+_MOST_TRIED = 12
+"""Values of which each choice is tried; every further one would double their number."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A pass over the whole picture."""
+
+    steps: tuple[int, ...]
+    """Those of every tile that write maps, in order, those that are computed again among them."""
+    given: tuple[int, ...]
+    """Values that were kept before and that it reads; and the picture, if it reads that."""
+    kept: tuple[int, ...]
+    """Values that it writes whole for later phases."""
+    averages: tuple[int, ...]
+    """Means whose sums its tiles add to."""
+    dense: tuple[int, ...]
+    """Steps on vectors, to run when all tiles are done."""
+    live: frozenset[int]
+    """Kept values that a later phase reads: all others can be dropped when it ends."""
+
+    def roots(self, program: Program) -> tuple[int, ...]:
+        """The values whose tiles it divides the work by."""
+        averaged = (
+            step.source.value
+            for step in map(program.steps.__getitem__, self.averages)
+            if isinstance(step, PictureSum)
+        )
+        makes = any(writes(program.steps[number]) == program.result for number in self.steps)
+        last = (program.result,) if makes else ()
+        return tuple(dict.fromkeys((*self.kept, *averaged, *last)))
+
+
+def plan(
+    program: Program,
+    cost: Callable[[int], float],
+    size: Callable[[int], float],
+    budget: float,
+    keeping: Callable[[int], float] | None = None,
+) -> list[Phase]:
+    """The phases of a program.
+
+    `cost` of a step and `size` of a value, if kept whole, are in any unit; at no time will kept
+    maps take more than `budget`. Where they would, those are left out that cost least to compute
+    again.
+
+    With what `keeping` a value costs, in the unit of `cost`, those are left out as well that cost
+    less to compute again; and where a budget would make all later phases begin far before, more is
+    kept.
+    """
+    depths = _depths(program)
+    writers = _writers(program)
+    count = max(depths) + 1
+    own = [[n for n, depth in enumerate(depths) if depth == phase] for phase in range(count)]
+    phases: list[Phase] = []
+    before: frozenset[int] = frozenset()
+    for phase in range(count):
+        after = frozenset[int]()
+        if phase < count - 1:
+            after = _choice(program, writers, own, phase, before, cost, size, budget, keeping)
+        steps_of = {n: program.steps[n] for n in own[phase]}
+        pools = {n: step for n, step in steps_of.items() if isinstance(step, PictureSum)}
+        wanted = {pool.source.value for pool in pools.values()}
+        wanted |= after - before
+        if phase == count - 1:
+            wanted.add(program.result)
+        dense = tuple(n for n, step in steps_of.items() if isinstance(step, InnerVectorStep))
+        if wanted or dense:
+            steps, given = _needed(program, writers, _parts(program, wanted), before)
+            phases.append(
+                Phase(
+                    steps=tuple(steps),
+                    given=tuple(sorted(given)),
+                    kept=tuple(sorted(after - before)),
+                    averages=tuple(pools),
+                    dense=dense,
+                    live=after,
+                )
+            )
+        elif phases:  # all that it could make is made again where it is needed
+            phases[-1] = replace(phases[-1], live=after)
+        before = after
+    return phases
+
+
+def crossing(program: Program) -> frozenset[int]:
+    """The values that a later phase reads than the one that can make them first, or may read."""
+    depths = _depths(program)
+    made: dict[int, int] = {}
+    found: set[int] = set()
+    for step, depth in zip(program.steps, depths, strict=True):
+        found.update(v.value for v in reads(step) if made.get(v.value, depth) < depth)
+        if isinstance(step, MapStep):
+            made[step.target.value] = max(made.get(step.target.value, 0), depth)
+    if any(map(reads_whole, program.steps)):
+        # What writes a value that is not finished will be run again.
+        for step, depth in zip(program.steps, depths, strict=True):
+            if isinstance(step, MapStep) and depth < made[step.target.value]:
+                found.update(view.value for view in reads(step))
+    return frozenset(found - {0})
+
+
+def with_zeros_around(program: Program) -> Program:
+    """The same program, in which values that a later phase reads hold zeros outside their size:
+    they may be kept or computed again, and outside both must be the same."""
+    found = crossing(program)
+    values = (
+        replace(value, zero_outside=value.zero_outside or number in found)
+        for number, value in enumerate(program.values)
+    )
+    return replace(program, values=tuple(values))
+
+
+def _depths(program: Program) -> list[int]:
+    """The phase in which each step runs first: how many means lie behind it one after another, or
+    maps that are read whole, or cuts of the program.
+
+    A mean belongs to the phase that ends with it, and so does what is computed of its vector.
+    """
+    values = [0] * len(program.values)
+    vectors = [0] * len(program.vectors)
+    depths: list[int] = []
+    floor = 0
+    for number, step in enumerate(program.steps):
+        if number in program.cuts:
+            floor = max(depths) + 1
+        behind = int(reads_whole(step))
+        depth = max((values[view.value] + behind for view in reads(step)), default=floor)
+        depth = max(depth, floor)
+        if isinstance(step, VectorStep):
+            if isinstance(step, InnerVectorStep):
+                depth = max(vectors[vector] for vector in vectors_read(step))
+            vectors[step.vector] = depth
+        else:
+            depth = max(depth, *(vectors[vector] + 1 for vector in factors_of(step)), 0)
+            values[step.target.value] = max(values[step.target.value], depth)
+        depths.append(depth)
+    return _as_late_as_can_be(program, depths)
+
+
+def _as_late_as_can_be(program: Program, depths: Sequence[int]) -> list[int]:
+    """The same depths, but values that cost less to make from the picture than to keep are made in
+    the phase in which they are read first."""
+    found = list(depths)
+    cheap = cheap_values(program)
+    first: dict[int, int] = {}
+    for number in reversed(range(len(found))):
+        step = program.steps[number]
+        if writes(step) in cheap:
+            found[number] = first.get(writes(step), found[number])
+        for view in reads(step):
+            there = found[number] - int(reads_whole(step))
+            first[view.value] = min(there, first.get(view.value, there))
+    return found
+
+
+def _writers(program: Program) -> dict[tuple[int, int], list[int]]:
+    """The steps that write each part of each value."""
+    found: dict[tuple[int, int], list[int]] = {}
+    for number, step in enumerate(program.steps):
+        if isinstance(step, MapStep):
+            found.setdefault((step.target.value, step.target.part), []).append(number)
+    return found
+
+
+def _parts(program: Program, values: Iterable[int]) -> set[tuple[int, int]]:
+    """All parts of values."""
+    return {(value, part) for value in values for part in range(len(program.values[value].parts))}
+
+
+def _parts_written(program: Program, numbers: Iterable[int]) -> set[tuple[int, int]]:
+    """The parts of values that some steps write."""
+    steps = map(program.steps.__getitem__, numbers)
+    return {(step.target.value, step.target.part) for step in steps if isinstance(step, MapStep)}
+
+
+def _parts_read(step: Step) -> set[tuple[int, int]]:
+    """The parts of values that a step reads."""
+    return {
+        (view.value, part)
+        for view in reads(step)
+        for part in range(view.first, view.first + view.parts)
+    }
+
+
+def _needed(
+    program: Program,
+    writers: Mapping[tuple[int, int], Sequence[int]],
+    wanted: Iterable[tuple[int, int]],
+    kept: frozenset[int],
+) -> tuple[list[int], set[int]]:
+    """The steps that make some parts of values, in order, and the kept values (or the picture)
+    that they read."""
+    steps: set[int] = set()
+    given: set[int] = set()
+    waiting = sorted(wanted)
+    seen: set[tuple[int, int]] = set()
+    while waiting:
+        place = waiting.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        if place[0] == 0 or place[0] in kept:
+            given.add(place[0])
+            continue
+        for number in writers[place]:
+            steps.add(number)
+            waiting += _parts_read(program.steps[number])
+    return sorted(steps), given
+
+
+def _choice(
+    program: Program,
+    writers: Mapping[tuple[int, int], Sequence[int]],
+    own: Sequence[Sequence[int]],
+    phase: int,
+    before: frozenset[int],
+    cost: Callable[[int], float],
+    size: Callable[[int], float],
+    budget: float,
+    keeping: Callable[[int], float] | None,
+) -> frozenset[int]:
+    """What to keep at the end of a phase: what makes all later phases cheapest, within the
+    budget."""
+    done = {n for earlier in own[: phase + 1] for n in earlier}
+    made = {0} | {writes(program.steps[n]) for n in done} - {-1}
+    unfinished = {writes(s) for n, s in enumerate(program.steps) if n not in done} - {-1}
+    later = {
+        view.value for n, step in enumerate(program.steps) if n not in done for view in reads(step)
+    }
+    if any(map(reads_whole, program.steps)):
+        # What writes a value that is not finished will be run again.
+        redone = [program.steps[n] for n in done if writes(program.steps[n]) in unfinished]
+        later |= {view.value for step in redone for view in reads(step)}
+    crossing = sorted((made - unfinished) & later - {0})
+    everything = frozenset(crossing)
+    sizes = {value: size(value) for value in everything | before}
+    if sum(sizes.values()) <= budget and keeping is None:
+        return everything
+    again = _MadeAgain(program, writers, own, phase, cost)
+    options: list[tuple[float, float, frozenset[int]]] = []
+    for chosen in _choices(crossing, again, sizes):
+        kept = frozenset(chosen)
+        total = sum(sizes[value] for value in kept | before)
+        if total <= budget or keeping:
+            costs = again.cost(kept)
+            costs += sum(map(keeping, kept - before)) if keeping else 0
+            if math.isfinite(costs):
+                options.append((costs, total, kept))
+    best = min((one for one in options if one[1] <= budget), default=None)
+    if keeping:
+        near = sum(map(cost, (*own[phase], *own[phase + 1])))
+        near += sum(map(keeping, everything - before))
+        if best is None or best[0] > near:
+            best = min((one for one in options if one[0] <= near), key=lambda one: one[1::-1])
+    if best is None:
+        return everything if any(map(reads_whole, program.steps)) else frozenset()
+    return best[2]
+
+
+def _choices(
+    values: Sequence[int], again: _MadeAgain, sizes: Mapping[int, float]
+) -> Iterator[Sequence[int]]:
+    """What may be kept of some values: any of them where they are few, else the first few of those
+    whose bytes save most."""
+    if len(values) <= _MOST_TRIED:
+        for count in range(len(values) + 1):
+            yield from itertools.combinations(values, count)
+        return
+    every = frozenset(values)
+
+    def saved(value: int) -> float:
+        return again.cost(every - {value}) / max(sizes[value], 1)
+
+    ranked = sorted(values, key=saved, reverse=True)
+    for count in range(len(ranked) + 1):
+        yield ranked[:count]
+
+
+class _MadeAgain:
+    """What later phases than one have to make again of what was there when it ended."""
+
+    def __init__(
+        self,
+        program: Program,
+        writers: Mapping[tuple[int, int], Sequence[int]],
+        own: Sequence[Sequence[int]],
+        phase: int,
+        cost: Callable[[int], float],
+    ) -> None:
+        self._program = program
+        self._cost = cost
+        self._writers = writers
+        there = _parts_written(program, (n for earlier in own[: phase + 1] for n in earlier))
+        # Many phases read the same of it: most of a deep network's read nothing.
+        self._wanted = Counter[frozenset[tuple[int, int]]]()
+        self._whole = {s.source.value for s in program.steps if isinstance(s, Rearrange)}
+        """Values that are read whole."""
+        fresh: set[int] = set()
+        for index, later in enumerate(own[phase + 1 :], phase + 2):
+            read = set[tuple[int, int]]().union(*(_parts_read(program.steps[n]) for n in later))
+            ends = {value for value, _ in _parts_written(program, later)}
+            if self._whole:
+                # Parts that were made before are made again where a value is finished.
+                ends -= {
+                    value for more in own[index:] for value, _ in _parts_written(program, more)
+                }
+                read |= {part for part in there if part[0] in ends}
+            self._wanted[frozenset(part for part in read & there if part[0] not in fresh)] += 1
+            fresh |= ends
+
+    def cost(self, kept: frozenset[int]) -> float:
+        """What all later phases take for it, if only these values are kept, and each phase keeps
+        what it makes first; infinite if a value would not be there that is read whole."""
+        return sum(times * self._of_phase(wanted, kept) for wanted, times in self._wanted.items())
+
+    def _of_phase(self, wanted: frozenset[tuple[int, int]], kept: frozenset[int]) -> float:
+        missing = [place for place in wanted if place[0] not in kept]
+        if any(value in self._whole for value, _ in missing):
+            return math.inf
+        numbers, _ = _needed(self._program, self._writers, missing, kept)
+        steps = map(self._program.steps.__getitem__, numbers)
+        if any(isinstance(s, Rearrange) and s.source.value not in kept for s in steps):
+            return math.inf
+        return sum(map(self._cost, numbers))
