@@ -22,7 +22,7 @@ from waifu2x.backends.cpu.compile.compiled import Compiled
 from waifu2x.backends.cpu.compile.object_file import linked
 from waifu2x.system import cache, sources
 
-PACKAGE = Path(compiled.__file__).parents[2]
+PACKAGE = Path(compiled.__file__).parents[3]
 
 
 def imported(path: Path) -> set[Path]:

@@ -84,7 +84,7 @@ def test_only_pictures_know_codecs_and_only_backends_know_their_library() -> Non
         "imagecodecs": {"formats"},
         "isal": {"formats"},
         "numba": {"kernels"},
-        "llvmlite": {"cpu", "kernels"},
+        "llvmlite": {"compile", "kernels"},
         "pycuda": {"by_pycuda.py"},
     }
     for path in (ROOT / "waifu2x").rglob("*.py"):
