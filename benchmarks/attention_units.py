@@ -37,7 +37,7 @@ from waifu2x.backends.cuda.tensor.peak import matrix_peak
 from waifu2x.backends.cuda.tensor.units import UNITS_VARIABLE
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.ops.attention import AttendWindows
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import round_up
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers import read_model

@@ -30,7 +30,6 @@ from waifu2x.backends.cuda.tensor.executor import TensorExecutor, arranged
 from waifu2x.backends.gpu.backend import lowered
 from waifu2x.backends.gpu.plan import tile_plan
 from waifu2x.backends.gpu.plan.lifetimes import Lifetimes
-from waifu2x.lowering.step_facts import label, reads, writes
 from waifu2x.networks.model import Model, Size
 
 MIB = 1 << 20
@@ -76,15 +75,15 @@ def show(model: Model, size: Size, terms: int) -> None:
 
     peak = max(lives.numbers, key=taken)
     print(f"{found.scratch / MIB:.1f} MiB planned; at most {taken(peak) / MIB:.1f} MiB are there")
-    print(f"when step {lives.numbers[peak]} runs, {label(program.steps[lives.numbers[peak]])}:")
+    print(f"when step {lives.numbers[peak]} runs, {program.steps[lives.numbers[peak]].label}:")
     for name in sorted(alive(peak), key=lives.first.__getitem__):
-        made = [n for n, step in enumerate(program.steps) if writes(step) == name[0]]
+        made = [n for n, step in enumerate(program.steps) if step.writes == name[0]]
         used = [
             n
             for n, step in enumerate(program.steps)
-            if any(view.value == name[0] for view in reads(step))
+            if any(view.value == name[0] for view in step.reads)
         ]
-        kinds = ", ".join(f"{n} {label(program.steps[n])}" for n in made)
+        kinds = ", ".join(f"{n} {program.steps[n].label}" for n in made)
         print(
             f"    {sizes[name] / MIB:7.1f} MiB at {places[name] / MIB:7.1f}, planes"
             f" {program.values[name[0]].parts}: made by {kinds}; read by {used}"

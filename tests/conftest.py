@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tests.helpers.fake_cuda import driver  # noqa: F401 (a fixture)
+from tests.helpers.verify import verify, verify_phases, verify_places
 from waifu2x.backends import BACKEND_NAMES, Backend, open_backend
 from waifu2x.backends.cpu.compile.code_image import Function
 from waifu2x.backends.cpu.compile.compiled import Compiled
@@ -28,11 +29,9 @@ from waifu2x.backends.cuda.compilers import nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.lowering import lower
-from waifu2x.lowering.ops.verify import verify
 from waifu2x.lowering.passes import segments
 from waifu2x.lowering.plan import liveness, phases
 from waifu2x.lowering.plan.symbols import example
-from waifu2x.lowering.plan.verify import verify_phases, verify_places
 from waifu2x.lowering.program import Program
 from waifu2x.system.locks import HeldElsewhereError, locked
 

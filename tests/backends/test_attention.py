@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from tests.backends.test_backends import PROMISED_DB, in_every_mode, picture, run
 from tests.helpers import obvious
 from tests.helpers.attention import WINDOWS, attention_model, channel_attention_model
+from tests.helpers.verify import verify
 from waifu2x.backends import Backend, Precision, open_backend
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.ops.verify import verify
 from waifu2x.networks.model import Model
 from waifu2x.networks.windows import Windows
 

@@ -62,7 +62,9 @@ def test_a_changed_model_asks_anew(measured: Measured) -> None:
         assert measured.asks(replace(model, nodes=(first, replace(last, **{field: values}))))
 
 
-@pytest.mark.parametrize("changed", ["kernels/integers.py", "pack/weights.py", "pack/pixel_layout.py"])
+@pytest.mark.parametrize(
+    "changed", ["kernels/integers.py", "pack/weights.py", "pack/pixel_layout.py"]
+)
 def test_changed_code_asks_anew(
     measured: Measured, changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.helpers import obvious
+from tests.helpers.steps import is_scale
 from waifu2x.backends import open_backend
 from waifu2x.backends.cpu import backend as cpu
 from waifu2x.backends.cpu.arithmetic import Arithmetic
@@ -28,7 +29,6 @@ from waifu2x.backends.cpu.run import kept_memory, work_queue
 from waifu2x.backends.cpu.run.work_queue import TaskBatch
 from waifu2x.backends.cpu.run.workers import MOST_FREE_BYTES, Workers
 from waifu2x.errors import BackendError
-from waifu2x.lowering.ops.planewise import Scale
 from waifu2x.lowering.ops.vector import GlobalAvgPool
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import fit_padding
@@ -218,7 +218,7 @@ def test_vectors_are_as_long_as_the_pixels_that_they_scale(arithmetic: Arithmeti
     packed = pack(fit_padding("squeezed", 1, nodes), arithmetic)
     rooms = np.diff(packed.vector_starts)
     for step in packed.program.steps:
-        if isinstance(step, GlobalAvgPool | Scale):
+        if isinstance(step, GlobalAvgPool) or is_scale(step):
             assert rooms[step.vector] >= packed.maps.layouts[step.source.value].padded[0]
 
 

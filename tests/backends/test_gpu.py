@@ -37,11 +37,12 @@ from waifu2x.backends.gpu.plan.tile_plan import MapMemory, MapMemoryError
 from waifu2x.backends.gpu.plan.tuning import Choose, StoredChoices
 from waifu2x.errors import BackendError
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.ops.base import MapStep
 from waifu2x.lowering.ops.conv import Conv
 from waifu2x.lowering.passes.segments import segmented
 from waifu2x.lowering.plan import liveness
 from waifu2x.lowering.plan.liveness import Span
-from waifu2x.lowering.program import MapStep, Program
+from waifu2x.lowering.program import Program
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Convolution

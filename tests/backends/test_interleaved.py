@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from tests.backends.test_backends import PROMISED_DB, in_every_mode, picture, run
 from tests.helpers import obvious
 from tests.helpers.graphs import RandomGraph
+from tests.helpers.verify import verify, verify_phases
 from tests.networks.test_families import CHECKS, loaded, within_zero_and_one
 from waifu2x.backends import Backend, Precision, open_backend
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.ops.verify import verify
 from waifu2x.lowering.passes.segments import segmented
 from waifu2x.lowering.plan import phases
-from waifu2x.lowering.plan.verify import verify_phases
 from waifu2x.networks.model import Model
 from waifu2x.networks.windows import Windows
 

@@ -14,6 +14,7 @@ from tests.backends.test_cuda import Recorded, shipped, usual
 from tests.helpers import obvious, weight_files
 from tests.helpers.family_weights import filled, swinir
 from tests.helpers.graphs import random_graphs, residual_in_residual
+from tests.helpers.verify import verify_places
 from waifu2x.backends.cuda.tensor import runs
 from waifu2x.backends.cuda.tensor.conv import TensorConvStep
 from waifu2x.backends.cuda.tensor.executor import TensorExecutor, arranged
@@ -29,10 +30,9 @@ from waifu2x.backends.gpu.plan.tuning import StoredChoices
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.ops.conv import Conv
 from waifu2x.lowering.plan import liveness
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import round_up
 from waifu2x.lowering.plan.liveness import Span
 from waifu2x.lowering.plan.symbols import Trace
-from waifu2x.lowering.plan.verify import verify_places
 from waifu2x.networks.model import Model, Size
 from waifu2x.networks.readers import parse_named
 

@@ -18,10 +18,10 @@ from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.plan import tile_plan
 from waifu2x.backends.gpu.plan.tile_plan import Schedule
 from waifu2x.lowering.ops.attention import AttendWindows
+from waifu2x.lowering.ops.base import MapStep
 from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.program import MapStep, Program
-from waifu2x.lowering.step_facts import reads, residual_of, writes
+from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import View
 from waifu2x.networks.model import Model, Size
 from waifu2x.networks.readers import parse_named
@@ -77,8 +77,8 @@ def check_places(executor: Executor, found: Schedule) -> None:
     for one in (one for rows in found.passes for row in rows for one in row):
         for number in sorted({*one.work.steps, *one.sums}):
             step = program.steps[number]
-            read = {view.value for view in reads(step)} - {0}
-            for index, view in enumerate(reads(step)):
+            read = {view.value for view in step.reads} - {0}
+            for index, view in enumerate(step.reads):
                 if not view.value:
                     continue
                 wanted = set(range(program.values[view.value].planes))
@@ -125,13 +125,13 @@ def test_kernels_read_nothing_but_their_own_pixels_of_what_they_write_over(name:
     executor = executor_of(MODELS[name](), "wgmma", 2)
     steps = executor.program.steps
     for value, others in executor.in_place.items():
-        for step in (step for step in steps if writes(step) == value):
+        for step in (step for step in steps if step.writes == value):
             assert isinstance(step, MapStep)
             for other in others:
                 assert executor._layouts[other] == executor._layouts[value]
-                views = [view for view in reads(step) if view.value == other]
+                views = [view for view in step.reads if view.value == other]
                 if isinstance(step, Depthwise) or (isinstance(step, Conv) and step.taps > 1):
-                    assert views == [residual_of(step)]
+                    assert views == [step.residual]
                 if isinstance(step, AttendWindows):
                     assert views == [step.source]
                     assert step.first[0] == step.target.plane

@@ -31,11 +31,12 @@ from waifu2x.backends.gpu.device.runtime import Buffer, Runtime
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels
 from waifu2x.backends.gpu.plan.tuning import StoredChoices
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.ops.base import MapStep
 from waifu2x.lowering.ops.vector import GlobalAvgPool
 from waifu2x.lowering.passes.fusing import fused
 from waifu2x.lowering.plan import geometry, phases
 from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.program import MapStep, Program
+from waifu2x.lowering.program import Program
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 

@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.run.strips import PhaseStrips
+from waifu2x.lowering.ops.base import MapStep
 from waifu2x.lowering.plan import geometry
 from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.plan.costs import cost_of_result
-from waifu2x.lowering.program import MapStep, Program
-from waifu2x.lowering.step_facts import stored_block
+from waifu2x.lowering.program import Program
 
 
 class StripsWork(NamedTuple):
@@ -32,7 +31,7 @@ def strips_work(model: CpuModel, height: int, width: int, cores: int) -> StripsW
     for number, step in enumerate(program.steps):
         if isinstance(step, MapStep):
             rows, columns = geometry.sizes(program, height, width)[step.target.value]
-            whole[number] = Box(0, 0, rows // stored_block(step), columns // stored_block(step))
+            whole[number] = Box(0, 0, rows // step.stored_block, columns // step.stored_block)
     blocks = [model.plan(halo.height, halo.width) for _, halo in model.blocks(height, width)]
     computed = sum(_of_phase(strips, cores) for plan in blocks for strips in plan.phases)
     kept = max(4 * plan.kept.floats for plan in blocks)
@@ -57,6 +56,6 @@ def _of_phase(strips: PhaseStrips, cores: int) -> float:
 def _cost(program: Program, boxes: Mapping[int, Box]) -> float:
     """Multiply-adds of steps for boxes of what they make."""
     return sum(
-        float(cost_of_result(program, program.steps[number]) * box.height * box.width)
+        float(program.steps[number].cost(program) * box.height * box.width)
         for number, box in boxes.items()
     )

@@ -11,16 +11,17 @@ from hypothesis import strategies as st
 
 from tests.helpers import obvious
 from tests.helpers.graphs import residual_in_residual
+from tests.helpers.steps import is_copy, is_scale
 from waifu2x.backends.reference.backend import NumpyNetwork
 from waifu2x.errors import ModelError
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.ops.base import MapStep
 from waifu2x.lowering.ops.conv import Conv
-from waifu2x.lowering.ops.planewise import Copy, PlanewiseStep, Scale
+from waifu2x.lowering.ops.planewise import Planewise, PlanewiseStep
 from waifu2x.lowering.ops.vector import GlobalAvgPool
 from waifu2x.lowering.passes import segments
 from waifu2x.lowering.plan import geometry, phases
-from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.program import MapStep
+from waifu2x.lowering.plan.box import Box, aligned, overlap
 from waifu2x.lowering.values import View
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import leaky
@@ -61,7 +62,7 @@ def test_cunet_moves_only_what_a_mean_scales() -> None:
     program = lower(model)
     moves = [step for step in program.steps if isinstance(step, PlanewiseStep)]
     assert len(moves) == 4
-    assert all(isinstance(move, Scale) and move.residual is None for move in moves)
+    assert all(is_scale(move) and move.residual is None for move in moves)
     convolutions = [step for step in program.steps if isinstance(step, Conv)]
     assert len(convolutions) == 22
     assert [p.depth_to_space for p in convolutions].count(2) == 4
@@ -112,9 +113,9 @@ def test_around_a_picture_nothing_is_computed_but_zeros_that_are_read(unit: int)
         rows, columns = sizes[step.target.value]
         if isinstance(step, Conv):
             rows, columns = rows // step.depth_to_space, columns // step.depth_to_space
-        inside = geometry.aligned(Box(0, 0, rows, columns), (unit, unit))
+        inside = aligned(Box(0, 0, rows, columns), (unit, unit))
         most = Box(-1, -1, inside.height + 2, inside.width + 2)
-        assert geometry.overlap(box, geometry.aligned(most, (unit, unit))) == box
+        assert overlap(box, aligned(most, (unit, unit))) == box
 
 
 def kept(program: object, budget: float) -> list[tuple[int, ...]]:
@@ -200,7 +201,7 @@ def test_what_is_concatenated_behind_several_cuts_is_copied_once() -> None:
     nodes.append(convolution(len(nodes), 24, 3, padding=1))
     model = fit_padding("concatenated", 3, tuple(nodes))
     cut = segments.cut(lower(model), (2, 4, 7))
-    copies = [number for number, step in enumerate(cut.steps) if isinstance(step, Copy)]
+    copies = [number for number, step in enumerate(cut.steps) if is_copy(step)]
     assert copies == [cut.cuts[-1], cut.cuts[-1] + 1]
     pixels = np.random.default_rng(0).random((21, 17, 3), np.float32)
     network = NumpyNetwork([cut])
@@ -217,11 +218,11 @@ def test_what_is_kept_over_several_cuts_is_copied_once() -> None:
     copied = {
         step.target.value
         for step in cut.steps
-        if isinstance(step, Copy) and step.source == View(first) and step.residual is None
+        if is_copy(step) and step.source == View(first) and step.residual is None
     }
     assert len(copied) == 1
     assert not any(
-        isinstance(step, Copy) and step.residual is None and step.source.value in copied
+        is_copy(step) and step.residual is None and step.source.value in copied
         for step in cut.steps
     )
     pixels = np.random.default_rng(0).random((21, 17, 3), np.float32)
@@ -327,7 +328,7 @@ def test_a_picture_that_is_added_enlarged_is_an_input_of_the_last_product() -> N
     )
     model = fit_padding("added", 3, nodes)
     program = lower(model)
-    assert [type(step) for step in program.steps] == [Conv, Copy, Conv]
+    assert [type(step) for step in program.steps] == [Conv, Planewise, Conv]
     pixels = np.random.default_rng(6).random((5, 7, 3), np.float32)
     result = NumpyNetwork([program])(pixels, np.float32)
     assert obvious.psnr(result, obvious.run([model], pixels)) > 140

@@ -10,10 +10,10 @@ import pytest
 from tests.helpers import weight_files
 from tests.helpers.attention import WINDOWS, attention_model
 from tests.helpers.family_weights import Shapes, dat, filled, swinir
+from tests.helpers.verify import verify
 from waifu2x.backends.reference.backend import NumpyNetwork
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.ops.conv import Conv
-from waifu2x.lowering.ops.verify import verify
 from waifu2x.lowering.passes.rematerialization import cheap_values, rematerialized
 from waifu2x.lowering.passes.segments import segmented
 from waifu2x.lowering.plan import phases

@@ -12,33 +12,24 @@ import pytest
 from hypothesis import given, settings
 
 from tests.helpers.graphs import random_graphs, residual_in_residual
+from tests.helpers.steps import is_copy, is_scale
+from tests.helpers.verify import verify, verify_phases, verify_places
 from waifu2x.backends.cpu.run.picture import with_picture
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.ops.checker import InvalidProgramError
+from waifu2x.lowering.ops.base import InvalidProgramError
 from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.ops.norm import NormPlanes, NormVector
-from waifu2x.lowering.ops.planewise import (
-    BicubicResize,
-    BilinearResize,
-    Copy,
-    DepthToSpace,
-    GatedAdd,
-    PoolMaxima,
-    Scale,
-    ScaleByMap,
-    SpaceToDepth,
-)
+from waifu2x.lowering.ops.planewise import Planewise, PoolMaxima, Resize
 from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
-from waifu2x.lowering.ops.verify import verify
 from waifu2x.lowering.passes import segments
 from waifu2x.lowering.passes.segments import cut, segmented
 from waifu2x.lowering.plan import phases
 from waifu2x.lowering.plan.liveness import Span
-from waifu2x.lowering.plan.verify import verify_phases, verify_places
 from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import Target, View
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import GraphBuilder
+from waifu2x.networks.expressions import ADD, GATE
 from waifu2x.networks.model import Model
 
 
@@ -81,8 +72,7 @@ CUT = cut(lower(residual_in_residual(3)), [9])
 
 def test_there_is_a_step_of_each_class() -> None:
     classes = {
-        *(Conv, Depthwise, NormPlanes, Copy, DepthToSpace, SpaceToDepth, Scale),
-        *(GatedAdd, ScaleByMap, BicubicResize, BilinearResize, PoolMaxima),
+        *(Conv, Depthwise, NormPlanes, Planewise, Resize, PoolMaxima),
         *(GlobalAvgPool, Linear, NormVector),
     }
     assert {type(step) for step in PROGRAM.steps} == classes
@@ -91,7 +81,7 @@ def test_there_is_a_step_of_each_class() -> None:
 
 
 def with_step(number: int, **fields: Any) -> Program:
-    steps = list(PROGRAM.steps)
+    steps: list[Any] = list(PROGRAM.steps)
     steps[number] = replace(steps[number], **fields)
     return replace(PROGRAM, steps=tuple(steps))
 
@@ -121,17 +111,17 @@ def without(number: int) -> Program:
 CONV, conv_step = found(Conv, lambda step: step.source.value)
 STRIDED, strided = found(Conv, lambda step: PROGRAM.values[step.source.value].space_to_depth > 1)
 SHUFFLED, shuffled = found(Conv, lambda step: step.depth_to_space > 1)
-COPY, copy = found(Copy)
+COPY, copy = found(Planewise, is_copy)
 PARTS, into_part = found(
-    (Conv, Copy, GatedAdd), lambda step: len(PROGRAM.values[step.target.value].parts) > 1
+    (Conv, Planewise), lambda step: len(PROGRAM.values[step.target.value].parts) > 1
 )
-ADDED, adding = found((Conv, Copy), lambda step: step.residual)
-UP, up = found(DepthToSpace)
-DOWN, down = found(SpaceToDepth)
-SCALE, scale = found(Scale)
-GATE, gate = found(GatedAdd)
-RESIZE, resize = found(BicubicResize)
-BILINEAR, _ = found(BilinearResize)
+ADDED, adding = found((Conv, Planewise), lambda step: step.residual and step.join == ADD)
+UP, up = found(Planewise, lambda step: step.depth_to_space > 1)
+DOWN, down = found(Planewise, lambda step: step.space_to_depth > 1)
+SCALE, scale = found(Planewise, is_scale)
+GATED, gate = found(Planewise, lambda step: step.join == GATE)
+RESIZE, resize = found(Resize, lambda step: step.taps == "bicubic")
+BILINEAR, _ = found(Resize, lambda step: step.taps == "bilinear")
 MAXIMA, maxima = found(PoolMaxima)
 POOL, pool = found(GlobalAvgPool)
 LINEAR, linear = found(Linear)
@@ -169,11 +159,11 @@ MUTATIONS: dict[str, tuple[Callable[[], Program], str]] = {
     ),
     "shrunk by a view": (
         lambda: with_step(COPY, source=replace(copy.source, enlarge=0)),
-        rf"step {COPY} \(Copy\): source: enlarged 0",
+        rf"step {COPY} \(Planewise\): source: enlarged 0",
     ),
     "read before it is written": (
-        lambda: with_step(0, source=View(PROGRAM.steps[-1].source.value)),  # type: ignore[union-attr]
-        r"step 0 \(Copy\): source: part 0 of value \d+ is not written yet",
+        lambda: with_step(0, source=PROGRAM.steps[-1].reads[0]),
+        r"step 0 \(Planewise\): source: part 0 of value \d+ is not written yet",
     ),
     "never written": (lambda: without(CONV), "is not written yet"),
     "a later step first": (
@@ -199,7 +189,7 @@ MUTATIONS: dict[str, tuple[Callable[[], Program], str]] = {
     ),
     "beyond a part": (
         lambda: with_step(COPY, target=replace(copy.target, plane=100)),
-        rf"step {COPY} \(Copy\): target: \d+ planes from 100",
+        rf"step {COPY} \(Planewise\): target: \d+ planes from 100",
     ),
     "less than a part": (
         lambda: of_value(
@@ -209,11 +199,11 @@ MUTATIONS: dict[str, tuple[Callable[[], Program], str]] = {
     ),
     "written twice": (
         lambda: replace(PROGRAM, steps=(*PROGRAM.steps, PROGRAM.steps[0])),
-        rf"step {len(PROGRAM.steps)} \(Copy\): target: planes that are written twice",
+        rf"step {len(PROGRAM.steps)} \(Planewise\): target: planes that are written twice",
     ),
     "a target of another resolution": (
         lambda: with_step(UP, target=Target(scale.target.value)),
-        rf"step {UP} \(DepthToSpace\): target",
+        rf"step {UP} \(Planewise\): target",
     ),
     "no result": (lambda: without(len(PROGRAM.steps) - 1), "nothing writes the whole result"),
     # Conv.
@@ -255,34 +245,37 @@ MUTATIONS: dict[str, tuple[Callable[[], Program], str]] = {
     ),
     # Residuals.
     "a residual of the picture": (
-        lambda: with_step(GATE, residual=View(0)),
-        rf"step {GATE} \(GatedAdd\): residual",
+        lambda: with_step(GATED, residual=View(0)),
+        rf"step {GATED} \(Planewise\): residual",
     ),
     "a residual of other planes": (
         lambda: with_step(ADDED, residual=View(up.target.value)),
         rf"step {ADDED} .*residual",
     ),
     "an enlarged residual": (
-        lambda: with_step(GATE, residual=replace(gate.residual, enlarge=2)),
-        rf"step {GATE} \(GatedAdd\): residual: enlarged",
+        lambda: with_step(GATED, residual=replace(gate.residual, enlarge=2)),
+        rf"step {GATED} \(Planewise\): residual: enlarged",
     ),
     # The planewise.
     "several parts copied": (
         lambda: with_step(COPY, source=View(into_part.target.value, parts=2)),
-        r"step \d+ \(Copy\)",
+        r"step \d+ \(Planewise\)",
     ),
     "planes that are no blocks of pixels": (
-        lambda: with_step(UP, block=3),
-        rf"step {UP} \(DepthToSpace\): block: 3",
+        lambda: with_step(UP, depth_to_space=3),
+        rf"step {UP} \(Planewise\): depth_to_space: 3",
     ),
     "a block of nothing": (
-        lambda: with_step(DOWN, block=0),
-        rf"step {DOWN} \(SpaceToDepth\): block: 0",
+        lambda: with_step(DOWN, space_to_depth=0),
+        rf"step {DOWN} \(Planewise\): space_to_depth: 0",
     ),
-    "a larger block": (lambda: with_step(DOWN, block=4), rf"step {DOWN} \(SpaceToDepth\): target"),
+    "a larger block": (
+        lambda: with_step(DOWN, space_to_depth=4),
+        rf"step {DOWN} \(Planewise\): target",
+    ),
     "a vector that is not there yet": (
         lambda: replace(with_step(SCALE, vector=2), vectors=(*PROGRAM.vectors, 8)),
-        rf"step {SCALE} \(Scale\): vector: 2 is not written yet",
+        rf"step {SCALE} \(Planewise\): vector: vector 2 is not written yet",
     ),
     "factors of other planes": (
         lambda: replace(PROGRAM, vectors=(9, *PROGRAM.vectors[1:])),
@@ -290,35 +283,35 @@ MUTATIONS: dict[str, tuple[Callable[[], Program], str]] = {
     ),
     "resized by another factor": (
         lambda: with_step(RESIZE, up=3),
-        rf"step {RESIZE} \(BicubicResize\): target: resolution",
+        rf"step {RESIZE} \(Resize\): target: resolution",
     ),
     "resized by nothing": (
         lambda: with_step(RESIZE, down=0),
-        rf"step {RESIZE} \(BicubicResize\): up",
+        rf"step {RESIZE} \(Resize\): up",
     ),
     "a part of a map resized": (
         lambda: with_step(RESIZE, source=replace(resize.source, offset=1)),
-        rf"step {RESIZE} \(BicubicResize\): source",
+        rf"step {RESIZE} \(Resize\): source",
     ),
     "the picture resized": (
         lambda: with_step(RESIZE, source=View(0)),
-        rf"step {RESIZE} \(BicubicResize\): source",
+        rf"step {RESIZE} \(Resize\): source",
     ),
     "enlarged to a size by another factor": (
         lambda: with_step(BILINEAR, up=3),
-        rf"step {BILINEAR} \(BilinearResize\): target: resolution",
+        rf"step {BILINEAR} \(Resize\): target: resolution",
     ),
     "made smaller by what enlarges": (
         lambda: with_step(BILINEAR, down=9),
-        rf"step {BILINEAR} \(BilinearResize\): up",
+        rf"step {BILINEAR} \(Resize\): up",
     ),
     "places that are not read": (
         lambda: with_step(BILINEAR, radius=0),
-        rf"step {BILINEAR} \(BilinearResize\): radius",
+        rf"step {BILINEAR} \(Resize\): radius",
     ),
     "the picture enlarged to a size": (
         lambda: with_step(BILINEAR, source=View(0)),
-        rf"step {BILINEAR} \(BilinearResize\): source",
+        rf"step {BILINEAR} \(Resize\): source",
     ),
     "maxima of nothing": (
         lambda: with_step(MAXIMA, kernel=0),

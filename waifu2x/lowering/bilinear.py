@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from waifu2x.lowering.ops.planewise import BilinearResize
+from waifu2x.lowering.ops.planewise import Resize
 from waifu2x.lowering.values import Target, View
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Convolution, sources
@@ -20,7 +20,7 @@ from waifu2x.networks.pooling import InterpolateTo, MaxPool
 
 def bilinear_resize(
     model: Model, value: int, node: InterpolateTo, source: View, target: Target
-) -> BilinearResize:
+) -> Resize:
     """The step of the node that makes a value of a model."""
     small, large = model.shapes[node.source], model.shapes[value]
     assert small.resolution is not None
@@ -30,8 +30,8 @@ def bilinear_resize(
     lost = _left_out(model)
     apart = 2 * abs(small.origin - large.origin) + lost[node.source] + lost[value]
     differing = max(1, math.ceil(small.resolution * apart))
-    return BilinearResize(
-        value, source, target, ratio.numerator, ratio.denominator, radius=differing + 1
+    return Resize(
+        value, source, target, ratio.numerator, ratio.denominator, "bilinear", differing + 1
     )
 
 

@@ -21,25 +21,14 @@ from waifu2x.lowering.bilinear import bilinear_resize
 from waifu2x.lowering.ops.attention import (
     AttendPlanes,
     AttendWindows,
-    AttentionStep,
     ChannelWeights,
     CrossSums,
     MixPlanes,
 )
+from waifu2x.lowering.ops.base import compacted
 from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.ops.norm import NormPlanes, NormVector
-from waifu2x.lowering.ops.planewise import (
-    BicubicResize,
-    BilinearResize,
-    Copy,
-    DepthToSpace,
-    GatedAdd,
-    PoolMaxima,
-    Rearrange,
-    Scale,
-    ScaleByMap,
-    SpaceToDepth,
-)
+from waifu2x.lowering.ops.planewise import Planewise, PoolMaxima, Rearrange, Resize
 from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
 from waifu2x.lowering.passes.identities import simplified
 from waifu2x.lowering.passes.joins import Joins
@@ -47,11 +36,11 @@ from waifu2x.lowering.passes.places import GraphPlaces
 from waifu2x.lowering.passes.slices import without_slices
 from waifu2x.lowering.plan import phases
 from waifu2x.lowering.program import Program
-from waifu2x.lowering.step_facts import compacted, writes
 from waifu2x.lowering.taps import convolution_taps, shuffled, tap_count, transposed_taps
 from waifu2x.lowering.values import Target, View
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.attention import ChannelAttention, WindowAttention
+from waifu2x.networks.expressions import ADD, GATE, MULTIPLY, Expression
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
     Add,
@@ -74,11 +63,6 @@ from waifu2x.networks.nodes import (
 from waifu2x.networks.norms import GroupNorm, LayerNorm
 from waifu2x.networks.pooling import InterpolateTo, MaxPool
 from waifu2x.networks.windows import Windows
-
-_INNER = (
-    Depthwise | NormPlanes | AttentionStep | MixPlanes | BilinearResize | PoolMaxima | Rearrange
-)
-"""Steps that write no results."""
 
 
 def lower(model: Model) -> Program:
@@ -135,13 +119,13 @@ class _Lowering:
                 )
             case Gate():
                 source, residual = self._places.source(node.source), self._places.added(node.other)
-                self._places.steps.append(
-                    GatedAdd(value, source, self._places.target(value), residual)
-                )
+                self._join(value, source, 1.0, residual)
             case Interpolate():
                 whole = self._places.unfolded(node.source)
                 target = self._places.target(value)
-                self._places.steps.append(BicubicResize(value, whole, target, node.up, node.down))
+                self._places.steps.append(
+                    Resize(value, whole, target, node.up, node.down, "bicubic")
+                )
             case InterpolateTo():
                 whole = self._places.unfolded(node.source)
                 self._places.steps.append(
@@ -202,36 +186,45 @@ class _Lowering:
                 source, added = self._places.source(node.source), self._places.residual(other)
                 target = self._places.target(value)
                 self._places.steps.append(
-                    DepthToSpace(inner, source, target, node.factor, factor, added)
+                    Planewise(inner, source, target, factor, added, depth_to_space=node.factor)
                 )
             case PixelUnshuffle():
                 source = self._places.source(node.source)
+                target = self._places.target(value)
                 self._places.steps.append(
-                    SpaceToDepth(inner, source, self._places.target(value), node.factor)
+                    Planewise(inner, source, target, space_to_depth=node.factor)
                 )
             case Enlarge():
                 source = self._places.source(node.source)
                 if source.enlarge > 1:
                     source = View(self._places.copied(node.source, 1, zero=False))
                 source = replace(source, offset=source.offset * node.factor, enlarge=node.factor)
-                self._places.steps.append(Copy(inner, source, self._places.target(value)))
+                self._places.steps.append(Planewise(inner, source, self._places.target(value)))
             case Multiply():
                 source, vector = self._places.source(node.source), self._vector_of[node.factors]
                 added = self._places.residual(other)
                 target = self._places.target(value)
-                self._places.steps.append(Scale(inner, source, target, vector, factor, added))
+                self._places.steps.append(
+                    Planewise(inner, source, target, factor, added, vector=vector)
+                )
             case GroupNorm():
                 self._group_norm(value, inner, factor, self._places.residual(other))
             case _:
                 raise AssertionError(node)
 
     def _join(self, value: int, source: View, factor: float, residual: View) -> None:
-        """A planewise step that adds two maps, or multiplies them."""
-        target = self._places.target(value)
-        if isinstance(self._graph.node(value), MultiplyMaps):
-            self._places.steps.append(ScaleByMap(value, source, target, residual))
-        else:
-            self._places.steps.append(Copy(value, source, target, factor, residual))
+        """Adds the planewise step of a node that joins two maps."""
+        target, join = self._places.target(value), self._join_of(value)
+        self._places.steps.append(Planewise(value, source, target, factor, residual, join))
+
+    def _join_of(self, value: int) -> Expression:
+        """Returns how the node of a value joins two maps: an addition where it says nothing."""
+        match self._graph.node(value):
+            case MultiplyMaps():
+                return MULTIPLY
+            case Gate():
+                return GATE
+        return ADD
 
     def _group_norm(self, value: int, inner: int, factor: float, added: View | None) -> None:
         """Means of planes and of their squares, then planes times one vector, plus another."""
@@ -251,7 +244,9 @@ class _Lowering:
                 NormVector(inner, plane_means, squares, *arrays, shifted, vector)
             )
         target = self._places.target(value)
-        self._places.steps.append(Scale(inner, source, target, factors, factor, added, shifts))
+        self._places.steps.append(
+            Planewise(inner, source, target, factor, added, vector=factors, shifts=shifts)
+        )
 
     def _zero_target(self, value: int) -> Target:
         """Where a graph value is made; the program's value is zero outside its size."""
@@ -332,8 +327,7 @@ class _Lowering:
                 depth_to_space=shuffle,
                 factor=factor,
                 residual=residual,
-                multiplied=residual is not None
-                and isinstance(self._graph.node(value), MultiplyMaps),
+                join=self._join_of(value) if residual else ADD,
             )
         )
         if later is not None:
@@ -363,7 +357,7 @@ class _Lowering:
                 activation=node.activation,
                 target=self._places.target(value),
                 residual=residual,
-                multiplied=isinstance(self._graph.node(value), MultiplyMaps),
+                join=self._join_of(value),
             )
         )
 
@@ -373,11 +367,11 @@ class _Lowering:
         index = views[0].value
         if index and views == (View(index),) and not self._graph.readers[last]:
             stored = self._places.values[index]
-            writers = [step for step in self._places.steps if writes(step) == index]
-            plain = len(writers) == 1 and not isinstance(writers[0], _INNER)
+            writers = [step for step in self._places.steps if step.writes == index]
+            plain = len(writers) == 1 and not writers[0].is_inner
             if stored.graph == last and len(stored.parts) == 1 and plain:
                 return index
         source = self._places.source(last)
         index = self._places.add_value(last)
-        self._places.steps.append(Copy(last, source, Target(index)))
+        self._places.steps.append(Planewise(last, source, Target(index)))
         return index

@@ -1,35 +1,16 @@
-"""What an engine runs: convolutions, planewise steps and means over values, in order."""
+"""A lowered model: what an engine runs."""
 
 from __future__ import annotations
 
-from waifu2x.lowering.ops.attention import (
-    AttentionStep,
-    ChannelWeights,
-    CrossSums,
-    MixPlanes,
-)
-from waifu2x.lowering.ops.conv import Conv, Depthwise
-from waifu2x.lowering.ops.norm import NormPlanes, NormVector
-from waifu2x.lowering.ops.planewise import PlanewiseStep
-from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
-from waifu2x.lowering.values import Value
+from waifu2x.lowering.ops.base import Step
+from waifu2x.lowering.values import Value, View
 from waifu2x.networks.model import Model
 from waifu2x.system.lazy_dataclass import dataclass
-
-MapStep = Conv | Depthwise | NormPlanes | PlanewiseStep | AttentionStep | MixPlanes
-"""Steps that write maps."""
-PictureSum = GlobalAvgPool | CrossSums
-"""Steps that add up over a whole value: they end a phase."""
-InnerVectorStep = Linear | NormVector | ChannelWeights
-"""Steps that make vectors of vectors."""
-VectorStep = PictureSum | InnerVectorStep
-"""Steps that write vectors."""
-Step = MapStep | VectorStep
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A model, lowered."""
+    """A model as steps over values and vectors, in order."""
 
     model: Model
     values: tuple[Value, ...]
@@ -45,3 +26,7 @@ class Program:
         """The value that becomes pixels, clipped to [0, 1] and rounded as they are stored. Only one
         step writes it, and none reads it."""
         return len(self.values) - 1
+
+    def planes_read(self, view: View) -> int:
+        """Returns the planes of a view's single pixels."""
+        return sum(self.values[view.value].parts[view.first : view.first + view.parts])

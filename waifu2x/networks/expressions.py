@@ -50,6 +50,11 @@ class Input(Expression):
 
 
 @dataclass(frozen=True)
+class Operand(Expression):
+    """The value of the map that is joined to x."""
+
+
+@dataclass(frozen=True)
 class Parameter(Expression):
     """A number of each plane's own: the slope of a leaky ReLU."""
 
@@ -121,6 +126,14 @@ ACTIVATIONS: Mapping[str, Expression] = {
 }
 """All that networks use, by name."""
 
+ADD: Expression = _X + Operand()
+MULTIPLY: Expression = _X * Operand()
+GATE: Expression = (_X + Operand()) * (Elementary("sigmoid", _X) - 0.5)
+"""SPAN's gate, by its own name parameter-free attention."""
+
+JOINS: Mapping[str, Expression] = {"copy": ADD, "product": MULTIPLY, "gate": GATE}
+"""All ways in which steps join two maps, by the names that people are shown."""
+
 Emitted = TypeVar("Emitted")
 
 
@@ -133,6 +146,10 @@ class ExpressionEmitter(Protocol[Emitted]):
 
     def input(self) -> Emitted:
         """x."""
+        ...
+
+    def operand(self) -> Emitted:
+        """The value that is joined to x."""
         ...
 
     def parameter(self) -> Emitted:
@@ -167,6 +184,8 @@ def _emitted(
             found = emitter.number(part.value)
         case Input():
             found = emitter.input()
+        case Operand():
+            found = emitter.operand()
         case Parameter():
             found = emitter.parameter()
         case Arithmetic():
@@ -205,10 +224,14 @@ def sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def evaluate(
-    expression: Expression, values: NDArray[np.float64], parameters: NDArray[np.floating]
+    expression: Expression,
+    values: NDArray[np.float64],
+    parameters: NDArray[np.floating] | None = None,
+    operand: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """A function of every value, in float64; `parameters` are those of the last axis."""
-    return np.asarray(emitted(expression, _Arrays(values, parameters)))
+    """Returns a function of every value, in float64. `parameters` are those of the last axis;
+    `operand` has the values that are joined, if the function reads them."""
+    return np.asarray(emitted(expression, _Arrays(values, parameters, operand)))
 
 
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -217,9 +240,15 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 class _Arrays:
     """Emits NumPy's arrays."""
 
-    def __init__(self, values: NDArray[np.float64], parameters: NDArray[np.floating]) -> None:
+    def __init__(
+        self,
+        values: NDArray[np.float64],
+        parameters: NDArray[np.floating] | None,
+        operand: NDArray[np.float64] | None,
+    ) -> None:
         self._values = values
         self._parameters = parameters
+        self._operand = operand
 
     def number(self, value: float) -> NDArray[np.float64]:
         return np.asarray(value)
@@ -227,7 +256,12 @@ class _Arrays:
     def input(self) -> NDArray[np.float64]:
         return self._values
 
+    def operand(self) -> NDArray[np.float64]:
+        assert self._operand is not None
+        return self._operand
+
     def parameter(self) -> NDArray[np.float64]:
+        assert self._parameters is not None
         return self._parameters.astype(np.float64)
 
     def binary(

@@ -17,7 +17,7 @@ from waifu2x.backends.cpu.run.execution import StripExecution
 from waifu2x.backends.cpu.run.plans import SizePlan, size_plan
 from waifu2x.backends.cpu.run.workers import Workers
 from waifu2x.lowering.passes.segments import is_segmented
-from waifu2x.lowering.plan import geometry
+from waifu2x.lowering.plan import box as boxes
 from waifu2x.networks.model import Model
 
 _MOST_PLANS = 16
@@ -59,7 +59,7 @@ class CpuModel:
             made = np.empty((len(stack), *sides, out.shape[-1]), out.dtype)
             self._whole(part, made, tile, share)
             top, left = (box.top - halo.top) * scale, (box.left - halo.left) * scale
-            place = geometry.scaled(box, scale)
+            place = boxes.scaled(box, scale)
             inner = made[:, top : top + place.height, left : left + place.width]
             out[:, place.top : place.bottom, place.left : place.right] = inner
 

@@ -13,7 +13,6 @@ from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
 from waifu2x.lowering.ops.attention import AttentionStep, MixPlanes
 from waifu2x.lowering.ops.conv import Conv
-from waifu2x.lowering.step_facts import label
 from waifu2x.networks.nodes import Weighted
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -53,7 +52,7 @@ def measure(network: CpuNetwork, pixels: NDArray[Any], cores: int) -> Measuremen
         if isinstance(step, AttentionStep | MixPlanes):
             work = float(packed.program.model.node_multiply_adds(step.node))
             spent = ticks.pop(number, 0) * share
-            layers.append(LayerTime(label(step), spent, work * out_pixels, peaks.vectors))
+            layers.append(LayerTime(step.label, spent, work * out_pixels, peaks.vectors))
         elif isinstance(step, Conv):
             name, work, reached = _layer(model, number, step, peaks)
             spent = ticks.pop(number, 0) * share

@@ -16,10 +16,9 @@ from waifu2x.lowering.ops.attention import (
     AttentionStep,
     CrossSums,
     MixPlanes,
+    existing,
 )
-from waifu2x.lowering.plan import geometry
-from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.plan.windows import existing
+from waifu2x.lowering.plan.box import Box, overlap
 from waifu2x.lowering.values import View
 from waifu2x.networks.model import Size
 
@@ -66,9 +65,7 @@ def _by_windows(
     made = np.zeros((box.height, box.width, step.planes))
     for top in range(box.top, box.bottom, windows.rows):
         for left in range(box.left, box.right, windows.columns):
-            inner = geometry.overlap(
-                Box(top, left, windows.rows, windows.columns), Box(0, 0, *size)
-            )
+            inner = overlap(Box(top, left, windows.rows, windows.columns), Box(0, 0, *size))
             if inner.height and inner.width:
                 place = (
                     slice(inner.top - box.top, inner.bottom - box.top),
@@ -121,7 +118,7 @@ def _planes(
     maps: Mapping[int, MapPart],
 ) -> NDArray[np.float64]:
     """A box of a map, (rows, columns, heads, planes), with zeros where that goes beyond it."""
-    inner = geometry.overlap(box, Box(0, 0, *sizes[view.value]))
+    inner = overlap(box, Box(0, 0, *sizes[view.value]))
     found = np.zeros((box.height, box.width, step.planes))
     if inner.height and inner.width:
         pixels = maps[view.value].read(inner)[..., first : first + step.planes]

@@ -31,26 +31,25 @@ from waifu2x.backends.tta import mean
 from waifu2x.errors import BackendError
 from waifu2x.imaging.dtypes import from_unit
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.ops.attention import AttendPlanes, AttendWindows, ChannelWeights, MixPlanes
+from waifu2x.lowering.ops.attention import (
+    AttendPlanes,
+    AttendWindows,
+    ChannelWeights,
+    CrossSums,
+    MixPlanes,
+)
+from waifu2x.lowering.ops.base import MapStep, PictureSum
 from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.ops.norm import NormPlanes, NormVector
-from waifu2x.lowering.ops.planewise import Rearrange
+from waifu2x.lowering.ops.planewise import PlanewiseStep, Rearrange
 from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
 from waifu2x.lowering.passes.segments import segmented
+from waifu2x.lowering.plan import box as boxes
 from waifu2x.lowering.plan import geometry, phases
 from waifu2x.lowering.plan.box import Box
 from waifu2x.lowering.plan.costs import cost_of_pixel
-from waifu2x.lowering.program import MapStep, PictureSum, Program
-from waifu2x.lowering.step_facts import (
-    is_gated,
-    is_multiplied,
-    label,
-    reads,
-    reads_whole,
-    residual_of,
-    stored_block,
-)
-from waifu2x.networks.expressions import sigmoid
+from waifu2x.lowering.program import Program
+from waifu2x.networks.expressions import evaluate
 from waifu2x.networks.model import Model
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ class NumpyBackend:
             step = network.programs[0].steps[number]
             lowered = network.programs[0].model
             work = float(lowered.node_multiply_adds(step.node) * result.shape[0] * result.shape[1])
-            layers.append(LayerTime(label(step), spent, work, float("inf")))
+            layers.append(LayerTime(step.label, spent, work, float("inf")))
         return Measurement(total, tuple(layers))
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
@@ -277,6 +276,7 @@ class _Execution:
                     if isinstance(step, GlobalAvgPool):
                         made = (found**2 if step.squared else found).sum(axis=(0, 1))
                     else:
+                        assert isinstance(step, CrossSums)
                         made = cross_sums(step, part, found)
                     sums[step.vector] = sums[step.vector] + made
             on_progress(1 / down)
@@ -305,17 +305,17 @@ class _Execution:
         work = geometry.work(program, phase.steps, parts, sizes=self._sizes)
         maps: dict[int, MapPart] = {}
         last_use = {
-            view.value: number for number in work.steps for view in reads(program.steps[number])
+            view.value: number for number in work.steps for view in program.steps[number].reads
         }
         for number, box in work.steps.items():
             start = time.perf_counter()
             step = program.steps[number]
             assert isinstance(step, MapStep)
-            near = () if reads_whole(step) else reads(step)
+            near = () if step.read_whole else step.reads
             for value in {view.value for view in near} | {step.target.value}:
                 if value not in maps:
                     maps[value] = self._map(value, phase, work.values[value])
-            place = geometry.scaled(box, stored_block(step))
+            place = boxes.scaled(box, step.stored_block)
             if isinstance(step, Depthwise):
                 made = self._arithmetic.depthwise(step, box, maps)
             elif isinstance(step, Conv):
@@ -331,22 +331,20 @@ class _Execution:
             elif isinstance(step, Rearrange):
                 made = self._arithmetic.rearranged(step, box, self._kept[step.source.value])
             else:
+                assert isinstance(step, PlanewiseStep)
                 made = self._arithmetic.planewise(step, box, maps)
-            residual = residual_of(step)
-            sums = made
-            if residual:
+            if step.residual:
+                added = self._arithmetic.added(step, step.residual, place, maps)
                 scaled_by = step.residual_factors if isinstance(step, Conv) else None
-                added = self._arithmetic.added(step, residual, place, maps)
                 if scaled_by is not None:
                     added = added * self._vectors[scaled_by]
-                sums = made * added if is_multiplied(step) else made + added
-            gate = step.own_gate if isinstance(step, Conv) else None
-            if gate:
-                made = sums * gate.activation(made @ gate.weight.T + gate.bias)
-            else:
-                made = sums * (sigmoid(made) - 0.5) if is_gated(step) else sums
+                sums = evaluate(step.join, made, operand=added)
+                gate = step.own_gate if isinstance(step, Conv) else None
+                if gate:
+                    sums = sums * gate.activation(made @ gate.weight.T + gate.bias)
+                made = sums
             self._network.on_made(self._arithmetic.store(step, made, place, maps))
-            for value in {view.value for view in reads(step)} & maps.keys() - set(parts):
+            for value in {view.value for view in step.reads} & maps.keys() - set(parts):
                 if last_use[value] == number:
                     del maps[value]
             self._network.on_step(number, time.perf_counter() - start)

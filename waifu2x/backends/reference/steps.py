@@ -9,24 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.imaging.dtypes import to_unit
+from waifu2x.lowering.ops.base import MapStep
 from waifu2x.lowering.ops.conv import Conv, Depthwise, Resized
 from waifu2x.lowering.ops.norm import NormPlanes
-from waifu2x.lowering.ops.planewise import (
-    BicubicResize,
-    BilinearResize,
-    Copy,
-    DepthToSpace,
-    GatedAdd,
-    PlanewiseStep,
-    PoolMaxima,
-    Rearrange,
-    Scale,
-    ScaleByMap,
-    SpaceToDepth,
-)
-from waifu2x.lowering.plan import geometry
-from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.program import MapStep, Program
+from waifu2x.lowering.ops.planewise import Planewise, PlanewiseStep, PoolMaxima, Rearrange, Resize
+from waifu2x.lowering.plan.box import Box, divided, scaled
+from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import View
 from waifu2x.networks.model import Border, Model, Size
 from waifu2x.networks.nodes import cubic_taps
@@ -60,7 +48,7 @@ class StepArithmetic:
         if fold > 1:
             value = self._program.values[step.source.value]
             moved = Box(read.top + step.source.offset, read.left + step.source.offset, *read[2:])
-            pixels = maps[step.source.value].read(geometry.scaled(moved, fold))
+            pixels = maps[step.source.value].read(scaled(moved, fold))
             cells = pixels.reshape(read.height, fold, read.width, fold, value.planes)
             planes = cells.transpose(0, 2, 1, 3, 4).reshape(read.height, read.width, -1)
         else:
@@ -140,37 +128,42 @@ class StepArithmetic:
         """Results in a box, (rows, columns, planes), before the residual."""
         rows, columns = np.arange(box.top, box.bottom), np.arange(box.left, box.right)
         match step:
-            case BicubicResize():
+            case Planewise():
+                return self._moved(step, rows, columns, maps)
+            case Resize(taps="bicubic"):
                 return self._resize(step, rows, columns, maps[step.source.value])
-            case BilinearResize():
+            case Resize():
                 return self._bilinear(step, rows, columns, maps[step.source.value])
             case PoolMaxima():
                 return self._maxima(step, rows, columns, maps[step.source.value])
-            case SpaceToDepth(block=r):
-                pixels = self._read(step.source, geometry.scaled(box, r), maps)
-                cells = pixels.reshape(box.height, r, box.width, r, -1).transpose(0, 2, 4, 1, 3)
-                return cells.reshape(box.height, box.width, -1)
-            case DepthToSpace(block=r):
-                cover = geometry.divided(box, r)
-                pixels = self._read(step.source, cover, maps)
-                count = pixels.shape[-1] // r**2
-                repeated = pixels[np.ix_(rows // r - cover.top, columns // r - cover.left)]
-                cells = repeated.reshape(box.height, box.width, count, r, r)
-                y, x = np.ix_(rows % r, columns % r)
-                planes = cells[np.arange(box.height)[:, None], np.arange(box.width), :, y, x]
-                return planes * step.factor
-            case Scale():
-                planes = self._read(step.source, box, maps)
-                made = planes * self._vectors[step.vector]
-                if step.shifts is not None:
-                    made = made + self._vectors[step.shifts]
-                return made * step.factor
-            case GatedAdd() | ScaleByMap():
-                return self._read(step.source, box, maps)
-            case Copy():
-                return self._read(step.source, box, maps) * step.factor
-            case Rearrange():
-                raise AssertionError("it reads what no tile has")
+        raise AssertionError("it reads what no tile has")
+
+    def _moved(
+        self,
+        step: Planewise,
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        maps: Mapping[int, MapPart],
+    ) -> Planes:
+        """Returns the planes of pixels, moved and scaled."""
+        box = Box(int(rows[0]), int(columns[0]), len(rows), len(columns))
+        up, down = step.depth_to_space, step.space_to_depth
+        cover = divided(box, up)
+        planes = self._read(step.source, scaled(cover, down), maps)
+        if up > 1:
+            count = planes.shape[-1] // up**2
+            repeated = planes[np.ix_(rows // up - cover.top, columns // up - cover.left)]
+            cells = repeated.reshape(box.height, box.width, count, up, up)
+            y, x = np.ix_(rows % up, columns % up)
+            planes = cells[np.arange(box.height)[:, None], np.arange(box.width), :, y, x]
+        elif down > 1:
+            cells = planes.reshape(box.height, down, box.width, down, -1)
+            planes = cells.transpose(0, 2, 4, 1, 3).reshape(box.height, box.width, -1)
+        if step.vector is not None:
+            planes = planes * self._vectors[step.vector]
+        if step.shifts is not None:
+            planes = planes + self._vectors[step.shifts]
+        return planes * step.factor
 
     def rearranged(self, step: Rearrange, box: Box, source: Planes) -> Planes:
         """Results in a box, from the whole source; what is beyond the map may be anything."""
@@ -186,7 +179,7 @@ class StepArithmetic:
 
     def _resize(
         self,
-        step: BicubicResize,
+        step: Resize,
         rows: NDArray[np.int64],
         columns: NDArray[np.int64],
         source: MapPart,
@@ -210,7 +203,7 @@ class StepArithmetic:
 
     def _bilinear(
         self,
-        step: BilinearResize,
+        step: Resize,
         rows: NDArray[np.int64],
         columns: NDArray[np.int64],
         source: MapPart,

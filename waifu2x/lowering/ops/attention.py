@@ -1,22 +1,89 @@
-"""Steps of attention: in windows of pixels, and between planes."""
+"""Attention in windows of pixels, and between planes."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.lowering.ops.base import (
+    PLANEWISE_COST,
+    Checker,
+    InnerVectorStep,
+    MapStep,
+    PictureSum,
+)
+from waifu2x.lowering.plan.box import Box, overlap
+from waifu2x.lowering.plan.symbols import larger, smaller
+from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import Target, View
-from waifu2x.networks.windows import Windows
+from waifu2x.networks.model import Size
+from waifu2x.networks.windows import Axis, Windows
 from waifu2x.system.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, eq=False)
-class AttendWindows:
-    """Attention in windows, as `networks.attention.WindowAttention` defines it.
+class AttentionStep(MapStep):
+    """A step computed by whole windows. Its maps are whole values of one part, stored by single
+    pixels, other than the picture; it is zero beyond the queries' map."""
 
-    Its maps are whole values of one part, stored by single pixels, other than the picture. It is
-    computed by whole windows, and zero beyond the queries' map.
-    """
+    keys: View
+    values: View
+    first: tuple[int, int, int]
+    """The first planes of queries, keys and values."""
+    planes: int
+    """How many each of the three has, and the result."""
+    windows: Windows
+    is_inner = True
+
+    @property
+    def heads(self) -> int:
+        """Heads among which the planes are divided."""
+        raise NotImplementedError
+
+    @property
+    def reads(self) -> tuple[View, ...]:
+        return self.source, self.keys, self.values
+
+    def planes_made(self, program: Program) -> int:
+        return self.planes
+
+    def receptive_radius(self, program: Program, unit: int) -> float:
+        side = max(self.windows.rows, self.windows.columns) - 1
+        resolution = program.values[self.source.value].resolution
+        return float((side + self.windows.overlap) / resolution)
+
+    def computed(self, box: Box, unit: tuple[int, int], size: Size | None) -> Box:
+        return whole_windows(self.windows, box, size)
+
+    def read_boxes(
+        self, program: Program, box: Box, sizes: Sequence[Size] | None
+    ) -> Iterator[tuple[int, Box]]:
+        # Nothing beyond a map is read.
+        under = keys_under(self.windows, box)
+        for view, wanted in zip(self.reads, (box, under, under), strict=True):
+            if sizes is not None:
+                wanted = overlap(wanted, Box(0, 0, *sizes[view.value]))
+            if wanted.height and wanted.width:
+                yield view.value, wanted
+
+    def check(self, check: Checker) -> None:
+        made = check.values[self.target.value].resolution
+        cells = (1, self.windows.cell, self.windows.cell)
+        fields = ("source", "keys", "values")
+        for field, view, first, cell in zip(fields, self.reads, self.first, cells, strict=True):
+            check.whole(field, view, first, self.planes)
+            resolution = check.values[view.value].resolution
+            check.must(resolution * cell == made, field, f"resolution {resolution}")
+        check.single(*self.reads, self.target)
+        zero = check.values[self.target.value].zero_outside
+        check.must(zero, "target", "not zero outside")
+        check.must(self.planes % self.heads == 0, "planes", f"{self.planes} of {self.heads} heads")
+
+
+@dataclass(frozen=True, eq=False)
+class AttendWindows(AttentionStep):
+    """Attention in windows, as `networks.attention.WindowAttention` defines it."""
 
     node: int
     source: View
@@ -25,9 +92,7 @@ class AttendWindows:
     values: View
     target: Target
     first: tuple[int, int, int]
-    """The first planes of queries, keys and values."""
     planes: int
-    """So many of each, and of the result."""
     windows: Windows
     scale: float
     bias: NDArray[np.float32]
@@ -35,8 +100,23 @@ class AttendWindows:
 
     @property
     def heads(self) -> int:
-        """How many there are."""
         return len(self.bias)
+
+    @property
+    def fills_planes(self) -> bool:
+        return True
+
+    @property
+    def label(self) -> str:
+        return f"attention {self.windows.rows}x{self.windows.columns}"
+
+    def cost(self, program: Program, planewise: int = PLANEWISE_COST) -> int:
+        return 2 * self.planes * self.windows.keys(0) * self.windows.keys(1)
+
+    def check(self, check: Checker) -> None:
+        super().check(check)
+        table = (self.heads, *self.windows.bias_sides)
+        check.must(self.bias.shape == table, "bias", f"shape {self.bias.shape}, not {table}")
 
     @property
     def has_bias(self) -> bool:
@@ -46,11 +126,8 @@ class AttendWindows:
 
 
 @dataclass(frozen=True, eq=False)
-class AttendPlanes:
-    """Attention between planes in windows, as `networks.attention.ChannelAttention` defines it.
-
-    Its maps are as those of AttendWindows, and so is what it computes.
-    """
+class AttendPlanes(AttentionStep):
+    """Attention between planes in windows, as `networks.attention.ChannelAttention` defines it."""
 
     node: int
     source: View
@@ -59,9 +136,7 @@ class AttendPlanes:
     values: View
     target: Target
     first: tuple[int, int, int]
-    """The first planes of queries, keys and values."""
     planes: int
-    """So many of each, and of the result."""
     windows: Windows
     """They are square, and neither shifted nor overlapped nor of cells."""
     temperature: NDArray[np.float32]
@@ -69,21 +144,29 @@ class AttendPlanes:
 
     @property
     def heads(self) -> int:
-        """How many there are."""
         return len(self.temperature)
 
+    @property
+    def label(self) -> str:
+        return f"attention of planes {self.windows.rows}x{self.windows.columns}"
 
-AttentionStep = AttendWindows | AttendPlanes
-"""Steps of whole windows."""
+    def cost(self, program: Program, planewise: int = PLANEWISE_COST) -> int:
+        return 2 * self.planes * (self.planes // self.heads)
+
+    def check(self, check: Checker) -> None:
+        super().check(check)
+        plain = self.windows == Windows(self.windows.rows, self.windows.rows)
+        check.must(plain, "windows", f"{self.windows}")
+        check.must(self.source == self.keys, "keys", "of another map than queries")
 
 
 @dataclass(frozen=True)
-class CrossSums:
+class CrossSums(PictureSum):
     """Sums over all of a value's size of products of its planes, into a vector.
 
-    Of each head, plane by plane of its queries, those with each plane of its keys; then of the
-    squares of all planes of queries; then of keys. With a period, all these of each pixel of a cell
-    of so many rows and columns, from the value's pixel (0, 0) on, one after the other.
+    For each head, plane by plane of its queries, the sums with each plane of its keys; then those
+    of the squares of all planes of queries; then of keys. With a period, all these once for each
+    pixel of a cell of `period` x `period` pixels, the first cell at the value's pixel (0, 0).
     """
 
     node: int
@@ -92,29 +175,38 @@ class CrossSums:
     first: tuple[int, int]
     """The first planes of queries and of keys."""
     planes: int
-    """So many of each."""
+    """Planes of queries, and of keys."""
     heads: int
     vector: int
     period: int = 1
 
     @property
     def parts(self) -> int:
-        """How often there are sums of everything."""
+        """Pixels of a cell, which have sums of their own."""
         return self.period**2
 
     @property
     def elements(self) -> int:
-        """How many sums each part has."""
+        """Sums of each part."""
         return self.planes * (self.planes // self.heads + 2)
+
+    @property
+    def label(self) -> str:
+        return "products of planes"
+
+    def check(self, check: Checker) -> None:
+        check.whole("source", self.source, min(self.first))
+        check.whole("source", self.source, max(self.first), self.planes)
+        check.single(self.source)
+        check.vector_of(self.vector, self.elements * self.parts)
 
 
 @dataclass(frozen=True, eq=False)
-class ChannelWeights:
-    """The weights by which heads mix their planes, of CrossSums: what queries and keys have in
-    common by their norms, times a temperature, and a softmax of it over keys.
+class ChannelWeights(InnerVectorStep):
+    """The weights by which heads mix their planes, made of CrossSums: products of queries and keys
+    over the product of their norms, times a temperature, and a softmax of that over keys.
 
-    They stand in the vector by head, then plane of the values, then plane of the result: those of
-    each part of the sums one after the other.
+    They stand in the vector by part of the sums, head, plane of the values, plane of the result.
     """
 
     node: int
@@ -126,11 +218,21 @@ class ChannelWeights:
     parts: int = 1
     """As many as CrossSums has."""
 
+    @property
+    def label(self) -> str:
+        return "weights of planes"
+
+    def check(self, check: Checker) -> None:
+        check.written("source", self.source)
+        depth = self.planes // len(self.temperature)
+        check.vector_of(self.source, self.planes * (depth + 2) * self.parts)
+        check.vector_of(self.vector, self.planes * depth * self.parts)
+
 
 @dataclass(frozen=True)
-class MixPlanes:
+class MixPlanes(MapStep):
     """Planes of each head's result, each the sum of all planes of the head's values by weights:
-    with a period, by those of the pixel's place in a cell of so many rows and columns."""
+    with a period, by those of the pixel's place in a cell of `period` x `period` pixels."""
 
     node: int
     source: View
@@ -143,3 +245,53 @@ class MixPlanes:
     vector: int
     """The weights, as ChannelWeights makes them."""
     period: int = 1
+    is_inner = True
+
+    @property
+    def vectors_read(self) -> tuple[int, ...]:
+        return (self.vector,)
+
+    @property
+    def label(self) -> str:
+        return "planes mixed"
+
+    def planes_made(self, program: Program) -> int:
+        return self.planes
+
+    def cost(self, program: Program, planewise: int = PLANEWISE_COST) -> int:
+        return self.planes * (self.planes // self.heads)
+
+    def check(self, check: Checker) -> None:
+        check.written("vector", self.vector)
+        weights = self.planes * (self.planes // self.heads)
+        check.vector_of(self.vector, weights * self.period**2)
+        check.whole("source", self.source, self.first, self.planes)
+        check.single(self.source, self.target)
+
+
+def whole_windows(windows: Windows, box: Box, size: Size | None) -> Box:
+    """Returns the smallest box of whole windows around one; it may reach beyond the map, which has
+    that size. None stands for a large one."""
+    rows, columns = size or (None, None)
+    top = windows.begin(0, box.top, rows)
+    left = windows.begin(1, box.left, columns)
+    bottom = windows.begin(0, box.bottom - 1, rows) + windows.rows
+    right = windows.begin(1, box.right - 1, columns) + windows.columns
+    return Box(top, left, bottom - top, right - left)
+
+
+def keys_under(windows: Windows, box: Box) -> Box:
+    """Returns the keys, in pixels of their map, that a box of whole windows reads; some may lie
+    beyond the map."""
+    cell, overlap = windows.cell, windows.overlap
+    top, left = (box.top - overlap) // cell, (box.left - overlap) // cell
+    bottom, right = (box.bottom + overlap) // cell, (box.right + overlap) // cell
+    return Box(top, left, bottom - top, right - left)
+
+
+def existing(windows: Windows, axis: Axis, begin: int, length: int) -> tuple[int, int]:
+    """Returns the first row, or column, of the keys of the window that begins at `begin`, and the
+    one after the last, in pixels of the map of keys. `length` is that of the map of queries."""
+    first = larger(begin, 0) - windows.overlap
+    end = smaller(begin + windows.size(axis), windows.filled(length)) + windows.overlap
+    return first // windows.cell, end // windows.cell

@@ -1,21 +1,54 @@
-"""Steps that are convolutions: of all planes together, and of each plane."""
+"""Convolutions: of all planes together, and of each plane."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.lowering.ops.base import PLANEWISE_COST, Checker, MapStep
+from waifu2x.lowering.plan.box import Box, scaled, viewed
+from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import Target, View
 from waifu2x.networks.activations import Activation
+from waifu2x.networks.expressions import ADD, JOINS, Expression
+from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
 
 MOST_TAPS = 18
-"""The most in each direction that a convolution has."""
+"""The most taps of a convolution in each direction."""
+
+
+class _TapStep(MapStep):
+    """A step that reads the pixels around each of its own: a valid cross-correlation."""
+
+    weight: NDArray[np.float32]
+
+    @property
+    def taps(self) -> int:
+        """Taps in each direction."""
+        return int(self.weight.shape[-1])
+
+    def cost(self, program: Program, planewise: int = PLANEWISE_COST) -> int:
+        return self.weight.size
+
+    def receptive_radius(self, program: Program, unit: int) -> float:
+        source = program.values[self.source.value]
+        cells = -(-(self.taps - 1) * source.space_to_depth // (2 * unit))
+        return float(cells * unit / source.resolution)
+
+    def source_box(self, program: Program, box: Box) -> Box:
+        more = self.taps - 1
+        grown = Box(box.top, box.left, box.height + more, box.width + more)
+        stored = program.values[self.source.value].space_to_depth
+        return scaled(viewed(self.source, grown), stored)
 
 
 @dataclass(frozen=True, eq=False)
 class Resized:
-    """What a convolution makes that resizes by one half on the way: see `resizing`.
+    """The weights of a convolution that resizes its result by one half: see `resizing`.
 
     Kinds of rows, and of columns, of the target: the first one, other even ones, other odd ones,
     the last one.
@@ -26,8 +59,8 @@ class Resized:
     bias: NDArray[np.float32]
     """(4, 4, planes)."""
     blend: float
-    """What of the picture that is added comes from the pixel next to the nearest one, in each
-    direction."""
+    """The share of the picture that is added which comes from the pixel next to the nearest one, in
+    each direction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +76,8 @@ class OwnGate:
 
 
 @dataclass(frozen=True, eq=False)
-class Conv:
-    """activation(weight * source + bias) * factor + residual; see also `gated`, `own_gate` and
-    `multiplied`.
+class Conv(_TapStep):
+    """join(activation(weight * source + bias) * factor, residual), times `own_gate`.
 
     A valid cross-correlation, stored by depth-to-space: the result at (y, x), planes
     [dy][dx][plane], are the pixels (y * block + dy, x * block + dx) of the target, where block is
@@ -53,7 +85,6 @@ class Conv:
     """
 
     node: int
-    """The model's value that it computes: for names and times."""
     source: View
     weight: NDArray[np.float32]
     """(out, in, taps, taps), taps 1 or 3 to MOST_TAPS, 5 if `resized`. `in` goes as the source
@@ -72,29 +103,20 @@ class Conv:
     do: pixel (y + offset / block, x + offset / block) as stored, all its planes [dy][dx][plane].
     The target is stored by single pixels. `fusing` also adds the picture itself, enlarged
     `depth_to_space` times, to what becomes the result or a map of as few planes."""
-    gated: bool = False
-    """Whether it ends with a GatedAdd: (made + residual) * (sigmoid(made) - 1/2), where made is
-    activation(weight * source + bias). Only `fusing` makes such steps."""
+    join: Expression = ADD
+    """With another one than ADD, there is no factor, and depth-to-space is 1."""
     own_gate: OwnGate | None = None
-    """What multiplies the sum with the residual, if anything. Then no factor comes in between, and
-    depth-to-space is 1. Only `fusing` makes such steps."""
-    multiplied: bool = False
-    """Whether what it makes is multiplied by the residual, instead of that being added. Then no
-    factor comes in between, and depth-to-space is 1."""
+    """Multiplies the sum with the residual. Then there is no factor, and depth-to-space is 1. Only
+    `fusing` makes such steps."""
     factors: int | None = None
-    """The vector that scales the planes of a single pixel of the source, one part, as a Scale
-    before it would. Only `fusing` makes such steps, of one tap."""
+    """The vector that scales the planes of a single pixel of the source, one part. Only `fusing`
+    makes such steps, of one tap."""
     residual_factors: int | None = None
     """The same for the residual."""
     resized: Resized | None = None
     """The weights at the edges of the result, and how the picture is added, where `depth_to_space`
     is 2 and all pixels are those of a map twice as large, resized. Only `resizing` makes such
     steps."""
-
-    @property
-    def taps(self) -> int:
-        """Taps in each direction."""
-        return int(self.weight.shape[-1])
 
     @property
     def in_planes(self) -> int:
@@ -108,13 +130,107 @@ class Conv:
 
     @property
     def adds(self) -> bool:
-        """Whether all that it does with a residual is to add it."""
-        return not (self.gated or self.multiplied or self.own_gate)
+        """Whether it only adds its residual."""
+        return self.join == ADD and not self.own_gate
+
+    @property
+    def vectors_read(self) -> tuple[int, ...]:
+        vectors = self.factors, self.residual_factors
+        return tuple(vector for vector in vectors if vector is not None)
+
+    @property
+    def stored_block(self) -> int:
+        return self.depth_to_space
+
+    @property
+    def label(self) -> str:
+        taps = "" if self.taps == 3 else f"{self.taps}x{self.taps} "
+        return f"{taps}{self.in_planes} > {self.out_planes}"
+
+    def planes_made(self, program: Program) -> int:
+        return self.out_planes // self.depth_to_space**2
+
+    def resolution_made(self, program: Program) -> Fraction:
+        source = program.values[self.source.value]
+        made = super().resolution_made(program)
+        return made / source.space_to_depth * self.depth_to_space
+
+    def cost(self, program: Program, planewise: int = PLANEWISE_COST) -> int:
+        return self.weight.size + (self.own_gate.weight.size if self.own_gate else 0)
+
+    def read_boxes(
+        self, program: Program, box: Box, sizes: Sequence[Size] | None
+    ) -> Iterator[tuple[int, Box]]:
+        for value, wanted in super().read_boxes(program, box, sizes):
+            if self.resized and self.residual and value == self.residual.value:
+                wanted = Box(wanted.top - 1, wanted.left - 1, wanted.height + 2, wanted.width + 2)
+            yield value, wanted
+
+    def check(self, check: Checker) -> None:
+        weight, block, source = self.weight, self.depth_to_space, check.values[self.source.value]
+        square = weight.ndim == 4 and weight.shape[2] == weight.shape[3]
+        known = self.taps in ((5,) if self.resized else (1, *range(3, MOST_TAPS + 1)))
+        check.must(square and known, "weight", f"shape {weight.shape}")
+        planes = check.program.planes_read(self.source) * source.space_to_depth**2
+        fits = self.in_planes == planes
+        check.must(fits, "weight", f"reads {self.in_planes} planes of {planes}")
+        check.shaped(self.out_planes, bias=self.bias, activation=self.activation.slopes)
+        whole = block >= 1 and self.out_planes % block**2 == 0
+        check.must(whole, "depth_to_space", f"{block}, of {self.out_planes} planes")
+        is_picture = self.source.value == 0
+        check.must(is_picture or self.source.enlarge == 1, "source", "a map that is enlarged")
+        target = check.values[self.target.value]
+        single = target.space_to_depth == 1
+        check.must(block == 1 or single, "depth_to_space", "into a value by space-to-depth")
+        self._check_factors(check)
+        if self.resized:
+            made = (4, 4, self.out_planes // 4, *weight.shape[1:])
+            check.must(self.resized.weight.shape == made, "resized", f"not {made}")
+            check.must(self.resized.bias.shape == made[:3], "resized", f"not {made[:3]}")
+            last = block == 2 and self.target.value == check.program.result
+            check.must(last, "resized", "other than the result, by blocks of 2")
+        self._check_join(check)
+
+    def _check_factors(self, check: Checker) -> None:
+        for field, vector, view in (
+            ("factors", self.factors, self.source),
+            ("residual_factors", self.residual_factors, self.residual),
+        ):
+            if vector is not None:
+                check.written(field, vector)
+                check.must(view is not None and view.value != 0, field, "of no map")
+                assert view is not None
+                planes, size = check.program.planes_read(view), check.program.vectors[vector]
+                check.must(planes == size, field, f"{size} for {planes} planes")
+        check.must(self.factors is None or self.taps == 1, "factors", "with several taps")
+
+    def _check_join(self, check: Checker) -> None:
+        block = self.depth_to_space
+        check.must(self.join in JOINS.values(), "join", f"{self.join}")
+        plain = self.residual is not None and self.factor == block == 1
+        check.must(plain or self.join == ADD, "join", "not of a residual alone")
+        if self.own_gate:
+            check.must(plain and self.join == ADD, "own_gate", "of other than a plain sum")
+            gate, planes = self.own_gate, self.out_planes
+            check.must(gate.weight.shape == (planes, planes), "own_gate", f"{gate.weight.shape}")
+            check.shaped(planes, own_gate=gate.bias)
+            check.shaped(planes, own_gate=gate.activation.slopes)
+        if self.residual:
+            added = check.values[self.residual.value]
+            check.joined(self)
+            is_picture = self.residual.value == 0
+            alike = added.space_to_depth == block or (is_picture and self.residual.enlarge == block)
+            fault = f"stored by blocks of {added.space_to_depth}, not {block}"
+            check.must(alike, "residual", fault)
+            aligned = self.residual.offset % block == 0
+            check.must(aligned, "residual", f"offset {self.residual.offset} in blocks of {block}")
+            single = check.values[self.target.value].space_to_depth == 1
+            check.must(single, "residual", "with a target by space-to-depth")
 
 
 @dataclass(frozen=True, eq=False)
-class Depthwise:
-    """activation(kernel * source + bias) + residual, plane by plane; see also `multiplied`.
+class Depthwise(_TapStep):
+    """join(activation(kernel * source + bias), residual), plane by plane.
 
     A valid cross-correlation of each plane with a kernel of its own. The source is a view of one
     part, other than the picture; a residual has the target's pixels and planes, and is of a value
@@ -130,10 +246,25 @@ class Depthwise:
     activation: Activation
     target: Target
     residual: View | None = None
-    multiplied: bool = False
-    """Whether what it makes is multiplied by the residual, instead of that being added."""
+    join: Expression = ADD
+    is_inner = True
 
     @property
-    def taps(self) -> int:
-        """Taps in each direction."""
-        return int(self.weight.shape[-1])
+    def label(self) -> str:
+        return f"{self.taps}x{self.taps} each of {len(self.weight)}"
+
+    def planes_made(self, program: Program) -> int:
+        return len(self.weight)
+
+    def check(self, check: Checker) -> None:
+        planes = check.program.planes_read(self.source)
+        shape = (planes, self.taps, self.taps)
+        fits = self.weight.shape == shape and self.taps <= MOST_TAPS
+        check.must(fits, "weight", f"shape {self.weight.shape}, not {shape}")
+        check.shaped(planes, bias=self.bias, activation=self.activation.slopes)
+        check.plain_part(self.source)
+        check.must(self.residual is not None or self.join == ADD, "join", "without a residual")
+        if self.residual:
+            check.must(self.residual.value != 0, "residual", "of the picture")
+            check.joined(self)
+        check.single(self.target, self.residual)

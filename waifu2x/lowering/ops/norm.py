@@ -1,16 +1,18 @@
-"""Steps that are norms, or parts of them: over the planes of each pixel, over groups of planes."""
+"""Norms over the planes of each pixel, and parts of norms over groups of planes."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.lowering.ops.base import Checker, InnerVectorStep, MapStep
+from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import Target, View
 from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)
-class NormPlanes:
+class NormPlanes(MapStep):
     """(source - mean) / sqrt(variance + eps) * weight + bias, over the planes of each pixel.
 
     The source is a view of one part, other than the picture; both it and the target are stored by
@@ -25,12 +27,27 @@ class NormPlanes:
     bias: NDArray[np.float32]
     """(planes,)."""
     eps: float
+    is_inner = True
+
+    @property
+    def label(self) -> str:
+        return f"norm of {len(self.weight)}"
+
+    def planes_made(self, program: Program) -> int:
+        return len(self.weight)
+
+    def check(self, check: Checker) -> None:
+        planes = check.program.planes_read(self.source)
+        check.shaped(planes, weight=self.weight, bias=self.bias)
+        check.must(self.eps > 0, "eps", f"{self.eps}")
+        check.plain_part(self.source)
+        check.single(self.target)
 
 
 @dataclass(frozen=True, eq=False)
-class NormVector:
-    """What a norm over groups of planes multiplies each plane by, weight / sqrt(variance + eps), or
-    with `shifts` what it adds then, bias - mean * that: on vectors.
+class NormVector(InnerVectorStep):
+    """The factors of a norm over groups of planes, weight / sqrt(variance + eps), or with `shifts`
+    its summands, bias - mean * factor: on vectors.
 
     Mean and variance are those of all values of a group of neighbouring planes.
     """
@@ -49,10 +66,28 @@ class NormVector:
     shifts: bool
     vector: int
 
+    @property
+    def vectors_read(self) -> tuple[int, ...]:
+        return self.source, self.squares
+
+    @property
+    def label(self) -> str:
+        return "norm"
+
+    def check(self, check: Checker) -> None:
+        sizes = check.program.vectors
+        size = sizes[self.vector] if 0 <= self.vector < len(sizes) else 0
+        for field in ("source", "squares"):
+            vector = getattr(self, field)
+            there = vector in check.vectors and sizes[vector] == size
+            check.must(there, field, f"{vector} is not written yet, or of another size")
+        check.shaped(size, weight=self.weight, bias=self.bias)
+        check.must(self.groups >= 1 and size % self.groups == 0, "groups", f"{self.groups}")
+
     def made(
         self, plane_means: NDArray[np.float64], squares: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """The vector, (planes,)."""
+        """Returns the vector, (planes,), of the means of planes and of their squares."""
         by_group = plane_means.reshape(self.groups, -1)
         mean = by_group.mean(axis=1, keepdims=True)
         # Of each plane, then among them: no more is lost than the vectors have lost.

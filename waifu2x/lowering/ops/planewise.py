@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Literal
+
+from waifu2x.lowering.ops.base import Checker, MapStep
+from waifu2x.lowering.plan.box import Box, divided, scaled, viewed
+from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import Target, View
+from waifu2x.networks.expressions import ADD, JOINS, Expression
+from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True)
-class Copy:
-    """source * factor + residual.
+class PlanewiseStep(MapStep):
+    """A step whose source is a view of single pixels of one part, and so is its residual."""
 
-    The source of every planewise step is a view of single pixels of one part, and so is a residual,
-    which has the target's pixels, as many planes, and is of a value other than the picture.
+    def check(self, check: Checker) -> None:
+        check.must(self.source.parts == 1, "source", "several parts")
+        check.must(self.join in JOINS.values(), "join", f"{self.join}")
+        check.must(bool(self.residual) or self.join == ADD, "join", "without a residual")
+        if self.residual:
+            check.joined(self)
+            # An engine may let the last step read the picture itself.
+            is_last = self.target.value == check.program.result
+            check.must(self.residual.value != 0 or is_last, "residual", "of the picture")
+
+
+@dataclass(frozen=True)
+class Planewise(PlanewiseStep):
+    """join((moved * vector + shifts) * factor, residual), plane by plane, where `moved` is the
+    source after depth-to-space or space-to-depth.
+
+    With depth-to-space, plane c of the result's pixel (y, x) is plane (c * block + y % block) *
+    block + x % block of the source's pixel (y // block, x // block); space-to-depth is the inverse.
+    One of the two blocks is 1.
     """
 
     node: int
@@ -19,74 +44,91 @@ class Copy:
     target: Target
     factor: float = 1.0
     residual: View | None = None
-
-
-@dataclass(frozen=True)
-class DepthToSpace:
-    """Planes become pixels; then * factor + residual.
-
-    Plane c of the result's pixel (y, x) is plane (c * block + y % block) * block + x % block of the
-    source's pixel (y // block, x // block).
-    """
-
-    node: int
-    source: View
-    target: Target
-    block: int
-    factor: float = 1.0
-    residual: View | None = None
-
-
-@dataclass(frozen=True)
-class SpaceToDepth:
-    """Pixels become planes: the inverse of DepthToSpace."""
-
-    node: int
-    source: View
-    target: Target
-    block: int
-
-
-@dataclass(frozen=True)
-class Scale:
-    """(source * vector + shifts) * factor + residual: a plane times its element of a vector."""
-
-    node: int
-    source: View
-    target: Target
-    vector: int
+    """It has the target's pixels, as many planes, and is of a value other than the picture."""
+    join: Expression = ADD
+    vector: int | None = None
     """It has as many elements as the source has planes."""
-    factor: float = 1.0
-    residual: View | None = None
     shifts: int | None = None
-    """A vector as long, which is added to planes."""
+    """A vector as long, added behind the product with `vector`."""
+    depth_to_space: int = 1
+    space_to_depth: int = 1
+
+    @property
+    def vectors_read(self) -> tuple[int, ...]:
+        return tuple(vector for vector in (self.vector, self.shifts) if vector is not None)
+
+    @property
+    def moves(self) -> bool:
+        """Whether planes become pixels, or pixels planes."""
+        return self.depth_to_space > 1 or self.space_to_depth > 1
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the result is the source, or what is added to it after a factor."""
+        return not self.moves and self.vector is None and self.join == ADD
+
+    @property
+    def fills_planes(self) -> bool:
+        return self.is_copy
+
+    @property
+    def label(self) -> str:
+        if self.depth_to_space > 1:
+            return "depth to space"
+        if self.space_to_depth > 1:
+            return "space to depth"
+        if self.vector is not None:
+            return "scale"
+        return next(name for name, join in JOINS.items() if join == self.join)
+
+    def planes_made(self, program: Program) -> int:
+        planes = program.planes_read(self.source)
+        return planes // self.depth_to_space**2 * self.space_to_depth**2
+
+    def resolution_made(self, program: Program) -> Fraction:
+        return super().resolution_made(program) * self.depth_to_space / self.space_to_depth
+
+    def source_box(self, program: Program, box: Box) -> Box:
+        if self.moves:
+            box = scaled(divided(box, self.depth_to_space), self.space_to_depth)
+        return viewed(self.source, box)
+
+    def check(self, check: Checker) -> None:
+        planes = check.program.planes_read(self.source)
+        for field in ("depth_to_space", "space_to_depth"):
+            block = getattr(self, field)
+            check.must(block >= 1, field, f"{block}")
+        whole = planes % self.depth_to_space**2 == 0
+        check.must(whole, "depth_to_space", f"{self.depth_to_space}, of {planes} planes")
+        once = 1 in (self.depth_to_space, self.space_to_depth)
+        check.must(once, "space_to_depth", "of pixels that depth-to-space makes")
+        check.must(self.shifts is None or self.vector is not None, "shifts", "without a vector")
+        for field in ("vector", "shifts"):
+            vector = getattr(self, field)
+            if vector is not None:
+                check.written(field, vector)
+                size = check.program.vectors[vector]
+                check.must(planes == size, field, f"{size} for {planes} planes")
+        super().check(check)
+
+
+class ResamplingStep(PlanewiseStep):
+    """A step that makes each pixel of several, whose places depend on the edges of the source: a
+    whole value of one part, stored by single pixels, other than the picture."""
+
+    def check(self, check: Checker) -> None:
+        check.whole("source", self.source)
+        check.single(self.source)
+        super().check(check)
 
 
 @dataclass(frozen=True)
-class GatedAdd:
-    """(source + residual) * (sigmoid(source) - 1/2)."""
+class Resize(ResamplingStep):
+    """The map `up / down` times as large: bicubic as `networks.nodes.Interpolate` defines it, or
+    bilinear to the size of its target, as `networks.pooling.InterpolateTo` defines it.
 
-    node: int
-    source: View
-    target: Target
-    residual: View
-
-
-@dataclass(frozen=True)
-class ScaleByMap:
-    """source * residual, value by value."""
-
-    node: int
-    source: View
-    target: Target
-    residual: View
-
-
-@dataclass(frozen=True)
-class BicubicResize:
-    """The map `up / down` times as large, as `networks.nodes.Interpolate` defines it.
-
-    The source is a whole value of one part, stored by single pixels, other than the picture.
+    Only a bicubic one may write the result. The factor of a bilinear one is about up / down: how
+    much exactly depends on the sizes of both values.
     """
 
     node: int
@@ -94,45 +136,72 @@ class BicubicResize:
     target: Target
     up: int
     down: int
-
-
-@dataclass(frozen=True)
-class BilinearResize:
-    """The map enlarged to the size of its target, as `networks.pooling.InterpolateTo` defines it.
-
-    The source is a whole value of one part, stored by single pixels, other than the picture; the
-    target is not the result.
-    """
-
-    node: int
-    source: View
-    target: Target
-    up: int
-    """About up / down times as large: how much exactly depends on the sizes of both values."""
-    down: int
-    radius: int
+    taps: Literal["bicubic", "bilinear"]
+    radius: int = 1
     """Pixels of the source, beyond those that `up / down` tells and the next one, that a result may
     be made of."""
 
+    @property
+    def is_inner(self) -> bool:  # type: ignore[override]
+        return self.taps == "bilinear"
+
+    @property
+    def label(self) -> str:
+        return "resize" if self.taps == "bicubic" else "enlarged to a size"
+
+    def resolution_made(self, program: Program) -> Fraction:
+        return super().resolution_made(program) * self.up / self.down
+
+    def receptive_radius(self, program: Program, unit: int) -> float:
+        return float((self.radius + 1) / program.values[self.source.value].resolution)
+
+    def source_box(self, program: Program, box: Box) -> Box:
+        near, more = divided(scaled(box, self.down), self.up), 2 * self.radius + 1
+        top, left = near.top - self.radius, near.left - self.radius
+        return Box(top, left, near.height + more, near.width + more)
+
+    def check(self, check: Checker) -> None:
+        check.must(min(self.up, self.down) >= 1, "up", f"{self.up} / {self.down}")
+        check.must(self.radius >= 1, "radius", f"{self.radius}")
+        if self.taps == "bilinear":
+            check.must(self.up >= self.down, "up", f"{self.up} / {self.down}")
+        super().check(check)
+
 
 @dataclass(frozen=True)
-class PoolMaxima:
+class PoolMaxima(ResamplingStep):
     """Maxima over kernel x kernel pixels of the source, at every `stride` pixels, as
-    `networks.pooling.MaxPool` defines them.
-
-    The source is a whole value of one part, stored by single pixels, other than the picture; the
-    target is not the result.
-    """
+    `networks.pooling.MaxPool` defines them. The target is not the result."""
 
     node: int
     source: View
     target: Target
     kernel: int
     stride: int
+    is_inner = True
+
+    @property
+    def label(self) -> str:
+        return f"maxima {self.kernel}x{self.kernel}"
+
+    def resolution_made(self, program: Program) -> Fraction:
+        return super().resolution_made(program) / self.stride
+
+    def receptive_radius(self, program: Program, unit: int) -> float:
+        farthest = max(self.kernel, self.stride)
+        return float(farthest / program.values[self.source.value].resolution)
+
+    def source_box(self, program: Program, box: Box) -> Box:
+        first, more = scaled(box, self.stride), self.kernel - self.stride
+        return Box(first.top, first.left, first.height + more, first.width + more)
+
+    def check(self, check: Checker) -> None:
+        check.must(min(self.kernel, self.stride) >= 1, "kernel", f"{self.kernel}, {self.stride}")
+        super().check(check)
 
 
 @dataclass(frozen=True)
-class Rearrange:
+class Rearrange(PlanewiseStep):
     """Pixels at other places of the map, as `networks.nodes.Interleave` defines it.
 
     The source is a whole value of one part, stored by single pixels, other than the picture, and
@@ -145,15 +214,29 @@ class Rearrange:
     target: Target
     parts: int
     inverse: bool
+    is_inner = True
+
+    @property
+    def read_whole(self) -> tuple[View, ...]:
+        return (self.source,)
+
+    @property
+    def label(self) -> str:
+        return "pixels rearranged"
 
     def cells(self, length: int) -> int:
-        """What rows, or columns, of a map of so many are divided into: place p of the target is
-        p % cells * (length // cells) + p // cells of the source."""
+        """Into how many cells rows, or columns, of that number are divided: place p of the target
+        is p % cells * (length // cells) + p // cells of the source."""
         return length // self.parts if self.inverse else self.parts
 
+    def read_boxes(
+        self, program: Program, box: Box, sizes: Sequence[Size] | None
+    ) -> Iterator[tuple[int, Box]]:
+        yield from ()
 
-ResamplingStep = BicubicResize | BilinearResize | PoolMaxima
-"""Steps that make each pixel of several, whose places depend on the edges of the source."""
-PlanewiseStep = (
-    Copy | DepthToSpace | SpaceToDepth | Scale | GatedAdd | ScaleByMap | ResamplingStep | Rearrange
-)
+    def check(self, check: Checker) -> None:
+        check.must(self.parts >= 1, "parts", f"{self.parts}")
+        check.whole("source", self.source)
+        check.single(self.source, self.target)
+        zero = check.values[self.target.value].zero_outside
+        check.must(zero, "target", "not zero outside")

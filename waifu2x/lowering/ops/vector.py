@@ -1,17 +1,18 @@
-"""Steps on vectors, which are means of maps or made of them, and dense layers."""
+"""Means of maps, and linear layers on vectors."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.lowering.ops.base import Checker, InnerVectorStep, PictureSum
 from waifu2x.lowering.values import View
 from waifu2x.networks.activations import Activation
 from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)
-class GlobalAvgPool:
+class GlobalAvgPool(PictureSum):
     """The mean of each plane of a value, or of its squares, over all of its size, into a vector."""
 
     node: int
@@ -20,9 +21,17 @@ class GlobalAvgPool:
     vector: int
     squared: bool = False
 
+    @property
+    def label(self) -> str:
+        return "mean"
+
+    def check(self, check: Checker) -> None:
+        check.whole("source", self.source)
+        check.vector_of(self.vector, check.program.planes_read(self.source))
+
 
 @dataclass(frozen=True, eq=False)
-class Linear:
+class Linear(InnerVectorStep):
     """activation(weight @ source + bias), on vectors."""
 
     node: int
@@ -32,3 +41,14 @@ class Linear:
     bias: NDArray[np.float32]
     activation: Activation
     vector: int
+
+    @property
+    def label(self) -> str:
+        return "linear"
+
+    def check(self, check: Checker) -> None:
+        check.written("source", self.source)
+        vectors = check.program.vectors
+        wanted = (*vectors[self.vector : self.vector + 1], vectors[self.source])
+        check.must(self.weight.shape == wanted, "weight", f"{self.weight.shape}, not {wanted}")
+        check.shaped(wanted[0], bias=self.bias, activation=self.activation.slopes)

@@ -16,12 +16,12 @@ from itertools import pairwise
 import numpy as np
 
 from waifu2x.lowering.ops.attention import AttendWindows
+from waifu2x.lowering.ops.base import Step, compacted
 from waifu2x.lowering.ops.conv import Conv
-from waifu2x.lowering.ops.planewise import Copy
+from waifu2x.lowering.ops.planewise import Planewise
 from waifu2x.lowering.passes.fusing import PLANES
-from waifu2x.lowering.plan.geometry import round_up
-from waifu2x.lowering.program import Program, Step
-from waifu2x.lowering.step_facts import compacted, reads, redirected, renumbered, writes
+from waifu2x.lowering.plan.box import round_up
+from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import Target, View
 from waifu2x.networks.activations import Activation
 
@@ -41,8 +41,8 @@ def _is_of_attention(program: Program, value: int) -> bool:
     Pairs of planes are stored at once: parts must begin with even ones.
     """
     parts = program.values[value].parts
-    makers = [step for step in program.steps if writes(step) == value]
-    readers = [step for step in program.steps if any(v.value == value for v in reads(step))]
+    makers = [step for step in program.steps if step.writes == value]
+    readers = [step for step in program.steps if any(v.value == value for v in step.reads)]
     whole = View(value, parts=len(parts))
     copied = _copies(program, value)
     return (
@@ -50,22 +50,24 @@ def _is_of_attention(program: Program, value: int) -> bool:
         and all(sum(parts[:part]) % 2 == 0 for part in range(len(parts)))
         and all(
             step in copied
-            or (isinstance(step, Conv) and {v for v in reads(step) if v.value == value} == {whole})
+            or (isinstance(step, Conv) and {v for v in step.reads if v.value == value} == {whole})
             for step in readers
         )
     )
 
 
-def _copies(program: Program, value: int) -> list[Copy]:
+def _copies(program: Program, value: int) -> list[Planewise]:
     """The steps that put all parts of a value where they stand if they are one."""
     stored = program.values[value]
-    found = list[Copy]()
+    found = list[Planewise]()
     for target, other in enumerate(program.values):
         if other != replace(stored, parts=(stored.planes,), zero_outside=other.zero_outside):
             continue
-        copies = [step for step in program.steps if writes(step) == target]
+        copies = [step for step in program.steps if step.writes == target]
         expected = [
-            Copy(step.node, View(value, first=part), Target(target, 0, sum(stored.parts[:part])))
+            Planewise(
+                step.node, View(value, first=part), Target(target, 0, sum(stored.parts[:part]))
+            )
             for part, step in enumerate(copies)
         ]
         if len(copies) == len(stored.parts) and copies == expected:
@@ -86,11 +88,11 @@ def _in_one_part(program: Program, value: int) -> Program:
     for step in program.steps:
         if step in copies:
             continue
-        if writes(step) == value:
-            step = redirected(step, lambda view: view, lambda to: _moved(to, stored.parts))
-        if any(view.value == value for view in reads(step)):
-            step = redirected(step, lambda view: _read_whole(view, value), lambda to: to)
-        steps.append(renumbered(step, same))
+        if step.writes == value:
+            step = step.redirected(target=lambda to: _moved(to, stored.parts))
+        if any(view.value == value for view in step.reads):
+            step = step.redirected(lambda view: _read_whole(view, value))
+        steps.append(step.renumbered(same))
     compact, made = compacted(values, steps, program.result)
     return replace(program, values=compact, steps=made, cuts=cuts)
 
@@ -127,7 +129,7 @@ def separated(program: Program) -> Program:
         return program
     values.append(values[program.result])
     result = len(values) - 1
-    steps = [renumbered(step, {program.result: result}) for step in steps]
+    steps = [step.renumbered({program.result: result}) for step in steps]
     compact, made = compacted(values, steps, result)
     return replace(program, values=compact, steps=made, cuts=tuple(cuts))
 
@@ -137,8 +139,8 @@ def _roles(program: Program, conv: Conv) -> list[tuple[int, int]]:
     none where they overlap, or take more memory one by one."""
     value = conv.target.value
     stored = program.values[value]
-    readers = [step for step in program.steps if any(v.value == value for v in reads(step))]
-    makers = [step for step in program.steps if writes(step) == value]
+    readers = [step for step in program.steps if any(v.value == value for v in step.reads)]
+    makers = [step for step in program.steps if step.writes == value]
     plain = (
         conv.residual is None
         and conv.depth_to_space == 1
@@ -152,7 +154,7 @@ def _roles(program: Program, conv: Conv) -> list[tuple[int, int]]:
     for step in readers:
         if not isinstance(step, AttendWindows):
             return []
-        for role, view, first in zip(roles, reads(step), step.first, strict=True):
+        for role, view, first in zip(roles, step.reads, step.first, strict=True):
             if view.value == value:
                 role.append((first, first + step.planes))
     hulls = sorted((min(role)[0], max(end for _, end in role)) for role in roles if role)
@@ -178,8 +180,8 @@ def _of_ranges(
     step: AttendWindows, places: Mapping[int, Sequence[tuple[int, int]]]
 ) -> AttendWindows:
     """The attention that reads planes where they are now."""
-    views, firsts = list(reads(step)), list(step.first)
-    for role, (view, first) in enumerate(zip(reads(step), step.first, strict=True)):
+    views, firsts = list(step.reads), list(step.first)
+    for role, (view, first) in enumerate(zip(step.reads, step.first, strict=True)):
         if view.value in places:
             start, value = max(place for place in places[view.value] if place[0] <= first)
             views[role], firsts[role] = View(value), first - start

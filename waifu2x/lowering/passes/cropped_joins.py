@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from waifu2x.lowering.ops.base import Step
 from waifu2x.lowering.ops.conv import Conv
-from waifu2x.lowering.ops.planewise import Copy
+from waifu2x.lowering.ops.planewise import Planewise
 from waifu2x.lowering.plan.geometry import read_by
-from waifu2x.lowering.program import Program, Step
-from waifu2x.lowering.step_facts import reads, redirected, writes
-from waifu2x.lowering.values import Target, View
+from waifu2x.lowering.program import Program
+from waifu2x.lowering.values import View
 
 
 def joined(program: Program) -> tuple[Step | None, ...]:
@@ -24,9 +24,9 @@ def joined(program: Program) -> tuple[Step | None, ...]:
         return tuple(steps)
     readers = read_by(program)
     for number, copy in enumerate(program.steps):
-        if isinstance(copy, Copy) and _is_plain(program, copy):
+        if isinstance(copy, Planewise) and _is_plain(program, copy):
             value = copy.source.value
-            makers = [n for n, step in enumerate(program.steps) if writes(step) == value]
+            makers = [n for n, step in enumerate(program.steps) if step.writes == value]
             if len(makers) == 1 and all(
                 n == number or isinstance(program.steps[n], Conv) for n in readers[value]
             ):
@@ -42,12 +42,13 @@ def joined(program: Program) -> tuple[Step | None, ...]:
     return tuple(steps)
 
 
-def _is_plain(program: Program, copy: Copy) -> bool:
+def _is_plain(program: Program, copy: Planewise) -> bool:
     """Whether a copy brings a value, as it is, to a part of another, both computed alike beyond
     their sizes."""
     source, target = program.values[copy.source.value], program.values[copy.target.value]
     return (
-        copy.factor == 1
+        copy.is_copy
+        and copy.factor == 1
         and copy.residual is None
         and copy.source == View(copy.source.value, copy.source.offset)
         and copy.source.value != 0
@@ -68,7 +69,7 @@ def _can_move(program: Program, conv: Conv) -> bool:
     )
 
 
-def _read_elsewhere(steps: list[Step | None], copy: Copy) -> None:
+def _read_elsewhere(steps: list[Step | None], copy: Planewise) -> None:
     """Has all steps read the target's part where they read the source."""
     value, offset, target = copy.source.value, copy.source.offset, copy.target
 
@@ -77,12 +78,9 @@ def _read_elsewhere(steps: list[Step | None], copy: Copy) -> None:
             return one
         return _moved(replace(one, value=target.value, first=target.part), -offset)
 
-    def same(one: Target) -> Target:
-        return one
-
     for number, step in enumerate(steps):
-        if step is not None and any(one.value == value for one in reads(step)):
-            steps[number] = redirected(step, view, same)
+        if step is not None and any(one.value == value for one in step.reads):
+            steps[number] = step.redirected(view)
 
 
 def _moved(view: View, by: int) -> View:

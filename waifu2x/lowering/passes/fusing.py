@@ -14,25 +14,28 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.lowering.ops.base import MapStep, Step, compacted
 from waifu2x.lowering.ops.conv import Conv
-from waifu2x.lowering.ops.planewise import Copy, GatedAdd, Scale
+from waifu2x.lowering.ops.planewise import Planewise
 from waifu2x.lowering.ops.vector import GlobalAvgPool
 from waifu2x.lowering.passes.cropped_joins import joined
 from waifu2x.lowering.passes.own_gates import taken_along
 from waifu2x.lowering.passes.resizing import with_resizes
 from waifu2x.lowering.plan.geometry import read_by
-from waifu2x.lowering.program import MapStep, Program, Step
-from waifu2x.lowering.step_facts import compacted, reads, writes
+from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import Value, View
+from waifu2x.networks.expressions import ADD, GATE, MULTIPLY, Expression
 
 PLANES = 32
 """Planes that are scaled where they are read come in multiples of it: none is padding."""
+_Rule = Callable[[Program, int, Planewise], Conv | None]
+"""Makes the convolution of that number take along a step behind it; None where it cannot."""
 _MOST_OF_SUM = 0.25
 """What a sum by weights is multiplied by, at most: weights of 16 bits then add less than a rounding
 of the result."""
@@ -53,45 +56,36 @@ def fused(
     make a gate of what it makes.
     """
     program = _without(program, program.values, joined(program))
-    program = _with_pictures(_with_gates(program))
+    program = _with_pictures(_taken_along(program, GATE, _gated))
     if own_gates:
         program = _without(program, program.values, taken_along(program))
     if sums:
-        program = _with_sums(program)
+        program = _taken_along(program, ADD, _summed)
     if resizes:
         program = with_resizes(program)
     return _with_factors(program) if scales else program
 
 
-def _with_gates(program: Program) -> Program:
+def _taken_along(program: Program, join: Expression, rule: _Rule) -> Program:
+    """Returns the program in which convolutions take along the joins behind them that a rule
+    lets them take."""
     steps: list[Step | None] = list(program.steps)
     for number, step in enumerate(program.steps):
-        if isinstance(step, GatedAdd):
+        if isinstance(step, Planewise) and step.join == join and step.vector is None:
             maker = _only_maker(program, number)
-            made = None if maker is None else _gated(program, maker, step)
+            made = None if maker is None else rule(program, maker, step)
             if maker is not None and made is not None:
                 steps[maker], steps[number] = made, None
     return _without(program, program.values, steps)
 
 
-def _with_sums(program: Program) -> Program:
-    steps: list[Step | None] = list(program.steps)
-    for number, step in enumerate(program.steps):
-        if isinstance(step, Copy):
-            maker = _only_maker(program, number)
-            made = None if maker is None else _summed(program, maker, step)
-            if maker is not None and made is not None:
-                steps[maker], steps[number] = made, None
-    return _without(program, program.values, steps)
-
-
-def _summed(program: Program, maker: int, copy: Copy) -> Conv | None:
+def _summed(program: Program, maker: int, copy: Planewise) -> Conv | None:
     """The convolution with the sum behind it, if its own can be by weights: in the middle tap, of
     the planes that it adds."""
     conv, added = program.steps[maker], copy.residual
     assert isinstance(conv, Conv)
     own, source = conv.residual, conv.source
-    if own is None or added is None:
+    if not copy.is_copy or own is None or added is None:
         return None
     target = program.values[copy.target.value]
     middle = conv.taps // 2
@@ -163,9 +157,14 @@ def _picture_added(program: Program, number: int, conv: Conv) -> Program | None:
     copies = _writers(program, view)
     readers = [n for n in read_by(program)[source.value] if _reads(program.steps[n], view)]
     copied = copies[0][1]
-    if readers != [number] or not isinstance(copied, Copy) or copied.source.value != 0:
+    if readers != [number] or not isinstance(copied, Planewise) or copied.source.value != 0:
         return None
-    if copied.source.enlarge > 1 or copied.factor != 1 or copied.residual is not None:
+    if (
+        not copied.is_copy
+        or copied.source.enlarge > 1
+        or copied.factor != 1
+        or copied.residual is not None
+    ):
         return None
     offset = (source.offset + 1 + copied.source.offset) * block
     steps: list[Step | None] = list(program.steps)
@@ -192,7 +191,7 @@ def _reads(step: Step, part: View) -> bool:
     """Whether a step reads a part of a value."""
     return any(
         view.value == part.value and view.first <= part.first < view.first + view.parts
-        for view in reads(step)
+        for view in step.reads
     )
 
 
@@ -202,9 +201,9 @@ def _with_factors(program: Program) -> Program:
     readers = read_by(program)
     makers: dict[int, list[Step]] = {}
     for step in program.steps:
-        makers.setdefault(writes(step), []).append(step)
+        makers.setdefault(step.writes, []).append(step)
     for number, step in enumerate(program.steps):
-        if isinstance(step, Scale):
+        if isinstance(step, Planewise) and step.vector is not None:
             found = _scaled_where_read(program, number, step, steps, readers, makers)
             if found:
                 steps[number] = None
@@ -232,7 +231,7 @@ def _without(program: Program, values: Sequence[Value], steps: Sequence[Step | N
 def _scaled_where_read(
     program: Program,
     number: int,
-    scale: Scale,
+    scale: Planewise,
     steps: Sequence[Step | None],
     readers: Mapping[int, Sequence[int]],
     makers: Mapping[int, Sequence[Step]],
@@ -267,7 +266,7 @@ def _scaled_where_read(
             source = replace(reader.source, value=value)
             reader = replace(reader, source=source, factors=scale.vector)
         if reader.residual is not None and reader.residual.value == scaled:
-            if reader.multiplied:
+            if reader.join == MULTIPLY:
                 return {}
             residual = replace(reader.residual, value=value)
             reader = replace(reader, residual=residual, residual_factors=scale.vector)
@@ -284,17 +283,18 @@ def _only_maker(program: Program, number: int) -> int | None:
     whole = step.source == View(value) and len(program.values[value].parts) == 1
     if not whole or read_by(program)[value] != [number]:
         return None
-    makers = [n for n, other in enumerate(program.steps) if writes(other) == value]
+    makers = [n for n, other in enumerate(program.steps) if other.writes == value]
     if len(makers) != 1 or not isinstance(program.steps[makers[0]], Conv):
         return None
     same_phase = bisect_right(program.cuts, makers[0]) == bisect_right(program.cuts, number)
     return makers[0] if same_phase else None
 
 
-def _gated(program: Program, maker: int, gate: GatedAdd) -> Conv | None:
+def _gated(program: Program, maker: int, gate: Planewise) -> Conv | None:
     """The convolution with the gate behind it, if it can take it along."""
     conv, added = program.steps[maker], gate.residual
     assert isinstance(conv, Conv)
+    assert added is not None
     fits = (
         conv.residual is None
         and conv.factor == 1
@@ -302,11 +302,11 @@ def _gated(program: Program, maker: int, gate: GatedAdd) -> Conv | None:
         and added.value != 0
         and program.values[added.value].space_to_depth == 1
         and program.values[gate.target.value].space_to_depth == 1
-        and all(writes(other) != added.value or n < maker for n, other in _writers(program, added))
+        and all(other.writes != added.value or n < maker for n, other in _writers(program, added))
     )
     if not fits:
         return None
-    return replace(conv, target=gate.target, residual=added, gated=True)
+    return replace(conv, target=gate.target, residual=added, join=gate.join)
 
 
 def _writers(program: Program, view: View) -> list[tuple[int, Step]]:

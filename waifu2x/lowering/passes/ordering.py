@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from waifu2x.lowering.ops.attention import AttendWindows, CrossSums
-from waifu2x.lowering.program import InnerVectorStep, MapStep, Program, Step, VectorStep
-from waifu2x.lowering.step_facts import factors_of, reads, vectors_read, writes
+from waifu2x.lowering.ops.base import MapStep, Step, VectorStep
+from waifu2x.lowering.program import Program
 
 
 def ordered(program: Program) -> Program:
@@ -46,18 +46,17 @@ def _sources(steps: Sequence[Step], numbers: range) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for number in numbers:
         step = steps[number]
-        read = vectors_read(step) if isinstance(step, InnerVectorStep) else factors_of(step)
         made = list[int]()
-        for view in reads(step):
+        for view in step.reads:
             for part in range(view.first, view.first + view.parts):
                 made += makers.get((view.value, part), [])
-        made += [vectors[vector] for vector in sorted(read) if vector in vectors]
+        made += [vectors[vector] for vector in sorted(step.vectors_read) if vector in vectors]
         found[number] = made
         if isinstance(step, VectorStep):
             vectors[step.vector] = number
         else:
             assert isinstance(step, MapStep)
-            makers.setdefault((writes(step), step.target.part), []).append(number)
+            makers.setdefault((step.writes, step.target.part), []).append(number)
     return found
 
 

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from waifu2x.lowering.ops.base import MapStep, Step
 from waifu2x.lowering.ops.conv import Conv, OwnGate
-from waifu2x.lowering.ops.planewise import Copy
+from waifu2x.lowering.ops.planewise import Planewise
 from waifu2x.lowering.plan.geometry import read_by
-from waifu2x.lowering.program import MapStep, Program, Step
+from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import View
-from waifu2x.networks.expressions import LEAKY
+from waifu2x.networks.expressions import LEAKY, MULTIPLY
 
 _PLANES = range(33, 65)
 """Planes of maps that such convolutions read and make: on matrix units, one tile of both."""
@@ -83,7 +84,9 @@ def _behind(program: Program, value: int, readers: Mapping[int, Sequence[int]]) 
         return None
     total, number = readers[value]
     copy, gate = program.steps[total], program.steps[number]
-    if not (isinstance(copy, Copy) and copy.residual and isinstance(gate, Conv)):
+    if not (
+        isinstance(copy, Planewise) and copy.is_copy and copy.residual and isinstance(gate, Conv)
+    ):
         return None
     added = copy.residual if copy.source == made else copy.source
     fits = (
@@ -92,7 +95,7 @@ def _behind(program: Program, value: int, readers: Mapping[int, Sequence[int]]) 
         and added.value not in (0, value)
         and readers[copy.target.value] == [number]
         and gate.taps == 1
-        and gate.multiplied
+        and gate.join == MULTIPLY
         and gate.source == made
         and gate.residual == View(copy.target.value)
         and gate.factors is gate.residual_factors is None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from waifu2x.lowering.ops.planewise import Copy
+from waifu2x.lowering.ops.base import Step
+from waifu2x.lowering.ops.planewise import Planewise
 from waifu2x.lowering.passes.joins import Joins
-from waifu2x.lowering.program import Step
 from waifu2x.lowering.values import Target, Value, View
 from waifu2x.networks.nodes import Concatenate
 
@@ -98,7 +98,7 @@ class GraphPlaces:
             self._copies[key] = index
             plane = 0
             for view in self.views[value]:
-                self.steps.append(Copy(value, view, Target(index, 0, plane)))
+                self.steps.append(Planewise(value, view, Target(index, 0, plane)))
                 plane += self.values[view.value].parts[view.first]
         return self._copies[key]
 
@@ -135,11 +135,11 @@ class GraphPlaces:
             target = Target(index, part)
             made = self._parts.get(source) == target
             copied = any(
-                isinstance(step, Copy) and step.target == target and step.node == source
+                isinstance(step, Planewise) and step.target == target and step.node == source
                 for step in self.steps
             )
             if not made and not copied:
-                self.steps.append(Copy(source, self.source(source), target))
+                self.steps.append(Planewise(source, self.source(source), target))
         self.views[value] = tuple(View(index, first=part) for part in range(len(flat)))
 
     def _place_concatenations(self) -> None:

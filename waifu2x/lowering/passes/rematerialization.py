@@ -10,16 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from waifu2x.lowering.ops.attention import AttentionStep
+from waifu2x.lowering.ops.base import MapStep, Step, compacted
 from waifu2x.lowering.plan.costs import cost_of_pixel, cost_to_keep
-from waifu2x.lowering.program import MapStep, Program, Step
-from waifu2x.lowering.step_facts import (
-    compacted,
-    factors_of,
-    reads,
-    reads_whole,
-    renumbered,
-    writes,
-)
+from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import Value
 
 
@@ -45,13 +38,13 @@ def cheap_values(program: Program) -> dict[int, MapStep]:
     costs = {0: 0.0}
     makers: dict[int, MapStep] = {}
     for step in program.steps:
-        value = writes(step)
+        value = step.writes
         if not isinstance(step, MapStep) or value == program.result:
             continue
         stored = program.values[value]
-        sources = {view.value for view in reads(step)}
+        sources = {view.value for view in step.reads}
         whole = len(stored.parts) == 1 and value not in makers
-        if not whole or reads_whole(step) or factors_of(step) or not sources <= costs.keys():
+        if not whole or step.read_whole or step.vectors_read or not sources <= costs.keys():
             makers.pop(value, None)
             costs.pop(value, None)
             continue
@@ -80,15 +73,15 @@ class _Remaking:
     def add(self, step: Step) -> None:
         """Adds a step of the program, the next one; one of those that make values again only when
         somebody reads it."""
-        if writes(step) in self._makers:
+        if step.writes in self._makers:
             return
-        sources = {view.value for view in reads(step)}
+        sources = {view.value for view in step.reads}
         depth = max((self._depths[source] for source in sources), default=0)
         numbers = {source: self._found(source, depth) for source in sources}
-        self.steps.append(renumbered(step, numbers))
+        self.steps.append(step.renumbered(numbers))
         if isinstance(step, MapStep):
-            depth = max(depth + isinstance(step, AttentionStep), self._depths[writes(step)])
-            self._depths[writes(step)] = depth
+            depth = max(depth + isinstance(step, AttentionStep), self._depths[step.writes])
+            self._depths[step.writes] = depth
 
     def _found(self, value: int, depth: int) -> int:
         """The number of a value, for what lies behind so much attention; made now if it has to
@@ -99,7 +92,7 @@ class _Remaking:
         near = [number for at, number in made.items() if 0 <= depth - at < self._apart]
         if not near:
             maker = self._makers[value]
-            numbers = {view.value: self._found(view.value, depth) for view in reads(maker)}
+            numbers = {view.value: self._found(view.value, depth) for view in maker.reads}
             if value in self._old:
                 self.values.append(self.values[value])
                 numbers[value] = len(self.values) - 1
@@ -108,5 +101,5 @@ class _Remaking:
                 numbers[value] = value
             near = [numbers[value]]
             made[depth] = numbers[value]
-            self.steps.append(renumbered(maker, numbers))
+            self.steps.append(maker.renumbered(numbers))
         return near[-1]

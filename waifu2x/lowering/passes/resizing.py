@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.lowering.ops.base import Step, compacted
 from waifu2x.lowering.ops.conv import Conv, Resized
-from waifu2x.lowering.ops.planewise import BicubicResize
+from waifu2x.lowering.ops.planewise import Resize
 from waifu2x.lowering.plan.geometry import read_by
-from waifu2x.lowering.program import Program, Step
-from waifu2x.lowering.step_facts import compacted
+from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import View
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.nodes import cubic_taps
@@ -31,7 +31,11 @@ _MOST_PLANES = 4
 def with_resizes(program: Program) -> Program:
     """The same program, its result made by one convolution if it can be; else the very program."""
     *others, last = program.steps
-    if not others or not isinstance(last, BicubicResize) or (last.up, last.down) != (1, 2):
+    if (
+        not others
+        or not isinstance(last, Resize)
+        or (last.up, last.down, last.taps) != (1, 2, "bicubic")
+    ):
         return program
     number, conv = len(others) - 1, others[-1]
     value = last.source.value
@@ -61,7 +65,7 @@ def with_resizes(program: Program) -> Program:
     return replace(program, values=compact, steps=renumbered)
 
 
-def _resized(conv: Conv, resize: BicubicResize) -> Conv:
+def _resized(conv: Conv, resize: Resize) -> Conv:
     """The convolution of what the resize makes."""
     shares = _shares()
     planes = conv.out_planes // _BLOCK**2

@@ -19,20 +19,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from waifu2x.lowering.ops.attention import AttentionStep
-from waifu2x.lowering.ops.conv import Conv, Depthwise
-from waifu2x.lowering.ops.planewise import BicubicResize, BilinearResize, Copy, PoolMaxima
+from waifu2x.lowering.ops.base import MapStep, PictureSum, Step, compacted
+from waifu2x.lowering.ops.planewise import Planewise, Resize
 from waifu2x.lowering.plan.costs import cost_of_pixel, cost_to_keep
 from waifu2x.lowering.plan.phases import with_zeros_around
-from waifu2x.lowering.program import MapStep, PictureSum, Program, Step
-from waifu2x.lowering.step_facts import (
-    compacted,
-    reads,
-    reads_whole,
-    redirected,
-    renumbered,
-    touched,
-    writes,
-)
+from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import Target, Value, View
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -59,7 +50,9 @@ def segmented(program: Program, tile: tuple[int, int] | None = None) -> Program:
     Without attention, only values that are zero outside their size are kept: those that padded
     convolutions read.
     """
-    if has_phases(program) or any(isinstance(step, BilinearResize) for step in program.steps):
+    if has_phases(program) or any(
+        isinstance(step, Resize) and step.taps == "bilinear" for step in program.steps
+    ):
         return program
     costs = [0.0]
     for step in program.steps:
@@ -100,7 +93,7 @@ def is_segmented(program: Program) -> bool:
 
 def has_phases(program: Program) -> bool:
     """Whether means over the picture, or maps that are read whole, end phases of a program."""
-    return any(isinstance(step, PictureSum) or reads_whole(step) for step in program.steps)
+    return any(isinstance(step, PictureSum) or step.read_whole for step in program.steps)
 
 
 def attends(program: Program) -> bool:
@@ -164,19 +157,19 @@ class _Cut:
         before, after = self.steps[:position], self.steps[position:]
         starts: list[Step] = []
         for value, parts in _crossing(self.values, self.steps, position).items():
-            written = any(writes(step) == value for step in after)
+            written = any(step.writes == value for step in after)
             if not written and len(parts) == len(self.values[value].parts):
                 continue
             copies = {part: self._copy(value, part, before) for part in sorted(parts)}
-            views = [view for step in after for view in reads(step) if view.value == value]
+            views = [view for step in after for view in step.reads if view.value == value]
             if written or any(view.parts > 1 for view in views):
                 own = value
-                if any(value in touched(step) for step in before):
+                if any(value in step.touched for step in before):
                     own = self._add(self.values[value])
                 for part, copy in copies.items():
                     node = self.values[value].graph
-                    starts.append(Copy(node, View(copy), Target(own, part)))
-                after = [renumbered(step, {value: own}) for step in after]
+                    starts.append(Planewise(node, View(copy), Target(own, part)))
+                after = [step.renumbered({value: own}) for step in after]
             else:
                 after = [_reading(step, value, copies) for step in after]
         self.steps = [*before, *starts, *after]
@@ -189,7 +182,7 @@ class _Cut:
         together = any(
             view.parts > 1 and view.first <= part < view.first + view.parts
             for step in before
-            for view in reads(step)
+            for view in step.reads
             if view.value == value
         )
         targets = {
@@ -201,12 +194,11 @@ class _Cut:
         if together or list(targets.values()) != [made]:
             # As soon as it is there, so that cuts before this one keep the copy and nothing else.
             first = max(targets) + 1
-            before.insert(first, Copy(stored.graph, View(value, first=part), Target(copy)))
+            before.insert(first, Planewise(stored.graph, View(value, first=part), Target(copy)))
             self.positions = [each + (each >= first) for each in self.positions]
             return copy
         for n, step in enumerate(before):
-            before[n] = redirected(
-                step,
+            before[n] = step.redirected(
                 lambda view: (
                     replace(view, value=copy, first=0)
                     if (view.value, view.first) == (value, part)
@@ -228,21 +220,8 @@ def receptive_radii(program: Program, unit: int = 1) -> list[float]:
     found = [0.0]
     for step in program.steps:
         if isinstance(step, MapStep):
-            far = max(values[view.value] for view in reads(step))
-            resolution = program.values[step.source.value].resolution
-            if isinstance(step, Conv | Depthwise):
-                block = program.values[step.source.value].space_to_depth
-                cells = -(-(step.taps - 1) * block // (2 * unit))
-                far += float(cells * unit / resolution)
-            elif isinstance(step, BicubicResize):
-                far += float(2 / resolution)
-            elif isinstance(step, BilinearResize):
-                far += float((step.radius + 1) / resolution)
-            elif isinstance(step, PoolMaxima):
-                far += float(max(step.kernel, step.stride) / resolution)
-            elif isinstance(step, AttentionStep):
-                side = max(step.windows.rows, step.windows.columns) - 1
-                far += float((side + step.windows.overlap) / resolution)
+            far = max(values[view.value] for view in step.reads)
+            far += step.receptive_radius(program, unit)
             values[step.target.value] = max(values[step.target.value], far)
         found.append(max(found[-1], *values))
     return found
@@ -255,11 +234,15 @@ def _kept_costs(program: Program) -> dict[int, float]:
     for number, step in enumerate(program.steps):
         if isinstance(step, MapStep):
             first.setdefault((step.target.value, step.target.part), number)
-        for view in reads(step):
+        for view in step.reads:
             last |= {(view.value, view.first + part): number for part in range(view.parts)}
     windows = attends(program)
     # What is beyond a value's size decides nothing, unless it is read there.
-    bicubic = {step.source.value for step in program.steps if isinstance(step, BicubicResize)}
+    bicubic = {
+        step.source.value
+        for step in program.steps
+        if isinstance(step, Resize) and step.taps == "bicubic"
+    }
     costs = [0.0] * (len(program.steps) + 1)
     for (value, part), end in last.items():
         stored, start = program.values[value], first.get((value, part))
@@ -283,7 +266,7 @@ def _crossing(values: Sequence[Value], steps: Sequence[Step], position: int) -> 
     }
     found: dict[int, set[int]] = {}
     for step in steps[position:]:
-        for view in reads(step):
+        for view in step.reads:
             for part in range(view.first, view.first + view.parts):
                 if (view.value, part) in written:
                     found.setdefault(view.value, set()).add(part)
@@ -298,4 +281,4 @@ def _reading(step: Step, value: int, copies: Mapping[int, int]) -> Step:
             return view
         return replace(view, value=copies[view.first], first=0)
 
-    return redirected(step, moved, lambda target: target)
+    return step.redirected(moved)

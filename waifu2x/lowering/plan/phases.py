@@ -18,10 +18,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from waifu2x.lowering.ops.planewise import Rearrange
+from waifu2x.lowering.ops.base import InnerVectorStep, MapStep, PictureSum, Step, VectorStep
 from waifu2x.lowering.passes.rematerialization import cheap_values
-from waifu2x.lowering.program import InnerVectorStep, MapStep, PictureSum, Program, Step, VectorStep
-from waifu2x.lowering.step_facts import factors_of, reads, reads_whole, vectors_read, writes
+from waifu2x.lowering.program import Program
 from waifu2x.system.lazy_dataclass import dataclass
 
 _MOST_TRIED = 12
@@ -52,7 +51,7 @@ class Phase:
             for step in map(program.steps.__getitem__, self.averages)
             if isinstance(step, PictureSum)
         )
-        makes = any(writes(program.steps[number]) == program.result for number in self.steps)
+        makes = any(program.steps[number].writes == program.result for number in self.steps)
         last = (program.result,) if makes else ()
         return tuple(dict.fromkeys((*self.kept, *averaged, *last)))
 
@@ -115,14 +114,14 @@ def crossing(program: Program) -> frozenset[int]:
     made: dict[int, int] = {}
     found: set[int] = set()
     for step, depth in zip(program.steps, depths, strict=True):
-        found.update(v.value for v in reads(step) if made.get(v.value, depth) < depth)
+        found.update(v.value for v in step.reads if made.get(v.value, depth) < depth)
         if isinstance(step, MapStep):
             made[step.target.value] = max(made.get(step.target.value, 0), depth)
-    if any(map(reads_whole, program.steps)):
+    if any(step.read_whole for step in program.steps):
         # What writes a value that is not finished will be run again.
         for step, depth in zip(program.steps, depths, strict=True):
             if isinstance(step, MapStep) and depth < made[step.target.value]:
-                found.update(view.value for view in reads(step))
+                found.update(view.value for view in step.reads)
     return frozenset(found - {0})
 
 
@@ -150,15 +149,15 @@ def _depths(program: Program) -> list[int]:
     for number, step in enumerate(program.steps):
         if number in program.cuts:
             floor = max(depths) + 1
-        behind = int(reads_whole(step))
-        depth = max((values[view.value] + behind for view in reads(step)), default=floor)
+        far = step.read_whole
+        depth = max((values[view.value] + (view in far) for view in step.reads), default=floor)
         depth = max(depth, floor)
         if isinstance(step, VectorStep):
             if isinstance(step, InnerVectorStep):
-                depth = max(vectors[vector] for vector in vectors_read(step))
+                depth = max(vectors[vector] for vector in step.vectors_read)
             vectors[step.vector] = depth
-        else:
-            depth = max(depth, *(vectors[vector] + 1 for vector in factors_of(step)), 0)
+        elif isinstance(step, MapStep):
+            depth = max(depth, *(vectors[vector] + 1 for vector in step.vectors_read), 0)
             values[step.target.value] = max(values[step.target.value], depth)
         depths.append(depth)
     return _as_late_as_can_be(program, depths)
@@ -172,10 +171,10 @@ def _as_late_as_can_be(program: Program, depths: Sequence[int]) -> list[int]:
     first: dict[int, int] = {}
     for number in reversed(range(len(found))):
         step = program.steps[number]
-        if writes(step) in cheap:
-            found[number] = first.get(writes(step), found[number])
-        for view in reads(step):
-            there = found[number] - int(reads_whole(step))
+        if step.writes in cheap:
+            found[number] = first.get(step.writes, found[number])
+        for view in step.reads:
+            there = found[number] - (view in step.read_whole)
             first[view.value] = min(there, first.get(view.value, there))
     return found
 
@@ -204,7 +203,7 @@ def _parts_read(step: Step) -> set[tuple[int, int]]:
     """The parts of values that a step reads."""
     return {
         (view.value, part)
-        for view in reads(step)
+        for view in step.reads
         for part in range(view.first, view.first + view.parts)
     }
 
@@ -249,15 +248,15 @@ def _choice(
     """What to keep at the end of a phase: what makes all later phases cheapest, within the
     budget."""
     done = {n for earlier in own[: phase + 1] for n in earlier}
-    made = {0} | {writes(program.steps[n]) for n in done} - {-1}
-    unfinished = {writes(s) for n, s in enumerate(program.steps) if n not in done} - {-1}
+    made = {0} | {program.steps[n].writes for n in done} - {-1}
+    unfinished = {s.writes for n, s in enumerate(program.steps) if n not in done} - {-1}
     later = {
-        view.value for n, step in enumerate(program.steps) if n not in done for view in reads(step)
+        view.value for n, step in enumerate(program.steps) if n not in done for view in step.reads
     }
-    if any(map(reads_whole, program.steps)):
+    if any(step.read_whole for step in program.steps):
         # What writes a value that is not finished will be run again.
-        redone = [program.steps[n] for n in done if writes(program.steps[n]) in unfinished]
-        later |= {view.value for step in redone for view in reads(step)}
+        redone = [program.steps[n] for n in done if program.steps[n].writes in unfinished]
+        later |= {view.value for step in redone for view in step.reads}
     crossing = sorted((made - unfinished) & later - {0})
     everything = frozenset(crossing)
     sizes = {value: size(value) for value in everything | before}
@@ -280,7 +279,7 @@ def _choice(
         if best is None or best[0] > near:
             best = min((one for one in options if one[0] <= near), key=lambda one: one[1::-1])
     if best is None:
-        return everything if any(map(reads_whole, program.steps)) else frozenset()
+        return everything if any(step.read_whole for step in program.steps) else frozenset()
     return best[2]
 
 
@@ -320,7 +319,7 @@ class _MadeAgain:
         there = _parts_written(program, (n for earlier in own[: phase + 1] for n in earlier))
         # Many phases read the same of it: most of a deep network's read nothing.
         self._wanted = Counter[frozenset[tuple[int, int]]]()
-        self._whole = {s.source.value for s in program.steps if isinstance(s, Rearrange)}
+        self._whole = {view.value for step in program.steps for view in step.read_whole}
         """Values that are read whole."""
         fresh: set[int] = set()
         for index, later in enumerate(own[phase + 1 :], phase + 2):
@@ -346,6 +345,6 @@ class _MadeAgain:
             return math.inf
         numbers, _ = _needed(self._program, self._writers, missing, kept)
         steps = map(self._program.steps.__getitem__, numbers)
-        if any(isinstance(s, Rearrange) and s.source.value not in kept for s in steps):
+        if any(view.value not in kept for step in steps for view in step.read_whole):
             return math.inf
         return sum(map(self._cost, numbers))

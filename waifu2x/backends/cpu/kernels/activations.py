@@ -7,7 +7,7 @@ apply that themselves. Single values become the same as lanes of a vector.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,25 +15,23 @@ from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.vector import Emitter, lane_kernel
-from waifu2x.backends.cpu.pack.records import FUNCTIONS
+from waifu2x.backends.cpu.pack.records import FUNCTIONS, JOINED
 from waifu2x.networks.expressions import Expression, Function, Operator, emitted
 
 Value = Callable[[Any, Any], Any]
-"""A function of Numba code, of a value and its plane's parameter."""
+"""A function of Numba code: of a value and its plane's parameter, or the value joined to it."""
 
 
-def emit_activated(
-    v: Emitter, function: Expression, value: ir.Value, parameter: ir.Value
-) -> ir.Value:
-    """A function of a vector, with a vector of parameters."""
-    return emitted(function, _VectorEmitter(v, value, parameter))
+def emit_activated(v: Emitter, function: Expression, value: ir.Value, other: ir.Value) -> ir.Value:
+    """Emits a function of a vector, and of a vector of parameters or of the values joined to it."""
+    return emitted(function, _VectorEmitter(v, value, other))
 
 
 class _VectorEmitter:
     """Emits a function of a vector of floats."""
 
-    def __init__(self, v: Emitter, value: ir.Value, parameter: ir.Value) -> None:
-        self._v, self._value, self._parameter = v, value, parameter
+    def __init__(self, v: Emitter, value: ir.Value, other: ir.Value) -> None:
+        self._v, self._value, self._other = v, value, other
 
     def number(self, value: float) -> ir.Value:
         return self._v.splat(value)
@@ -41,8 +39,11 @@ class _VectorEmitter:
     def input(self) -> ir.Value:
         return self._value
 
+    def operand(self) -> ir.Value:
+        return self._other
+
     def parameter(self) -> ir.Value:
-        return self._parameter
+        return self._other
 
     def binary(self, operator: Operator, left: ir.Value, right: ir.Value) -> ir.Value:
         v = self._v
@@ -123,6 +124,9 @@ class _ValueEmitter:
     def input(self) -> Value:
         return self._native(lambda value, parameter: value)
 
+    def operand(self) -> Value:
+        return self._native(lambda value, operand: operand)
+
     def parameter(self) -> Value:
         return self._native(lambda value, parameter: parameter)
 
@@ -151,20 +155,23 @@ class _ValueEmitter:
         return made
 
 
-def _chosen(number: int) -> Any:
-    """The function that `activated` is, for numbers from this one on."""
-    if number == len(FUNCTIONS):
-        return native(lambda code, value, parameter: value)
-    function, others = emitted(FUNCTIONS[number], _ValueEmitter()), _chosen(number + 1)
+def _chosen(functions: Sequence[Expression], number: int) -> Any:
+    """Returns the function that takes a number from this one on, and computes the function of that
+    number among several; the value itself where there is none."""
+    if number == len(functions):
+        return native(lambda code, value, other: value)
+    function, others = emitted(functions[number], _ValueEmitter()), _chosen(functions, number + 1)
 
     @native
-    def choose(code, value, parameter):  # type: ignore[no-untyped-def]
+    def choose(code, value, other):  # type: ignore[no-untyped-def]
         if code == number:
-            return function(value, parameter)
-        return others(code, value, parameter)
+            return function(value, other)
+        return others(code, value, other)
 
     return choose
 
 
-activated = _chosen(1)
+activated = _chosen(FUNCTIONS, 1)
 """The function of that number of one value, with its plane's parameter; 0 leaves it as it is."""
+joined = _chosen(JOINED, 0)
+"""The join of that number of one value and another."""

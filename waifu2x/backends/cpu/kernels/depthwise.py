@@ -15,7 +15,7 @@ from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.activations import emit_activated
 from waifu2x.backends.cpu.kernels.memory import locate_source, pixel_row, record
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.pack.records import FUNCTIONS, MULTIPLIED, SOURCE_ROWS, TASK
+from waifu2x.backends.cpu.pack.records import FUNCTIONS, JOINED, SOURCE_ROWS, TASK
 from waifu2x.backends.cpu.pack.shapes import LANES
 
 _RUN = 8 if VECTOR.registers >= 32 else 6
@@ -76,9 +76,8 @@ def _emit_run(
             for _ in v.cases(v.at_least(field("residual"), 0), (1,)):
                 place = v.add(v.add(residual, v.mul(residual_pixel, n)), plane)
                 other = v.load(scratch, place)
-                for joined in v.cases(field("gate"), (0, MULTIPLIED)):
-                    join = v.times if joined else v.plus
-                    v.set(slot, join(v.get(slot), other))
+                for join in v.cases(field("join"), range(len(JOINED))):
+                    v.set(slot, emit_activated(v, JOINED[join], v.get(slot), other))
             place = v.add(v.add(target, v.mul(target_pixel, n)), plane)
             v.store(v.get(slot), scratch, place)
 

@@ -10,13 +10,11 @@ Bound: memory, or rather the caches; a few percent of any network.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.activations import activated, emit_activated
+from waifu2x.backends.cpu.kernels.activations import activated, emit_activated, joined
 from waifu2x.backends.cpu.kernels.memory import memory_row, pixel_row, record
 from waifu2x.backends.cpu.kernels.reduced import bilinear_row, maxima_row
 from waifu2x.backends.cpu.kernels.values import get, pixel_plane, pixel_start, put
@@ -28,8 +26,7 @@ from waifu2x.backends.cpu.pack.records import (
     BY_RESIZING,
     BY_SIZES,
     FUNCTIONS,
-    GATED,
-    MULTIPLIED,
+    JOINED,
     TASK,
 )
 from waifu2x.backends.cpu.pack.shapes import LANES, TERMS
@@ -68,10 +65,8 @@ def _emit_planes(
                 zero_point = v.load_constant(constants, v.add(field(f"{map_}_zero"), plane))
                 value = v.plus(value, zero_point)
             if map_ == "residual":
-                for _ in v.cases(v.at_least(field("gate"), MULTIPLIED), (1,)):
-                    v.set(slot, v.times(v.get(slot), value))
-                for _ in v.cases(v.at_least(field("gate"), MULTIPLIED), (0,)):
-                    v.set(slot, v.plus(v.get(slot), value))
+                for join in v.cases(field("join"), range(len(JOINED))):
+                    v.set(slot, emit_activated(v, JOINED[join], v.get(slot), value))
             else:
                 v.set(slot, v.first_lanes(value, v.minus_offset(planes, plane)))
 
@@ -99,8 +94,6 @@ def _emit_planes(
             v.set(slot, v.times(v.get(slot), factor))
             for _ in v.cases(v.at_least(field("residual"), 0), (1,)):
                 read("residual", other, plane)
-            for _ in v.cases(field("gate"), (GATED,)):
-                v.set(slot, v.times(v.get(slot), v.minus(v.sigmoid(own), v.splat(0.5))))
             for terms in v.cases(field("target_terms"), TERMS):
                 value = v.get(slot)
                 if terms:
@@ -177,7 +170,6 @@ def gathered(task, source, scratch, constants, y, x, p):  # type: ignore[no-unty
 @native
 def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # type: ignore[no-untyped-def]
     """value, activated, * factors * factor, joined to its residual, at a pixel and plane."""
-    own = value
     if task.activation:
         side, first = task.depth_to_space, task.slopes + plane * task.plane_step
         parameter = constants[first + y % side * task.row_step + x % side * task.column_step]
@@ -192,9 +184,7 @@ def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # typ
         y, x = y + task.residual_offset, x + task.residual_offset
         first = pixel_plane(residual, y, x) + task.residual_plane
         added = get(residual, scratch, constants, pixel_start(residual, y, x), first + plane)
-        value = value * added if task.gate == MULTIPLIED else value + added
-    if task.gate == GATED:
-        value *= np.float32(1 / (1 + math.exp(-own)) - 0.5)
+        value = joined(task.join, value, added)
     return value
 
 

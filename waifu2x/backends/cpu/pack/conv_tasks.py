@@ -39,9 +39,9 @@ from waifu2x.backends.cpu.pack.tasks import (
     TaskTarget,
 )
 from waifu2x.lowering.ops.conv import Conv
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import round_up
 from waifu2x.lowering.values import View
-from waifu2x.networks.expressions import LEAKY
+from waifu2x.networks.expressions import ADD, LEAKY
 from waifu2x.system.lazy_dataclass import dataclass
 
 _LEAST_INTEGERS = 32
@@ -131,7 +131,7 @@ def _is_direct(packing: Packing, step: Conv, kind: int) -> bool:
     does_all = (
         step.target.value != packing.program.result
         and step.activation.function == LEAKY
-        and not step.multiplied
+        and step.join == ADD
         and (step.factor == 1 or bool(added))
         and target.space_to_depth <= 2
         and step.depth_to_space <= MOST_DEPTH_TO_SPACE

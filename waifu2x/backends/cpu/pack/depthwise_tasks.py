@@ -6,7 +6,7 @@ import numpy as np
 
 from waifu2x.backends.cpu.pack.packing import Packing
 from waifu2x.backends.cpu.pack.planewise_tasks import function_number
-from waifu2x.backends.cpu.pack.records import DEPTHWISE, MULTIPLIED
+from waifu2x.backends.cpu.pack.records import DEPTHWISE, JOINED
 from waifu2x.backends.cpu.pack.tasks import (
     ROWS,
     DepthwiseTask,
@@ -46,5 +46,5 @@ def depthwise_task(packing: Packing, number: int, step: Depthwise) -> DepthwiseT
         bias=packing.arrays.add_constant(constants[0]),
         slopes=packing.arrays.add_constant(constants[1]),
         activation=function_number(packing, step.activation.function),
-        gate=MULTIPLIED if step.multiplied else 0,
+        join=JOINED.index(step.join),
     )

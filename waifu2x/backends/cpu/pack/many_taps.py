@@ -13,7 +13,7 @@ import numpy as np
 
 from waifu2x.backends.cpu.pack.maps import FEW
 from waifu2x.lowering.ops.conv import Conv
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import round_up
 from waifu2x.lowering.program import Program
 
 

@@ -17,9 +17,8 @@ from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.ops.norm import NormPlanes
 from waifu2x.lowering.ops.planewise import Rearrange, ResamplingStep
 from waifu2x.lowering.plan import geometry
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import round_up
 from waifu2x.lowering.program import Program
-from waifu2x.lowering.step_facts import touched
 from waifu2x.lowering.values import View
 
 FEW = 4
@@ -88,7 +87,7 @@ class ProgramMaps:
         """Whether a depthwise convolution or a norm, which take whole vectors of floats, touch a
         value."""
         steps = (step for step in self._program.steps if isinstance(step, Depthwise | NormPlanes))
-        return any(value in touched(step) for step in steps)
+        return any(value in step.touched for step in steps)
 
     def _float_layout(self, value: int) -> PixelLayout:
         stored = self._program.values[value]
@@ -135,7 +134,7 @@ def _is_only_float(program: Program, value: int) -> bool:
     or write a value."""
     kinds = ResamplingStep | Rearrange | AttentionStep | CrossSums | MixPlanes
     steps = [step for step in program.steps if isinstance(step, kinds)]
-    return any(value in touched(step) for step in steps)
+    return any(value in step.touched for step in steps)
 
 
 def _padded(points: NDArray[np.float64], layout: PixelLayout) -> NDArray[np.float64]:

@@ -39,10 +39,10 @@ from waifu2x.backends.cpu.pack.tasks import (
 )
 from waifu2x.backends.winograd import share
 from waifu2x.lowering.ops.attention import CrossSums
+from waifu2x.lowering.ops.base import MapStep, PictureSum
 from waifu2x.lowering.ops.vector import GlobalAvgPool
 from waifu2x.lowering.plan.phases import Phase
-from waifu2x.lowering.program import MapStep, PictureSum, Program
-from waifu2x.lowering.step_facts import stored_block, writes
+from waifu2x.lowering.program import Program
 from waifu2x.system.lazy_dataclass import dataclass
 
 
@@ -103,8 +103,8 @@ class PackedProgram:
         that makes it is computed twice."""
         units = [self.program.values[value].space_to_depth]
         for step in self.program.steps:
-            if isinstance(step, MapStep) and writes(step) == value:
-                units.append(self.unit[1] * stored_block(step))
+            if isinstance(step, MapStep) and step.writes == value:
+                units.append(self.unit[1] * step.stored_block)
             elif isinstance(step, CrossSums) and step.source.value == value:
                 units.append(CROSS_COLUMNS)
         return math.lcm(*units)

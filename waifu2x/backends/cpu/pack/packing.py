@@ -13,7 +13,7 @@ from waifu2x.backends.cpu.pack.shapes import LANES
 from waifu2x.backends.cpu.pack.tasks import RowWindow
 from waifu2x.lowering.ops.attention import CrossSums
 from waifu2x.lowering.ops.vector import GlobalAvgPool
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import round_up
 from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import View
 from waifu2x.system.lazy_dataclass import dataclass

@@ -18,8 +18,7 @@ from waifu2x.backends.cpu.pack.records import (
     BY_SIZES,
     BY_VALUES,
     FUNCTIONS,
-    GATED,
-    MULTIPLIED,
+    JOINED,
     PLANEWISE,
     WRITE,
 )
@@ -37,21 +36,8 @@ from waifu2x.backends.cpu.pack.tasks import (
 )
 from waifu2x.errors import BackendError
 from waifu2x.lowering.ops.conv import Conv
-from waifu2x.lowering.ops.planewise import (
-    BicubicResize,
-    BilinearResize,
-    Copy,
-    DepthToSpace,
-    GatedAdd,
-    PlanewiseStep,
-    PoolMaxima,
-    Rearrange,
-    Scale,
-    ScaleByMap,
-    SpaceToDepth,
-)
-from waifu2x.lowering.plan.geometry import round_up
-from waifu2x.lowering.step_facts import residual_of
+from waifu2x.lowering.ops.planewise import Planewise, PlanewiseStep, PoolMaxima, Rearrange, Resize
+from waifu2x.lowering.plan.box import round_up
 from waifu2x.lowering.values import Target, View
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.expressions import LEAKY, Expression
@@ -99,10 +85,10 @@ def planewise_task(packing: Packing, number: int, step: PlanewiseStep) -> Planew
     formula = _formula(packing, step)
     method = None
     match step:
-        case BicubicResize():
+        case Resize(taps="bicubic"):
             method = BY_RESIZING
             window = RowWindow(source, up=step.down, down=step.up, offset=-1, more=3)
-        case BilinearResize():
+        case Resize():
             method, radius = BY_SIZES, step.radius
             around = {"offset": -radius, "more": 2 * radius + 1}
             window = RowWindow(source, up=step.down, down=step.up, **around)
@@ -119,7 +105,7 @@ def planewise_task(packing: Packing, number: int, step: PlanewiseStep) -> Planew
                 first=view.first,
             )
     planes = layout.parts[view.first] // formula.depth_to_space**2 * formula.space_to_depth**2
-    residual = residual_of(step)
+    residual = step.residual
     work = _PlanewiseWork(number, window, planes, step.target, formula, residual, method=method)
     return _task(packing, work)
 
@@ -151,7 +137,7 @@ def store_task(packing: Packing, number: int, step: Conv, source: int) -> Planew
         activation=function_number(packing, step.activation.function),
         slopes=_slopes(packing, step.activation),
         factor=step.factor,
-        gate=MULTIPLIED if step.multiplied else 0,
+        join=JOINED.index(step.join),
     )
     planes = packing.maps.layouts[step.target.value].parts[step.target.part]
     window = RowWindow(source, down=block)
@@ -185,45 +171,28 @@ def padding_task(packing: Packing, number: int, window: RowWindow, wide: int) ->
 
 
 def _formula(packing: Packing, step: PlanewiseStep) -> Formula:
-    assert not isinstance(step, Rearrange)
     enlarge = step.source.enlarge
     match step:
-        case Copy():
-            return Formula(enlarge=enlarge, factor=step.factor)
-        case DepthToSpace():
+        case Planewise():
+            starts, up = packing.vector_starts, step.depth_to_space
             return Formula(
-                depth_to_space=step.block,
+                depth_to_space=up,
+                space_to_depth=step.space_to_depth,
                 enlarge=enlarge,
-                plane_step=step.block**2,
-                row_step=step.block,
-                column_step=1,
-                factor=step.factor,
-            )
-        case SpaceToDepth():
-            return Formula(space_to_depth=step.block, enlarge=enlarge)
-        case Scale():
-            starts = packing.vector_starts
-            return Formula(
-                enlarge=enlarge,
-                vector=starts[step.vector],
+                plane_step=up**2,
+                row_step=up if up > 1 else 0,
+                column_step=1 if up > 1 else 0,
+                vector=-1 if step.vector is None else starts[step.vector],
                 shifts=-1 if step.shifts is None else starts[step.shifts],
                 factor=step.factor,
+                join=JOINED.index(step.join),
             )
-        case GatedAdd():
-            return Formula(enlarge=enlarge, gate=GATED)
-        case ScaleByMap():
-            return Formula(enlarge=enlarge, gate=MULTIPLIED)
-        case BilinearResize():
-            return Formula()
         case PoolMaxima():
             return Formula(pool=step.kernel, pool_step=step.stride)
-        case BicubicResize():
+        case Resize(taps="bicubic"):
             taps = packing.arrays.add_constant(cubic_taps(step.up, step.down).ravel())
             return Formula(up=step.up, down=step.down, cubic=taps)
-        case BilinearResize():
-            return Formula()
-        case PoolMaxima():
-            return Formula(pool=step.kernel, pool_step=step.stride)
+    return Formula()
 
 
 def _task(packing: Packing, work: _PlanewiseWork) -> PlanewiseTask:
@@ -340,7 +309,7 @@ def _is_even(work: _PlanewiseWork, layouts: _Layouts) -> bool:
 def _is_plain(work: _PlanewiseWork, layouts: _Layouts) -> bool:
     """Whether a task reads floats that lie evenly spaced, and only scales and adds them."""
     formula = work.formula
-    curved = formula.activation or formula.gate or formula.vector >= 0
+    curved = formula.activation or formula.join or formula.vector >= 0
     is_float = not any(layout.terms for layout in layouts.read)
     return not curved and is_float and _is_even(work, layouts)
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.networks.expressions import ACTIVATIONS, LEAKY
+from waifu2x.networks.expressions import ACTIVATIONS, ADD, JOINS, LEAKY
 
 GREY, YUV, RGB = range(3)
 """What the planes of a picture of a film are."""
@@ -64,8 +64,10 @@ BY_VALUES, BY_PLANES, BY_FLOATS, BY_RESIZING, BY_MAXIMA, BY_SIZES = range(6)
 """Methods to read the source of a planewise step, a mean or pixels to write: value by value, which
 is right for all, by vectors of planes, by floats that lie evenly spaced, by bicubic interpolation,
 by maxima, or by bilinear interpolation to the size of another map."""
-GATED, MULTIPLIED = 1, 2
-"""How a planewise step joins its residual, instead of adding it."""
+JOINED = tuple(JOINS.values())
+"""How planewise steps and depthwise convolutions join their residuals, by number; the first is a
+sum, as convolutions do themselves."""
+assert JOINED[0] == ADD
 FUNCTIONS = tuple(ACTIVATIONS.values())
 """The functions that planewise tasks apply, by number; the first is none, since convolutions do
 that themselves."""
@@ -201,7 +203,7 @@ TASK = np.dtype(
             "activation",  # the number of the function that is applied first
             "vector",  # offset in the vectors of what planes are multiplied by; -1 for none
             "shifts",  # offset in the vectors of what is added to planes then; -1 for none
-            "gate",  # 1 for (value + residual) * (sigmoid(value) - 1/2), 2 for value * residual
+            "join",  # the number of the join with the residual
             "up",  # of bicubic interpolation,
             "down",
             "cubic",  # whose taps stand at this offset among the constants

@@ -174,7 +174,7 @@ class Formula:
     vector: int = -1
     shifts: int = -1
     factor: float = 1.0
-    gate: int = 0
+    join: int = 0
     up: int = 0
     """0 for what is no bicubic interpolation."""
     down: int = 0
@@ -309,7 +309,7 @@ class DepthwiseTask:
     bias: int
     slopes: int
     activation: int
-    gate: int
+    join: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

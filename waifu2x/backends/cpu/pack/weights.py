@@ -20,7 +20,7 @@ from waifu2x.backends.cpu.pack.shapes import (
     block_widths,
 )
 from waifu2x.backends.winograd import each_frequency
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import round_up
 
 _BALANCES = np.outer([1, 1, 1, 1, 1, 2, 2, 1], [1, 1, 1, 1, 1, 2, 2, 1]).ravel()
 """By how much transformed inputs of each frequency are enlarged: so they are about as large as

@@ -6,26 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.lowering.ops.attention import AttendPlanes, AttendWindows, MixPlanes
+from waifu2x.lowering.ops.base import MapStep
 from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.ops.norm import NormPlanes, NormVector
-from waifu2x.lowering.ops.planewise import (
-    BicubicResize,
-    BilinearResize,
-    Copy,
-    DepthToSpace,
-    GatedAdd,
-    PoolMaxima,
-    Rearrange,
-    Scale,
-    ScaleByMap,
-    SpaceToDepth,
-)
+from waifu2x.lowering.ops.planewise import Planewise, PoolMaxima, Rearrange, Resize
 from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
-from waifu2x.lowering.program import MapStep, Program
-from waifu2x.lowering.step_facts import is_multiplied, residual_of
+from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import View
 from waifu2x.networks.activations import Activation
-from waifu2x.networks.expressions import LEAKY, sigmoid
+from waifu2x.networks.expressions import LEAKY, evaluate
 
 _GREY = 0.5
 
@@ -69,48 +58,37 @@ def find(program: Program) -> list[NDArray[np.float64]]:
                 weight = step.weight.sum(axis=(1, 2), dtype=np.float64)
                 made = _activated(weight * read(step.source) + step.bias, step.activation)
                 _write(program, values, step, made)
-            case Copy():
-                _write(program, values, step, read(step.source) * step.factor)
-            case Scale():
-                made = read(step.source) * vectors[step.vector]
+            case Planewise():
+                made = read(step.source)
+                if step.depth_to_space > 1:
+                    made = made.reshape(-1, step.depth_to_space**2).mean(axis=1)
+                elif step.space_to_depth > 1:
+                    made = made.repeat(step.space_to_depth**2)
+                if step.vector is not None:
+                    made = made * vectors[step.vector]
                 if step.shifts is not None:
                     made = made + vectors[step.shifts]
                 _write(program, values, step, made * step.factor)
-            case DepthToSpace():
-                made = read(step.source).reshape(-1, step.block**2).mean(axis=1)
-                _write(program, values, step, made * step.factor)
-            case SpaceToDepth():
-                _write(program, values, step, read(step.source).repeat(step.block**2))
-            case BicubicResize() | BilinearResize() | PoolMaxima() | Rearrange():
-                _write(program, values, step, read(step.source))
-            case ScaleByMap():
+            case Resize() | PoolMaxima() | Rearrange():
                 _write(program, values, step, read(step.source))
             case MixPlanes():
                 _write(program, values, step, read(step.source)[step.first :][: step.planes])
             case AttendWindows() | AttendPlanes():
                 first = step.first[2]
                 _write(program, values, step, read(step.values)[first : first + step.planes])
-            case GatedAdd():
-                made = read(step.source)
-                gate = sigmoid(made) - 0.5
-                _write(program, values, step, made * gate, gate)
     return values
 
 
 def _write(
-    program: Program,
-    values: list[NDArray[np.float64]],
-    step: MapStep,
-    made: NDArray[np.float64],
-    share: NDArray[np.float64] | float = 1.0,
+    program: Program, values: list[NDArray[np.float64]], step: MapStep, made: NDArray[np.float64]
 ) -> None:
-    """Writes what a step makes, plus `share` of its residual, or times it."""
-    residual = residual_of(step)
+    """Writes the values that a step makes, joined to its residual's if it has one."""
+    residual = step.residual
     if residual is not None:
         parts = program.values[residual.value].parts
         first = sum(parts[: residual.first])
         added = values[residual.value][first : first + len(made)]
-        made = made * added if is_multiplied(step) else made + share * added
+        made = evaluate(step.join, made, operand=added)
     parts = program.values[step.target.value].parts
     first = sum(parts[: step.target.part]) + step.target.plane
     values[step.target.value][first : first + len(made)] = made

@@ -10,8 +10,7 @@ from waifu2x.backends.cpu.pack.records import CELL
 from waifu2x.lowering.ops.attention import AttentionStep
 from waifu2x.lowering.passes.segments import is_segmented, receptive_radius
 from waifu2x.lowering.plan import geometry
-from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import Box, round_up
 from waifu2x.lowering.program import Program
 from waifu2x.networks.model import Size
 

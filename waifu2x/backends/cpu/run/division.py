@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from waifu2x.backends.cpu.compile import isa
 from waifu2x.backends.cpu.pack.packed import PackedProgram
 from waifu2x.backends.cpu.pack.shapes import TILE_ROWS, WIDTHS, tile_height
+from waifu2x.lowering.ops.base import MapStep
 from waifu2x.lowering.ops.conv import Conv
 from waifu2x.lowering.plan import geometry
 from waifu2x.lowering.plan.box import Box
 from waifu2x.lowering.plan.phases import Phase
-from waifu2x.lowering.program import MapStep
 from waifu2x.system.lazy_dataclass import dataclass
 
 _TILES_WIDTH = 256

@@ -32,11 +32,11 @@ from waifu2x.backends.cpu.run.strips import PhaseStrips, StripBatch
 from waifu2x.backends.cpu.run.work_queue import TaskBatch
 from waifu2x.backends.cpu.run.workers import Workers
 from waifu2x.lowering.ops.attention import AttentionStep, ChannelWeights, CrossSums, MixPlanes
+from waifu2x.lowering.ops.base import PictureSum
 from waifu2x.lowering.ops.conv import Conv
 from waifu2x.lowering.ops.norm import NormVector
 from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
 from waifu2x.lowering.plan.phases import Phase
-from waifu2x.lowering.program import PictureSum
 from waifu2x.networks.model import Model
 from waifu2x.system.lazy_dataclass import dataclass
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from waifu2x.backends.cpu.pack.packed import PackedProgram
 from waifu2x.backends.cpu.pack.records import LINE_BYTES
 from waifu2x.backends.cpu.run.strips import PhaseStrips
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import round_up
 from waifu2x.networks.model import Size
 from waifu2x.system.machine import total_memory
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from waifu2x.lowering.ops.planewise import Copy, DepthToSpace, GatedAdd, Scale
+from waifu2x.lowering.ops.planewise import Planewise
 from waifu2x.lowering.plan.geometry import read_by
 from waifu2x.lowering.program import Program
-from waifu2x.lowering.step_facts import writes
 from waifu2x.lowering.values import Target
+from waifu2x.networks.expressions import MULTIPLY
 
 
 def with_picture(program: Program) -> Program:
@@ -18,13 +18,17 @@ def with_picture(program: Program) -> Program:
     The residual is then a view of value 0, and of as many planes.
     """
     steps = program.steps
-    last = next(step for step in steps if writes(step) == program.result)
-    if not isinstance(last, Copy | DepthToSpace | Scale | GatedAdd) or last.residual is None:
+    last = next(step for step in steps if step.writes == program.result)
+    if not isinstance(last, Planewise) or last.residual is None:
+        return program
+    if last.join == MULTIPLY:
         return program
     added = last.residual
-    writers = [step for step in steps if writes(step) == added.value]
+    writers = [step for step in steps if step.writes == added.value]
     copy = writers[0]
-    if not isinstance(copy, Copy) or copy != Copy(copy.node, copy.source, Target(added.value)):
+    if not isinstance(copy, Planewise) or copy != Planewise(
+        copy.node, copy.source, Target(added.value)
+    ):
         return program
     if len(writers) > 1 or copy.source.value or len(read_by(program)[added.value]) > 1:
         return program

@@ -27,10 +27,10 @@ from waifu2x.backends.cpu.pack.tasks import (
 from waifu2x.backends.cpu.run.division import LayerCosts, best_division, layer_costs
 from waifu2x.backends.cpu.run.schedule import RunOrder, order
 from waifu2x.backends.cpu.run.scratch import SPARE_PIXELS, Scratch, scratch
+from waifu2x.lowering.ops.base import PictureSum
 from waifu2x.lowering.plan import geometry
-from waifu2x.lowering.plan.box import Box
+from waifu2x.lowering.plan.box import Box, divided, hull
 from waifu2x.lowering.plan.phases import Phase
-from waifu2x.lowering.program import PictureSum
 from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -218,7 +218,7 @@ class PhaseStrips:
                 return _EMPTY
             case KeepTask():
                 side = self.packed.maps.layouts[schedule.step].space_to_depth
-                return geometry.divided(roots.get(schedule.step, _EMPTY), side)
+                return divided(roots.get(schedule.step, _EMPTY), side)
             case PoolTask() | CrossTask():
                 return roots.get(task.source.map, _EMPTY)
         if task.kind == WRITE:
@@ -231,7 +231,7 @@ class PhaseStrips:
         values = len(self.packed.program.values)
         held: dict[int, Box] = {}
         for value, box in work.values.items():
-            held[value] = geometry.divided(box, self.packed.maps.layouts[value].space_to_depth)
+            held[value] = divided(box, self.packed.maps.layouts[value].space_to_depth)
         for task, box in zip(self.tasks, boxes, strict=True):
             if not box.height or not box.width:
                 continue
@@ -241,12 +241,12 @@ class PhaseStrips:
                 top, bottom = window.rows(box.top, box.bottom)
                 left, right = window.rows(box.left, box.right)
                 read = Box(top, left, bottom - top, right - left)
-                held[window.map] = geometry.hull(read, held.get(window.map))
+                held[window.map] = hull(read, held.get(window.map))
         for task, box in zip(self.tasks, boxes, strict=True):
             # What is only between two tasks is as large as what the first of them writes.
             target = task.schedule.target
             if target >= values and not isinstance(task, ReadTask):
-                held[target] = geometry.hull(box, held.get(target))
+                held[target] = hull(box, held.get(target))
         return {index: held.get(index, _EMPTY) for index in self._used}
 
     def _order(self, spans: Sequence[tuple[int, int]]) -> RunOrder:

@@ -22,7 +22,7 @@ from waifu2x.backends.cpu.pack.records import LINE_FLOATS, PLACES
 from waifu2x.backends.cpu.run.free_memory import FreeMemory
 from waifu2x.backends.cpu.run.work_queue import TaskBatch, WorkQueue
 from waifu2x.errors import BackendError
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import round_up
 
 MOST_FREE_BYTES = 768 << 20
 """The most memory of each kind that waits for the next call: its pages are there."""

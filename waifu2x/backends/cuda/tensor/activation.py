@@ -70,6 +70,9 @@ class _CudaText:
     def input(self) -> _Code:
         return _Code("(x)")
 
+    def operand(self) -> _Code:
+        return _Code("(residual)")
+
     def parameter(self) -> _Code:
         return _Code("(slope)")
 

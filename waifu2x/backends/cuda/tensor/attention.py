@@ -15,7 +15,7 @@ from waifu2x.backends.cuda.tensor.step import Task, TensorStep
 from waifu2x.backends.cuda.tensor.units import is_sm75
 from waifu2x.backends.gpu.device.launch import Launch
 from waifu2x.lowering.ops.attention import AttendWindows
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import round_up
 from waifu2x.lowering.program import Program
 from waifu2x.networks.windows import Windows
 from waifu2x.system.lazy_dataclass import dataclass

@@ -55,7 +55,7 @@ from waifu2x.lowering.ops.conv import Conv
 from waifu2x.lowering.plan.box import Box
 from waifu2x.lowering.plan.symbols import larger, smaller
 from waifu2x.lowering.program import Program
-from waifu2x.networks.expressions import GELU, LEAKY, MISH, SILU
+from waifu2x.networks.expressions import GATE, GELU, LEAKY, MISH, MULTIPLY, SILU
 from waifu2x.networks.model import Size
 
 if TYPE_CHECKING:
@@ -430,8 +430,8 @@ class TensorConvStep(TensorStep):
             "ZERO": int(self.reaches_out(step.target.value, self._made(box), task)),
             "PLANE_SLOPES": int(has_plane_slopes(step.activation)),
             "RESIDUAL": int(step.residual is not None),
-            "GATED": int(step.gated),
-            "MULTIPLIED": int(step.multiplied),
+            "GATED": int(step.join == GATE),
+            "MULTIPLIED": int(step.join == MULTIPLY),
             "SCALED_RESIDUAL": int(step.residual_factors is not None),
             "STACK": int(task.grid.pictures > 1),
             "BOUNDED": int(task.check.is_bounded),

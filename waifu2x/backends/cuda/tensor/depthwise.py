@@ -22,6 +22,7 @@ from waifu2x.backends.cuda.tensor.step import LayerExtent, Range, Task
 from waifu2x.backends.gpu.device.launch import Launch
 from waifu2x.lowering.ops.conv import Depthwise
 from waifu2x.lowering.program import Program
+from waifu2x.networks.expressions import MULTIPLY
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
@@ -80,7 +81,7 @@ class TensorDepthwiseStep(CellStep):
             "STORED": source.stored,
             "IN_PART": source.start(step.source.first),
             "TERMS": source.terms,
-            "MULTIPLIED": int(step.multiplied),
+            "MULTIPLIED": int(step.join == MULTIPLY),
             **made.macros,
             **activation_macro(step.activation, source.terms),
         }

@@ -19,17 +19,9 @@ from waifu2x.backends.cuda.tensor.step import (
     Task,
 )
 from waifu2x.backends.gpu.device.launch import Launch
-from waifu2x.lowering.ops.planewise import (
-    BicubicResize,
-    BilinearResize,
-    DepthToSpace,
-    GatedAdd,
-    PoolMaxima,
-    Scale,
-    SpaceToDepth,
-)
-from waifu2x.lowering.step_facts import factor_of, is_multiplied
+from waifu2x.lowering.ops.planewise import Planewise, PoolMaxima, Resize
 from waifu2x.lowering.values import View
+from waifu2x.networks.expressions import GATE, MULTIPLY
 
 _THREADS = 256
 
@@ -74,22 +66,23 @@ class GatherStep(AnyPlanewiseStep):
             values = written = planes
         else:
             values = VECTOR_VALUES if (step.target.plane | written) % VECTOR_VALUES == 0 else 1
-        up, down = (step.up, step.down) if isinstance(step, BicubicResize) else (1, 1)
+        resize = step if isinstance(step, Resize) else None
+        bicubic = resize if resize and resize.taps == "bicubic" else None
         chosen: dict[str, str | int] = {
             "THREADS": _THREADS,
             "VALUES": values,
             "PLANES": planes,
             "WRITTEN": written,
             "ENLARGE": step.source.enlarge,
-            "STEP_D2S": step.block if isinstance(step, DepthToSpace) else 1,
-            "STEP_S2D": step.block if isinstance(step, SpaceToDepth) else 1,
-            "UP": up,
-            "DOWN": down,
-            "BILINEAR": int(isinstance(step, BilinearResize)),
+            "STEP_D2S": step.depth_to_space if isinstance(step, Planewise) else 1,
+            "STEP_S2D": step.space_to_depth if isinstance(step, Planewise) else 1,
+            "UP": bicubic.up if bicubic else 1,
+            "DOWN": bicubic.down if bicubic else 1,
+            "BILINEAR": int(resize is not bicubic),
             "POOL": step.kernel if isinstance(step, PoolMaxima) else 0,
             "POOL_STEP": step.stride if isinstance(step, PoolMaxima) else 1,
-            "FACTORS": int(isinstance(step, Scale)),
-            "GATE": 2 if is_multiplied(step) else int(isinstance(step, GatedAdd)),
+            "FACTORS": len(step.vectors_read),
+            "GATE": 2 if step.join == MULTIPLY else int(step.join == GATE),
             "TERMS": self._terms,
             "ADDED": int(self._residual is not None),
             "ZERO": int(self.reaches_out(step.target.value, box, task)),
@@ -135,7 +128,7 @@ class GatherStep(AnyPlanewiseStep):
             step.source.offset,
             self._residual.offset if self._residual else 0,
             task.vectors.vectors_each,
-            np.float32(factor_of(step)),
+            np.float32(step.factor),
             task.check.beyond,
         )
         blocks = (-(-box.width * (written // values) // _THREADS), box.height, grid.pictures)

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from waifu2x.backends.cuda.tensor.layout import FewLayout, MapLayout
 from waifu2x.backends.cuda.tensor.planewise import has_whole_vectors
 from waifu2x.lowering.ops.attention import AttendWindows
+from waifu2x.lowering.ops.base import MapStep
 from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.ops.norm import NormPlanes
 from waifu2x.lowering.ops.planewise import PlanewiseStep
-from waifu2x.lowering.program import MapStep, Program
-from waifu2x.lowering.step_facts import reads, residual_of, writes
+from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import Target, View
 
 
@@ -48,8 +48,8 @@ def in_place(
 
 def clipped(program: Program) -> frozenset[int]:
     """Values of which nothing is written beyond what there is memory for: those of attention."""
-    others = {writes(step) for step in program.steps if not isinstance(step, AttendWindows)}
-    made = {writes(step) for step in program.steps if isinstance(step, AttendWindows)}
+    others = {step.writes for step in program.steps if not isinstance(step, AttendWindows)}
+    made = {step.writes for step in program.steps if isinstance(step, AttendWindows)}
     return frozenset(made - others)
 
 
@@ -64,7 +64,7 @@ def _own_pixels(
     assert isinstance(step, MapStep)
     if step.target != Target(step.target.value):
         return
-    residual = residual_of(step)
+    residual = step.residual
     views = [residual] if residual else []
     match step:
         case AttendWindows():
@@ -84,7 +84,7 @@ def _own_pixels(
         return
     for view in views:
         whole = view == View(view.value) and len(program.values[view.value].parts) == 1
-        elsewhere = [other for other in reads(step) if other.value == view.value]
+        elsewhere = [other for other in step.reads if other.value == view.value]
         if whole and all(other in views and other == view for other in elsewhere):
             yield view.value
 
@@ -102,9 +102,9 @@ def _queries(program: Program, numbers: Sequence[int]) -> Iterator[int]:
         return
     (value,) = queries
     for number, step in enumerate(program.steps):
-        count = [view.value for view in reads(step)].count(value)
+        count = [view.value for view in step.reads].count(value)
         if count > 1 or (count and number > numbers[0] and number not in numbers):
             return
-        if count and number in numbers and reads(step)[0] != View(value):
+        if count and number in numbers and step.reads[0] != View(value):
             return
     yield value

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cuda.tensor.pack import VALUE_BYTES, VECTOR_VALUES
-from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import Box, round_up
 from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import Value
 from waifu2x.system.lazy_dataclass import dataclass

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import round_up
 from waifu2x.networks.activations import Activation
 
 VALUE_BYTES = 2

@@ -13,10 +13,10 @@ from waifu2x.backends.cuda.tensor.layout import PLANE_UNIT, FewLayout, MapArgume
 from waifu2x.backends.cuda.tensor.pack import VECTOR_VALUES
 from waifu2x.backends.cuda.tensor.step import LayerExtent, Range, Task
 from waifu2x.backends.gpu.device.launch import Launch
-from waifu2x.lowering.ops.planewise import Copy, GatedAdd, PlanewiseStep, Scale, ScaleByMap
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.ops.planewise import Planewise, PlanewiseStep
+from waifu2x.lowering.plan.box import round_up
 from waifu2x.lowering.program import Program
-from waifu2x.lowering.step_facts import factor_of, is_multiplied, made_planes, reads, residual_of
+from waifu2x.networks.expressions import GATE, MULTIPLY
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
@@ -59,15 +59,16 @@ class AnyPlanewiseStep(CellStep):
         step = program.steps[number]
         assert isinstance(step, PlanewiseStep)
         self._step = step
-        self._residual = residual_of(step)
+        self._residual = step.residual
         self._terms = terms
         self._vector_places = vector_places
 
     def factors(self, task: Task) -> Address:
         """The address of the factors of its planes, if it has any."""
-        if not isinstance(self._step, Scale):
+        if not self._step.vectors_read:
             return Address(0)
-        return Address(task.vectors.vectors + 4 * self._vector_places[self._step.vector])
+        place = self._vector_places[self._step.vectors_read[0]]
+        return Address(task.vectors.vectors + 4 * place)
 
 
 class TensorPlanewiseStep(AnyPlanewiseStep):
@@ -94,8 +95,8 @@ class TensorPlanewiseStep(AnyPlanewiseStep):
             "IN_S2D": source.space_to_depth,
             "IN_PART": source.start(step.source.first),
             "ENLARGE": step.source.enlarge,
-            "FACTORS": int(isinstance(step, Scale)),
-            "GATE": 2 if is_multiplied(step) else int(isinstance(step, GatedAdd)),
+            "FACTORS": len(step.vectors_read),
+            "GATE": 2 if step.join == MULTIPLY else int(step.join == GATE),
             "TERMS": self._terms,
             **made.macros,
         }
@@ -116,7 +117,7 @@ class TensorPlanewiseStep(AnyPlanewiseStep):
             made.extent,
             made.valid,
             task.vectors.vectors_each,
-            np.float32(factor_of(step)),
+            np.float32(step.factor),
             task.check.beyond,
         )
         columns_each = _THREADS // vectors * repeats
@@ -130,14 +131,15 @@ def has_whole_vectors(
     program: Program, step: PlanewiseStep, layouts: Sequence[MapLayout | FewLayout]
 ) -> bool:
     """Whether a step reads and writes whole vectors of 16 bytes, each from one place."""
-    values = (*(view.value for view in reads(step)), step.target.value)
+    values = (*(view.value for view in step.reads), step.target.value)
     are_maps = all(
         0 < value < program.result and isinstance(layouts[value], MapLayout) for value in values
     )
     _, written = written_planes(program, step)
     return (
         are_maps
-        and isinstance(step, Copy | Scale | GatedAdd | ScaleByMap)
+        and isinstance(step, Planewise)
+        and not step.moves
         and (step.target.plane | written) % VECTOR_VALUES == 0
     )
 
@@ -145,7 +147,7 @@ def has_whole_vectors(
 def written_planes(program: Program, step: PlanewiseStep) -> tuple[int, int]:
     """Planes that a step makes, and those that it writes: whoever writes a part's last plane writes
     the zeros behind it, too."""
-    planes = made_planes(step, program.values[step.source.value].parts[step.source.first])
+    planes = step.planes_made(program)
     part_planes = program.values[step.target.value].parts[step.target.part]
     if step.target.plane + planes < part_planes:
         return planes, planes

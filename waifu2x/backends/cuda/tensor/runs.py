@@ -10,12 +10,14 @@ from waifu2x.backends.cuda.tensor.channel_attention import mix_bytes
 from waifu2x.backends.cuda.tensor.layout import PLANE_UNIT, FewLayout, MapLayout
 from waifu2x.backends.cuda.tensor.shape import MOST_SUMS, ROWS_WIDTH
 from waifu2x.lowering.ops.attention import AttendPlanes, AttendWindows, CrossSums, MixPlanes
+from waifu2x.lowering.ops.base import Step
 from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.ops.norm import NormPlanes, NormVector
 from waifu2x.lowering.ops.planewise import Rearrange
 from waifu2x.lowering.ops.vector import GlobalAvgPool
-from waifu2x.lowering.plan.geometry import round_up
-from waifu2x.lowering.program import Program, Step
+from waifu2x.lowering.plan.box import round_up
+from waifu2x.lowering.program import Program
+from waifu2x.networks.expressions import MULTIPLY
 
 _NORM_PLANES = 512
 """Planes of a norm, at most: more do not fit the registers of their threads."""
@@ -41,7 +43,7 @@ def _runs(program: Program, layouts: Sequence[MapLayout | FewLayout], step: Step
                 return False
             if is_first and not isinstance(layouts[step.source.value], FewLayout):
                 return False
-            if is_last and (step.multiplied or step.own_gate):
+            if is_last and (step.join == MULTIPLY or step.own_gate):
                 return False
             if step.own_gate and not _fits_rows(layouts[step.source.value]):
                 return False

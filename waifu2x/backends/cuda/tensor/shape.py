@@ -11,7 +11,7 @@ from waifu2x.backends.cuda.tensor.pack import (
     pack_rows,
 )
 from waifu2x.backends.gpu.device.runtime import Macros
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import round_up
 from waifu2x.lowering.plan.symbols import smaller
 from waifu2x.system.lazy_dataclass import dataclass
 

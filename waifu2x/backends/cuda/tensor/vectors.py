@@ -16,10 +16,11 @@ from waifu2x.backends.cuda.tensor.activation import numbered_macro
 from waifu2x.backends.gpu.device.launch import Launch, LaunchMaker
 from waifu2x.backends.gpu.device.runtime import Buffer, Macros
 from waifu2x.lowering.ops.attention import ChannelWeights, CrossSums
+from waifu2x.lowering.ops.base import Step
 from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import round_up
 from waifu2x.lowering.plan.phases import Phase
-from waifu2x.lowering.program import Program, Step
+from waifu2x.lowering.program import Program
 from waifu2x.networks.expressions import LEAKY
 from waifu2x.networks.model import Size
 

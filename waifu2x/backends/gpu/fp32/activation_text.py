@@ -38,6 +38,9 @@ class _DialectText:
     def input(self) -> str:
         return "(x)"
 
+    def operand(self) -> str:
+        return "(residual)"
+
     def parameter(self) -> str:
         return "(slope)"
 

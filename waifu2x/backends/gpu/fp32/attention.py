@@ -9,8 +9,7 @@ from waifu2x.backends.gpu.device.runtime import Kernel, Macros, Runtime
 from waifu2x.backends.gpu.executor import Batch
 from waifu2x.backends.gpu.fp32.maps import UNIT, Maps
 from waifu2x.lowering.ops.attention import AttendWindows
-from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import Box, round_up
 from waifu2x.lowering.program import Program
 
 _GROUP = 64

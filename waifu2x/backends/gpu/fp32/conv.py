@@ -25,9 +25,9 @@ from waifu2x.backends.gpu.fp32.maps import (
     target_macros,
 )
 from waifu2x.lowering.ops.conv import Conv
-from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.plan.geometry import round_up, scaled
+from waifu2x.lowering.plan.box import Box, round_up, scaled
 from waifu2x.lowering.program import Program
+from waifu2x.networks.expressions import MULTIPLY
 from waifu2x.system.lazy_dataclass import dataclass
 
 CELL = 4
@@ -272,7 +272,7 @@ class Fp32ConvStep:
             macros["FACTOR"] = f"{float(np.float32(step.factor))!r}f"
         if step.residual is not None:
             macros["RESIDUAL"] = 1
-        if step.multiplied:
+        if step.join == MULTIPLY:
             macros["MULTIPLIED"] = 1
         if target.zero_outside and not planes.to_pixels:
             macros["ZERO_OUTSIDE"] = 1

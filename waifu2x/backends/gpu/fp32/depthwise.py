@@ -10,9 +10,9 @@ from waifu2x.backends.gpu.executor import Batch
 from waifu2x.backends.gpu.fp32.activation_text import cheapest, dialect_macro
 from waifu2x.backends.gpu.fp32.maps import UNIT, Maps, bounds
 from waifu2x.lowering.ops.conv import Depthwise
-from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import Box, round_up
 from waifu2x.lowering.program import Program
+from waifu2x.networks.expressions import MULTIPLY
 
 _GROUP = 32
 _LINE = 4
@@ -64,7 +64,7 @@ class Fp32DepthwiseStep:
             macros["SLOPE"] = "0.0f"
         if step.residual is not None:
             macros["RESIDUAL"] = 1
-        if step.multiplied:
+        if step.join == MULTIPLY:
             macros["MULTIPLIED"] = 1
         if self._target.zero_outside:
             macros["ZERO_OUTSIDE"] = 1

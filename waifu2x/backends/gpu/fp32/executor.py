@@ -34,14 +34,14 @@ from waifu2x.lowering.ops.attention import (
     CrossSums,
     MixPlanes,
 )
+from waifu2x.lowering.ops.base import PictureSum, Step
 from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.ops.norm import NormPlanes, NormVector
-from waifu2x.lowering.ops.planewise import Scale
+from waifu2x.lowering.ops.planewise import Planewise
 from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
 from waifu2x.lowering.plan.box import Box
 from waifu2x.lowering.plan.phases import Phase
-from waifu2x.lowering.program import PictureSum, Program, Step
-from waifu2x.lowering.step_facts import reads
+from waifu2x.lowering.program import Program
 
 _Own = (
     Fp32AttentionStep
@@ -209,15 +209,15 @@ class Fp32Executor:
             d2s, s2d = step.depth_to_space, self.program.values[target].space_to_depth
             written = Margin(-(-margin.rows * d2s // s2d), -(-margin.columns * d2s // s2d))
             margins[target] = margins[target].hull(written)
-            for view in reads(step):
+            for view in step.reads:
                 margins[view.value] = margins[view.value].hull(margin)
         return margins
 
     def _factors(self, number: int) -> list[int]:
         """The first float of a step's factors, and that of its shifts if it has any."""
         step = self.program.steps[number]
-        vectors = [step.vector, step.shifts] if isinstance(step, Scale) else []
-        return [self._layout.vectors[vector] for vector in vectors if vector is not None]
+        vectors = step.vectors_read if isinstance(step, Planewise) else ()
+        return [self._layout.vectors[vector] for vector in vectors]
 
 
 def candidates(limits: Limits, planes: Planes) -> list[ConvShape]:

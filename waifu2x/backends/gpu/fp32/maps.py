@@ -8,8 +8,7 @@ import numpy as np
 
 from waifu2x.backends.gpu.device.runtime import Argument, Limits, Macros
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels
-from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import Box, round_up
 from waifu2x.lowering.values import Value, View
 from waifu2x.networks.model import Model
 from waifu2x.system.lazy_dataclass import dataclass

@@ -19,22 +19,16 @@ from waifu2x.backends.gpu.fp32.maps import (
     target_macros,
 )
 from waifu2x.lowering.ops.planewise import (
-    BicubicResize,
-    BilinearResize,
-    DepthToSpace,
-    GatedAdd,
+    Planewise,
     PlanewiseStep,
     PoolMaxima,
     Rearrange,
     ResamplingStep,
-    Scale,
-    ScaleByMap,
-    SpaceToDepth,
+    Resize,
 )
-from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import Box, round_up
 from waifu2x.lowering.program import Program
-from waifu2x.lowering.step_facts import factor_of, made_planes, residual_of
+from waifu2x.networks.expressions import GATE, MULTIPLY
 
 _GROUP = 64
 
@@ -48,7 +42,7 @@ class Fp32PlanewiseStep:
         self._runtime = runtime
         self._program = program
         self._step = step
-        self._residual = residual_of(step)
+        self._residual = step.residual
         self._block = block
         self._group = runtime.limits.group(_GROUP)
         self._kernels: dict[object, Kernel] = {}
@@ -56,7 +50,7 @@ class Fp32PlanewiseStep:
         source = values[step.source.value]
         self._from_pixels = step.source.value == 0
         self._to_pixels = step.target.value == program.result
-        self._planes = made_planes(step, source.parts[step.source.first])
+        self._planes = step.planes_made(program)
         part = target.parts[step.target.part]
         end = step.target.plane + self._planes
         # Whoever ends a part makes its last block up with zeros.
@@ -79,31 +73,29 @@ class Fp32PlanewiseStep:
         }
         self._blocks = -(-(filled - step.target.plane) // block)
         match step:
-            case DepthToSpace():
-                macros["STEP_D2S"] = step.block
-            case SpaceToDepth():
-                macros["STEP_S2D"] = step.block
-            case Scale():
-                macros["FACTORS"] = 1
+            case Planewise():
+                macros["STEP_D2S"], macros["STEP_S2D"] = step.depth_to_space, step.space_to_depth
+                if step.vector is not None:
+                    macros["FACTORS"] = 1
                 if step.shifts is not None:
                     macros["SHIFTS"] = 1
-            case GatedAdd():
-                macros["GATE"] = 1
-            case ScaleByMap():
-                macros["MULTIPLIED"] = 1
-            case BicubicResize():
+            case Resize(taps="bicubic"):
                 macros["UP"], macros["DOWN"] = step.up, step.down
-            case BilinearResize():
+            case Resize():
                 macros["BILINEAR"] = 1
             case PoolMaxima():
                 macros["POOL"], macros["POOL_STEP"] = step.kernel, step.stride
             case Rearrange():
                 macros["PARTS"], macros["INVERSE"] = step.parts, int(step.inverse)
-        if factor_of(step) != 1:
-            macros["FACTOR"] = f"{float(np.float32(factor_of(step)))!r}f"
+        if step.factor != 1:
+            macros["FACTOR"] = f"{float(np.float32(step.factor))!r}f"
         if self._residual is not None:
             residual = values[self._residual.value]
             macros["RESIDUAL"] = 1
+            if step.join == GATE:
+                macros["GATE"] = 1
+            elif step.join == MULTIPLY:
+                macros["MULTIPLIED"] = 1
             macros["RESIDUAL_S2D"] = residual.space_to_depth
             macros["RESIDUAL_BLOCKS"] = blocks_of(residual, block)[0]
         if target.zero_outside and not self._to_pixels:
@@ -142,7 +134,7 @@ class Fp32PlanewiseStep:
         `vectors` at `first`, in floats."""
         groups = (-(-box.width // self._group), self._blocks, box.height * batch.source.shape[0])
         factors: Sequence[Argument] = ()
-        if isinstance(self._step, Scale):
+        if self._step.vectors_read:
             factors = (vectors, first[0], step, *first[1:])
 
         def arguments() -> Arguments:

@@ -9,7 +9,7 @@ from waifu2x.backends.gpu.device.runtime import Limits, Macros
 from waifu2x.backends.gpu.fp32.conv import Planes, padded_weight
 from waifu2x.backends.gpu.fp32.maps import FLOAT_BYTES
 from waifu2x.backends.winograd import share, transform_weights
-from waifu2x.lowering.plan.geometry import round_up
+from waifu2x.lowering.plan.box import round_up
 from waifu2x.system.lazy_dataclass import dataclass
 
 

@@ -14,11 +14,10 @@ import numpy as np
 
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.lowering.ops.attention import AttendWindows, CrossSums
+from waifu2x.lowering.ops.base import MapStep
 from waifu2x.lowering.passes import segments
 from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.plan.costs import cost_of_result
-from waifu2x.lowering.program import MapStep, Program
-from waifu2x.lowering.step_facts import reads, stored_block, writes
+from waifu2x.lowering.program import Program
 from waifu2x.networks.model import Size
 
 TILE = (512, 1024)
@@ -81,22 +80,22 @@ def enlarged(program: Program) -> int | None:
     larger = [
         number
         for number, step in enumerate(program.steps)
-        if writes(step) not in (-1, program.result) and program.values[writes(step)].resolution > 1
+        if step.writes not in (-1, program.result) and program.values[step.writes].resolution > 1
     ]
     if not attends or not larger or larger[0] < attends[-1]:
         return None
     start = larger[0]
-    before = {writes(step) for step in program.steps[:start]}
-    read = {view.value for step in program.steps[start:] for view in reads(step)} & before
+    before = {step.writes for step in program.steps[:start]}
+    read = {view.value for step in program.steps[start:] for view in step.reads} & before
     plain = all(isinstance(step, MapStep) for step in program.steps[start:])
-    whole = read.isdisjoint(writes(step) for step in program.steps[start:])
+    whole = read.isdisjoint(step.writes for step in program.steps[start:])
     zero = all(program.values[value].zero_outside for value in read)
     return start if len(read) == 1 and plain and whole and zero else None
 
 
 def step_cost(program: Program, number: int, box: Box) -> float:
     """About the multiply-adds of a step for its results in a box."""
-    return float(box.height * box.width) * cost_of_result(program, program.steps[number])
+    return float(box.height * box.width) * program.steps[number].cost(program)
 
 
 def whole(program: Program, number: int, sizes: Sequence[Size]) -> Box:
@@ -105,7 +104,7 @@ def whole(program: Program, number: int, sizes: Sequence[Size]) -> Box:
     if not isinstance(step, MapStep):
         return Box(0, 0, 0, 0)
     rows, columns = sizes[step.target.value]
-    block = stored_block(step)
+    block = step.stored_block
     return Box(0, 0, rows // block, columns // block)
 
 
@@ -117,7 +116,7 @@ class _Spans:
         self._first = np.full(len(program.values), len(program.steps))
         self._last = np.full(len(program.values), -1)
         for number, step in enumerate(program.steps):
-            for value in (writes(step), *(view.value for view in reads(step))):
+            for value in (step.writes, *(view.value for view in step.reads)):
                 if value not in (-1, 0, program.result):
                     self._first[value] = min(self._first[value], number)
                     self._last[value] = number

@@ -12,10 +12,8 @@ from dataclasses import replace
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.plan.places import MapPlace, Pass
 from waifu2x.lowering.plan import liveness
-from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.plan.geometry import hull
+from waifu2x.lowering.plan.box import Box, hull
 from waifu2x.lowering.plan.liveness import Span
-from waifu2x.lowering.step_facts import touched, writes
 
 Name = tuple[int, int]
 """A value, and the phase that makes it; -1 for what is kept from phase to phase."""
@@ -84,16 +82,16 @@ class Lifetimes:
             for number in sorted({*one.work.steps, *sums}):
                 time += 1
                 self.numbers[time] = number
-                for value in touched(steps[number]) & names.keys():
+                for value in steps[number].touched & names.keys():
                     self.first.setdefault(names[value], time)
                     self.index.setdefault(names[value], index)
                     self.last[names[value]] = time
-                if writes(steps[number]) in names:
-                    name = names[writes(steps[number])]
+                if steps[number].writes in names:
+                    name = names[steps[number].writes]
                     self._written[name] = time
                     self._beside[name] = names
             for number, box in sums.items():
-                for value in touched(steps[number]) & names.keys():
+                for value in steps[number].touched & names.keys():
                     read[names[value]] = hull(box, read.get(names[value]))
             for value, name in names.items():
                 if value in one.work.read:

@@ -13,14 +13,14 @@ from waifu2x.backends.gpu.plan import cuts
 from waifu2x.backends.gpu.plan.cuts import step_cost
 from waifu2x.backends.gpu.plan.lifetimes import together
 from waifu2x.backends.gpu.plan.places import MapPlace, Pass
+from waifu2x.lowering.ops.base import PictureSum
 from waifu2x.lowering.ops.conv import Conv
 from waifu2x.lowering.plan import geometry, liveness, phases
-from waifu2x.lowering.plan.box import Box
+from waifu2x.lowering.plan.box import Box, aligned, hull
 from waifu2x.lowering.plan.liveness import Span
 from waifu2x.lowering.plan.phases import Phase
 from waifu2x.lowering.plan.symbols import example
-from waifu2x.lowering.program import PictureSum, Program
-from waifu2x.lowering.step_facts import writes
+from waifu2x.lowering.program import Program
 from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -240,7 +240,7 @@ class _Planner:
             for number in phase.averages:
                 value = _averaged(program, number)
                 extent = Box(0, 0, *self._sizes[value])
-                roots[value] = geometry.hull(extent, roots.get(value))
+                roots[value] = hull(extent, roots.get(value))
             if index == len(planned) - 1:
                 roots[program.result] = Box(0, 0, *self._sizes[program.result])
             self._roots[index] = roots
@@ -249,16 +249,14 @@ class _Planner:
                 s2d = program.values[value].space_to_depth
                 near = [(made.needed, wanted), (made.values, held)] if value in made.needed else []
                 for boxes_of, found in near:
-                    box = geometry.aligned(boxes_of[value], (s2d, s2d))
-                    found[value] = geometry.hull(box, found.get(value))
+                    box = aligned(boxes_of[value], (s2d, s2d))
+                    found[value] = hull(box, found.get(value))
                 if value in made.whole:
                     for found in (wanted, held):
-                        found[value] = geometry.hull(
-                            Box(0, 0, *self._sizes[value]), found.get(value)
-                        )
+                        found[value] = hull(Box(0, 0, *self._sizes[value]), found.get(value))
                 last.setdefault(value, index)
             for value in ending:
-                boxes[value, index] = box = geometry.hull(made.values[value], held.pop(value))
+                boxes[value, index] = box = hull(made.values[value], held.pop(value))
                 spans[value, index] = Span(index, last.pop(value), self._bytes(value, box))
         offsets, self._kept_bytes = liveness.places(spans, executor.alignment)
         self._kept: list[dict[int, MapPlace]] = [{} for _ in planned]
@@ -380,7 +378,7 @@ class _Planner:
             if value in (0, program.result) or value in kept:
                 continue
             used = [n for n in self._readers[value] if n in times]
-            used += [n for n in work.steps if writes(program.steps[n]) == value]
+            used += [n for n in work.steps if program.steps[n].writes == value]
             size = self._bytes(value, box)
             is_countable = is_countable and size <= self._executor.map_limit
             spans[value] = Span(min(used), max(used), size)

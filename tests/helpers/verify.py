@@ -1,62 +1,26 @@
-"""Whether a program is whole: to be asked after each pass.
+"""Checks programs and plans: whether a pass has left a program whole.
 
-`verify` has a check for each class of step: planes and resolutions that fit together, views and
-targets within their values, vectors that are there. What holds for all steps comes first: whatever
-is read was written before, whole; and no plane is written twice. An error names the step, its
-class and the field that is wrong.
+`verify` asks each step to check itself. What holds for all steps comes first: what is read was
+written before, whole; and no plane is written twice. An error names the step, its class and the
+field that is wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from waifu2x.lowering.ops.attention import (
-    AttendPlanes,
-    AttendWindows,
-    ChannelWeights,
-    CrossSums,
-    MixPlanes,
+from waifu2x.lowering.ops.base import (
+    Checker,
+    InvalidProgramError,
+    MapStep,
+    PictureSum,
+    Step,
+    VectorStep,
 )
-from waifu2x.lowering.ops.checker import Checker
-from waifu2x.lowering.ops.conv import Conv, Depthwise
-from waifu2x.lowering.ops.norm import NormPlanes, NormVector
-from waifu2x.lowering.ops.planewise import (
-    BicubicResize,
-    BilinearResize,
-    Copy,
-    DepthToSpace,
-    GatedAdd,
-    PoolMaxima,
-    Rearrange,
-    Scale,
-    ScaleByMap,
-    SpaceToDepth,
-)
-from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
-from waifu2x.lowering.ops.verify_attention import (
-    check_attention,
-    check_cross,
-    check_mix,
-    check_plane_attention,
-    check_weights,
-)
-from waifu2x.lowering.ops.verify_convs import check_conv, check_depthwise, check_norm
-from waifu2x.lowering.ops.verify_planewise import (
-    check_bilinear,
-    check_depth_to_space,
-    check_maxima,
-    check_planewise,
-    check_rearrange,
-    check_resize,
-    check_scale,
-    check_space_to_depth,
-)
-from waifu2x.lowering.ops.verify_vectors import check_linear, check_norm_vector, check_pool
 from waifu2x.lowering.plan import phases
-from waifu2x.lowering.program import MapStep, Program, Step, VectorStep
-from waifu2x.lowering.step_facts import reads, writes
-from waifu2x.lowering.values import Target
+from waifu2x.lowering.plan.liveness import Name, Span
+from waifu2x.lowering.plan.phases import Phase
+from waifu2x.lowering.program import Program
 
 
 def verify(program: Program) -> None:
@@ -65,7 +29,12 @@ def verify(program: Program) -> None:
 
 
 class _Verifier(Checker):
-    """One walk through a program: what holds for all steps, and the check of each one."""
+    """Walks through a program once: checks what holds for all steps, and each step by itself."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self.written_planes: dict[tuple[int, int], set[int]] = {}
+        """The planes of each part of a value that steps so far have written."""
 
     def check(self) -> None:
         self._check_values()
@@ -73,15 +42,15 @@ class _Verifier(Checker):
             self.where = f"step {number} ({type(step).__name__})"
             self._check_reads(step)
             if isinstance(step, MapStep):
-                self._check_target(step.target)
-            _CHECKS[type(step)](self, step)
+                self.target(step)
+            step.check(self)
             if isinstance(step, MapStep):
                 self._check_write(step)
-            else:
+            elif isinstance(step, VectorStep):
                 self._check_vector(step)
         self.where = "program"
         for part, planes in enumerate(self.values[-1].parts):
-            done = self.written.get((self.program.result, part), set())
+            done = self.written_planes.get((self.program.result, part), set())
             self.must(len(done) == planes, "steps", "nothing writes the whole result")
         self._check_result_and_cuts()
 
@@ -115,7 +84,7 @@ class _Verifier(Checker):
         self.must(planes, "parts", f"{self.values[-1].parts}, but the result has others")
 
     def _check_reads(self, step: Step) -> None:
-        for field, view in zip(("source", "residual"), reads(step), strict=False):
+        for field, view in zip(("source", "residual"), step.reads, strict=False):
             known = 0 <= view.value < len(self.values)
             self.must(known, field, f"there is no value {view.value}")
             self.must(view.value != self.program.result, field, "reads the result")
@@ -124,30 +93,24 @@ class _Verifier(Checker):
             self.must(inside, field, f"parts {view.first} and on, {view.parts}, of {len(parts)}")
             self.must(view.enlarge >= 1, field, f"enlarged {view.enlarge} times")
             for part in range(view.first, view.first + view.parts) if view.value else ():
-                done = self.written.get((view.value, part), set())
+                done = self.written_planes.get((view.value, part), set())
                 whole = len(done) == parts[part]
                 self.must(whole, field, f"part {part} of value {view.value} is not written yet")
 
-    def _check_target(self, target: Target) -> None:
-        known = 0 < target.value < len(self.values)
-        self.must(known, "target", f"no value to write: {target.value}")
-        parts = self.values[target.value].parts
-        self.must(0 <= target.part < len(parts), "target", f"no part {target.part}")
-
     def _check_write(self, step: MapStep) -> None:
-        target, planes = step.target, self.planes_made(step)
-        fills = isinstance(step, Copy | AttendWindows)
+        target, planes = step.target, step.planes_made(self.program)
+        fills = step.fills_planes
         stored = self.values[target.value]
         self.must(fills or not target.plane, "target", "begins within a part")
         most = stored.parts[target.part]
         fits = target.plane >= 0 and target.plane + planes <= most
         self.must(fits, "target", f"{planes} planes from {target.plane} on, of {most}")
         self.must(fills or planes == most, "target", f"{planes} planes of {most}")
-        done = self.written.setdefault((target.value, target.part), set())
+        done = self.written_planes.setdefault((target.value, target.part), set())
         own = set(range(target.plane, target.plane + planes))
         self.must(done.isdisjoint(own), "target", "planes that are written twice")
         done |= own
-        made = self.resolution_made(step)
+        made = step.resolution_made(self.program)
         same = made == stored.resolution
         self.must(same, "target", f"resolution {stored.resolution}, but {made} are made")
 
@@ -160,7 +123,7 @@ class _Verifier(Checker):
 
     def _check_result_and_cuts(self) -> None:
         steps, cuts = self.program.steps, self.program.cuts
-        writers = sum(writes(step) == self.program.result for step in steps)
+        writers = sum(step.writes == self.program.result for step in steps)
         self.must(writers == 1, "steps", f"{writers} steps write the result")
         ordered = list(cuts) == sorted({*cuts}) and all(0 < cut < len(steps) for cut in cuts)
         self.must(ordered, "cuts", f"{cuts}")
@@ -170,30 +133,64 @@ class _Verifier(Checker):
                 zero, "steps", f"value {value} is read in a later phase, but not zero outside"
             )
         for cut in cuts:
-            both = {writes(s) for s in steps[:cut]} & {writes(s) for s in steps[cut:]} - {-1}
+            both = {s.writes for s in steps[:cut]} & {s.writes for s in steps[cut:]} - {-1}
             self.must(not both, "cuts", f"values {both} are written on both sides of {cut}")
 
 
-_CHECKS: Mapping[type[Step], Callable[[Checker, Any], None]] = {
-    Conv: check_conv,
-    Depthwise: check_depthwise,
-    NormPlanes: check_norm,
-    Copy: check_planewise,
-    DepthToSpace: check_depth_to_space,
-    SpaceToDepth: check_space_to_depth,
-    Scale: check_scale,
-    GatedAdd: check_planewise,
-    ScaleByMap: check_planewise,
-    BicubicResize: check_resize,
-    BilinearResize: check_bilinear,
-    PoolMaxima: check_maxima,
-    Rearrange: check_rearrange,
-    AttendWindows: check_attention,
-    AttendPlanes: check_plane_attention,
-    CrossSums: check_cross,
-    ChannelWeights: check_weights,
-    MixPlanes: check_mix,
-    GlobalAvgPool: check_pool,
-    Linear: check_linear,
-    NormVector: check_norm_vector,
-}
+def verify_phases(program: Program, plan: Sequence[Phase]) -> None:
+    """Raises InvalidProgramError for phases that do not compute a program."""
+    steps, name = program.steps, program.model.name
+    live: frozenset[int] = frozenset()
+    vectors: set[int] = set()
+    done: list[int] = []
+
+    def must(condition: bool, number: int, field: str, what: str) -> None:
+        if not condition:
+            raise InvalidProgramError(f"{name}: phase {number}: {field}: {what}")
+
+    for number, phase in enumerate(plan):
+        maps = set(phase.given)
+        must(maps <= live | {0}, number, "given", f"{maps - live - {0}} is not kept")
+        must(list(phase.steps) == sorted({*phase.steps}), number, "steps", "out of order")
+        for index in phase.steps:
+            step = steps[index]
+            read = {view.value for view in step.reads}
+            must(read <= maps, number, "steps", f"step {index} reads {read - maps}, not made")
+            far = {view.value for view in step.read_whole}
+            must(far <= set(phase.given), number, "steps", f"step {index} reads what is not kept")
+            ready = set(step.vectors_read) <= vectors
+            must(ready, number, "steps", f"step {index} reads a vector before its mean is complete")
+            maps.add(step.writes)
+        must(set(phase.kept) <= maps, number, "kept", "a value that is not made")
+        zero = all(program.values[value].zero_outside for value in phase.kept)
+        must(zero, number, "kept", "a value that is not zero outside")
+        for index in (*phase.averages, *phase.dense):
+            step = steps[index]
+            assert isinstance(step, VectorStep)
+            if isinstance(step, PictureSum):
+                there = step.source.value in maps
+            else:
+                there = set(step.vectors_read) <= vectors
+            must(there, number, "averages", f"step {index} reads what is not there")
+            vectors.add(step.vector)
+        done += [*phase.steps, *phase.averages, *phase.dense]
+        must(phase.live <= live | set(phase.kept), number, "live", "values that are not kept")
+        must(bool(phase.roots(program)), number, "roots", "it makes nothing")
+        live = phase.live
+    ends = [index for phase in plan for index in (*phase.averages, *phase.dense)]
+    must(len(ends) == len(set(ends)), len(plan), "averages", "a mean is taken twice")
+    must(set(done) == set(range(len(steps))), len(plan), "steps", "some never run")
+
+
+def verify_places(
+    spans: Mapping[Name, Span], offsets: Mapping[Name, int], total: int, alignment: int
+) -> None:
+    """Raises InvalidProgramError for places of maps of which two overlap at some step."""
+    for name, span in spans.items():
+        start, end = offsets[name], offsets[name] + span.size
+        if start < 0 or start % alignment or end > total:
+            raise InvalidProgramError(f"map {name}: offset {start}, to {end} of {total}")
+        for other, near in spans.items():
+            apart = end <= offsets[other] or offsets[other] + near.size <= start
+            if other != name and span.meets(near) and not apart and span.size and near.size:
+                raise InvalidProgramError(f"maps {name} and {other} overlap at {start}")
