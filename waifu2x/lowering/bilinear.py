@@ -21,7 +21,7 @@ from waifu2x.networks.pooling import InterpolateTo, MaxPool
 def bilinear_resize(
     model: Model, value: int, node: InterpolateTo, source: View, target: Target
 ) -> Resize:
-    """The step of the node that makes a value of a model."""
+    """Returns the step of the node that makes a value of a model."""
     small, large = model.shapes[node.source], model.shapes[value]
     assert small.resolution is not None
     assert large.resolution is not None
@@ -36,8 +36,8 @@ def bilinear_resize(
 
 
 def _left_out(model: Model) -> list[Fraction]:
-    """For each value, by how many pixels of the picture it may be smaller than its resolution and
-    origin say, at most."""
+    """Returns, for each value, the most pixels of the picture by which it may be smaller than its
+    resolution and origin say."""
     found = [Fraction(0)]
     for node in model.nodes:
         if isinstance(node, InterpolateTo):

@@ -8,7 +8,7 @@ Identities that keep the kinds of steps few:
 - a pixel shuffle behind a convolution is a store, an addition behind it a residual;
 - a crop, and the enlargement of the picture, are ways to read;
 - a concatenation is a value with several parts, each written where it is made.
-Whatever fits none of these is a planewise step of its own.
+Everything else is a planewise step.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from waifu2x.networks.windows import Windows
 
 
 def lower(model: Model) -> Program:
-    """The steps of a model, or of one that computes the same: the program says which.
+    """Returns the steps of a model, or of one that computes the same: the program names it.
 
     Raises ModelError for a convolution with too many taps.
     """
@@ -83,7 +83,7 @@ class _Lowering:
         self._vector_of: dict[int, int] = {}
 
     def program(self) -> Program:
-        """All steps; the result becomes the last value."""
+        """Lowers all nodes; the result becomes the last value."""
         last = len(self._graph.model.nodes)
         for value in self._graph.live:
             if value not in self._graph.fused:
@@ -167,7 +167,8 @@ class _Lowering:
                 self._sum(value, value, 1.0)
 
     def _sum(self, value: int, inner: int, factor: float) -> None:
-        """The step of the node that makes `inner`, whose result is `value`: with what is added."""
+        """Adds the step of the node that makes `inner`, with the addition whose result is
+        `value`."""
         other = self._graph.residual_of(value)
         node = self._graph.node(inner)
         if other is not None and inner not in self._graph.fused:
@@ -249,14 +250,15 @@ class _Lowering:
         )
 
     def _zero_target(self, value: int) -> Target:
-        """Where a graph value is made; the program's value is zero outside its size."""
+        """Returns the target of a graph value, and makes the program's value zero outside its
+        size."""
         target = self._places.target(value)
         stored = self._places.values[target.value]
         self._places.values[target.value] = replace(stored, zero_outside=True)
         return target
 
     def _attention(self, value: int, node: WindowAttention | ChannelAttention) -> None:
-        """Attention in windows."""
+        """Adds attention in windows."""
         source, keys, values = map(self._places.unfolded, node.sources)
         target = self._zero_target(value)
         first = node.queries.first, node.keys.first, node.values.first
@@ -287,7 +289,7 @@ class _Lowering:
         ]
 
     def _conv(self, value: int, inner: int, factor: float, shuffle: int, other: int | None) -> None:
-        """A convolution of either kind, with what follows it."""
+        """Adds a convolution of either kind, with the shuffle and the addition behind it."""
         node = self._graph.node(inner)
         assert isinstance(node, Convolution | TransposedConvolution)
         where = f"{self._graph.model.name}: node {inner}"
@@ -336,7 +338,7 @@ class _Lowering:
             self._join(value, View(target.value), 1.0, self._places.added(other))
 
     def _depthwise(self, value: int, inner: int, other: int | None) -> None:
-        """A convolution of each plane, with what follows it."""
+        """Adds a convolution of each plane, with the addition or product behind it."""
         node = self._graph.node(inner)
         assert isinstance(node, DepthwiseConvolution)
         tap_count(node.weight.shape[-1], f"{self._graph.model.name}: node {inner}")
@@ -362,7 +364,7 @@ class _Lowering:
         )
 
     def _result(self, last: int) -> int:
-        """The value of the last node, as one that a single step writes and none reads."""
+        """Returns the value of the last node, as one that a single step writes and none reads."""
         views = self._places.views[last]
         index = views[0].value
         if index and views == (View(index),) and not self._graph.readers[last]:

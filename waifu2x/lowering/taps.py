@@ -26,7 +26,8 @@ class Taps:
 
 
 def convolution_taps(node: Convolution, where: str) -> Taps:
-    """out[y] = sum of weight[k] * in[y * stride + k - padding] over k, by places as stored."""
+    """Returns the taps of out[y] = sum of weight[k] * in[y * stride + k - padding] over k, by
+    places as stored."""
     side, stride = node.weight.shape[-1], node.stride
     places = [divmod(k - node.padding, stride) for k in range(side)]
     first = places[0][0]
@@ -41,7 +42,7 @@ def convolution_taps(node: Convolution, where: str) -> Taps:
 
 
 def transposed_taps(node: TransposedConvolution, where: str) -> Taps:
-    """out[y * stride + dy] by the taps of in[y + a]: weight[k], where k = dy + crop - a *
+    """Returns the taps of in[y + a] for out[y * stride + dy]: weight[k], where k = dy + crop - a *
     stride."""
     side, stride = node.weight.shape[-1], node.stride
     places = [
@@ -65,13 +66,14 @@ def transposed_taps(node: TransposedConvolution, where: str) -> Taps:
 
 
 def tap_count(count: int, where: str) -> int:
-    """The taps that a step has for so many. Raises ModelError for too many."""
+    """Returns the taps of a step that needs `count`. Raises ModelError for too many."""
     if count > MOST_TAPS:
         raise ModelError(f"{where}: a kernel of {count} taps for each pixel; {MOST_TAPS} at most")
     return 3 if count == 2 else count
 
 
 def shuffled(planes: int, factor: int) -> NDArray[np.intp]:
-    """The planes of a pixel shuffle's source, [plane][dy][dx], in the order [dy][dx][plane]."""
+    """Returns the planes of a pixel shuffle's source, [plane][dy][dx], in the order
+    [dy][dx][plane]."""
     order = np.arange(planes).reshape(planes // factor**2, factor, factor)
     return order.transpose(1, 2, 0).ravel()

@@ -26,8 +26,8 @@ class Value:
     resolution: Fraction
     """Its pixels for each pixel of the picture."""
     space_to_depth: int = 1
-    """Above 1: stored with so many pixels a side as the planes of one, in the order
-    [dy][dx][plane], for convolutions that read it at a stride. It has one part then."""
+    """Above 1, the pixels of a block of that side are stored as the planes of one, in the order
+    [dy][dx][plane], for convolutions that read it at that stride. It has one part then."""
     zero_outside: bool = False
     """Beyond its size it holds zeros, for convolutions that are padded with them. The picture does
     so by the model's border."""
@@ -40,7 +40,7 @@ class Value:
 
 @dataclass(frozen=True)
 class View:
-    """How a step reads a value: pixel y of the view is pixel (y + offset) // enlarge of the value.
+    """A way to read a value: pixel y of the view is pixel (y + offset) // enlarge of the value.
 
     A convolution reads a value as it is stored: where that is by space-to-depth, pixels of the view
     are stored ones, and `offset` counts them. All others read single pixels, however stored.
@@ -54,15 +54,15 @@ class View:
     first: int = 0
     """The first of the parts that it reads."""
     parts: int = 1
-    """How many; above 1 only for the source of a convolution."""
+    """Their number; above 1 only for the source of a convolution."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a step writes: all places that later steps need."""
+    """The part of a value that a step writes: all places that later steps need."""
 
     value: int
     part: int = 0
     plane: int = 0
-    """The first plane of that part; above 0 only for copies, several of which may fill a part, and
+    """The first plane of that part; above 0 only for copies, which may fill a part together, and
     for attention where `attention_maps` says so."""

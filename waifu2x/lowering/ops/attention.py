@@ -32,7 +32,7 @@ class AttentionStep(MapStep):
     first: tuple[int, int, int]
     """The first planes of queries, keys and values."""
     planes: int
-    """How many each of the three has, and the result."""
+    """Planes of each of the three, and of the result."""
     windows: Windows
     is_inner = True
 
@@ -120,7 +120,7 @@ class AttendWindows(AttentionStep):
 
     @property
     def has_bias(self) -> bool:
-        """Whether biases decide anything: softmax removes one that is the same for all keys."""
+        """Returns whether biases change the result: softmax removes one that all keys share."""
         flat = self.bias.reshape(self.heads, -1)
         return bool((flat != flat[:, :1]).any())
 
@@ -216,7 +216,7 @@ class ChannelWeights(InnerVectorStep):
     temperature: NDArray[np.float32]
     """(heads,)."""
     parts: int = 1
-    """As many as CrossSums has."""
+    """Those of the CrossSums."""
 
     @property
     def label(self) -> str:

@@ -137,7 +137,7 @@ class Step:
         raise NotImplementedError
 
     def cost(self, program: Program, planewise: int = PLANEWISE_COST) -> int:
-        """Multiply-adds for one pixel that it makes, before depth-to-space; 0 if it makes a vector.
+        """Returns the multiply-adds of one result, before depth-to-space; 0 if it makes a vector.
 
         `planewise` is the cost of a plane of a step without products.
         """
@@ -178,9 +178,9 @@ class MapStep(Step):
     residual: View | None = None
     """The map that is joined to the result, with its planes and pixels."""
     join: Expression = ADD
-    """How: one of `networks.expressions.JOINS`."""
+    """One of `networks.expressions.JOINS`."""
     factor: float = 1.0
-    """What is made is multiplied by it before that."""
+    """The factor of what is made, before it is joined."""
 
     @property
     def reads(self) -> tuple[View, ...]:
@@ -192,28 +192,28 @@ class MapStep(Step):
 
     @property
     def stored_block(self) -> int:
-        """Pixels of the target, in each direction, that one of its own results is stored as."""
+        """Pixels of the target, in each direction, as which one of its results is stored."""
         return 1
 
     @property
     def fills_planes(self) -> bool:
-        """Whether it may write some planes of a part, which other steps make up."""
+        """Whether it may write some planes of a part, and other steps the rest."""
         return False
 
     def planes_made(self, program: Program) -> int:
-        """Planes of a pixel of the target."""
+        """Returns the planes of a pixel of the target."""
         return program.planes_read(self.source)
 
     def resolution_made(self, program: Program) -> Fraction:
-        """Pixels of the target for each pixel of the picture, in each direction."""
+        """Returns the pixels of the target for each pixel of the picture, in each direction."""
         return program.values[self.source.value].resolution * self.source.enlarge
 
     def cost(self, program: Program, planewise: int = PLANEWISE_COST) -> int:
         return planewise * program.values[self.target.value].planes
 
     def receptive_radius(self, program: Program, unit: int) -> float:
-        """Pixels of the picture, on each side, by which what it reads goes beyond its own pixel,
-        where it is computed in cells of `unit` pixels a side."""
+        """Returns how many pixels of the picture it reads beyond its own pixel on each side, where
+        it is computed in cells of `unit` pixels a side."""
         return 0.0
 
     def computed(self, box: Box, unit: tuple[int, int], size: Size | None) -> Box:

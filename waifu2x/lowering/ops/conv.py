@@ -22,7 +22,7 @@ MOST_TAPS = 18
 
 
 class _TapStep(MapStep):
-    """A step that reads the pixels around each of its own: a valid cross-correlation."""
+    """A step that reads the pixels around each that it makes: a valid cross-correlation."""
 
     weight: NDArray[np.float32]
 
@@ -232,9 +232,9 @@ class Conv(_TapStep):
 class Depthwise(_TapStep):
     """join(activation(kernel * source + bias), residual), plane by plane.
 
-    A valid cross-correlation of each plane with a kernel of its own. The source is a view of one
-    part, other than the picture; a residual has the target's pixels and planes, and is of a value
-    other than the picture. All are stored by single pixels, and the target is not the result.
+    A valid cross-correlation, with one kernel for each plane. The source is a view of one part,
+    other than the picture; a residual has the target's pixels and planes, and is of a value other
+    than the picture. All are stored by single pixels, and the target is not the result.
     """
 
     node: int

@@ -44,10 +44,10 @@ class Planewise(PlanewiseStep):
     target: Target
     factor: float = 1.0
     residual: View | None = None
-    """It has the target's pixels, as many planes, and is of a value other than the picture."""
+    """It has the target's pixels and planes, and is of a value other than the picture."""
     join: Expression = ADD
     vector: int | None = None
-    """It has as many elements as the source has planes."""
+    """One element for each plane of the source."""
     shifts: int | None = None
     """A vector as long, added behind the product with `vector`."""
     depth_to_space: int = 1
@@ -64,7 +64,7 @@ class Planewise(PlanewiseStep):
 
     @property
     def is_copy(self) -> bool:
-        """Whether the result is the source, or what is added to it after a factor."""
+        """Whether the result is the source times the factor, with or without an addition."""
         return not self.moves and self.vector is None and self.join == ADD
 
     @property
@@ -225,8 +225,8 @@ class Rearrange(PlanewiseStep):
         return "pixels rearranged"
 
     def cells(self, length: int) -> int:
-        """Into how many cells rows, or columns, of that number are divided: place p of the target
-        is p % cells * (length // cells) + p // cells of the source."""
+        """Returns the number of cells into which `length` rows, or columns, are divided: place p of
+        the target is p % cells * (length // cells) + p // cells of the source."""
         return length // self.parts if self.inverse else self.parts
 
     def read_boxes(

@@ -1,5 +1,5 @@
-"""What attention reads and makes, in maps of their own: for engines whose attention writes from any
-plane of a part on.
+"""Maps that attention reads and makes, for engines whose attention writes from any plane of a part
+on.
 
 - Results of several attentions side by side, as those of halves of heads are, lie in one part: what
   would copy them there is left out.
@@ -27,8 +27,8 @@ from waifu2x.networks.activations import Activation
 
 
 def joined(program: Program) -> Program:
-    """The program whose attentions write side by side into one part; the very program if there are
-    none of several parts."""
+    """Returns the program with the outputs of several attentions side by side in one part; the
+    program itself if that is already so."""
     for value, stored in enumerate(program.values):
         if len(stored.parts) > 1 and _is_of_attention(program, value):
             return joined(_in_one_part(program, value))
@@ -36,7 +36,8 @@ def joined(program: Program) -> Program:
 
 
 def _is_of_attention(program: Program, value: int) -> bool:
-    """Whether attention makes all parts of a value, and all that read it read it whole or copy it.
+    """Returns whether attention makes all parts of a value, and each reader reads it whole or
+    copies it.
 
     Pairs of planes are stored at once: parts must begin with even ones.
     """
@@ -57,7 +58,7 @@ def _is_of_attention(program: Program, value: int) -> bool:
 
 
 def _copies(program: Program, value: int) -> list[Planewise]:
-    """The steps that put all parts of a value where they stand if they are one."""
+    """Returns the copies that put all parts of a value side by side into another."""
     stored = program.values[value]
     found = list[Planewise]()
     for target, other in enumerate(program.values):
@@ -76,7 +77,7 @@ def _copies(program: Program, value: int) -> list[Planewise]:
 
 
 def _in_one_part(program: Program, value: int) -> Program:
-    """The program with a value of one part, which stands for all its copies."""
+    """Returns the program in which a value has one part, and no copies."""
     stored = program.values[value]
     copies = _copies(program, value)
     same = {step.target.value: value for step in copies}
@@ -106,11 +107,11 @@ def _read_whole(view: View, value: int) -> View:
 
 
 def separated(program: Program) -> Program:
-    """The program in which queries, keys and values are maps of their own; the very program if no
-    convolution makes several of them."""
+    """Returns the program in which queries, keys and values are separate maps; the program itself
+    if no convolution makes several of them."""
     values, steps = list(program.values), list[Step]()
     places: dict[int, list[tuple[int, int]]] = {}
-    """Where the planes of a value are now: the first of each range of them, and its value."""
+    """The new places of a value's planes: the first of each range, and its value."""
     cuts = list[int]()
     for number, step in enumerate(program.steps):
         cuts += [len(steps)] if number in program.cuts else []
@@ -135,8 +136,8 @@ def separated(program: Program) -> Program:
 
 
 def _roles(program: Program, conv: Conv) -> list[tuple[int, int]]:
-    """The ranges of a convolution's planes that attention reads as queries, as keys and as values;
-    none where they overlap, or take more memory one by one."""
+    """Returns the ranges of a convolution's planes that attention reads as queries, keys and
+    values; none where they overlap, or take more memory one by one."""
     value = conv.target.value
     stored = program.values[value]
     readers = [step for step in program.steps if any(v.value == value for v in step.reads)]
@@ -164,7 +165,7 @@ def _roles(program: Program, conv: Conv) -> list[tuple[int, int]]:
 
 
 def _with_outputs(conv: Conv, first: int, end: int, value: int) -> Conv:
-    """The convolution that makes some planes of another, into a value."""
+    """Returns the convolution that makes some planes of another, into a value."""
     own = slice(first, end)
     function, slopes = conv.activation.function, conv.activation.slopes
     return replace(
@@ -179,7 +180,7 @@ def _with_outputs(conv: Conv, first: int, end: int, value: int) -> Conv:
 def _of_ranges(
     step: AttendWindows, places: Mapping[int, Sequence[tuple[int, int]]]
 ) -> AttendWindows:
-    """The attention that reads planes where they are now."""
+    """Returns the attention that reads planes at their new places."""
     views, firsts = list(step.reads), list(step.first)
     for role, (view, first) in enumerate(zip(step.reads, step.first, strict=True)):
         if view.value in places:

@@ -17,8 +17,8 @@ from waifu2x.lowering.values import View
 
 
 def joined(program: Program) -> tuple[Step | None, ...]:
-    """The program's steps, in which convolutions write right away what only copies would bring to
-    its place; None for such a copy."""
+    """Returns the program's steps, in which convolutions write to the places to which copies would
+    bring their results; None for such a copy."""
     steps: list[Step | None] = list(program.steps)
     if program.cuts:
         return tuple(steps)
@@ -43,8 +43,8 @@ def joined(program: Program) -> tuple[Step | None, ...]:
 
 
 def _is_plain(program: Program, copy: Planewise) -> bool:
-    """Whether a copy brings a value, as it is, to a part of another, both computed alike beyond
-    their sizes."""
+    """Returns whether a copy brings an unchanged value to a part of another, both computed alike
+    beyond their sizes."""
     source, target = program.values[copy.source.value], program.values[copy.target.value]
     return (
         copy.is_copy
@@ -61,7 +61,7 @@ def _is_plain(program: Program, copy: Planewise) -> bool:
 
 
 def _can_move(program: Program, conv: Conv) -> bool:
-    """Whether a convolution can count its pixels from another one."""
+    """Returns whether a convolution can count its pixels from another one."""
     return (
         conv.residual is None
         and conv.depth_to_space == 1

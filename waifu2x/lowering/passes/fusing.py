@@ -37,8 +37,8 @@ PLANES = 32
 _Rule = Callable[[Program, int, Planewise], Conv | None]
 """Makes the convolution of that number take along a step behind it; None where it cannot."""
 _MOST_OF_SUM = 0.25
-"""What a sum by weights is multiplied by, at most: weights of 16 bits then add less than a rounding
-of the result."""
+"""The largest factor of a sum by weights: weights of 16 bits then add less than a rounding of the
+result."""
 
 
 def fused(
@@ -49,7 +49,7 @@ def fused(
     sums: bool = True,
     own_gates: bool = True,
 ) -> Program:
-    """The same program in fewer steps; the very program if there is nothing to do.
+    """Returns the same program in fewer steps; the program itself if nothing can be fused.
 
     `scales` says whether convolutions may scale what they read, `resizes` whether the last one may
     resize what it makes, `sums` whether weights may add what is read, `own_gates` whether one may
@@ -80,8 +80,8 @@ def _taken_along(program: Program, join: Expression, rule: _Rule) -> Program:
 
 
 def _summed(program: Program, maker: int, copy: Planewise) -> Conv | None:
-    """The convolution with the sum behind it, if its own can be by weights: in the middle tap, of
-    the planes that it adds."""
+    """Returns the convolution with the sum behind it, if its own residual can be added by weights:
+    in the middle tap of those planes."""
     conv, added = program.steps[maker], copy.residual
     assert isinstance(conv, Conv)
     own, source = conv.residual, conv.source
@@ -135,8 +135,8 @@ def _with_pictures(program: Program) -> Program:
 
 
 def _picture_added(program: Program, number: int, conv: Conv) -> Program | None:
-    """The program in which a convolution adds the picture, if its last inputs are the picture's
-    planes, passed on."""
+    """Returns the program in which a convolution adds the picture, if its last inputs are the
+    picture's planes, passed on."""
     source, planes = conv.source, program.values[0].planes
     stored = program.values[source.value]
     last = source.first + source.parts - 1
@@ -181,14 +181,14 @@ def _picture_added(program: Program, number: int, conv: Conv) -> Program | None:
 
 
 def _passed_on(block: int, planes: int) -> NDArray[np.float32]:
-    """The weights by which planes go to all pixels [dy][dx][plane] that a result becomes."""
+    """Returns the weights that pass planes on to all pixels [dy][dx][plane] of a result."""
     weight: NDArray[np.float32] = np.zeros((block**2, planes, planes, 3, 3), np.float32)
     weight[:, np.arange(planes), np.arange(planes), 1, 1] = 1
     return weight.reshape(-1, planes, 3, 3)
 
 
 def _reads(step: Step, part: View) -> bool:
-    """Whether a step reads a part of a value."""
+    """Returns whether a step reads a part of a value."""
     return any(
         view.value == part.value and view.first <= part.first < view.first + view.parts
         for view in step.reads
@@ -219,7 +219,7 @@ def _with_factors(program: Program) -> Program:
 
 
 def _without(program: Program, values: Sequence[Value], steps: Sequence[Step | None]) -> Program:
-    """The program of the steps that are left, each in the place that it had."""
+    """Returns the program of the remaining steps, in the same order."""
     if None not in steps:
         return program
     kept = [step for step in steps if step is not None]
@@ -236,8 +236,8 @@ def _scaled_where_read(
     readers: Mapping[int, Sequence[int]],
     makers: Mapping[int, Sequence[Step]],
 ) -> dict[int, Step]:
-    """What becomes of the steps that read what a step scales, by their numbers, so that each scales
-    it; nothing if not all of them can. `steps` are those that earlier ones have become."""
+    """Returns, by their numbers, the readers of a scaled map that scale it themselves; nothing if
+    one of them cannot. `steps` are the steps so far."""
     value, scaled = scale.source.value, scale.target.value
     stored, wanted = program.values[value], program.values[scaled]
     made = makers.get(value, ())
@@ -275,8 +275,8 @@ def _scaled_where_read(
 
 
 def _only_maker(program: Program, number: int) -> int | None:
-    """The convolution that makes all that a step reads as its source, if no other step reads it and
-    no cut lies between."""
+    """Returns the number of the convolution that makes the source of a step, if it makes all of it,
+    no other step reads it and no cut lies between."""
     step = program.steps[number]
     assert isinstance(step, MapStep)
     value = step.source.value
@@ -291,7 +291,7 @@ def _only_maker(program: Program, number: int) -> int | None:
 
 
 def _gated(program: Program, maker: int, gate: Planewise) -> Conv | None:
-    """The convolution with the gate behind it, if it can take it along."""
+    """Returns the convolution with the gate behind it, if it can take it along."""
     conv, added = program.steps[maker], gate.residual
     assert isinstance(conv, Conv)
     assert added is not None
@@ -310,7 +310,7 @@ def _gated(program: Program, maker: int, gate: Planewise) -> Conv | None:
 
 
 def _writers(program: Program, view: View) -> list[tuple[int, Step]]:
-    """The steps that write what a view reads."""
+    """Returns the steps that write the parts that a view reads."""
     return [
         (number, step)
         for number, step in enumerate(program.steps)

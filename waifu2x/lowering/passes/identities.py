@@ -40,17 +40,17 @@ _MOST_WEIGHTS = 1 << 24
 
 
 def simplified(model: Model) -> Model:
-    """The same network in other nodes; the very model if there is nothing to do."""
+    """Returns the same network in cheaper nodes; the model itself if there are none."""
     nodes: list[Node] = []
     places = [0]
-    """Where each value of the model is among the new ones."""
+    """The new number of each value of the model."""
     counts = [0] * (len(model.nodes) + 1)
     for node in model.nodes:
         for source in sources(node):
             counts[source] += 1
 
     def only(value: int) -> Node | None:
-        """The node that makes a value which nothing else reads."""
+        """Returns the node that makes a value, if it has one reader."""
         return model.nodes[value - 1] if value and counts[value] == 1 else None
 
     def add(node: Node) -> int:
@@ -102,13 +102,15 @@ def simplified(model: Model) -> Model:
 
 
 def _is_small(node: Convolution, factor: int) -> bool:
-    """Whether what `_before_enlarging` makes has no more weights and planes than are worth it."""
+    """Returns whether `_before_enlarging` would make few enough weights and planes to be
+    cheaper."""
     made = len(node.bias) * factor**2
     return factor > 1 and made <= MOST_PLANES and node.weight.size * factor**2 <= _MOST_WEIGHTS
 
 
 def _before_enlarging(node: Convolution, factor: int) -> Convolution:
-    """The convolution of the small map whose planes [plane][dy][dx] are the large one's pixels."""
+    """Returns the convolution of the small map whose planes [plane][dy][dx] are the large one's
+    pixels."""
     made, read = node.weight.shape[:2]
     weight = np.zeros((made, factor, factor, read, 3, 3))
     for y, x in np.ndindex(factor, factor):
@@ -124,13 +126,13 @@ def _before_enlarging(node: Convolution, factor: int) -> Convolution:
 
 
 def _passed_on(source: int) -> Convolution:
-    """A map of one plane, as it is."""
+    """Returns a convolution that passes a map of one plane on."""
     ones = np.ones((1, 1, 1, 1), np.float32)
     return Convolution(source, ones, np.zeros(1, np.float32), leaky(1.0, 1))
 
 
 def _repeated(node: Convolution, planes: int) -> Convolution:
-    """The convolution that makes its one plane so many times."""
+    """Returns the convolution that makes its one plane several times."""
     activation = node.activation
     return replace(
         node,
@@ -143,7 +145,8 @@ def _repeated(node: Convolution, planes: int) -> Convolution:
 def _shuffled_and_enlarged(
     model: Model, node: Add, only: Callable[[int], Node | None]
 ) -> tuple[PixelShuffle, Convolution, int] | None:
-    """A shuffled convolution to which the enlargement of a map of the small size is added."""
+    """Returns a shuffled convolution to which the enlargement of a map of the small size is
+    added."""
     for first, second in ((node.source, node.other), (node.other, node.source)):
         shuffle, enlarge = only(first), only(second)
         if not isinstance(shuffle, PixelShuffle) or not isinstance(enlarge, Enlarge):
@@ -162,7 +165,8 @@ def _shuffled_and_enlarged(
 
 
 def _passing_on(node: Convolution, planes: int, factor: int) -> Convolution:
-    """The convolution with further inputs, which it adds to all pixels that it makes of one."""
+    """Returns the convolution with further inputs, which it adds to all pixels that it makes of
+    one."""
     more: NDArray[np.float32] = np.zeros((node.weight.shape[0], planes, 3, 3), np.float32)
     for plane in range(planes):
         more[plane * factor**2 : (plane + 1) * factor**2, plane, 1, 1] = 1
@@ -170,7 +174,7 @@ def _passing_on(node: Convolution, planes: int, factor: int) -> Convolution:
 
 
 def without_unread(model: Model) -> Model:
-    """The nodes that the result depends on."""
+    """Returns the model without nodes that the result does not depend on."""
     live = {len(model.nodes)}
     for value in range(len(model.nodes), 0, -1):
         if value in live:

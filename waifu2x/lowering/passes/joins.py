@@ -1,4 +1,4 @@
-"""What of a graph is computed together, in one step, and how its values are stored."""
+"""Nodes of a graph that one step computes together, and the storage of their values."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _READS_PLAIN = (
     | _REDUCED
     | Interleave
 )
-"""What reads only maps that are stored by single pixels."""
+"""Nodes that read only maps stored by single pixels."""
 _TAKES_ALONG = (
     *(Convolution, TransposedConvolution, DepthwiseConvolution),
     *(PixelShuffle, Multiply, GroupNorm),
 )
-"""Whose steps may add another map."""
+"""Nodes whose steps may add another map."""
 _PLAIN = (
     LayerNorm
     | DepthwiseConvolution
@@ -54,11 +54,11 @@ _PLAIN = (
     | _REDUCED
     | Interleave
 )
-"""What makes no map that is stored by space-to-depth."""
+"""Nodes whose maps are never stored by space-to-depth."""
 
 
 class Joins:
-    """What is computed together in a model, and how its values are stored."""
+    """Decides which nodes of a model one step computes together, and how values are stored."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -76,7 +76,7 @@ class Joins:
         """Their space-to-depth."""
 
     def node(self, value: int) -> Node | None:
-        """What makes a graph value; None for the picture."""
+        """Returns the node that makes a graph value; None for the picture."""
         return self.model.nodes[value - 1] if value else None
 
     def planes(self, value: int) -> int:
@@ -84,7 +84,7 @@ class Joins:
         return self.model.shapes[value].planes
 
     def residual_of(self, value: int) -> int | None:
-        """The graph value that the step which makes a value adds, or multiplies by."""
+        """Returns the graph value that the step of a value adds, or multiplies by."""
         node = self.node(value)
         inner = self.taken(value)
         if not isinstance(node, Add | MultiplyMaps):
@@ -92,16 +92,16 @@ class Joins:
         return node.other if inner in (node.source, None) else node.source
 
     def taken(self, value: int) -> int | None:
-        """The graph value that the node of another takes along."""
+        """Returns the graph value that the node of another takes along."""
         operands = sources(self.model.nodes[value - 1])
         return next((v for v in operands if self.fused.get(v) == value), None)
 
     def flat(self, value: int) -> tuple[int, ...]:
-        """The graph values of a concatenation, none of them one itself."""
+        """Returns the graph values of a concatenation, with those of inner ones in their places."""
         return self._flat.get(value, (value,))
 
     def _flattened(self) -> dict[int, tuple[int, ...]]:
-        """What `flat` says of concatenations."""
+        """Returns the answers of `flat` for concatenations."""
         found: dict[int, tuple[int, ...]] = {}
         for value in self.live:
             node = self.node(value)
@@ -111,13 +111,13 @@ class Joins:
         return found
 
     def is_made(self, value: int) -> bool:
-        """Whether a step writes a graph value, rather than its being a way to read another."""
+        """Returns whether a step writes a graph value; others are ways to read one."""
         if value == 0 or isinstance(self.node(value), Crop | Concatenate):
             return False
         return not self.is_view(value)
 
     def is_view(self, value: int) -> bool:
-        """Whether it is the picture, enlarged."""
+        """Returns whether a value is the picture, enlarged."""
         node = self.node(value)
         if not isinstance(node, Enlarge):
             return False
@@ -127,7 +127,8 @@ class Joins:
         return source == 0
 
     def _fusions(self) -> dict[int, int]:
-        """Graph values that are never made, since the one node that reads them takes them along."""
+        """Returns the graph values that are never made, by the one node that reads them and takes
+        them along."""
         fused: dict[int, int] = {}
         for value in self.live:
             node = self.node(value)
@@ -150,7 +151,7 @@ class Joins:
         return fused
 
     def _can_add(self, value: int, node: Add, operand: int) -> bool:
-        """Whether an operand of an addition is a sum that can take the other one as its
+        """Returns whether an operand of an addition is a sum that can take the other one as its
         residual."""
         kinds = _TAKES_ALONG
         made = self.node(operand)
@@ -163,8 +164,8 @@ class Joins:
         return operand == node.source or node.factor == 1
 
     def _stored_block(self, value: int) -> int:
-        """How a graph value is stored: by space-to-depth if all convolutions that read it do so at
-        one stride."""
+        """Returns the block of a graph value's storage: its space-to-depth if all convolutions that
+        read it have one stride."""
         node = self.node(value)
         if isinstance(node, _PLAIN) or value == len(self.model.nodes):
             return 1
@@ -178,8 +179,8 @@ class Joins:
         return strides.pop() if len(strides) == 1 else 1
 
     def _convolutions(self, value: int) -> list[tuple[Convolution | None, int]]:
-        """The convolutions that read a graph value and by what it is cropped for them; None for
-        what reads only plain maps."""
+        """Returns the convolutions that read a graph value, and the crop of each; None for a node
+        that reads only plain maps."""
         found: list[tuple[Convolution | None, int]] = []
         left = [(value, 0)]
         while left:
@@ -195,7 +196,7 @@ class Joins:
         return found
 
     def _shuffle_of(self, value: int) -> int:
-        """The block of depth-to-space of the convolution that makes a graph value, else 1."""
+        """Returns the depth-to-space of the convolution that makes a graph value, else 1."""
         node = self.node(value)
         if isinstance(node, Add):
             inner = self.taken(value)
@@ -206,7 +207,7 @@ class Joins:
 
 
 def _live(model: Model) -> list[int]:
-    """The graph values that the result depends on, the picture left out, in order."""
+    """Returns the graph values that the result depends on, without the picture, in order."""
     live = {len(model.nodes)}
     for value in range(len(model.nodes), 0, -1):
         if value in live:
@@ -215,5 +216,5 @@ def _live(model: Model) -> list[int]:
 
 
 def _read(node: Node) -> tuple[int, ...]:
-    """The values whose numbers a node reads: of one, it may be the size alone."""
+    """Returns the values whose numbers a node reads, not those whose size alone it needs."""
     return (node.source,) if isinstance(node, InterpolateTo) else sources(node)

@@ -1,4 +1,4 @@
-"""The order of a program's steps in which few maps are there at a time.
+"""An order of a program's steps in which few maps are alive together.
 
 Attention reads several maps that are made of one, and what it makes meets others that are made of
 the same. Each step comes where its result is first wanted, and sums of attention between planes
@@ -17,8 +17,8 @@ from waifu2x.lowering.program import Program
 
 
 def ordered(program: Program) -> Program:
-    """The same steps in another order, between the same cuts; the very program if it has no
-    attention."""
+    """Returns the program with its steps in another order, between the same cuts; the program
+    itself if it has no attention."""
     if not any(isinstance(step, AttendWindows | CrossSums) for step in program.steps):
         return program
     ends = (0, *program.cuts, len(program.steps))
@@ -27,7 +27,7 @@ def ordered(program: Program) -> Program:
 
 
 def _segment(program: Program, first: int, end: int) -> list[int]:
-    """The numbers of the steps of a segment, in order."""
+    """Returns the numbers of the steps of a segment, in order."""
     numbers = range(first, end)
     sources = _sources(program.steps, numbers)
     wanted = {source for number in numbers for source in sources[number]}
@@ -39,8 +39,8 @@ def _segment(program: Program, first: int, end: int) -> list[int]:
 
 
 def _sources(steps: Sequence[Step], numbers: range) -> dict[int, list[int]]:
-    """For each step of a segment, those of the same that make what it reads: its source first, its
-    vectors last."""
+    """Returns, for each step of a segment, the steps of the segment that it depends on: those of
+    its source first, of its vectors last."""
     makers: dict[tuple[int, int], list[int]] = {}
     vectors: dict[int, int] = {}
     found: dict[int, list[int]] = {}
@@ -61,7 +61,7 @@ def _sources(steps: Sequence[Step], numbers: range) -> dict[int, list[int]]:
 
 
 def _add(root: int, sources: dict[int, list[int]], found: dict[int, None]) -> None:
-    """Adds a step, behind all that it waits for."""
+    """Adds a step behind those that it depends on."""
     waiting = [root]
     while waiting:
         number = waiting[-1]

@@ -1,4 +1,4 @@
-"""Gates that a convolution makes of what another one made, taken along by that one.
+"""Gates made by a convolution from the result of another one, which takes them along.
 
 Behind a convolution of 3x3 taps that makes m, SPANF3 computes (m + x) * tanh(weight m + bias): a
 sum, a convolution of one tap and a product, each of which moves whole maps through memory.
@@ -24,7 +24,7 @@ _PLANES = range(33, 65)
 
 
 class _Behind(NamedTuple):
-    """What stands behind a convolution, by the numbers of steps."""
+    """The steps behind a convolution, by their numbers."""
 
     total: int
     """The one that adds a map to what the convolution makes."""
@@ -35,7 +35,8 @@ class _Behind(NamedTuple):
 
 
 def taken_along(program: Program) -> list[Step | None]:
-    """The steps of a program, with None in the place of those that another one took along."""
+    """Returns the steps of a program, with None in the place of those that another one took
+    along."""
     steps: list[Step | None] = list(program.steps)
     readers = read_by(program)
     makers: dict[int, list[int]] = {}
@@ -78,7 +79,7 @@ def _may_gate(program: Program, conv: Conv) -> bool:
 
 
 def _behind(program: Program, value: int, readers: Mapping[int, Sequence[int]]) -> _Behind | None:
-    """What reads a value, if that is nothing but a sum and the gate of the sum."""
+    """Returns the readers of a value, if those are a sum and the gate of the sum and no others."""
     made = View(value)
     if len(readers[value]) != 2:
         return None

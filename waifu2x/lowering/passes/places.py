@@ -1,4 +1,4 @@
-"""Where the values of a graph are in a program: its maps, the parts of them, and copies."""
+"""Places of a graph's values in a program: maps, parts of maps, and copies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from waifu2x.networks.nodes import Concatenate
 
 
 class GraphPlaces:
-    """Where graph values are found in the program, whose values and steps grow here."""
+    """Finds graph values in the program, and adds values and steps to it."""
 
     def __init__(self, graph: Joins) -> None:
         self._graph = graph
@@ -21,7 +21,7 @@ class GraphPlaces:
         self.vectors: list[int] = []
         """The sizes of all vectors."""
         self.views: dict[int, tuple[View, ...]] = {0: (View(0),)}
-        """Where a graph value is found: the views of its parts, in single pixels."""
+        """The views of each graph value's parts, in single pixels."""
         self._copies: dict[tuple[int, int, bool], int] = {}
         self._parts: dict[int, Target] = {}
         """Graph values that are made where a concatenation wants them."""
@@ -30,34 +30,35 @@ class GraphPlaces:
         self._place_concatenations()
 
     def source(self, value: int) -> View:
-        """A graph value as one view of one part, gathered if it has several."""
+        """Returns a graph value as one view of one part, gathered if it has several."""
         views = self.views[value]
         return views[0] if len(views) == 1 else View(self.copied(value, 1, zero=False))
 
     def plain(self, value: int) -> View:
-        """A graph value as a whole value of the program."""
+        """Returns a graph value as a whole value of the program."""
         view = self.source(value)
         if view == View(view.value) and view.value and len(self.values[view.value].parts) == 1:
             return view
         return View(self.copied(value, 1, zero=False))
 
     def plain_part(self, value: int, *, zero: bool) -> View:
-        """A graph value as one part of a map stored by single pixels; with `zero`, zero outside."""
+        """Returns a graph value as one part of a map stored by single pixels; with `zero`, zero
+        outside."""
         source = self.conv_source(value, 1, zero)
         if source.value == 0 or source.parts > 1:
             source = View(self.copied(value, 1, zero=zero))
         return source
 
     def unfolded(self, value: int) -> View:
-        """The same, stored by single pixels."""
+        """Returns a graph value as a whole value stored by single pixels."""
         whole = self.plain(value)
         if self.values[whole.value].space_to_depth > 1:
             return View(self.copied(value, 1, zero=False))
         return whole
 
     def conv_source(self, value: int, stride: int, reaches: bool) -> View:
-        """What a convolution reads: by space-to-depth at its stride, zero outside if it reaches
-        there."""
+        """Returns the view that a convolution reads: by space-to-depth at its stride, zero outside
+        if it reaches there."""
         views = self.views[value]
         first = views[0]
         stored = self.values[first.value]
@@ -78,18 +79,18 @@ class GraphPlaces:
         return View(self.copied(value, stride, zero=reaches))
 
     def residual(self, other: int | None) -> View | None:
-        """What a planewise step adds, if it adds a graph value."""
+        """Returns the view that a planewise step adds, if it adds a graph value."""
         return None if other is None else self.added(other)
 
     def added(self, other: int) -> View:
-        """A graph value as a view that a planewise step can add."""
+        """Returns a graph value as a view that a planewise step can add."""
         view = self.source(other)
         if view.value == 0 or view.enlarge > 1:
             return View(self.copied(other, 1, zero=False))
         return view
 
     def copied(self, value: int, block: int, *, zero: bool) -> int:
-        """A graph value in a value of one part, by copies."""
+        """Copies a graph value into a value of one part, and returns its number."""
         key = (value, block, zero)
         if key not in self._copies:
             index = self.add_value(value)
@@ -103,7 +104,7 @@ class GraphPlaces:
         return self._copies[key]
 
     def target(self, value: int) -> Target:
-        """Where a graph value is made; from now on it is found there."""
+        """Returns the target of a graph value, which is found there from now on."""
         target = self._parts.get(value)
         if target is None:
             target = Target(self.add_value(value))
@@ -113,12 +114,12 @@ class GraphPlaces:
         return target
 
     def add_value(self, value: int, parts: tuple[int, ...] = ()) -> int:
-        """A new value of the program, of the size of a graph value."""
+        """Adds a value of the size of a graph value to the program, and returns its number."""
         self.values.append(self._new_value(value, parts))
         return len(self.values) - 1
 
     def add_vector(self, size: int) -> int:
-        """A new vector of the program."""
+        """Adds a vector to the program, and returns its number."""
         self.vectors.append(size)
         return len(self.vectors) - 1
 

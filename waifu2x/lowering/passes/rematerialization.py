@@ -17,10 +17,10 @@ from waifu2x.lowering.values import Value
 
 
 def rematerialized(program: Program, apart: int = 1) -> Program:
-    """A program whose steps behind attention read such values as are made again there; the same one
-    if there are none.
+    """Returns a program that makes cheap values again behind attention; the same one if there are
+    none.
 
-    A value is made again where at least so much attention lies between: nearer, it is there.
+    A value is made again for readers that lie at least `apart` attentions behind it.
     """
     cheap = cheap_values(program)
     made = _Remaking(program, cheap, apart)
@@ -63,16 +63,15 @@ class _Remaking:
         self.steps: list[Step] = []
         self._makers = makers
         self._depths = [0] * len(program.values)
-        """How much attention lies behind each value, one after the other."""
+        """The number of attentions, one after another, that each value depends on."""
         self._apart = apart
         self._made: dict[int, dict[int, int]] = {}
-        """The numbers of a value as it is made for what lies behind so much attention."""
+        """The numbers of each value's copies, by the depth of attention that they are made for."""
         self._old: set[int] = set()
         """Values of the program that have been made."""
 
     def add(self, step: Step) -> None:
-        """Adds a step of the program, the next one; one of those that make values again only when
-        somebody reads it."""
+        """Adds the next step of the program; one that makes a cheap value waits for a reader."""
         if step.writes in self._makers:
             return
         sources = {view.value for view in step.reads}
@@ -84,7 +83,7 @@ class _Remaking:
             self._depths[step.writes] = depth
 
     def _found(self, value: int, depth: int) -> int:
-        """The number of a value, for what lies behind so much attention; made now if it has to
+        """Returns the number of a value for readers at a depth of attention; makes it now if need
         be."""
         if value not in self._makers:
             return value

@@ -29,7 +29,8 @@ _MOST_PLANES = 4
 
 
 def with_resizes(program: Program) -> Program:
-    """The same program, its result made by one convolution if it can be; else the very program."""
+    """Returns the program with its last convolution and resize as one, if that is possible; else
+    the program itself."""
     *others, last = program.steps
     if (
         not others
@@ -66,7 +67,7 @@ def with_resizes(program: Program) -> Program:
 
 
 def _resized(conv: Conv, resize: Resize) -> Conv:
-    """The convolution of what the resize makes."""
+    """Returns the convolution that makes what the resize makes."""
     shares = _shares()
     planes = conv.out_planes // _BLOCK**2
     shape = (_BLOCK, _BLOCK, planes, conv.in_planes, 3, 3)
@@ -98,9 +99,9 @@ def _resized(conv: Conv, resize: Resize) -> Conv:
 
 
 def _shares() -> NDArray[np.float64]:
-    """(4, 3, 4): of a pixel of the result in one direction (the first, an even one, an odd one, the
-    last), what it takes of the 4 pixels that each of 3 results becomes: the one before, its own,
-    and the next."""
+    """Returns (4, 3, 4): for a pixel of the result in one direction (the first, an even one, an odd
+    one, the last), the shares of the 4 pixels of each of 3 results: the one before, its own, and
+    the next."""
     shares = np.zeros((4, 3 * _BLOCK))
     for kind, place in enumerate((0, 0, 1, 1)):
         for tap, share in enumerate(cubic_taps(1, 2)[0]):

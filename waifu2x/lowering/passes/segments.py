@@ -42,10 +42,9 @@ _PLANEWISE_COST = 0
 
 
 def segmented(program: Program, tile: tuple[int, int] | None = None) -> Program:
-    """A program cut where that costs least for tiles of so many rows and columns of the picture, a
-    processor's if none are given; the same one if it is shallow, or has phases of its own, or maps
-    whose proportion depends on the picture's size: blocks of a cut program run as pictures of their
-    own.
+    """Returns a program cut where that costs least for tiles of those rows and columns of the
+    picture, by default a processor's; the same one if it is shallow, already has phases, or has
+    maps whose proportion depends on the picture's size: blocks of a cut program run as pictures.
 
     Without attention, only values that are zero outside their size are kept: those that padded
     convolutions read.
@@ -69,8 +68,8 @@ def segmented(program: Program, tile: tuple[int, int] | None = None) -> Program:
 
 
 def at_bottlenecks(program: Program) -> Program:
-    """A program with means, cut behind maps of few planes on which alone all that follows depends;
-    the same one if there are none.
+    """Returns a program with means, cut behind maps of few planes on which alone all later steps
+    depend; the same one if there are none.
 
     Such a map stands between two networks in a row. Kept maps of the first, from which it is made,
     need not be there any more when those of the second are kept.
@@ -87,23 +86,25 @@ def at_bottlenecks(program: Program) -> Program:
 
 
 def is_segmented(program: Program) -> bool:
-    """Whether a program is cut as `segmented` does it: all maps between its phases are kept."""
+    """Returns whether a program is cut as `segmented` does it: all maps between its phases are
+    kept."""
     return bool(program.cuts) and not has_phases(program)
 
 
 def has_phases(program: Program) -> bool:
-    """Whether means over the picture, or maps that are read whole, end phases of a program."""
+    """Returns whether means over the picture, or maps that are read whole, end phases of a
+    program."""
     return any(isinstance(step, PictureSum) or step.read_whole for step in program.steps)
 
 
 def attends(program: Program) -> bool:
-    """Whether a program has attention in windows."""
+    """Returns whether a program has attention in windows."""
     return any(isinstance(step, AttentionStep) for step in program.steps)
 
 
 def cheapest(positions: Sequence[int], cost: Callable[[int, int], float]) -> list[int]:
-    """Where to cut between the first and the last of some positions, so that the costs of all
-    segments are least together.
+    """Returns the positions, between the first and the last, at which cuts make the sum of all
+    segments' costs least.
 
     `cost` is of the steps from a position to another, and must not be less for more of them.
     """
@@ -125,7 +126,7 @@ def cheapest(positions: Sequence[int], cost: Callable[[int, int], float]) -> lis
 
 
 def cut(program: Program, positions: Sequence[int]) -> Program:
-    """The program with phases that end before the steps of those numbers, in order."""
+    """Returns the program with phases that end before the steps of those numbers, in order."""
     made = _Cut(list(program.values), list(program.steps), list(positions))
     cuts: list[int] = []
     # From the last one on: a part that has a value of its own there has it for all cuts before.
@@ -176,7 +177,7 @@ class _Cut:
         return len(before) + len(starts) - position, len(before)
 
     def _copy(self, value: int, part: int, before: list[Step]) -> int:
-        """The value that a part is kept in."""
+        """Returns the value that a part is kept in."""
         stored = self.values[value]
         copy = self._add(replace(stored, parts=(stored.parts[part],)))
         together = any(
@@ -214,8 +215,8 @@ class _Cut:
 
 
 def receptive_radii(program: Program, unit: int = 1) -> list[float]:
-    """Before each step, and at the end: pixels of the picture around its own that what was made so
-    far depends on, on each side, where steps are computed in cells of so many pixels a side."""
+    """Returns, before each step and at the end, the pixels of the picture on each side that the
+    values so far depend on, where steps are computed in cells of `unit` pixels a side."""
     values = [0.0] * len(program.values)
     found = [0.0]
     for step in program.steps:
@@ -228,7 +229,8 @@ def receptive_radii(program: Program, unit: int = 1) -> list[float]:
 
 
 def _kept_costs(program: Program) -> dict[int, float]:
-    """What cuts before steps cost for a pixel of the picture, where there can be any, in order."""
+    """Returns the costs of cuts before steps for a pixel of the picture, where there can be any, in
+    order."""
     first: dict[tuple[int, int], int] = {}
     last: dict[tuple[int, int], int] = {}
     for number, step in enumerate(program.steps):
@@ -258,7 +260,7 @@ def _kept_costs(program: Program) -> dict[int, float]:
 
 
 def _crossing(values: Sequence[Value], steps: Sequence[Step], position: int) -> dict[int, set[int]]:
-    """The parts of values that steps before a position write and those behind it read."""
+    """Returns the parts of values that steps before a position write and steps behind it read."""
     written = {
         (step.target.value, step.target.part)
         for step in steps[:position]
@@ -274,7 +276,7 @@ def _crossing(values: Sequence[Value], steps: Sequence[Step], position: int) -> 
 
 
 def _reading(step: Step, value: int, copies: Mapping[int, int]) -> Step:
-    """The step, parts of a value read from their copies."""
+    """Returns the step reading parts of a value from their copies."""
 
     def moved(view: View) -> View:
         if view.value != value:

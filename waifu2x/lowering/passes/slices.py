@@ -1,7 +1,8 @@
-"""Slices of maps made by what makes the maps, before a graph becomes steps: no plane is copied.
+"""Slices of maps, made by the nodes that make the maps, before a graph becomes steps: no plane is
+copied.
 
-- A slice of a convolution of whose planes nothing but slices are read is a convolution with those
-  outputs alone; a depthwise one then reads a slice of its own source.
+- A slice of a convolution that is read by slices alone is a convolution with those outputs; a
+  depthwise one then reads a slice of its source.
 - A slice of a concatenation is one of its sources, or slices of some, concatenated.
 - Any other is a convolution of one tap that passes its planes on.
 """
@@ -30,7 +31,7 @@ _WITH_OUTPUTS = Convolution | DepthwiseConvolution
 
 
 def without_slices(model: Model) -> Model:
-    """The same network without slices; the very model if it has none."""
+    """Returns the same network without slices; the model itself if it has none."""
     if not any(isinstance(node, Slice) for node in model.nodes):
         return model
     made = without_unread(replace(model, nodes=tuple(_Rewriting(model).nodes)))
@@ -57,7 +58,7 @@ class _Rewriting:
             for value, found in readers.items()
             if value != last and all(isinstance(node, Slice) for node in found)
         }
-        """Values of which only slices are read."""
+        """Values read by slices alone."""
         self._divided: set[int] = set()
         """The new ones,"""
         self._read_once: set[int] = set()
@@ -82,7 +83,7 @@ class _Rewriting:
         return len(self.nodes)
 
     def _slice(self, value: int, first: int, planes: int) -> int:
-        """The value that has some planes of another."""
+        """Returns the value that has some planes of another."""
         key = (value, first, planes)
         if key not in self._found:
             whole = planes == self._planes[value]
@@ -111,7 +112,7 @@ class _Rewriting:
         return self._add(Concatenate(tuple(parts)), planes)
 
     def _with_outputs(self, node: _WITH_OUTPUTS, first: int, planes: int) -> int:
-        """The convolution that makes some planes of another."""
+        """Returns the convolution that makes some planes of another."""
         own = slice(first, first + planes)
         source = node.source
         if isinstance(node, DepthwiseConvolution):

@@ -1,4 +1,5 @@
-"""Which part of every value a box of the result needs: one walk backward through the steps.
+"""Finds the part of every value that a box of the result needs: one walk backward through the
+steps.
 
 All boxes are in single pixels of a value, counted from its pixel (0, 0), however stored. Parts
 that are computed are made up to whole units, at multiples of a unit, so that cells of any kind lie
@@ -25,7 +26,7 @@ class Work:
     """The parts of values and steps that are computed for some results."""
 
     values: Mapping[int, Box]
-    """For each value that is read or written: all that is read, and all that is written."""
+    """For each value that is read or written: the box around both."""
     steps: Mapping[int, Box]
     """By the number of each step that runs: the results of a convolution before depth-to-space, the
     pixels of any other's target."""
@@ -85,8 +86,8 @@ def work(
 
 
 def sizes(program: Program, height: int, width: int) -> tuple[Size, ...]:
-    """Rows and columns of every value for a picture of that size; of the result, without what made
-    the picture up to a multiple."""
+    """Returns rows and columns of every value for a picture of that size; those of the result
+    without the rows that made the picture up to a multiple."""
     graph = program.model.sizes(height, width)
     scale = program.model.scale
     found = [graph[value.graph] for value in program.values]
@@ -95,7 +96,8 @@ def sizes(program: Program, height: int, width: int) -> tuple[Size, ...]:
 
 
 def tiles(size: Size, down: int, across: int, unit: int) -> Iterator[Box]:
-    """A value's pixels in `down` x `across` boxes, cut at multiples of a unit; some may be empty.
+    """Yields a value's pixels in `down` x `across` boxes, cut at multiples of a unit; some may be
+    empty.
 
     Boxes of the same number of two values lie at about the same part of the picture.
     """
@@ -113,7 +115,7 @@ def _cuts(length: int, count: int, unit: int) -> list[int]:
 
 
 def read_by(program: Program) -> dict[int, list[int]]:
-    """The numbers of the steps that read each value."""
+    """Returns the numbers of the steps that read each value."""
     found: dict[int, list[int]] = {value: [] for value in range(len(program.values))}
     for number, step in enumerate(program.steps):
         for value in {view.value for view in step.reads}:

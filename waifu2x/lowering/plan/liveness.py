@@ -1,4 +1,4 @@
-"""Where maps lie in one block of memory: two that are needed at the same time do not overlap."""
+"""Places maps in one block of memory: two that are needed at the same time do not overlap."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True)
 class Span:
-    """From when to when so many bytes are needed."""
+    """A number of bytes, and the steps between which they are needed."""
 
     first: int
     """The step that writes them first."""
@@ -23,12 +23,12 @@ class Span:
     size: int
 
     def meets(self, other: Span) -> bool:
-        """Whether there is a step at which both are needed."""
+        """Returns whether there is a step at which both are needed."""
         return self.first <= other.last and other.first <= self.last
 
 
 def places(spans: Mapping[Name, Span], alignment: int) -> tuple[dict[Name, int], int]:
-    """The offset of each, a multiple of `alignment`, and the bytes of the whole.
+    """Returns the offset of each map, a multiple of `alignment`, and the bytes of the whole.
 
     Each is put at the lowest place that is free, in the order of two that takes less: large ones
     first, so that a chain takes about as much as its two largest neighbours, or as they are needed.
@@ -60,7 +60,7 @@ def places(spans: Mapping[Name, Span], alignment: int) -> tuple[dict[Name, int],
 def _starts(
     order: Sequence[Name], sizes: Mapping[Name, int], spans: Mapping[Name, Span]
 ) -> dict[Name, int]:
-    """The lowest free place of each, put there in an order."""
+    """Returns the lowest free place of each, taken in an order."""
     starts: dict[Name, int] = {}
     for name in order:
         start = 0
@@ -76,7 +76,7 @@ def _starts(
 def _below(
     starts: Mapping[Name, int], sizes: Mapping[Name, int], spans: Mapping[Name, Span]
 ) -> dict[Name, list[Name]]:
-    """For each, in an order in which they can be placed, those that lie right below it."""
+    """Returns, for each in an order in which they can be placed, those that lie right below it."""
     found: dict[Name, list[Name]] = {}
     for name in sorted(sizes, key=lambda name: (starts[name], sizes[name])):
         lower = [other for other in found if spans[name].meets(spans[other])]

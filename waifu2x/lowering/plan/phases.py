@@ -1,4 +1,4 @@
-"""What is computed between two means, and which maps are kept for later.
+"""Phases: the work between two means, and the maps that are kept for later ones.
 
 A mean over the picture must be complete before anything that it scales can be computed. So the work
 falls into phases: each goes over the whole picture, tile by tile, adds up sums for the means that
@@ -6,8 +6,8 @@ end it, and keeps some of its maps whole for the phases behind it. Maps that are
 computed again from the picture, or from what was kept. Without means there is one phase and nothing
 is kept, but for deep networks, which are cut (see `segments`).
 
-A map that is read whole ends a phase as a mean does. It is always kept, and so is whatever would
-take it to be computed again.
+A map that is read whole ends a phase as a mean does. It is always kept, and so is each map that
+could not be computed again without it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from waifu2x.lowering.program import Program
 from waifu2x.system.lazy_dataclass import dataclass
 
 _MOST_TRIED = 12
-"""Values of which each choice is tried; every further one would double their number."""
+"""The most values for which every choice is tried; each further one doubles their number."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Phase:
     """Kept values that a later phase reads: all others can be dropped when it ends."""
 
     def roots(self, program: Program) -> tuple[int, ...]:
-        """The values whose tiles it divides the work by."""
+        """Returns the values by whose tiles it divides the work."""
         averaged = (
             step.source.value
             for step in map(program.steps.__getitem__, self.averages)
@@ -63,7 +63,7 @@ def plan(
     budget: float,
     keeping: Callable[[int], float] | None = None,
 ) -> list[Phase]:
-    """The phases of a program.
+    """Returns the phases of a program.
 
     `cost` of a step and `size` of a value, if kept whole, are in any unit; at no time will kept
     maps take more than `budget`. Where they would, those are left out that cost least to compute
@@ -109,7 +109,8 @@ def plan(
 
 
 def crossing(program: Program) -> frozenset[int]:
-    """The values that a later phase reads than the one that can make them first, or may read."""
+    """Returns the values that a later phase reads, or may read, than the one that can make them
+    first."""
     depths = _depths(program)
     made: dict[int, int] = {}
     found: set[int] = set()
@@ -126,8 +127,8 @@ def crossing(program: Program) -> frozenset[int]:
 
 
 def with_zeros_around(program: Program) -> Program:
-    """The same program, in which values that a later phase reads hold zeros outside their size:
-    they may be kept or computed again, and outside both must be the same."""
+    """Returns the program in which values that a later phase reads hold zeros outside their size:
+    kept or computed again, they must be the same there."""
     found = crossing(program)
     values = (
         replace(value, zero_outside=value.zero_outside or number in found)
@@ -137,8 +138,8 @@ def with_zeros_around(program: Program) -> Program:
 
 
 def _depths(program: Program) -> list[int]:
-    """The phase in which each step runs first: how many means lie behind it one after another, or
-    maps that are read whole, or cuts of the program.
+    """Returns the phase in which each step first runs: the number of means, maps that are read
+    whole and cuts that it depends on, one after another.
 
     A mean belongs to the phase that ends with it, and so does what is computed of its vector.
     """
@@ -164,8 +165,8 @@ def _depths(program: Program) -> list[int]:
 
 
 def _as_late_as_can_be(program: Program, depths: Sequence[int]) -> list[int]:
-    """The same depths, but values that cost less to make from the picture than to keep are made in
-    the phase in which they are read first."""
+    """Returns the same depths, but values that cost less to make from the picture than to keep are
+    made in the phase in which they are read first."""
     found = list(depths)
     cheap = cheap_values(program)
     first: dict[int, int] = {}
@@ -180,7 +181,7 @@ def _as_late_as_can_be(program: Program, depths: Sequence[int]) -> list[int]:
 
 
 def _writers(program: Program) -> dict[tuple[int, int], list[int]]:
-    """The steps that write each part of each value."""
+    """Returns the steps that write each part of each value."""
     found: dict[tuple[int, int], list[int]] = {}
     for number, step in enumerate(program.steps):
         if isinstance(step, MapStep):
@@ -189,18 +190,18 @@ def _writers(program: Program) -> dict[tuple[int, int], list[int]]:
 
 
 def _parts(program: Program, values: Iterable[int]) -> set[tuple[int, int]]:
-    """All parts of values."""
+    """Returns all parts of values."""
     return {(value, part) for value in values for part in range(len(program.values[value].parts))}
 
 
 def _parts_written(program: Program, numbers: Iterable[int]) -> set[tuple[int, int]]:
-    """The parts of values that some steps write."""
+    """Returns the parts of values that some steps write."""
     steps = map(program.steps.__getitem__, numbers)
     return {(step.target.value, step.target.part) for step in steps if isinstance(step, MapStep)}
 
 
 def _parts_read(step: Step) -> set[tuple[int, int]]:
-    """The parts of values that a step reads."""
+    """Returns the parts of values that a step reads."""
     return {
         (view.value, part)
         for view in step.reads
@@ -214,8 +215,8 @@ def _needed(
     wanted: Iterable[tuple[int, int]],
     kept: frozenset[int],
 ) -> tuple[list[int], set[int]]:
-    """The steps that make some parts of values, in order, and the kept values (or the picture)
-    that they read."""
+    """Returns the steps that make some parts of values, in order, and the kept values (or the
+    picture) that they read."""
     steps: set[int] = set()
     given: set[int] = set()
     waiting = sorted(wanted)
@@ -245,8 +246,8 @@ def _choice(
     budget: float,
     keeping: Callable[[int], float] | None,
 ) -> frozenset[int]:
-    """What to keep at the end of a phase: what makes all later phases cheapest, within the
-    budget."""
+    """Returns the values to keep at the end of a phase: those that make all later phases cheapest,
+    within the budget."""
     done = {n for earlier in own[: phase + 1] for n in earlier}
     made = {0} | {program.steps[n].writes for n in done} - {-1}
     unfinished = {s.writes for n, s in enumerate(program.steps) if n not in done} - {-1}
@@ -286,7 +287,7 @@ def _choice(
 def _choices(
     values: Sequence[int], again: _MadeAgain, sizes: Mapping[int, float]
 ) -> Iterator[Sequence[int]]:
-    """What may be kept of some values: any of them where they are few, else the first few of those
+    """Yields the choices among some values: all where they are few, else the first few of those
     whose bytes save most."""
     if len(values) <= _MOST_TRIED:
         for count in range(len(values) + 1):
@@ -303,7 +304,7 @@ def _choices(
 
 
 class _MadeAgain:
-    """What later phases than one have to make again of what was there when it ended."""
+    """The cost of what phases behind one make again, by what it keeps."""
 
     def __init__(
         self,
@@ -335,8 +336,8 @@ class _MadeAgain:
             fresh |= ends
 
     def cost(self, kept: frozenset[int]) -> float:
-        """What all later phases take for it, if only these values are kept, and each phase keeps
-        what it makes first; infinite if a value would not be there that is read whole."""
+        """Returns the cost for all later phases, if only these values are kept, and each phase
+        keeps what it makes first; infinite if a value that is read whole would be missing."""
         return sum(times * self._of_phase(wanted, kept) for wanted, times in self._wanted.items())
 
     def _of_phase(self, wanted: frozenset[tuple[int, int]], kept: frozenset[int]) -> float:

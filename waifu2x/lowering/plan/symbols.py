@@ -39,7 +39,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class _Scope:
-    """What one formula computes: its terms, in order, and what has to hold."""
+    """The contents of one formula: its terms, in order, and its conditions."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
@@ -49,10 +49,10 @@ class _Scope:
         """By the text that computes each."""
         self.checks: dict[str, None] = {}
         self.named: dict[str, Any] = {}
-        """What texts have names for."""
+        """The names of texts."""
 
     def term(self, text: str, value: Any) -> Symbol:
-        """The symbol of a term, a new one unless it is computed already."""
+        """Returns the symbol of a term, a new one unless it is computed already."""
         number = self.terms.setdefault(text, len(self.terms))
         if number == len(self.values):
             self.values.append(value)
@@ -63,7 +63,7 @@ class Trace:
     """Computation with numbers that are known later, in two parts.
 
     `common` is traced first: its terms are handed to the formulas of parts, which are traced one by
-    one, as often as their decisions differ. One thread at a time may trace.
+    one, as often as their decisions differ. Only one thread may trace.
     """
 
     def __init__(self) -> None:
@@ -72,12 +72,14 @@ class Trace:
         self._inputs = 0
 
     def input(self, value: int) -> int:
-        """A number that the common formula is given, in this order; `value` is an example."""
+        """Returns a number that the common formula is given, in this order; `value` is an
+        example."""
         self._inputs += 1
         return cast(int, self._common.term(f"i{self._inputs}", value))
 
     def given(self, value: int) -> int:
-        """A number that is handed to the formulas of parts, by its place; `value` is an example."""
+        """Returns a number that is handed to the formulas of parts, by its place; `value` is an
+        example."""
         place = len(self._given.terms)
         return cast(int, self._given.term(f"p[{place}]", value))
 
@@ -88,7 +90,7 @@ class Trace:
             yield
 
     def common_formula(self, results: Sequence[Any]) -> Formula:
-        """A function of the inputs: all terms for parts, and the results, as two tuples."""
+        """Returns a function of the inputs: all terms for parts, and the results, as two tuples."""
         scope = self._common
         lines = [f"v{number} = {text}" for number, text in enumerate(scope.terms)]
         terms = "".join(f"v{number}, " for number in range(len(scope.terms)))
@@ -100,7 +102,7 @@ class Trace:
     def part(
         self, terms: Sequence[Any], trace: Callable[[], tuple[Any, dict[str, Any]]]
     ) -> Formula:
-        """A function of the common terms and of what is given: the results of a part.
+        """Returns a function of the common terms and of what is given: the results of a part.
 
         `terms` are common ones to trace with. `trace` gives the results, in which `Code` stands for
         an object, and these objects.
@@ -135,7 +137,7 @@ class Symbol:
         return self._scope.values[self._number] * self.times + self.plus
 
     def is_of(self, other: Symbol) -> bool:
-        """Whether both have the same term."""
+        """Returns whether both have the same term."""
         return self._scope is other._scope and self._number == other._number
 
     def _linear(self, times: int, plus: int) -> Any:
@@ -252,26 +254,24 @@ def _tracing(scope: _Scope) -> Iterator[None]:
 
 
 def example(value: Any) -> Any:
-    """A number that has been decided by: itself, or a symbol's example.
-
-    For choices that any outcome is right for; whatever depends on the value must not use it.
-    """
+    """Returns the number itself, or a symbol's example: for choices whose every outcome is right.
+    Results must not depend on it."""
     return value.example if isinstance(value, Symbol) else value
 
 
 def larger(one: int, other: int) -> int:
-    """The larger one. Unlike `max`, a formula computes it and decides nothing by it."""
+    """Returns the larger one. Unlike `max`, a formula computes it and decides nothing by it."""
     return cast(int, _extreme("max", max, one, other))
 
 
 def smaller(one: int, other: int) -> int:
-    """The smaller one, in the same way."""
+    """Returns the smaller one, in the same way."""
     return cast(int, _extreme("min", min, one, other))
 
 
 def least(values: Sequence[float]) -> int:
-    """The number of the least value, of equal ones the first. A formula checks no more than that:
-    `min` would have it check what was the least on the way, too."""
+    """Returns the number of the least value, of equal ones the first. A formula checks no more than
+    that: `min` would have it check what was the least on the way, too."""
     best = min(range(len(values)), key=lambda number: example(values[number]))
     for number, value in enumerate(values):
         known = value > values[best] if number < best else values[best] <= value
@@ -300,7 +300,8 @@ def _made(sign: str, left: Any, right: Any) -> Any:
 
 
 def _check(sign: str, left: Any, right: Any) -> bool:
-    """What a comparison gives, which the formula checks unless it always does."""
+    """Returns the outcome of a comparison, which the formula checks unless it is always the
+    same."""
     known = _OPERATORS[sign](example(left), example(right))
     is_open = _difference(left, right) is None
     if is_open and not any(math.isinf(example(side)) for side in (left, right)):
@@ -310,7 +311,7 @@ def _check(sign: str, left: Any, right: Any) -> bool:
 
 
 def _difference(one: Any, other: Any) -> int | None:
-    """one - other where that is a constant."""
+    """Returns one - other where that is a constant."""
     if not isinstance(one, Symbol) or not isinstance(other, Symbol):
         return None
     is_constant = one.is_of(other) and one.times == other.times
@@ -318,12 +319,13 @@ def _difference(one: Any, other: Any) -> int | None:
 
 
 def called(name: str, values: Sequence[Any]) -> Code:
-    """A call of a named function, in the formula that is traced."""
+    """Returns a call of a named function, in the formula that is traced."""
     return Code(f"{name}({', '.join(map(_named, values))})")
 
 
 def _named(value: Any) -> str:
-    """The text of a value; a number's is a name, so that formulas that differ by it share code."""
+    """Returns the text of a value; a number's is a name, so that formulas that differ by it share
+    code."""
     if isinstance(value, Symbol | Code):
         return str(value)
     named = _current[-1].named
@@ -356,7 +358,7 @@ def _compiled(
 
 @lru_cache(_KEPT_CODE)
 def _code(source: str) -> CodeType:
-    """The code of a function: layers of a network that are alike share it."""
+    """Returns the code of a function: layers of a network that are alike share it."""
     found: dict[str, Any] = {}
     # Names and numbers that this module wrote, and nothing else.
     exec(source, found)
