@@ -36,6 +36,7 @@ from tests.helpers.graphs import (
     residual_in_residual,
     sliced_maps,
 )
+from tests.helpers.operations import OPERATIONS
 from waifu2x.backends import BACKEND_NAMES, Backend, Network, Precision, open_backend
 from waifu2x.backends.accuracy import drawing
 from waifu2x.backends.results import result_shape
@@ -337,7 +338,7 @@ def test_each_activation(backend: Backend, name: str, precision: Precision) -> N
     check_graph(backend, activated(ACTIVATIONS[name]), 21, 34, 16, precision)
 
 
-OPERATIONS = [
+COMBINED = [
     norms_of_groups,
     norms,
     multiplied_maps,
@@ -368,9 +369,24 @@ def test_means_of_values_of_any_size(backend: Backend, size: float, precision: P
     assert obvious.psnr(result, obvious.run([model], pixels)) >= RANDOM_GRAPH_DB.get(precision, 50)
 
 
+@pytest.mark.parametrize(
+    ("name", "backend", "precision"),
+    [
+        pytest.param(*param.values[:1], *param.values[1], marks=param.marks)
+        for param in thinned(tuple(OPERATIONS), tuple(m for m in MODES if m[0] in PRESENT))
+    ],
+    indirect=["backend"],
+)
+def test_each_operation(backend: Backend, name: str, precision: Precision) -> None:
+    """Alone, so that a failure names it; `benchmarks/operations.py` makes a table of these."""
+    check_graph(backend, OPERATIONS[name](), 37, 42, 16, precision)
+
+
 @in_every_kind
-@pytest.mark.parametrize("make", OPERATIONS)
-def test_each_operation(backend: Backend, make: Callable[[], Model], precision: Precision) -> None:
+@pytest.mark.parametrize("make", COMBINED)
+def test_operations_together(
+    backend: Backend, make: Callable[[], Model], precision: Precision
+) -> None:
     model = make()
     for height, width, tile in ((37, 42, 16), (2, 3, 8)):
         check_graph(backend, model, height, width, tile, precision)
