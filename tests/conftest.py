@@ -17,6 +17,7 @@ from weakref import WeakSet
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -36,6 +37,10 @@ from waifu2x.lowering.program import Program
 from waifu2x.system.locks import HeldElsewhereError, locked
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+
+# Other work on the machine may make any example slow.
+settings.register_profile("any load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any load")
 
 
 @pytest.fixture(scope="session", autouse=True)
