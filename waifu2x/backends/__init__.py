@@ -22,9 +22,9 @@ from waifu2x.errors import (
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike, NDArray
+    from numpy.typing import NDArray
 
-    from waifu2x.imaging.planar import PlanarPicture
+    from waifu2x.backends.call import Call, Pictures
     from waifu2x.networks.model import Model
 
 _LOG = logging.getLogger(__name__)
@@ -127,55 +127,12 @@ class Network(Protocol):
         what tells networks apart whose results differ in more than their speed."""
         ...
 
-    def __call__(
-        self,
-        pixels: NDArray[Any],
-        out_dtype: DTypeLike,
-        *,
-        out: NDArray[Any] | None = None,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-        on_recomputed: OnRecomputed = ignore,
-    ) -> NDArray[Any]:
-        """Whole pictures through all models.
-
-        `pixels` is one picture, (height, width, planes), or several of one size in front of which
-        stands their number, C-contiguous: uint8 and uint16 span their range, float32 spans [0, 1].
-        The result has as many dimensions, in `out_dtype`, one of the same three, rounded half to
-        even. Between models values are clipped to [0, 1] and stay float. Pictures of one plane are
-        grey to models of three: each plane is the picture, and the result is the luma (Rec. 601) of
-        what they make, one plane.
-
-        The result is written into `out` and returned, if that is given: a C-contiguous, writable
-        array of the result's shape and dtype, with memory of its own. Where the call raises, its
-        content is undefined. `tile` is a wish: about so many output pixels, a side, are worked on
-        at once. With a `tta` of 2, 4 or 8, each model runs on the picture transformed in so many
-        ways (`tta.TRANSFORMS`), and the mean counts. No tile, number of pictures, of cores or of
-        devices changes a bit of the result.
+    def run(self, call: Call[Pictures]) -> Pictures:
+        """Computes whole pictures, into `call.out` where there is one; returns the results.
 
         Raises BackendError where memory is short, and after `close`; ValueError for an `out` that
-        does not fit. `on_progress` may raise to stop the work. At the end, `on_recomputed` is told
-        of each picture that had to be computed again.
-        """
-        ...
-
-    def run_planes(
-        self,
-        pictures: Sequence[PlanarPicture],
-        out: Sequence[PlanarPicture],
-        *,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-    ) -> None:
-        """Whole pictures as planes through all models, each of three planes in and out.
-
-        `pictures` are of one size and format. The results are written into the planes of as many
-        pictures, `out`: their format may be another one, and tells alone how they are written.
-        Colours are converted as `imaging.planar` defines it, and clipped to [0, 1] before the
-        first model; codes are exact but where a value lies within float32's error of a rounding.
-        All else is as of `__call__`, and so are tiles, `tta`, bits, errors and progress.
+        does not fit; and what `call.on_progress` raises to stop the work. At the end,
+        `call.on_recomputed` is told of each picture that had to be computed again.
         """
         ...
 

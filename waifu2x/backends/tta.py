@@ -6,13 +6,16 @@ whatever its strides and padding prefer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Progress, scaled
+from waifu2x.backends.call import Call
 from waifu2x.imaging.dtypes import from_unit
+from waifu2x.networks.model import Model
 
 _BAND_ROWS = 64
 
@@ -71,10 +74,30 @@ def inverse(stack: NDArray[Any], transform: Transform) -> NDArray[Any]:
     return transformed(stack, transform._replace(transposed=False))
 
 
-def mean(
+def run_chain(
+    call: Call[NDArray[Any]], chain: Sequence[tuple[Model, Execute]], costs: Sequence[float]
+) -> None:
+    """Runs a stack through models, one after the other, and writes the results into `call.out`.
+
+    Between models pixels are float32; `costs` are the models' shares of progress, up to a factor.
+    """
+    assert call.out is not None
+    stack = call.source
+    for number, (model, execute) in enumerate(chain):
+        made = call.out
+        if number < len(chain) - 1:
+            count, height, width, _ = stack.shape
+            sides = height * model.scale, width * model.scale
+            made = np.empty((count, *sides, model.out_planes), np.float32)
+        share = costs[number] / sum(costs)
+        _mean(execute, stack, made, call.tta, scaled(call.on_progress, share))
+        stack = made
+
+
+def _mean(
     execute: Execute, stack: NDArray[Any], out: NDArray[Any], tta: int, on_progress: Progress
 ) -> None:
-    """Writes into `out` the mean of `tta` transformed runs: summed in float32, rounded once."""
+    """Writes the mean of `tta` transformed runs into `out`: summed in float32, rounded once."""
     if tta == 1:
         execute(stack, out, on_progress)
         return

@@ -8,20 +8,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import Literal, NoReturn, TypeVar
 
-from numpy.typing import DTypeLike, NDArray
-
-from waifu2x.backends import Backend, Network, OnRecomputed, Precision, Progress, ignore
+from waifu2x.backends import Backend, Network, Precision
+from waifu2x.backends.call import Call, Pictures, closed_network
 from waifu2x.backends.engine.pool import open_devices
-from waifu2x.backends.progress import Furthest
-from waifu2x.backends.results import closed_network
 from waifu2x.errors import BackendError, DeviceMemoryError
 from waifu2x.networks.model import Model
 from waifu2x.system.arguments import integer
-
-if TYPE_CHECKING:
-    from waifu2x.imaging.planar import PlanarPicture
 
 _Made = TypeVar("_Made")
 
@@ -283,49 +277,10 @@ class _Lease:
         """What it computes in on the backend of now."""
         return self._engine._run(self._open(), lambda network: network.arithmetic)
 
-    def __call__(
-        self,
-        pixels: NDArray[Any],
-        out_dtype: DTypeLike,
-        *,
-        out: NDArray[Any] | None = None,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-        on_recomputed: OnRecomputed = ignore,
-    ) -> NDArray[Any]:
-        """Runs pictures; where memory is short for them, other networks make room."""
-        told = Furthest(on_progress)
-        return self._engine._run(
-            self._open(),
-            lambda network: network(
-                pixels,
-                out_dtype,
-                out=out,
-                tile=tile,
-                tta=tta,
-                on_progress=told.attempt(),
-                on_recomputed=on_recomputed,
-            ),
-        )
-
-    def run_planes(
-        self,
-        pictures: Sequence[PlanarPicture],
-        out: Sequence[PlanarPicture],
-        *,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-    ) -> None:
-        """Runs pictures as planes; where memory is short for them, other networks make room."""
-        told = Furthest(on_progress)
-        self._engine._run(
-            self._open(),
-            lambda network: network.run_planes(
-                pictures, out, tile=tile, tta=tta, on_progress=told.attempt()
-            ),
-        )
+    def run(self, call: Call[Pictures]) -> Pictures:
+        """Runs a call; where memory is short for it, other networks make room."""
+        attempt = call.attempts()
+        return self._engine._run(self._open(), lambda network: network.run(attempt()))
 
     def close(self) -> None:
         """Gives the network back; the last one to do so frees it."""

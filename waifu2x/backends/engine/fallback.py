@@ -6,32 +6,24 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from waifu2x.backends import (
     Backend,
     Device,
     Measurement,
     Network,
-    OnRecomputed,
     Pin,
     Precision,
-    Progress,
     Trial,
-    ignore,
 )
-from waifu2x.backends.progress import Furthest
-from waifu2x.backends.results import closed_network
+from waifu2x.backends.call import Call, Pictures, closed_network
 from waifu2x.errors import BackendError, DeviceError, DeviceMemoryError
 from waifu2x.networks.model import Model
 
-if TYPE_CHECKING:
-    from waifu2x.imaging.planar import PlanarPicture
-
 _LOG = logging.getLogger(__name__)
-_Made = TypeVar("_Made")
 
 
 class FallbackBackend:
@@ -155,53 +147,12 @@ class FallbackNetwork:
                 except BackendError as error:
                     self._backend.replace(backend, error, compiling=True)
 
-    def __call__(
-        self,
-        pixels: NDArray[Any],
-        out_dtype: DTypeLike,
-        *,
-        out: NDArray[Any] | None = None,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-        on_recomputed: OnRecomputed = ignore,
-    ) -> NDArray[Any]:
-        """Runs pictures on the backend of now, and again on the next one if its device stops."""
-        told = Furthest(on_progress)
-        return self._on_one(
-            lambda network: network(
-                pixels,
-                out_dtype,
-                out=out,
-                tile=tile,
-                tta=tta,
-                on_progress=told.attempt(),
-                on_recomputed=on_recomputed,
-            )
-        )
-
-    def run_planes(
-        self,
-        pictures: Sequence[PlanarPicture],
-        out: Sequence[PlanarPicture],
-        *,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-    ) -> None:
-        """Runs pictures as planes likewise."""
-        told = Furthest(on_progress)
-        self._on_one(
-            lambda network: network.run_planes(
-                pictures, out, tile=tile, tta=tta, on_progress=told.attempt()
-            )
-        )
-
-    def _on_one(self, work: Callable[[Network], _Made]) -> _Made:
-        """What some work makes on a backend whose device does not stop working."""
+    def run(self, call: Call[Pictures]) -> Pictures:
+        """Runs a call on the current backend, and again on the next one if its device stops."""
+        attempt = call.attempts()
         while True:
             backend, network = self.prepare()
             try:
-                return work(network)
+                return network.run(attempt())
             except BackendError as error:
                 self._backend.replace(backend, error)

@@ -8,37 +8,29 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from dataclasses import replace
+from itertools import pairwise, starmap
+from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from waifu2x.backends import (
     Backend,
     Device,
     Measurement,
     Network,
-    OnRecomputed,
     Pin,
     Precision,
-    Progress,
     Trial,
     device_numbers,
-    ignore,
     open_backend,
-    scaled,
 )
+from waifu2x.backends.call import Call, Pictures, with_out
 from waifu2x.backends.engine.fallback import FallbackBackend
-from waifu2x.backends.progress import Furthest
-from waifu2x.backends.results import check_out, result_shape
 from waifu2x.errors import DeviceError
 from waifu2x.networks.model import Model
 
-if TYPE_CHECKING:
-    from waifu2x.imaging.planar import PlanarPicture
-
 _LOG = logging.getLogger(__name__)
-_Made = TypeVar("_Made")
 
 
 def open_devices(
@@ -162,93 +154,24 @@ class PooledNetwork:
         """What its devices compute in, each way once."""
         return ", ".join(dict.fromkeys(network.arithmetic for network in self._networks))
 
-    def __call__(
-        self,
-        pixels: NDArray[Any],
-        out_dtype: DTypeLike,
-        *,
-        out: NDArray[Any] | None = None,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-        on_recomputed: OnRecomputed = ignore,
-    ) -> NDArray[Any]:
-        """Runs pictures; each device gets a part of a stack, and one at a time tells of
-        progress."""
-
-        def on_one(
-            stack: NDArray[Any], out: NDArray[Any] | None, report: Progress, first: int
-        ) -> NDArray[Any]:
-            told = Furthest(report)
-            return self._on_one(
-                lambda network: network(
-                    stack,
-                    out_dtype,
-                    out=out,
-                    tile=tile,
-                    tta=tta,
-                    on_progress=told.attempt(),
-                    on_recomputed=lambda number: on_recomputed(first + number),
-                )
-            )
-
-        parts = min(len(self._networks), len(pixels)) if pixels.ndim == 4 else 1
+    def run(self, call: Call[Pictures]) -> Pictures:
+        """Runs a call; each device gets a part of a stack, and one at a time tells of progress."""
+        parts = min(len(self._networks), call.count)
         if parts <= 1:
-            return on_one(pixels, out, on_progress, 0)
-        if out is None:
-            out = np.empty(result_shape(self._models, pixels.shape), out_dtype)
-        check_out(out, result_shape(self._models, pixels.shape), out_dtype, pixels)
-        lock = threading.Lock()
+            return self._on_one(call)
+        call = with_out(call, self._models)
+        assert call.out is not None
+        lock, on_progress = threading.Lock(), call.on_progress
 
-        def told(part: float) -> None:
+        def report(part: float) -> None:
             with lock:
                 on_progress(part)
 
-        def compute(stack: NDArray[Any], made: NDArray[Any], first: int) -> None:
-            on_one(stack, made, scaled(told, len(stack) / len(pixels)), first)
-
+        told = replace(call, on_progress=report)
+        ends = [call.count * number // parts for number in range(parts + 1)]
         with ThreadPoolExecutor(parts, thread_name_prefix="waifu2x-device") as pool:
-            stacks = np.array_split(pixels, parts)
-            starts = np.cumsum([0, *map(len, stacks)])[:-1].tolist()
-            list(pool.map(compute, stacks, np.array_split(out, parts), starts))
-        return out
-
-    def run_planes(
-        self,
-        pictures: Sequence[PlanarPicture],
-        out: Sequence[PlanarPicture],
-        *,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-    ) -> None:
-        """Runs pictures as planes; each device gets a part of them."""
-        from waifu2x.backends.planar import check_planes
-
-        check_planes(self._models, pictures, out)
-        if not pictures:
-            return
-        lock = threading.Lock()
-
-        def told(part: float) -> None:
-            with lock:
-                on_progress(part)
-
-        def compute(numbers: NDArray[np.int64]) -> None:
-            some, made = [pictures[n] for n in numbers], [out[n] for n in numbers]
-            report = Furthest(scaled(told, len(some) / len(pictures)))
-            self._on_one(
-                lambda network: network.run_planes(
-                    some, made, tile=tile, tta=tta, on_progress=report.attempt()
-                )
-            )
-
-        parts = min(len(self._networks), len(pictures))
-        if parts == 1:
-            compute(np.arange(len(pictures)))
-            return
-        with ThreadPoolExecutor(parts, thread_name_prefix="waifu2x-device") as pool:
-            list(pool.map(compute, np.array_split(np.arange(len(pictures)), parts)))
+            list(pool.map(self._on_one, starmap(told.part, pairwise(ends))))
+        return call.out
 
     def close(self) -> None:
         """Closes the networks of all devices, though one may fail."""
@@ -256,8 +179,9 @@ class PooledNetwork:
             for network in self._networks:
                 held.callback(network.close)
 
-    def _on_one(self, work: Callable[[Network], _Made]) -> _Made:
-        """What some work makes on a device that does not stop working."""
+    def _on_one(self, call: Call[Pictures]) -> Pictures:
+        """Runs a call on a device that does not stop working."""
+        attempt = call.attempts()
         while True:
             idle = self._idle.get()
             if isinstance(idle, DeviceError):
@@ -266,7 +190,7 @@ class PooledNetwork:
             if idle not in self._working:
                 continue
             try:
-                result = work(self._networks[idle])
+                result = self._networks[idle].run(attempt())
             except DeviceError as error:
                 self._drop(idle, error)
             except BaseException:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import LayerTime, Measurement, Pin, Precision, Trial
+from waifu2x.backends.call import Call
 from waifu2x.backends.engine.open_objects import LiveObjects
 from waifu2x.backends.gpu.compiled_model import CompiledModel
 from waifu2x.backends.gpu.device.memory_pool import MemoryPool
@@ -256,7 +257,7 @@ class GpuBackend:
         runs = []
         for _ in range(_RUNS + 1):
             with self.runtime.timed() as launches:
-                network(pixels, pixels.dtype)
+                network.run(Call(pixels))
             seconds = [0.0] * len(executor.program.steps)
             for kernel, time in launches:
                 seconds[executor.step(kernel)] += time

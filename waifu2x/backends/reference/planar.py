@@ -1,65 +1,15 @@
-"""Planes of films at the ends of networks: what fits a call, and the conversion in float64 by its
-definition, for the reference."""
+"""Conversion between planes of films and RGB in float64, by the definition in `imaging.planar`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.imaging.planar import MATRICES, Axis, PlanarPicture
-from waifu2x.networks.model import Model
 
 _Taps = list[tuple[NDArray[np.int64], NDArray[np.float64]]]
-
-
-def check_planes(
-    models: Sequence[Model], pictures: Sequence[PlanarPicture], out: Sequence[PlanarPicture]
-) -> None:
-    """Raises ValueError for pictures that a call cannot read, or results that it cannot write."""
-    if any((model.in_planes, model.out_planes) != (3, 3) for model in models):
-        raise ValueError("Expected a network of three planes, for pictures as planes of films")
-    if len(pictures) != len(out):
-        raise ValueError(f"Expected {len(pictures)} results, but got {len(out)}")
-    if not pictures:
-        return
-    scale = 1
-    for model in models:
-        scale *= model.scale
-    height, width = pictures[0].size
-    for name, some, size in (
-        ("pictures", pictures, (height, width)),
-        ("results", out, (height * scale, width * scale)),
-    ):
-        for one in some:
-            if one.size != size or one.format != some[0].format:
-                raise ValueError(
-                    f"Expected {name} of {size[1]}x{size[0]} pixels and one format,"
-                    f" but got {one.size[1]}x{one.size[0]} and {one.format}"
-                )
-    for made in out:
-        for plane in made.planes:
-            if not plane.flags.writeable:
-                raise ValueError("Expected planes of results to be writable")
-    if _share_memory(pictures, out):
-        raise ValueError(
-            "Expected results to have memory of their own, but they share that of the pictures"
-        )
-
-
-def _share_memory(pictures: Sequence[PlanarPicture], out: Sequence[PlanarPicture]) -> bool:
-    """Whether a plane of a result begins before the end of one of a picture, or the other way
-    round."""
-    spans = [(*span, 0) for one in pictures for span in one.spans]
-    spans += [(*span, 1) for one in out for span in one.spans]
-    furthest = [0, 0]
-    for start, end, kind in sorted(spans):
-        if start < min(end, furthest[1 - kind]):
-            return True
-        furthest[kind] = max(end, furthest[kind])
-    return False
 
 
 def to_rgb(picture: PlanarPicture) -> NDArray[np.float32]:
