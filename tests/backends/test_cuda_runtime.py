@@ -19,7 +19,7 @@ import pytest
 
 from tests.helpers import obvious
 from tests.helpers.fake_cuda import FakeDriver, fetched
-from waifu2x.backends import early, open_backend
+from waifu2x.backends import argv_peek, open_backend
 from waifu2x.backends.call import Call
 from waifu2x.backends.cuda import backend as cuda
 from waifu2x.backends.cuda import runtime
@@ -828,7 +828,7 @@ def test_a_driver_begins_for_those_who_will_want_it(
     begun: list[int] = []
     monkeypatch.setattr(precompile, "retain_context", begun.append)
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
-    early.begin(words.split())
+    argv_peek.begin(words.split())
     assert begun == numbers
     assert os.environ["OPENBLAS_NUM_THREADS"] == "7"  # the user's own
 
@@ -850,7 +850,7 @@ def test_variables_say_which_driver_begins(
     monkeypatch.setattr(precompile, "retain_context", begun.append)
     monkeypatch.setenv("WAIFU2X_BACKEND", backend)
     monkeypatch.setenv("WAIFU2X_DEVICE", device)
-    early.begin(f"upscale {words}a.png b.png".split())
+    argv_peek.begin(f"upscale {words}a.png b.png".split())
     assert begun == numbers
 
 
@@ -860,5 +860,5 @@ def test_threads_for_matrices_are_for_the_backend_that_multiplies_them(
 ) -> None:
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # which is put back afterwards
     monkeypatch.delenv("OPENBLAS_NUM_THREADS")
-    early.begin(["info", *words.split()])
+    argv_peek.begin(["info", *words.split()])
     assert os.environ.get("OPENBLAS_NUM_THREADS") == threads

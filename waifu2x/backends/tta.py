@@ -1,7 +1,6 @@
-"""Test-time augmentation: a network on a picture laid down in several ways, and the mean result.
+"""Test-time augmentation: the mean result of a network for a picture transformed in several ways.
 
-The picture is transformed and the weights are not: so it is exact for every network and size,
-whatever its strides and padding prefer.
+Pictures are transformed, not weights: so it is exact for every network, stride, padding and size.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _BAND_ROWS = 64
 
 
 class Transform(NamedTuple):
-    """One of the eight ways to lay a picture down: mirrored, then transposed."""
+    """One of the eight symmetries of a square: mirrored, then transposed."""
 
     upside_down: bool
     mirrored: bool
@@ -46,8 +45,8 @@ TRANSFORMS = {
     4: (IDENTITY, *_ROTATED),
     8: (IDENTITY, *_ROTATED, *_MIRRORED, _TRANSPOSED),
 }
-"""The transforms of each `tta`, identity first. Of the ways to take two or four these gave the best
-results: with vgg_7 0.34 and 0.51 dB more than one, all eight 0.57 dB."""
+"""The transforms of each `tta`, identity first. These sets of two and four gave the best results:
+with vgg_7 0.34 and 0.51 dB more than one, all eight 0.57 dB."""
 
 
 class Execute(Protocol):
@@ -59,7 +58,7 @@ class Execute(Protocol):
 
 
 def transformed(stack: NDArray[Any], transform: Transform) -> NDArray[Any]:
-    """A view of pictures (N, H, W, planes), mirrored and transposed."""
+    """Returns a view of pictures (N, H, W, planes), mirrored and transposed."""
     if transform.upside_down:
         stack = stack[:, ::-1]
     if transform.mirrored:
@@ -68,7 +67,7 @@ def transformed(stack: NDArray[Any], transform: Transform) -> NDArray[Any]:
 
 
 def inverse(stack: NDArray[Any], transform: Transform) -> NDArray[Any]:
-    """A view of transformed pictures (N, H, W, planes) as they were before the transform."""
+    """Returns a view of transformed pictures (N, H, W, planes) without the transform."""
     if transform.transposed:
         stack = stack.swapaxes(1, 2)
     return transformed(stack, transform._replace(transposed=False))

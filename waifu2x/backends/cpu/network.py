@@ -1,4 +1,4 @@
-"""A chain of models on the processor, compiled."""
+"""The network of the `cpu` backend."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CpuNetwork:
     def __init__(
         self, models: Sequence[CpuModel], workers: Workers, on_close: Callable[[], None]
     ) -> None:
-        """`on_close` is told when it is closed, and again after calls that were under way then."""
+        """`on_close` is called when it is closed, and again after calls then under way."""
         self._on_close = on_close
         self.models = tuple(models)
         """Empty once it is closed."""
@@ -35,7 +35,7 @@ class CpuNetwork:
 
     @property
     def arithmetic(self) -> str:
-        """What its models compute in: int16, bf16 or fp32."""
+        """The arithmetic of its models: int16, bf16 or fp32."""
         return ", ".join(dict.fromkeys(model.packed.arithmetic for model in self.models))
 
     def run(self, call: Call[Pictures]) -> Pictures:
@@ -68,7 +68,7 @@ class CpuNetwork:
 
     @contextmanager
     def _call(self) -> Iterator[Sequence[CpuModel]]:
-        """The models, for one call. Raises BackendError once closed, DeviceMemoryError."""
+        """Gives the models for one call. Raises BackendError once closed, DeviceMemoryError."""
         with self._workers.working():
             models = self.models  # `close` may empty it meanwhile
             if not models:
@@ -83,7 +83,7 @@ class CpuNetwork:
             self._on_close()
 
     def close(self) -> None:
-        """Lets go of the packed weights; calls under way end with what they hold."""
+        """Frees the packed weights once the calls under way, which still hold them, are done."""
         if self.models:
             self.models = ()
             self._on_close()

@@ -1,4 +1,4 @@
-"""What `auto` opens: the best backend, and the next one when its device stops working."""
+"""The backend behind `auto`: the best one, and the next one when its device stops working."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class FallbackBackend:
     """Several backends, best first: when one stops working, the next computes its pictures."""
 
     def __init__(self, opened: Backend, open_next: Callable[[str], Backend]) -> None:
-        """`open_next` opens the best backend of those behind one, by its name; it raises
+        """`open_next` takes a backend's name and opens the best of those behind it; it raises
         BackendError if there is none."""
         self.current = opened
-        """The backend that is used now."""
+        """The backend that computes now."""
         self.name = opened.name
         self.device: Device = opened.device
         self.calls_at_once = opened.calls_at_once
@@ -48,7 +48,7 @@ class FallbackBackend:
         return network
 
     def pin(self, memory: NDArray[Any]) -> Pin:
-        """Page-locks memory for the backend of now; the next one copies through its own."""
+        """Page-locks memory for the current backend; the next one copies through its own."""
         return self.current.pin(memory)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
@@ -59,7 +59,7 @@ class FallbackBackend:
 
     @property
     def bytes(self) -> int:
-        """Bytes that the backend of now holds."""
+        """Bytes that the current backend holds."""
         return self.current.bytes
 
     def close(self) -> None:
@@ -68,12 +68,12 @@ class FallbackBackend:
             self.current.close()
 
     def replace(self, failed: Backend, error: BackendError, *, compiling: bool = False) -> None:
-        """Takes the next backend if the device of one has stopped working, and says so.
+        """Opens the next backend if the device of `failed` has stopped working, and logs it.
 
-        Where another thread has done so, there is nothing to do. One that takes the place of
-        another must be able to run the networks, too, unless memory is short, for which others may
-        make room. Raises the error if it is another one, and that of the last device if there is no
-        other backend.
+        Does nothing if another thread has replaced it. With `compiling`, a backend that took the
+        place of another is replaced as well if it cannot compile a network, unless memory is short,
+        since other networks may make room. Raises `error` if the device still works, and the error
+        of the last stopped device if there is no other backend.
         """
         with self._lock:
             if self.current is not failed:
@@ -94,13 +94,12 @@ class FallbackBackend:
             _LOG.warning("%s: going on with backend %s", fault, opened.name)
             self.current, self.name, self.device = opened, opened.name, opened.device
             self.calls_at_once = opened.calls_at_once
-        # Its other pictures wait for their turn there: they learn that it is closed, and come back.
+        # Other calls wait for their turn there: they learn that it is closed, and try again.
         failed.close()
 
 
 def _forget_arrays(error: BaseException) -> None:
-    """Lets go of what the functions held that an error came through: pages of a device that is
-    gone, and whole pictures."""
+    """Clears the frames of an error, which hold memory of a lost device, and whole pictures."""
     cause: BaseException | None = error
     while cause is not None:
         traceback.clear_frames(cause.__traceback__)
@@ -108,7 +107,7 @@ def _forget_arrays(error: BaseException) -> None:
 
 
 class FallbackNetwork:
-    """A network of the backend of now; where that fails, of the next one."""
+    """A network on the current backend, and on the next one if that fails."""
 
     def __init__(
         self, backend: FallbackBackend, models: Sequence[Model], precision: Precision
@@ -121,7 +120,7 @@ class FallbackNetwork:
         self._is_closed = False
 
     def close(self) -> None:
-        """Closes the network on the backend of now; those on stopped devices went with these."""
+        """Closes the network on the current backend; stopped backends have closed theirs."""
         with self._lock:
             self._is_closed = True
             compiled, self._compiled = self._compiled, None
@@ -130,11 +129,11 @@ class FallbackNetwork:
 
     @property
     def arithmetic(self) -> str:
-        """What it computes in on the backend of now."""
+        """The arithmetic of the network on the current backend."""
         return self.prepare()[1].arithmetic
 
     def prepare(self) -> tuple[Backend, Network]:
-        """The backend that is used now and the network on it. Raises BackendError."""
+        """Returns the current backend and the network on it. Raises BackendError."""
         with self._lock:
             while True:
                 if self._is_closed:

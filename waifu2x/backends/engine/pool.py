@@ -1,4 +1,4 @@
-"""Several devices as one backend: each picture goes to one that is free, a stack to all of them."""
+"""Several devices as one backend: a picture goes to a free one, a stack to all of them."""
 
 from __future__ import annotations
 
@@ -39,12 +39,10 @@ def open_devices(
     on_skip: Callable[[str], None],
     fallback: bool = True,
 ) -> Backend:
-    """The backend of that name on the devices of those numbers; see `open_backend`.
+    """Opens the backend of a name on devices, as `open_backend` does for one.
 
-    `all` are those of the kind of the first: GPUs, or processors.
-
-    With `fallback`, `auto` goes on with the first device of the next backend where these stop
-    working.
+    "all" are those of the same kind as the first: GPUs, or processors. With `fallback`, "auto" goes
+    on with the first device of the next backend when these stop working.
     """
     if name == "auto" and fallback:
 
@@ -64,7 +62,7 @@ def _open(
             opened.append(open_backend(name, 0, on_skip))
             devices = device_numbers(opened[0].name)[1:]
         for device in devices:
-            # What `auto` is, the first device has decided.
+            # The first device decides which backend `auto` is.
             chosen = opened[0].name if opened else name
             opened.append(open_backend(chosen, device, on_skip))
     except BaseException:
@@ -75,7 +73,7 @@ def _open(
 
 
 class DevicePool:
-    """Several devices as one backend: calls from several threads run at the same time."""
+    """A backend of several devices, on which calls from several threads run at the same time."""
 
     def __init__(self, backends: Sequence[Backend]) -> None:
         self.name = backends[0].name
@@ -105,7 +103,7 @@ class DevicePool:
             return Pin(held.pop_all().close)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
-        """Seconds of each step on the first device: a picture is computed by one."""
+        """Measures the first device, since each picture is computed by one."""
         return self._backends[0].measure(model, precision, pixels)
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
@@ -120,30 +118,30 @@ class DevicePool:
         return sum(backend.bytes for backend in self._backends)
 
     def close(self) -> None:
-        """Closes all devices, though one may fail."""
+        """Closes all devices, even if one fails."""
         with ExitStack() as held:
             for backend in self._backends:
                 held.callback(backend.close)
 
 
 class PooledNetwork:
-    """A network on each device. A call takes the device that has waited longest, or waits for one.
+    """A network on each device. A call takes the device that was idle longest, or waits for one.
 
-    A device that stops working is not taken again; the others compute its pictures, too.
+    A device that stops working is not taken again; the others compute its pictures.
     """
 
     def __init__(
         self, models: Sequence[Model], networks: Sequence[Network], calls_at_once: Sequence[int]
     ) -> None:
-        """`networks` and `calls_at_once` are those of each device."""
+        """Takes a network of the same models and `calls_at_once` for each device."""
         self._models = tuple(models)
         self._lock = threading.Lock()
         self._working = set(range(len(networks)))
         """The networks whose devices have not stopped working."""
         self._networks = tuple(networks)
         self._idle: queue.SimpleQueue[int | DeviceError] = queue.SimpleQueue()
-        """Which networks may be called, each as often as its device takes calls at once; or why the
-        last device stopped working."""
+        """The numbers of networks that may be called, each as often as its device takes calls at
+        once; or the error of the last device, when all have stopped."""
         for turn in range(max(calls_at_once)):
             for number, calls in enumerate(calls_at_once):
                 if turn < calls:
@@ -151,11 +149,12 @@ class PooledNetwork:
 
     @property
     def arithmetic(self) -> str:
-        """What its devices compute in, each way once."""
+        """The arithmetic of its networks, each kind once."""
         return ", ".join(dict.fromkeys(network.arithmetic for network in self._networks))
 
     def run(self, call: Call[Pictures]) -> Pictures:
-        """Runs a call; each device gets a part of a stack, and one at a time tells of progress."""
+        """Runs a call on one device, or a stack on all; one thread after the other tells
+        progress."""
         parts = min(len(self._networks), call.count)
         if parts <= 1:
             return self._on_one(call)
@@ -174,7 +173,7 @@ class PooledNetwork:
         return call.out
 
     def close(self) -> None:
-        """Closes the networks of all devices, though one may fail."""
+        """Closes the networks of all devices, even if one fails."""
         with ExitStack() as held:
             for network in self._networks:
                 held.callback(network.close)
@@ -201,7 +200,8 @@ class PooledNetwork:
                 return result
 
     def _drop(self, number: int, error: DeviceError) -> None:
-        """Counts a device that has stopped working; who waits for the last one is told."""
+        """Leaves out a device that has stopped working; the error of the last one ends all calls
+        that wait."""
         with self._lock:
             if number not in self._working:
                 return  # another of its calls was told so first

@@ -85,13 +85,13 @@ class FlaggedError(Exception):
 
 
 class GpuNetwork:
-    """Stages on a device; see Network.
+    """The network of a GPU backend.
 
-    Calls from several threads overlap where their pictures are small for its memory: one sends its
+    Calls from several threads overlap if their pictures are small for its memory: one sends its
     pictures and another fetches its results while a third computes. Others take turns.
 
-    A picture whose values leave the room of an executor, which flags it, is computed again by
-    another network, all of it: so no tile and no stack decides which of them made a pixel.
+    If a picture's values leave the range of an executor, which flags it, another network computes
+    all of it again: so the network that made a pixel depends on no tile and no stack.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class GpuNetwork:
 
     @property
     def arithmetic(self) -> str:
-        """What its models compute in."""
+        """The arithmetic of its models."""
         return ", ".join(dict.fromkeys(model.executor.arithmetic for model in self.models))
 
     def run(self, call: Call[Pictures]) -> Pictures:
@@ -193,7 +193,8 @@ class GpuNetwork:
         return PlaneKernels(self._runtime)
 
     def _converted(self, convert: Callable[[BandConversion], _Made]) -> _Made:
-        """What a conversion by the device makes, which has it to itself. Raises BackendError."""
+        """Returns the result of a conversion by the device, which runs alone. Raises
+        BackendError."""
         from waifu2x.backends.gpu.device.plane_bands import BandConversion
 
         with self.pool.working(), self.pool.taken() as taken:
@@ -217,7 +218,7 @@ class GpuNetwork:
             self._wider.close()
 
     def _for_flagged(self) -> GpuNetwork:
-        """The network for flagged pictures, made for the first. Raises BackendError."""
+        """Returns the network for flagged pictures, made for the first. Raises BackendError."""
         with self._widening:
             if self._wider is None:
                 assert self._make_wider is not None
@@ -241,10 +242,8 @@ class GpuNetwork:
             raise closed_network()
 
     def _shared(self, transfer: Transfer, on_progress: Progress) -> list[int] | None:
-        """Computes pictures beside other calls; None for those that leave no memory for others.
-
-        Gives the numbers of those that are flagged. Raises BackendError.
-        """
+        """Computes pictures beside other calls; returns the numbers of those that are flagged, or
+        None for pictures that leave no memory for others. Raises BackendError."""
         shapes = self._shapes(transfer.shape)
         read, written = transfer.dtypes
         dtypes = [read, *[_BETWEEN] * (len(shapes) - 2), written]

@@ -26,7 +26,7 @@ from waifu2x.backends.tta import IDENTITY, TRANSFORMS, Transform, inverse, write
 
 
 class TransformedMean:
-    """Computes means; the device is its caller's alone."""
+    """Computes means for a caller that has the device to itself."""
 
     def __init__(self, pool: MemoryPool) -> None:
         self._pool = pool

@@ -131,18 +131,18 @@ class NumpyBackend:
 
 
 class NumpyNetwork:
-    """Programs in float64; see Network."""
+    """The network of programs that run in float64."""
 
     arithmetic = "fp64"
 
     def __init__(self, programs: Sequence[Program]) -> None:
         self.programs = tuple(programs)
         self.on_step: Callable[[int, float], None] = lambda step, seconds: None
-        """Told the seconds of each step that has run."""
+        """Takes the number of each step that has run, and its seconds."""
         self.on_made: Callable[[Planes], None] = lambda made: None
-        """Told the values that each step has made, of maps and before the result is clipped."""
+        """Takes the values that each step has made, of maps and before the result is clipped."""
         self.kept_bytes = float("inf")
-        """For maps that are kept between phases: where it is too small, they are computed again."""
+        """Memory for maps between phases; those for which it is too small are computed again."""
         self._is_closed = False
 
     def run(self, call: Call[Pictures]) -> Pictures:
@@ -190,7 +190,7 @@ class NumpyNetwork:
         out: NDArray[Any],
         on_progress: Progress,
     ) -> None:
-        """A stack of one picture through a program."""
+        """Runs a stack of one picture through a program."""
         _Execution(program, stack[0], out[0], self)(tile, on_progress)
 
 

@@ -13,7 +13,7 @@ _Taps = list[tuple[NDArray[np.int64], NDArray[np.float64]]]
 
 
 def to_rgb(picture: PlanarPicture) -> NDArray[np.float32]:
-    """The RGB (H, W, 3) of planes, clipped to [0, 1]."""
+    """Returns planes as RGB (H, W, 3), clipped to [0, 1]."""
     kr, kb = MATRICES[picture.format.matrix]
     scale, zero, luma_zero, luma_range, chroma_range = _ranges(picture)
     first, *others = picture.planes
@@ -48,8 +48,8 @@ def from_rgb(rgb: NDArray[np.float32], out: PlanarPicture) -> None:
 
 
 def _ranges(picture: PlanarPicture) -> tuple[int, int, int, int, int]:
-    """Levels of 8 bits in one, the code of no chroma in them; the code of black, and the codes from
-    0 to 1 of luma and of chroma."""
+    """Returns the codes in one of 8 bits; of 8 bits, the code of no chroma; then the code of black,
+    and the number of codes from 0 to 1 of luma and of chroma."""
     scale, peak = 1 << (picture.format.bits - 8), (1 << picture.format.bits) - 1
     if picture.format.is_full_range:
         return scale, 128, 0, peak, peak
@@ -57,7 +57,7 @@ def _ranges(picture: PlanarPicture) -> tuple[int, int, int, int, int]:
 
 
 def _enlarged(plane: NDArray[Any], picture: PlanarPicture) -> NDArray[np.float64]:
-    """Chroma for every pixel."""
+    """Interpolates chroma for every pixel."""
     values = plane.astype(np.float64)
     for number, (axis, pixels) in enumerate(zip(picture.format.axes, picture.size, strict=True)):
         values = _weighed(values, number, _up(axis, pixels))
@@ -65,7 +65,7 @@ def _enlarged(plane: NDArray[Any], picture: PlanarPicture) -> NDArray[np.float64
 
 
 def _reduced(values: NDArray[np.float64], picture: PlanarPicture) -> NDArray[np.float64]:
-    """Chroma of every pixel, as samples."""
+    """Reduces the chroma of every pixel to samples."""
     for number, (axis, pixels) in enumerate(zip(picture.format.axes, picture.size, strict=True)):
         values = _weighed(values, number, _down(axis, pixels))
     return values
@@ -81,7 +81,7 @@ def _weighed(values: NDArray[np.float64], axis: int, taps: _Taps) -> NDArray[np.
 
 
 def _up(axis: Axis, pixels: int) -> _Taps:
-    """Which samples make each pixel, and their weights."""
+    """Returns the samples that make each pixel, and their weights."""
     if axis.step == 1:
         return [(np.arange(pixels), np.ones(pixels))]
     places = (np.arange(pixels) - (0.5 if axis.is_midway else 0)) / 2
@@ -92,7 +92,7 @@ def _up(axis: Axis, pixels: int) -> _Taps:
 
 
 def _down(axis: Axis, pixels: int) -> _Taps:
-    """Which pixels make each sample, and their weights."""
+    """Returns the pixels that make each sample, and their weights."""
     if axis.step == 1:
         return [(np.arange(pixels), np.ones(pixels))]
     first = np.arange(axis.samples(pixels)) * 2
