@@ -40,7 +40,6 @@ from waifu2x.backends.gpu.device.memory_pool import MemoryPool, ScopedAllocation
 from waifu2x.backends.gpu.device.runtime import OutOfMemoryError
 from waifu2x.backends.gpu.device.transfer import (
     PixelTransfer,
-    Results,
     Transfer,
     device_pixels,
     stack_shape,
@@ -137,23 +136,20 @@ class GpuNetwork:
             if call.source:
                 self._run_planes(call, call.out)
             return call.out
-        shape = result_shape(models, call.source.shape)
         if is_grey(models, call.source.shape):
             return run_grey(self, with_out(call, models))
         check(call, models)
-        results = Results(self._runtime, shape, call.dtype, call.out)
-        pictures = call.source if len(shape) == 4 else call.source[np.newaxis]
+        transfer = PixelTransfer(self._runtime, call, result_shape(models, call.source.shape))
         with self._call(), self._runtime.current():
             flagged = None
             if (call.tile, call.tta) == _PLAIN:
-                transfer = PixelTransfer(self._runtime, pictures, results)
                 flagged = self._shared(transfer, call.on_progress)
             if flagged is None:
                 with self.pool.working():
                     self._check_open()
-                    flagged = self._stack(replace(call, source=pictures, out=results.stack))
-            self._run_flagged(call, results.array, flagged)
-        return results.array
+                    flagged = self._stack(replace(call, out=transfer.out).stacked())
+            self._run_flagged(call, transfer.out, flagged)
+        return transfer.out
 
     def _run_planes(
         self, call: Call[Sequence[PlanarPicture]], out: Sequence[PlanarPicture]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from waifu2x.backends.call import (
 from waifu2x.backends.channel_weights import channel_weights
 from waifu2x.backends.reference.attention import attended, cross_sums, mixed, planes_attended
 from waifu2x.backends.reference.steps import MapPart, Planes, StepArithmetic, beyond, padded
-from waifu2x.backends.tta import run_chain
+from waifu2x.backends.tta import Execute, run_chain
 from waifu2x.errors import BackendError
 from waifu2x.imaging.dtypes import from_unit
 from waifu2x.lowering.lower import lower
@@ -178,20 +177,15 @@ class NumpyNetwork:
         from_rgb(result[0], made)
 
     def _pixels(self, call: Call[NDArray[Any]]) -> None:
-        chain = [(p.model, partial(self._execute, p, call.tile)) for p in self.programs]
-        costs = [1 + p.model.multiply_adds * p.model.scale**2 for p in self.programs]
-        run_chain(call, chain, costs)
+        """Runs a stack of one picture."""
 
-    def _execute(
-        self,
-        program: Program,
-        tile: int | None,
-        stack: NDArray[Any],
-        out: NDArray[Any],
-        on_progress: Progress,
-    ) -> None:
-        """Runs a stack of one picture through a program."""
-        _Execution(program, stack[0], out[0], self)(tile, on_progress)
+        def execute(program: Program) -> Execute:
+            return lambda stack, out, on_progress: _Execution(program, stack[0], out[0], self)(
+                call.tile, on_progress
+            )
+
+        costs = [1 + p.model.multiply_adds * p.model.scale**2 for p in self.programs]
+        run_chain(call, [(p.model, execute(p)) for p in self.programs], costs)
 
 
 class _Execution:
