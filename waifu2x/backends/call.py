@@ -70,12 +70,17 @@ class Call(Generic[Pictures]):
         assert isinstance(self.source, np.ndarray)
         return self.source.dtype if self.out_dtype is None else np.dtype(self.out_dtype)
 
+    @property
+    def results(self) -> Pictures:
+        """`out`, of a call that has one."""
+        assert self.out is not None
+        return self.out
+
     def stacked(self) -> Call[Pictures]:
         """Returns the call with pixels as a stack, though it may be of one picture."""
         if not isinstance(self.source, np.ndarray) or self.source.ndim == 4:
             return self
-        assert isinstance(self.out, np.ndarray)
-        return replace(self, source=self.source[np.newaxis], out=self.out[np.newaxis])
+        return replace(self, source=self.source[np.newaxis], out=self.results[np.newaxis])
 
     def with_pixels(
         self, source: NDArray[Any], out: NDArray[Any] | None = None
@@ -86,11 +91,10 @@ class Call(Generic[Pictures]):
     def part(self, first: int, end: int) -> Call[Pictures]:
         """Returns the call for some pictures of a stack, which has an `out`; it tells its share of
         progress, and the numbers of pictures in the stack."""
-        assert self.out is not None
         return replace(
             self,
             source=self.source[first:end],
-            out=self.out[first:end],
+            out=self.results[first:end],
             on_progress=scaled(self.on_progress, (end - first) / len(self.source)),
             on_recomputed=lambda number: self.on_recomputed(first + number),
         )
@@ -204,15 +208,14 @@ def _share_memory(pictures: Sequence[PlanarPicture], out: Sequence[PlanarPicture
 def run_grey(network: Network, call: Call[NDArray[Any]]) -> NDArray[Any]:
     """Runs a call of grey pixels, which has an `out`, on three equal planes, for networks whose
     kernels read and write three planes only."""
-    assert call.out is not None
     planes = call.source.repeat(3, axis=-1)
     made = network.run(replace(call, source=planes, out_dtype=np.float32, out=None))
     many = made.ndim == 4
-    for rgb, result in zip(made, call.out, strict=True) if many else [(made, call.out)]:
+    for rgb, result in zip(made, call.results, strict=True) if many else [(made, call.results)]:
         for top in range(0, len(rgb), _BAND_ROWS):
             rows = slice(top, top + _BAND_ROWS)
             result[rows] = from_unit(luma(rgb[rows]), result.dtype)
-    return call.out
+    return call.results
 
 
 def closed_network() -> BackendError:

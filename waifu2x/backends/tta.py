@@ -80,10 +80,9 @@ def run_chain(
 
     Between models pixels are float32; `costs` are the models' shares of progress, up to a factor.
     """
-    assert call.out is not None
     stack = call.source
     for number, (model, execute) in enumerate(chain):
-        made = call.out
+        made = call.results
         if number < len(chain) - 1:
             count, height, width, _ = stack.shape
             sides = height * model.scale, width * model.scale

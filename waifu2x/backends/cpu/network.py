@@ -50,15 +50,13 @@ class CpuNetwork:
                 check(call, chain)
                 for number in range(call.count):
                     self._run_planes(models, call.part(number, number + 1))
-        assert call.out is not None
-        return call.out
+        return call.results
 
     def _run_planes(self, models: Sequence[CpuModel], call: Call[Sequence[PlanarPicture]]) -> None:
         """Runs one picture."""
         from waifu2x.backends.cpu.run.planar import read_planes, write_planes
 
-        assert call.out is not None
-        (picture,), (made,) = call.source, call.out
+        (picture,), (made,) = call.source, call.results
         shapes = (*picture.size, 3), (*made.size, 3)
         check_result(shapes[1])
         with self._workers.pixels(shapes, models[0].packed.weights) as (pixels, result):

@@ -159,7 +159,6 @@ class PooledNetwork:
         if parts <= 1:
             return self._on_one(call)
         call = with_out(call, self._models)
-        assert call.out is not None
         lock, on_progress = threading.Lock(), call.on_progress
 
         def report(part: float) -> None:
@@ -170,7 +169,7 @@ class PooledNetwork:
         ends = [call.count * number // parts for number in range(parts + 1)]
         with ThreadPoolExecutor(parts, thread_name_prefix="waifu2x-device") as pool:
             list(pool.map(self._on_one, starmap(told.part, pairwise(ends))))
-        return call.out
+        return call.results
 
     def close(self) -> None:
         """Closes the networks of all devices, even if one fails."""

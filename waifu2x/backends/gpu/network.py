@@ -132,10 +132,9 @@ class GpuNetwork:
         models = [compiled.model for compiled in self.models]
         if not isinstance(call.source, np.ndarray):
             check(call, models)
-            assert call.out is not None
             if call.source:
-                self._run_planes(call, call.out)
-            return call.out
+                self._run_planes(call)
+            return call.results
         if is_grey(models, call.source.shape):
             return run_grey(self, with_out(call, models))
         check(call, models)
@@ -148,33 +147,32 @@ class GpuNetwork:
                 with self.pool.working():
                     self._check_open()
                     flagged = self._stack(replace(call, out=transfer.out).stacked())
-            self._run_flagged(call, transfer.out, flagged)
+            if flagged:
+                self._run_flagged(replace(call, out=transfer.out), flagged)
         return transfer.out
 
-    def _run_planes(
-        self, call: Call[Sequence[PlanarPicture]], out: Sequence[PlanarPicture]
-    ) -> None:
+    def _run_planes(self, call: Call[Sequence[PlanarPicture]]) -> None:
         """Runs pictures whose pixels are on the device only, if they fit it undivided."""
         from waifu2x.backends.gpu.device.plane_transfer import PlaneTransfer
 
         with self._call(), self._runtime.current():
             flagged = None
             if (call.tile, call.tta) == _PLAIN:
-                transfer = PlaneTransfer(self._runtime, self._planes, call.source, out)
+                transfer = PlaneTransfer(self._runtime, self._planes, call.source, call.results)
                 flagged = self._shared(transfer, call.on_progress)
             if flagged is None:
                 pixels = self._converted(lambda bands: bands.pixels(call.source))
                 made = self.run(call.with_pixels(pixels))
-                self._converted(lambda bands: bands.planes(made, out))
-            else:
-                self._run_flagged(call, out, flagged)
+                self._converted(lambda bands: bands.planes(made, call.results))
+            elif flagged:
+                self._run_flagged(call, flagged)
 
-    def _run_flagged(self, call: Call[Pictures], out: Pictures, flagged: Sequence[int]) -> None:
-        """Computes flagged pictures of a call again, in wider numbers."""
-        if not flagged or not self._make_wider:
+    def _run_flagged(self, call: Call[Pictures], flagged: Sequence[int]) -> None:
+        """Computes flagged pictures of a call again in wider numbers, if the device has those."""
+        if not self._make_wider:
             return
         self._on_flagged()
-        stack = replace(call, out=out).stacked()
+        stack = call.stacked()
         for number in flagged:
             call.on_progress(0.0)  # it may want to stop
             one = stack.part(number, number + 1)
@@ -353,7 +351,6 @@ class GpuNetwork:
 
     def _passes(self, call: Call[NDArray[Any]], flags: Flags) -> None:
         """Runs every pass of pictures through all models."""
-        assert call.out is not None
         *firsts, last = [
             replace(call, on_progress=scaled(call.on_progress, share)) for share in self._shares()
         ]
@@ -374,13 +371,13 @@ class GpuNetwork:
                 execution = Execution(
                     compiled, source, call.dtype, call.tile, last.on_progress, flags
                 )
-                execution.to_host(call.out)
+                execution.to_host(call.results)
             elif not self._mean.has_room(compiled.result_shape(source.shape), taken):
                 self._mean.on_host(compiled, source, last, flags)
             else:
                 made = self._mean.on_device(compiled, source, call.dtype, last, taken, flags)
                 self._runtime.synchronize()
-                self._runtime.download(made.buffer, call.out)
+                self._runtime.download(made.buffer, call.results)
 
     def _check_room(self, pictures: NDArray[Any]) -> None:
         """Whether there is memory for what models hand to each other, which is never divided.

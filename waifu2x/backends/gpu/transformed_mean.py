@@ -73,9 +73,8 @@ class TransformedMean:
     ) -> None:
         """Writes the same mean, to the bit, into `call.out`, if results do not fit the device: both
         sum floats in one order."""
-        assert call.out is not None
         report = scaled(call.on_progress, 1 / call.tta)
-        total = np.empty(call.out.shape, np.float32)
+        total = np.empty(call.results.shape, np.float32)
         for transform in TRANSFORMS[call.tta]:
             with self._pool.taken() as taken:
                 laid = source
@@ -90,7 +89,7 @@ class TransformedMean:
                 Execution(compiled, laid, dtype, call.tile, report, flags).to_host(made)
             if transform != IDENTITY:
                 np.add(total, inverse(made, transform), out=total)
-        write_mean(total, call.tta, call.out)
+        write_mean(total, call.tta, call.results)
 
     def _transformed(
         self, source: DevicePixels, transform: Transform, taken: ScopedAllocation

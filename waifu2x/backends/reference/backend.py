@@ -150,7 +150,6 @@ class NumpyNetwork:
             raise closed_network()
         models = [program.model for program in self.programs]
         call = with_out(call, models)
-        assert call.out is not None
         if isinstance(call.source, np.ndarray) and is_grey(models, call.source.shape):
             return run_grey(self, call)
         stack = call.stacked()
@@ -160,7 +159,7 @@ class NumpyNetwork:
                 self._pixels(one)
             else:
                 self._planes(one)
-        return call.out
+        return call.results
 
     def close(self) -> None:
         """Refuses later calls; there is nothing to free."""
@@ -170,8 +169,7 @@ class NumpyNetwork:
         """Runs one picture, converted in float64."""
         from waifu2x.backends.reference.planar import from_rgb, to_rgb
 
-        assert call.out is not None
-        (picture,), (made,) = call.source, call.out
+        (picture,), (made,) = call.source, call.results
         result = np.empty((1, *made.size, 3), np.float32)
         self._pixels(call.with_pixels(to_rgb(picture)[np.newaxis], result))
         from_rgb(result[0], made)
