@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.ncnn_files import ncnn_files
 from tests.helpers import obvious
 from waifu2x.backends import BACKEND_NAMES, Backend, Network, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.errors import BackendError
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
@@ -54,7 +55,7 @@ def main() -> None:
     for name, model, files in networks(arguments.model):
         exact = run_ncnn(model, pixels, *files)
         results = [obvious.run([model], pixels)]
-        results += [compiled(*way, model)(pixels, np.float32) for way in ways]
+        results += [compiled(*way, model).run(Call(pixels, np.float32)) for way in ways]
         decibels = [obvious.psnr(result, exact) for result in results]
         worst = list(map(min, worst, decibels))
         print(f"| {name} | {' | '.join(f'{each:.1f}' for each in decibels)} |", flush=True)

@@ -25,6 +25,7 @@ from benchmarks import torch_peers, torch_swin_unet
 from benchmarks.attention_units import NETWORKS, quality, swin_unet
 from benchmarks.bench_attention import picture
 from waifu2x.backends import open_backend
+from waifu2x.backends.call import Call
 
 DEFAULT = ("dat-light", "swinir-light", "swin_unet")
 
@@ -45,7 +46,7 @@ def main() -> None:
         model = NETWORKS[name]()
         backend: Any = open_backend("cuda")
         network = backend.compile([model], "auto")
-        ours = network(pixels, np.float32)
+        ours = network.run(Call(pixels, np.float32))
         seconds = backend.measure(model, network.arithmetic.split()[0], pixels).seconds
         lines.append(line(f"{name}, ours, {network.arithmetic}", seconds, None, backend.bytes))
         backend.close()

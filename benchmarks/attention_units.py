@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.bench_attention import SHAPES, file_of, model_of, picture
 from tests.helpers import family_weights, weight_files
 from waifu2x.backends import Precision, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.backends.cuda.tensor.attention import attention_shape, numbered_keys
 from waifu2x.backends.cuda.tensor.peak import matrix_peak
 from waifu2x.backends.cuda.tensor.units import UNITS_VARIABLE
@@ -164,7 +165,7 @@ def network(name: str, size: tuple[int, int], table: Path) -> None:
         start = time.perf_counter()
         backend: Any = open_backend("cuda")
         made = backend.compile([model], precision)
-        result = made(pixels, np.float32)
+        result = made.run(Call(pixels, np.float32))
         decibels = math.inf if expected is None else quality(result, expected)
         expected = result if expected is None else expected
         backends[side], networks[side] = backend, made
@@ -175,7 +176,7 @@ def network(name: str, size: tuple[int, int], table: Path) -> None:
     for turn in range(ROUNDS + 2):
         for side, made in networks.items():
             start = time.perf_counter()
-            made(pixels, np.uint8)
+            made.run(Call(pixels, np.uint8))
             if turn > 1:
                 figures[side].append(time.perf_counter() - start)
     with table.open("w") as file:
@@ -216,7 +217,7 @@ def windows(table: Path) -> None:
             for side, units, precision in SIDES:
                 os.environ[UNITS_VARIABLE] = units
                 backend: Any = open_backend("cuda")
-                result = backend.compile([model], precision)(pixels, np.float32)
+                result = backend.compile([model], precision).run(Call(pixels, np.float32))
                 expected = result if expected is None else expected
                 measured = backend.measure(model, precision, pixels)
                 layer = next(each for each in measured.layers if "attention" in each.name)

@@ -33,6 +33,7 @@ from benchmarks.rounds import measure
 from tests.helpers import weight_files
 from tests.helpers.family_weights import filled, swinir
 from waifu2x.backends import open_backend
+from waifu2x.backends.call import Call
 from waifu2x.backends.cpu import peak
 from waifu2x.lowering.ops.attention import AttendWindows
 from waifu2x.networks.activations import leaky
@@ -96,8 +97,8 @@ def step_seconds(model: Model, size: tuple[int, int], rounds: int) -> float:
     pixels = picture(size)
     small = np.ascontiguousarray(pixels[:37, :41])
     check(
-        network(small, np.float32),
-        open_backend("numpy").compile([model], "fp32")(small, np.float32),
+        network.run(Call(small, np.float32)),
+        open_backend("numpy").compile([model], "fp32").run(Call(small, np.float32)),
     )
     (compiled,) = network.models
     steps = compiled.packed.program.steps
@@ -105,7 +106,7 @@ def step_seconds(model: Model, size: tuple[int, int], rounds: int) -> float:
 
     def once() -> float:
         compiled.ticks.clear()
-        whole = timed(network, pixels, np.float32)
+        whole = timed(network.run, Call(pixels, np.float32))
         share: float = compiled.ticks[number] / sum(compiled.ticks.values())
         return whole * share
 
@@ -159,7 +160,7 @@ def file_of(name: str, folder: Path) -> Path:
 
 def ours(path: Path, backend: str, precision: Any) -> Run:
     network = open_backend(backend).compile([read_model(path)], precision)
-    return lambda pixels: network(np.ascontiguousarray(pixels), np.float32)
+    return lambda pixels: network.run(Call(np.ascontiguousarray(pixels), np.float32))
 
 
 def torch_is_here() -> bool:

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.program import make_picture
 from waifu2x.backends import open_backend
+from waifu2x.backends.call import Call
 from waifu2x.backends.cpu.compile import isa
 from waifu2x.backends.cpu.pack.shapes import CHUNK, ROW_BLOCK
 from waifu2x.backends.cpu.run import scratch
@@ -38,12 +39,12 @@ def main() -> None:
     chosen = own(128, CHUNK, isa.l2_bytes())
     groups = [ROW_BLOCK * n for n in (1, 2, 3, 4, 5, 6)]
     seconds: dict[int, list[float]] = {group: [] for group in groups}
-    expected = network(pixels, np.uint8)
+    expected = network.run(Call(pixels, np.uint8))
     for _ in range(4):
         for group in groups:
             scratch.group_size = lambda *_, group=group: group
             start = time.perf_counter()
-            result = network(pixels, np.uint8)
+            result = network.run(Call(pixels, np.uint8))
             seconds[group].append(time.perf_counter() - start)
             assert np.array_equal(result, expected), "the group size must not change a bit"
     scratch.group_size = own

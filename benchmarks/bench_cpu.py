@@ -32,6 +32,7 @@ from benchmarks.peers import PEERS, padded
 from benchmarks.program import make_picture
 from tests.helpers import obvious
 from waifu2x.backends import Precision, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.backends.cpu.compile.isa import VECTOR, processor_name
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
@@ -56,7 +57,7 @@ def ours(model: Model, chosen: list[Precision] | None) -> dict[str, Contender]:
         network = backend.compile([model], precision)
 
         def run(pixels: NDArray[np.uint8], dtype: type, network: Any = network) -> NDArray[Any]:
-            result: NDArray[Any] = network(pixels, dtype)
+            result: NDArray[Any] = network.run(Call(pixels, dtype))
             return result
 
         contenders[f"waifu2x-kernels {precision}"] = run

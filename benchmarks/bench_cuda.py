@@ -37,6 +37,7 @@ from benchmarks.program import make_picture
 from benchmarks.rounds import measure
 from tests.helpers import obvious
 from waifu2x.backends import Precision, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.backends.cuda.tensor.units import UNITS_VARIABLE
 from waifu2x.networks import model_set
 
@@ -69,7 +70,7 @@ class Ours:
         self.name = f"waifu2x-kernels {precision}{f' by {units}' if units else ''}"
 
     def __call__(self, pixels: Any, dtype: Any) -> Any:
-        return self.network(pixels, dtype)
+        return self.network.run(Call(pixels, dtype))
 
     def host_to_host(self, pixels: Any) -> float:
         """Seconds from an array of 8-bit pixels to an array of 8-bit pixels."""

@@ -30,6 +30,7 @@ from benchmarks.program import make_picture
 from benchmarks.rounds import measure
 from tests.helpers import obvious
 from waifu2x.backends import open_backend
+from waifu2x.backends.call import Call
 from waifu2x.networks import model_set
 
 CHECKED = (96, 160)
@@ -40,7 +41,7 @@ PROMISED_DB = 100
 def by_the_clock(network: Any, pixels: Any) -> float:
     """Seconds from an array of 8-bit pixels to an array of 8-bit pixels."""
     start = time.perf_counter()
-    network(pixels, np.uint8)
+    network.run(Call(pixels, np.uint8))
     return time.perf_counter() - start
 
 
@@ -72,7 +73,7 @@ def processor(model: Any, small: Any, pixels: Any) -> tuple[str, Any, Callable[[
     network = backend.compile([model], "fp32")
     return (
         "waifu2x-kernels cpu",
-        network(small, np.float32),
+        network.run(Call(small, np.float32)),
         lambda: by_the_clock(network, pixels),
     )
 
@@ -102,14 +103,16 @@ def main() -> None:
     network = backend.compile([model], "fp32")
     peer, peers_result, peers_timer = cudnn(model, small, pixels) or processor(model, small, pixels)
     exact = obvious.run([model], small)
-    results = {ours: network(small, np.float32), peer: peers_result}
+    results = {ours: network.run(Call(small, np.float32)), peer: peers_result}
     quality = {name: obvious.psnr(result, exact) for name, result in results.items()}
     for name, value in quality.items():
         if value < PROMISED_DB:
             sys.exit(f"{name}: wrong result, {value:.1f} dB")
 
     timers = {
-        ours: lambda: seconds_in_kernels(backend.runtime, lambda: network(pixels, np.uint8)),
+        ours: lambda: seconds_in_kernels(
+            backend.runtime, lambda: network.run(Call(pixels, np.uint8))
+        ),
         peer: peers_timer,
     }
     medians = measure(timers, arguments.rounds)

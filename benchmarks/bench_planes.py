@@ -36,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.helpers.obvious_planes import Meaning, codes, from_rgb, to_rgb
 from waifu2x.backends import Backend, Network, open_backend, planar
+from waifu2x.backends.call import Call
 from waifu2x.backends.gpu.device.transfer import device_pixels
 from waifu2x.imaging.planar import PlanarPicture, PlaneFormat
 from waifu2x.networks import model_set
@@ -137,10 +138,10 @@ def picture(kind: PlaneFormat, height: int, width: int) -> PlanarPicture:
 def check(network: Network, kind: PlaneFormat, scale: int) -> None:
     """Raises AssertionError where codes are not those of the network's pixels."""
     one, made = picture(kind, 36, 48), kind.empty(36 * scale, 48 * scale)
-    network.run_planes([one], [made])
+    network.run(Call([one], out=[made]))
     meant = Meaning(kind.bits, kind.subsampling, kind.matrix, kind.is_full_range, kind.siting)
     pixels = to_rgb(one.planes, meant).clip(0, 1).astype(np.float32)
-    values = from_rgb(network(pixels, np.float32), meant)
+    values = from_rgb(network.run(Call(pixels, np.float32)), meant)
     wrong = [
         np.abs(plane - wanted).max()
         for plane, wanted in zip(made.planes, codes(values, kind.bits), strict=True)
@@ -157,7 +158,7 @@ def conversion_on_gpu(
     for _ in range(ROUNDS):
         spent = dict.fromkeys(found, 0.0)
         with opened.runtime.timed() as times:
-            network.run_planes([source], [target])
+            network.run(Call([source], out=[target]))
         for kernel, seconds in times:
             spent[kernel.name if kernel.name in CONVERSIONS else "network"] += seconds
         for name, seconds in spent.items():
@@ -186,7 +187,7 @@ def conversion_on_cpu(network: Network, source: PlanarPicture, target: PlanarPic
         of(lambda: read_planes(source, pixels, cores)),
         of(lambda: write_planes(made, target, cores)),
     )
-    whole = of(lambda: network(pixels, np.float32, out=made), 1)
+    whole = of(lambda: network.run(Call(pixels, np.float32, out=made)), 1)
     show(read, write, whole, moved_bytes(source), moved_bytes(target))
 
 
@@ -245,9 +246,9 @@ class InMemory:
     def run(self, network: Network, way: str) -> None:
         """Runs the stack as planes or as pixels."""
         if way == "planes":
-            network.run_planes(*self.pictures)
+            network.run(Call(self.pictures[0], out=self.pictures[1]))
         else:
-            network(self.arrays[0], np.uint8, out=self.arrays[1])
+            network.run(Call(self.arrays[0], np.uint8, out=self.arrays[1]))
 
 
 def rate_of(

@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.device_work import on_device, seconds_between
 from waifu2x.backends import Precision, accuracy, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.backends.cuda.tensor import choosing
 from waifu2x.backends.gpu.device import source
 from waifu2x.backends.gpu.network import FlaggedError
@@ -73,10 +74,10 @@ def kept(backend: Any, model: Model, probes: dict[str, NDArray[np.uint8]]) -> st
             held.enter_context(backend._on_trial(model, backend._makers[mode][0])) for mode in modes
         ]
         for picture in probes.values():
-            expected, cell = exact(picture, np.float32), []
+            expected, cell = exact.run(Call(picture, np.float32)), []
             for network in tried:
                 try:
-                    result = network(picture, np.float32)
+                    result = network.run(Call(picture, np.float32))
                 except FlaggedError:
                     cell.append("F")
                 else:
@@ -138,7 +139,7 @@ def cost(names: list[str]) -> None:
                     network = held.enter_context(
                         backend._on_trial(model, backend._makers["fp16"][0])
                     )
-                    network(picture, np.uint8)
+                    network.run(Call(picture, np.uint8))
                     queue = held.enter_context(on_device(network, picture, np.uint8))
                     ways.append((backend.runtime, queue))
                 times: list[list[float]] = [[], [], []]

@@ -12,6 +12,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.program import make_picture
 from benchmarks.rounds import measure
 from waifu2x.backends import Network, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.backends.tta import TRANSFORMS, inverse, transformed
 from waifu2x.imaging.dtypes import from_unit
 from waifu2x.networks import model_set
@@ -36,7 +38,7 @@ def above(network: Network, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     total: Any = 0
     for transform in TRANSFORMS[COUNT]:
         laid = np.ascontiguousarray(transformed(pixels[np.newaxis], transform))
-        total = total + inverse(network(laid, np.float32), transform)[0]
+        total = total + inverse(network.run(Call(laid, np.float32)), transform)[0]
     return from_unit(total * np.float32(1 / COUNT), np.uint8)
 
 
@@ -61,11 +63,12 @@ def main() -> None:
     print(f"{'model':10} {'plain':>9} {'turned':>9} {'of plain':>9} {'above':>9} {'of plain':>9}")
     for name in arguments.models:
         network = backend.compile(model_set.find(name).models(2, None), "auto")
-        if not np.array_equal(network(pixels, np.uint8, tta=COUNT), above(network, pixels)):
+        call = Call(pixels, np.uint8)
+        if not np.array_equal(network.run(replace(call, tta=COUNT)), above(network, pixels)):
             sys.exit(f"{name}: the mean below the seam is not the mean above it")
         timers: dict[str, Callable[[], float]] = {
-            "plain": partial(seconds, partial(network, pixels, np.uint8)),
-            "below": partial(seconds, partial(network, pixels, np.uint8, tta=COUNT)),
+            "plain": partial(seconds, partial(network.run, call)),
+            "below": partial(seconds, partial(network.run, replace(call, tta=COUNT))),
             "above": partial(seconds, partial(above, network, pixels)),
         }
         found = measure(timers, arguments.rounds)

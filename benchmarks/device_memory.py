@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.attention_units import NETWORKS
 from benchmarks.bench_attention import picture
 from waifu2x.backends import Precision, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.backends.cuda.tensor.executor import TensorExecutor, arranged
 from waifu2x.backends.gpu.backend import lowered
 from waifu2x.backends.gpu.plan import tile_plan
@@ -96,19 +97,19 @@ def measure(model: Model, size: Size, precision: Precision) -> None:
     network = backend.compile([model], precision)
     weights = backend.bytes
     pixels = picture(size)
-    expected = network(pixels, np.uint8)
+    expected = network.run(Call(pixels, np.uint8))
     memory = backend.bytes
     seconds = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
-        network(pixels, np.uint8)
+        network.run(Call(pixels, np.uint8))
         seconds.append(time.perf_counter() - start)
     print(
         f"{network.arithmetic}: {memory / MIB:.0f} MiB on the device, {weights / MIB:.0f} of them"
         f" before the first picture; {statistics.median(seconds) * 1e3:.2f} ms a call",
         flush=True,
     )
-    tiled = network(pixels, np.uint8, tile=max(size) * model.scale // 2)
+    tiled = network.run(Call(pixels, np.uint8, tile=max(size) * model.scale // 2))
     print(f"in tiles: {'the same bits' if np.array_equal(tiled, expected) else 'OTHER BITS'}")
     network.close()
     backend.close()

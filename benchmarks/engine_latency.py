@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.fake_device import in_place_of_the_driver
 from tests.helpers.fake_cuda import FakeDriver, FakeLibrary
 from waifu2x.api import Upscaler
+from waifu2x.backends.call import Call
 from waifu2x.backends.engine.engine import Engine
 from waifu2x.networks import model_set
 
@@ -75,7 +76,7 @@ def main() -> None:
 
                 def network() -> None:
                     lease = engine.network(models)  # noqa: B023
-                    lease(pixels, np.uint8)
+                    lease.run(Call(pixels, np.uint8))
                     lease.close()
 
                 def request() -> None:

@@ -27,7 +27,7 @@ from PIL import Image, ImageDraw, ImageFont
 import waifu2x
 from benchmarks.quality import Method, drawings, halved, lanczos, photos, score
 from benchmarks.sprites import Pixels
-from waifu2x.backends import planar
+from waifu2x.backends.reference import planar
 from waifu2x.errors import ModelError
 from waifu2x.imaging.planar import PlanarPicture, PlaneFormat
 

@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.peers import PEERS, padded
 from benchmarks.program import make_picture
 from waifu2x.backends import open_backend
+from waifu2x.backends.call import Call
 from waifu2x.backends.cpu.compile import isa
 from waifu2x.networks import model_set
 from waifu2x.system.machine import core_count
@@ -73,13 +74,16 @@ def measure(name: str, size: str, rounds: int) -> None:
     for network in NETWORKS:
         compiled = backend.compile(model_set.find(network).models(2, None), "int16")
         for checked in CHECKED:
-            digest.update(compiled(np.asarray(make_picture(*checked)), np.float32).tobytes())
+            digest.update(
+                compiled.run(Call(np.asarray(make_picture(*checked)), np.float32)).tobytes()
+            )
     width, height = map(int, size.split("x"))
     pixels = np.asarray(make_picture(width, height))
     (model,) = model_set.find(name).models(2, None)
+    call = Call(pixels, np.uint8)
     runs: dict[str, Callable[[], Any]] = {
-        "fp32": partial(backend.compile([model], "fp32"), pixels, np.uint8),
-        "int16": partial(backend.compile([model], "int16"), pixels, np.uint8),
+        "fp32": partial(backend.compile([model], "fp32").run, call),
+        "int16": partial(backend.compile([model], "int16").run, call),
     }
     with suppress(ImportError):
         runs["ncnn"] = partial(PEERS["ncnn fp32"](model), padded(model, pixels))

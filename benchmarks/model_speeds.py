@@ -24,13 +24,14 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.program import make_picture
 from benchmarks.rounds import measure
 from waifu2x.backends import Network, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.networks import model_set
 
 
 def seconds(network: Network, pixels: NDArray[np.uint8]) -> float:
     """Seconds of one call."""
     start = time.perf_counter()
-    network(pixels, np.uint8)
+    network.run(Call(pixels, np.uint8))
     return time.perf_counter() - start
 
 

@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.fake_device import in_place_of_the_driver
 from tests.helpers.fake_cuda import FakeDriver, FakeLibrary
 from waifu2x.backends import Precision
+from waifu2x.backends.call import Call
 from waifu2x.backends.cuda import backend as cuda
 from waifu2x.backends.gpu.backend import GpuBackend
 from waifu2x.backends.gpu.device.runtime import ReadyLaunch
@@ -136,7 +137,7 @@ def show(
             pixels = source[:count].reshape(*size, 3)
             out = target[: count * factor**2].reshape(size[0] * factor, size[1] * factor, 3)
             start = time.perf_counter()
-            network(pixels, np.uint8, out=out)
+            network.run(Call(pixels, np.uint8, out=out))
             return (time.perf_counter() - start) * 1e3
 
         first = [call(size) for size in sizes[:_WARM]]

@@ -17,6 +17,7 @@ import numpy as np
 from tests.helpers import obvious
 from tests.helpers.operations import OPERATIONS
 from waifu2x.backends import BACKEND_NAMES, Backend, Precision, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.errors import BackendError
 from waifu2x.networks.model import Model
 
@@ -69,7 +70,7 @@ def _decibels(backend: Backend, precision: Precision, model: Model) -> float:
     rng, found = np.random.default_rng(1), list[float]()
     for size in _SIZES:
         pixels = rng.integers(0, 255, (*size, 3), np.uint8, endpoint=True)
-        made = network(pixels, np.float32)
+        made = network.run(Call(pixels, np.float32))
         found.append(obvious.psnr(made, obvious.run([model], pixels)))
     network.close()
     return min(found)

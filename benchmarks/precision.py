@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.helpers import obvious
 from waifu2x.backends import BACKEND_NAMES, Precision, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.errors import BackendError
 from waifu2x.networks import model_set
 from waifu2x.networks.catalogue import ENTRIES
@@ -66,7 +67,10 @@ def main() -> None:
                         network = backend.compile(models, precision)
                     except BackendError:
                         break
-                    values, levels = network(pixels, np.float32), network(pixels, np.uint8)
+                    values, levels = (
+                        network.run(Call(pixels, np.float32)),
+                        network.run(Call(pixels, np.uint8)),
+                    )
                     off = abs(levels.astype(int) - obvious.to_levels(exact, np.uint8))
                     rows.append((obvious.psnr(values, exact), label, off.max(), np.mean(off > 0)))
                 if rows:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from waifu2x.api.functions import upscale, upscale_file
     from waifu2x.api.options import FileOptions, UpscalerOptions
     from waifu2x.api.upscaler import Upscaler
+    from waifu2x.backends import DeviceInfo, list_devices
     from waifu2x.backends.engine.engine import Engine
-    from waifu2x.backends.listing import DeviceInfo, list_devices
     from waifu2x.networks.listing import ModelInfo, list_models
 
 __version__ = "0.1.0"
@@ -68,14 +68,14 @@ __all__ = [
 
 if not TYPE_CHECKING:  # to a type checker, this function would make any name a name of the package
     _MODULES = {
-        "DeviceInfo": "waifu2x.backends.listing",
+        "DeviceInfo": "waifu2x.backends",
         "FileOptions": "waifu2x.api.options",
         "Engine": "waifu2x.backends.engine.engine",
         "ModelInfo": "waifu2x.networks.listing",
         "UpscaledFile": "waifu2x.api.files",
         "Upscaler": "waifu2x.api.upscaler",
         "UpscalerOptions": "waifu2x.api.options",
-        "list_devices": "waifu2x.backends.listing",
+        "list_devices": "waifu2x.backends",
         "list_models": "waifu2x.networks.listing",
         "upscale": "waifu2x.api.functions",
         "upscale_file": "waifu2x.api.functions",

@@ -33,9 +33,9 @@ def main() -> None:
 
 
 def _run() -> None:
-    from waifu2x.backends import early
+    from waifu2x.backends import argv_peek
 
-    early.begin(sys.argv[1:])
+    argv_peek.begin(sys.argv[1:])
     from waifu2x import cli
 
     cli.main()

@@ -22,8 +22,8 @@ MODULES = (
     "waifu2x.api.functions",
     "waifu2x.api.options",
     "waifu2x.api.upscaler",
+    "waifu2x.backends",
     "waifu2x.backends.engine.engine",
-    "waifu2x.backends.listing",
     "waifu2x.networks.listing",
 )
 """Where the public names are defined."""

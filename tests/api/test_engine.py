@@ -18,6 +18,7 @@ from tests.helpers import obvious
 from tests.helpers.contents import identity_models
 from waifu2x import BackendError, Engine, ModelError, Upscaler
 from waifu2x.backends import Backend, Device
+from waifu2x.backends.call import Call
 from waifu2x.errors import DeviceMemoryError
 from waifu2x.imaging.planar import PlaneFormat
 from waifu2x.networks import model_set
@@ -66,19 +67,19 @@ class FakeNetwork:
         self.name = name
         self.meanwhile: Callable[[], object] = lambda: None
 
-    def __call__(self, pixels: Any, dtype: Any, *, on_progress: Any, **options: Any) -> Any:
+    def run(self, call: Call[Any]) -> Any:
+        if not isinstance(call.source, np.ndarray):
+            for one, made in zip(call.source, call.out or (), strict=True):
+                made.planes[0][:] = self.run(call.with_pixels(one.planes[0]))
+            return call.out
         assert self in self.backend.open, "it was closed while it ran"
         self.meanwhile()
-        on_progress(0.5)
-        if pixels.min() == 255 and len(self.backend.open) > 1:
+        call.on_progress(0.5)
+        if call.source.min() == 255 and len(self.backend.open) > 1:
             raise DeviceMemoryError("no memory for a picture")
-        on_progress(0.5)
+        call.on_progress(0.5)
         assert self in self.backend.open, "it was closed while it ran"
-        return np.full(pixels.shape, len(self.name), dtype)
-
-    def run_planes(self, pictures: Any, out: Any, **options: Any) -> None:
-        for one, made in zip(pictures, out, strict=True):
-            made.planes[0][:] = self(one.planes[0], np.uint8, **options)
+        return np.full(call.source.shape, len(self.name), call.dtype)
 
     def close(self) -> None:
         self.backend.open.remove(self)
@@ -116,12 +117,12 @@ def test_networks_are_shared_counted_and_freed_with_the_last(
     assert fake.compiled == ["a+bb", "a"]
     assert engine.open_networks == {("a", "bb"): 2, ("a",): 1}
     assert engine.bytes == 2
-    assert (first(PIXELS, np.uint8) == 4).all()
+    assert (first.run(Call(PIXELS, np.uint8)) == 4).all()
     first.close()
     first.close()
-    assert (again(PIXELS, np.uint8) == 4).all()
+    assert (again.run(Call(PIXELS, np.uint8)) == 4).all()
     with pytest.raises(BackendError, match="this network is closed"):
-        first(PIXELS, np.uint8)
+        first.run(Call(PIXELS, np.uint8))
     again.close()
     assert engine.open_networks == {("a",): 1}
     assert open_names(fake) == ["a"]
@@ -145,7 +146,7 @@ def test_threads_compile_once_and_wait_for_nobody_elses(engine: Engine, fake: Fa
         assert begun.wait(60)
         # While that is compiled, another is, and runs.
         quick = engine.network([B])
-        assert (quick(PIXELS, np.uint8) == 2).all()
+        assert (quick.run(Call(PIXELS, np.uint8)) == 2).all()
         go_on.set()
         leases = [one.result(20) for one in slow]
     assert sorted(fake.compiled) == ["a", "bb"]
@@ -164,7 +165,7 @@ def test_what_cannot_be_compiled_leaves_nothing(engine: Engine, fake: FakeBacken
             engine.network([A])
         assert engine.open_networks == {}
     fake.before_compiling = lambda name: None
-    assert (engine.network([A])(PIXELS, np.uint8) == 1).all()
+    assert (engine.network([A]).run(Call(PIXELS, np.uint8)) == 1).all()
 
 
 def test_where_memory_is_short_the_least_recently_used_makes_room(
@@ -172,11 +173,11 @@ def test_where_memory_is_short_the_least_recently_used_makes_room(
 ) -> None:
     fake.room = 2
     a, b = engine.network([A]), engine.network([B])
-    a(PIXELS, np.uint8)
+    a.run(Call(PIXELS, np.uint8))
     c = engine.network([C])
     assert open_names(fake) == ["a", "ccc"]
     # It is compiled again when it is called, and takes the place of the other.
-    assert (b(PIXELS, np.uint8) == 2).all()
+    assert (b.run(Call(PIXELS, np.uint8)) == 2).all()
     assert open_names(fake) == ["ccc", "bb"]
     for lease in (a, b, c):
         lease.close()
@@ -192,7 +193,7 @@ def test_what_runs_makes_no_room(engine: Engine, fake: FakeBackend) -> None:
             engine.network([B])
 
     fake.open[0].meanwhile = refused
-    assert (a(PIXELS, np.uint8) == 1).all()
+    assert (a.run(Call(PIXELS, np.uint8)) == 1).all()
     assert engine.open_networks == {("a",): 1}
     b = engine.network([B])
     assert open_names(fake) == ["bb"]
@@ -203,12 +204,12 @@ def test_what_runs_makes_no_room(engine: Engine, fake: FakeBackend) -> None:
 def test_other_networks_make_room_for_a_picture(engine: Engine, fake: FakeBackend) -> None:
     leases = [engine.network([each]) for each in (A, B, C)]
     parts: list[float] = []
-    result = leases[1](np.full_like(PIXELS, 255), np.uint8, on_progress=parts.append)
+    result = leases[1].run(Call(np.full_like(PIXELS, 255), np.uint8, on_progress=parts.append))
     assert (result == 2).all()
     assert parts == [0.5, 0.5]
     assert open_names(fake) == ["bb"]
     for lease in leases:
-        assert (lease(PIXELS, np.uint8) > 0).all()
+        assert (lease.run(Call(PIXELS, np.uint8)) > 0).all()
     for lease in leases:
         lease.close()
 
@@ -218,14 +219,14 @@ def test_other_networks_make_room_for_planes(engine: Engine, fake: FakeBackend) 
     one, made = (PlaneFormat(8, "444").empty(3, 4) for _ in range(2))
     one.planes[0][:] = 255
     parts: list[float] = []
-    leases[1].run_planes([one], [made], on_progress=parts.append)
+    leases[1].run(Call([one], out=[made], on_progress=parts.append))
     assert (made.planes[0] == 2).all()
     assert parts == [0.5, 0.5]
     assert open_names(fake) == ["bb"]
     for lease in leases:
         lease.close()
     with pytest.raises(BackendError, match="this network is closed"):
-        leases[1].run_planes([one], [made])
+        leases[1].run(Call([one], out=[made]))
 
 
 def test_a_closed_engine_says_so(engine: Engine, fake: FakeBackend) -> None:
@@ -233,7 +234,7 @@ def test_a_closed_engine_says_so(engine: Engine, fake: FakeBackend) -> None:
     engine.close()
     assert fake.is_closed
     assert not fake.open
-    for work in (partial(engine.network, [A]), partial(lease, PIXELS, np.uint8)):
+    for work in (partial(engine.network, [A]), partial(lease.run, Call(PIXELS, np.uint8))):
         with pytest.raises(BackendError, match="this engine is closed: open a new one"):
             work()
     with pytest.raises(BackendError, match="this engine is closed: open a new one"):
@@ -250,7 +251,7 @@ def test_many_threads_take_and_give_back(engine: Engine, fake: FakeBackend) -> N
         lease = engine.network(chain)
         try:
             length = len("+".join(each.name for each in chain))
-            assert (lease(PIXELS, np.uint8) == length).all()
+            assert (lease.run(Call(PIXELS, np.uint8)) == length).all()
         finally:
             lease.close()
 
@@ -274,7 +275,7 @@ def test_who_needs_memory_waits_for_those_that_run(engine: Engine, fake: FakeBac
     fake.open[0].meanwhile = meanwhile
     fake.before_compiling = compiling
     with ThreadPoolExecutor(2) as pool:
-        running = pool.submit(first, PIXELS, np.uint8)
+        running = pool.submit(first.run, Call(PIXELS, np.uint8))
         assert begun.wait(60)
         second = pool.submit(engine.network, [B]).result(20)
         assert (running.result(20) == 1).all()
@@ -347,14 +348,14 @@ def test_a_device_with_room_for_one_network_runs_several(opencl_device: Any) -> 
         runtime.total = max(runtime.allocated, 1)
         weights = runtime.allocated
         runtime.total = 1 << 40
-        expected.append(network(pixels, np.uint8))
+        expected.append(network.run(Call(pixels, np.uint8)))
         network.close()
     assert runtime.allocated == 0
     runtime.total = weights * 3 // 2
     leases = [engine.network([each]) for each in models]
     for _ in range(2):
         for lease, wanted in zip(leases, expected, strict=True):
-            np.testing.assert_array_equal(lease(pixels, np.uint8), wanted)
+            np.testing.assert_array_equal(lease.run(Call(pixels, np.uint8)), wanted)
     runtime.total = weights // 2
     with pytest.raises(DeviceMemoryError, match="no memory for the weights of"):
         engine.network([obvious.random_model([3, 192, 192, 3], seed=3)])

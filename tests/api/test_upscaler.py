@@ -19,6 +19,7 @@ import waifu2x
 from tests.helpers import obvious
 from waifu2x.api import Upscaler
 from waifu2x.backends import Backend, Device
+from waifu2x.backends.call import Call
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.architectures import Layer
@@ -496,8 +497,8 @@ class CountingBackend:
 class ZeroNetwork:
     """Doubles pictures to black ones."""
 
-    def __call__(self, pixels: Any, dtype: Any, **options: Any) -> NDArray[Any]:
-        return np.zeros((*(2 * size for size in pixels.shape[:2]), 3), dtype)
+    def run(self, call: Call[NDArray[Any]]) -> NDArray[Any]:
+        return np.zeros((*(2 * size for size in call.source.shape[:2]), 3), call.dtype)
 
     def close(self) -> None:
         pass

@@ -17,6 +17,7 @@ from tests.helpers.family_weights import Shapes, filled
 from tests.helpers.strips_work import strips_work
 from tests.networks.test_families import within_zero_and_one
 from waifu2x.backends import ignore
+from waifu2x.backends.call import result_shape
 from waifu2x.backends.cpu.arithmetic import Arithmetic, arithmetics
 from waifu2x.backends.cpu.compile import isa
 from waifu2x.backends.cpu.compiled_model import CpuModel
@@ -24,7 +25,6 @@ from waifu2x.backends.cpu.pack import packer
 from waifu2x.backends.cpu.pack.packer import pack
 from waifu2x.backends.cpu.run import kept_memory
 from waifu2x.backends.cpu.run.workers import Workers
-from waifu2x.backends.results import result_shape
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers import parse_named
 

@@ -39,7 +39,7 @@ from tests.helpers.graphs import (
 from tests.helpers.operations import OPERATIONS
 from waifu2x.backends import BACKEND_NAMES, Backend, Network, Precision, open_backend
 from waifu2x.backends.accuracy import drawing
-from waifu2x.backends.results import result_shape
+from waifu2x.backends.call import Call, result_shape
 from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.imaging.dtypes import from_unit
 from waifu2x.lowering.plan.box import Box
@@ -181,7 +181,7 @@ def run(
         assert precision == "fp16"
         pytest.skip(str(error))
     scale = int(np.prod([model.scale for model in models]))
-    result = network(pixels, out_dtype, tile=tile, tta=tta)
+    result = network.run(Call(pixels, out_dtype, tile=tile, tta=tta))
     height, width = (size * scale for size in pixels.shape[-3:-1])
     planes = 1 if pixels.shape[-1] < models[0].in_planes else models[-1].out_planes
     assert result.shape == (*pixels.shape[:-3], height, width, planes)
@@ -569,7 +569,7 @@ def test_progress_adds_up_to_one(backend: Backend, tta: int) -> None:
     double = obvious.random_model([3, 16, 3], seed=6, scale=2)
     parts: list[float] = []
     network = backend.compile([double, double], "auto")
-    network(picture(70, 90, 3), np.uint8, tile=100, tta=tta, on_progress=parts.append)
+    network.run(Call(picture(70, 90, 3), np.uint8, tile=100, tta=tta, on_progress=parts.append))
     assert sum(parts) == pytest.approx(1.0)
 
 
@@ -584,9 +584,9 @@ def test_an_error_in_the_progress_report_ends_the_work(backend: Backend) -> None
     network = backend.compile([model], "fp32")
     pixels = picture(300, 300, 3)
     with pytest.raises(StopError):
-        network(pixels, np.uint8, on_progress=stop)
+        network.run(Call(pixels, np.uint8, on_progress=stop))
     # And the next picture is as good as any.
-    result = network(pixels, np.float32)
+    result = network.run(Call(pixels, np.float32))
     assert obvious.psnr(result, obvious.run([model], pixels)) >= FP32_DB
 
 
@@ -596,7 +596,7 @@ def test_closing_waits_for_pictures_and_ends_all_others(backend: Backend) -> Non
     own = open_backend(backend.name)
     network = own.compile([obvious.random_model([3, 8, 3], seed=1)], "auto")
     pixels = picture(9, 9, 3)
-    expected = network(pixels, np.uint8)
+    expected = network.run(Call(pixels, np.uint8))
     begun, closing = threading.Event(), threading.Event()
 
     def report(part: float) -> None:
@@ -604,7 +604,7 @@ def test_closing_waits_for_pictures_and_ends_all_others(backend: Backend) -> Non
         closing.wait(60)
 
     with ThreadPoolExecutor(2) as pool:
-        result = pool.submit(network, pixels, np.uint8, on_progress=report)
+        result = pool.submit(network.run, Call(pixels, np.uint8, on_progress=report))
         assert begun.wait(60)
         closed = pool.submit(own.close)
         assert not wait([closed], 0.1).done
@@ -613,7 +613,7 @@ def test_closing_waits_for_pictures_and_ends_all_others(backend: Backend) -> Non
         closed.result(20)
     for _ in range(2):
         with pytest.raises(BackendError, match="closed: open a new one"):
-            network(pixels, np.uint8)
+            network.run(Call(pixels, np.uint8))
         own.close()
 
 
@@ -628,10 +628,10 @@ def test_a_result_is_written_where_it_is_asked_for(
     if count is not None:
         pixels = np.stack([np.roll(pixels, turn, axis=1) for turn in range(count)])
     for dtype in (np.uint8, np.float32):
-        expected = network(pixels, dtype, **options)
+        expected = network.run(Call(pixels, dtype, **options))
         room = np.full((expected.shape[0] + 2, *expected.shape[1:]), 0.25, dtype)
         out = room[1:-1]
-        assert network(pixels, dtype, out=out, **options) is out
+        assert network.run(Call(pixels, dtype, out=out, **options)) is out
         np.testing.assert_array_equal(out, expected)
         assert (room[[0, -1]] == room.dtype.type(0.25)).all()
     network.close()
@@ -640,18 +640,18 @@ def test_a_result_is_written_where_it_is_asked_for(
 def test_pinned_memory_holds_pixels_and_results(backend: Backend) -> None:
     network = backend.compile([obvious.random_model([3, 16, 3], seed=1, scale=2)], "fp32")
     pixels = picture(33, 41, 3)
-    expected = network(pixels, np.uint8)
+    expected = network.run(Call(pixels, np.uint8))
     segment = np.zeros(pixels.size + expected.size + 100, np.uint8)
     source = segment[100:][: pixels.size].reshape(pixels.shape)
     out = segment[100 + pixels.size :].reshape(expected.shape)
     source[:] = pixels
     with backend.pin(segment) as pin:
         for options in ({}, {"tile": 20}, {"tta": 2}):
-            network(source, np.uint8, out=out, **options)  # type: ignore[arg-type]
-        np.testing.assert_array_equal(network(source, np.uint8, out=out), expected)
+            network.run(Call(source, np.uint8, out=out, **options))  # type: ignore[arg-type]
+        np.testing.assert_array_equal(network.run(Call(source, np.uint8, out=out)), expected)
         pin.close()
     out[:] = 0
-    np.testing.assert_array_equal(network(source, np.uint8, out=out), expected)
+    np.testing.assert_array_equal(network.run(Call(source, np.uint8, out=out)), expected)
     network.close()
 
 
@@ -662,7 +662,7 @@ def test_bytes_are_those_of_open_networks(backend: Backend) -> None:
     network = own.compile([model], "fp32")
     weights = sum(node.weight.nbytes for node in model.nodes if isinstance(node, Convolution))
     assert own.bytes >= weights or backend.name == "numpy"
-    network(picture(20, 30, 3), np.uint8)
+    network.run(Call(picture(20, 30, 3), np.uint8))
     network.close()
     assert own.bytes == 0
     own.close()
@@ -682,11 +682,11 @@ def test_an_array_that_cannot_take_a_result_is_refused(backend: Backend) -> None
         (read_only, "but it is read-only"),
     ):
         with pytest.raises(ValueError, match=reason):
-            network(pixels, np.uint8, out=out)
+            network.run(Call(pixels, np.uint8, out=out))
     network.close()
     same = backend.compile([obvious.random_model([3, 8, 3], seed=1)], "fp32")
     with pytest.raises(ValueError, match="it shares that of the pixels"):
-        same(pixels, np.uint8, out=pixels)
+        same.run(Call(pixels, np.uint8, out=pixels))
     same.close()
 
 
@@ -694,21 +694,21 @@ def test_a_closed_network_says_so_and_others_go_on(backend: Backend) -> None:
     model = obvious.random_model([3, 8, 3], seed=1)
     pixels = picture(9, 12, 3)
     closed, other = (backend.compile([model], "fp32") for _ in range(2))
-    expected = closed(pixels, np.uint8)
+    expected = closed.run(Call(pixels, np.uint8))
     for _ in range(2):
         closed.close()
         with pytest.raises(
             BackendError, match=r"^this network is closed: compile its models again$"
         ):
-            closed(pixels, np.uint8)
-    np.testing.assert_array_equal(other(pixels, np.uint8), expected)
+            closed.run(Call(pixels, np.uint8))
+    np.testing.assert_array_equal(other.run(Call(pixels, np.uint8)), expected)
     other.close()
 
 
 def test_closing_a_network_waits_for_its_pictures(backend: Backend) -> None:
     network = backend.compile([obvious.random_model([3, 8, 3], seed=1)], "auto")
     pixels = picture(9, 9, 3)
-    expected = network(pixels, np.uint8)
+    expected = network.run(Call(pixels, np.uint8))
     begun, closing = threading.Event(), threading.Event()
 
     def report(part: float) -> None:
@@ -716,7 +716,7 @@ def test_closing_a_network_waits_for_its_pictures(backend: Backend) -> None:
         closing.wait(60)
 
     with ThreadPoolExecutor(2) as pool:
-        result = pool.submit(network, pixels, np.uint8, on_progress=report)
+        result = pool.submit(network.run, Call(pixels, np.uint8, on_progress=report))
         assert begun.wait(60)
         closed = pool.submit(network.close)
         closing.set()
@@ -770,7 +770,7 @@ def test_auto_of_cpu_takes_finer_bf16_before_other_modes() -> None:
     expected = run(open_backend("numpy"), [model], pixels)
     backend = open_backend("cpu")
     plain, auto = (
-        obvious.psnr(backend.compile([model], precision)(pixels, np.float32), expected)
+        obvious.psnr(backend.compile([model], precision).run(Call(pixels, np.float32)), expected)
         for precision in ("bf16", "auto")
     )
     assert plain < PROMISED_DB["auto"] <= auto < plain + 2
@@ -792,10 +792,10 @@ def test_threads_that_call_at_once_get_what_each_gets_alone(
     backend = open_backend("cpu")
     network = backend.compile([obvious.random_model([3, 16, 32, 3], seed=9, scale=2)], "fp32")
     pictures = [picture(20 + 30 * n, 90 - 20 * n, 3) for n in range(4)]
-    alone = [network(pixels, np.float32) for pixels in pictures]
+    alone = [network.run(Call(pixels, np.float32)) for pixels in pictures]
     with ThreadPoolExecutor(12) as pool:
         calls = [
-            pool.submit(network, pixels, np.float32, tile=32)
+            pool.submit(network.run, Call(pixels, np.float32, tile=32))
             for _ in range(3)
             for pixels in pictures
         ]

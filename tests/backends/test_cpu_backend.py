@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tests.helpers import obvious
 from tests.helpers.steps import is_scale
 from waifu2x.backends import open_backend
+from waifu2x.backends.call import Call
 from waifu2x.backends.cpu import backend as cpu
 from waifu2x.backends.cpu.arithmetic import Arithmetic
 from waifu2x.backends.cpu.compile import isa
@@ -68,7 +69,7 @@ def test_threads_and_kept_maps_are_as_many_as_the_container_allows(
         assert kept_memory.budget(stage.packed) == (1 << 30) // 4
         assert kept_memory.budget_of_means(stage.packed) == (1 << 30) // 4
         pixels = np.full((200, 300, 3), 9, np.uint8)
-        network(pixels, np.uint8, tile=16)
+        network.run(Call(pixels, np.uint8, tile=16))
         started = set(threading.enumerate()) - others
         assert len([thread for thread in started if "waifu2x-cpu" in thread.name]) == 1
 
@@ -79,7 +80,7 @@ def test_pictures_that_no_memory_holds_are_refused_in_a_sentence() -> None:
     with closing(open_backend("cpu")) as backend:
         network = backend.compile([model] * 10, "fp32")
         with pytest.raises(BackendError, match=r"^backend cpu: the picture is too large"):
-            network(pixels, np.uint8)
+            network.run(Call(pixels, np.uint8))
     one = CpuModel(model, pack(model, "fp32"), Workers(1))
     with pytest.raises(BackendError, match=r"^large: the picture is too large"):
         one.plan(1 << 18, 1 << 18)
@@ -151,10 +152,10 @@ def test_interrupts_leave_no_strip_at_work(monkeypatch: pytest.MonkeyPatch) -> N
         network = backend.compile([obvious.random_model([3, 16, 3], seed=1)], "fp32")
         pixels = np.full((200, 300, 3), 9, np.uint8)
         with pytest.raises(KeyboardInterrupt):
-            network(pixels, np.uint8, tile=16)
+            network.run(Call(pixels, np.uint8, tile=16))
         assert begun
         assert set(ended) == set(begun)
-        assert network(pixels, np.uint8).shape == pixels.shape
+        assert network.run(Call(pixels, np.uint8)).shape == pixels.shape
 
 
 def test_where_no_thread_can_be_started_the_caller_does_the_work(
@@ -170,7 +171,7 @@ def test_where_no_thread_can_be_started_the_caller_does_the_work(
     with closing(open_backend("cpu")) as backend:
         network = backend.compile([obvious.random_model([3, 16, 3], seed=1)], "fp32")
         pixels = np.full((200, 300, 3), 9, np.uint8)
-        assert network(pixels, np.uint8, tile=16).shape == pixels.shape
+        assert network.run(Call(pixels, np.uint8, tile=16)).shape == pixels.shape
 
 
 def test_memory_that_waits_for_the_next_call_is_bounded_however_many_calls_there_were() -> None:
@@ -262,7 +263,7 @@ def test_threads_that_slept_run_strips_again(monkeypatch: pytest.MonkeyPatch, sl
     pixels = np.random.default_rng(0).integers(0, 256, (70, 90, 3), np.uint8)
     with closing(open_backend("cpu")) as backend:
         network = backend.compile([model], "fp32")
-        expected = network(pixels, np.float32)
+        expected = network.run(Call(pixels, np.float32))
         for _ in range(20):
-            np.testing.assert_array_equal(network(pixels, np.float32), expected)
+            np.testing.assert_array_equal(network.run(Call(pixels, np.float32)), expected)
     assert set(threading.enumerate()) == others

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tests.helpers import obvious
 from waifu2x.backends import Precision, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.backends.cpu.compile.compiled import Compiled
 from waifu2x.backends.cpu.kernels import FLOATS, INTEGER, EntryPoint
 from waifu2x.backends.cpu.kernels.activations import activated, emit_activated
@@ -205,6 +206,6 @@ def test_networks_of_every_activation_keep_what_is_promised(name: str) -> None:
     with closing(open_backend("cpu")) as backend:
         for precision, least in PROMISED_DB:
             network = backend.compile([model], precision)
-            result = network(pixels, np.float32)
+            result = network.run(Call(pixels, np.float32))
             assert obvious.psnr(result, expected) >= least
-            np.testing.assert_array_equal(network(pixels, np.float32, tile=11), result)
+            np.testing.assert_array_equal(network.run(Call(pixels, np.float32, tile=11)), result)

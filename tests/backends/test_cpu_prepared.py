@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tests.helpers import obvious
 from tests.helpers.graphs import halving_model, residual_in_residual
 from waifu2x.backends import Precision, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.backends.cpu.pack import choosing, packer, prepared
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
@@ -41,7 +42,7 @@ def computed(model: Model, precision: Precision = "auto") -> NDArray[Any]:
     """What a backend that is opened for it makes of a picture and of its mirror image."""
     picture = np.random.default_rng(5).integers(0, 256, (2, 23, 37, model.in_planes), np.uint8)
     with closing(open_backend("cpu")) as backend:
-        return backend.compile([model], precision)(picture, np.float32)
+        return backend.compile([model], precision).run(Call(picture, np.float32))
 
 
 def refuse(*arguments: object) -> Any:

@@ -19,7 +19,8 @@ import pytest
 
 from tests.helpers import obvious
 from tests.helpers.fake_cuda import FakeDriver, fetched
-from waifu2x.backends import early, open_backend
+from waifu2x.backends import argv_peek, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.backends.cuda import backend as cuda
 from waifu2x.backends.cuda import runtime
 from waifu2x.backends.cuda.compilers import CompileError, cached
@@ -77,8 +78,8 @@ def test_an_illegal_access_is_one_line_and_closing_still_works(
     driver.failing_launch = launch
 
     def twice() -> None:
-        network(PIXELS, np.uint8)
-        network(PIXELS, np.uint8)
+        network.run(Call(PIXELS, np.uint8))
+        network.run(Call(PIXELS, np.uint8))
 
     for _ in range(3):
         with pytest.raises(DeviceError) as caught:
@@ -106,7 +107,7 @@ def test_pages_that_cannot_be_locked_are_ordinary_ones(
     network: Any,
 ) -> None:
     driver.locked_out = True
-    assert network(PIXELS, np.uint8).shape == (40, 60, 3)
+    assert network.run(Call(PIXELS, np.uint8)).shape == (40, 60, 3)
 
 
 def test_large_arrays_are_not_locked(driver: FakeDriver, backend: Any) -> None:
@@ -155,17 +156,17 @@ def test_pinned_pixels_and_results_are_copied_by_the_device_alone(
     out = segment[4096 : 4096 + 4 * PIXELS.size].reshape(40, 60, 3)
     with backend.pin(segment):
         assert driver.registered == dict([place(segment)])
-        for options in ({}, {"tile": 16}):
+        for tile in (None, 16):
             driver.sent.clear()
             driver.fetched.clear()
-            assert network(pixels, np.uint8, out=out, **options) is out
+            assert network.run(Call(pixels, np.uint8, out=out, tile=tile)) is out
             assert driver.sent == [place(pixels)]
             assert sum(size for _, size in driver.fetched) == out.nbytes
             assert all(place(out)[0] <= start < sum(place(out)) for start, _ in driver.fetched)
         assert driver.ever_locked == locked
     assert not driver.registered
     # The same arrays are staged now.
-    network(pixels, np.uint8, out=out)
+    network.run(Call(pixels, np.uint8, out=out))
     assert driver.sent[-1] != place(pixels) or limit == 100
 
 
@@ -187,7 +188,7 @@ def test_planes_cross_in_one_copy_each_way(
     with backend.pin(segment):
         driver.sent.clear()
         driver.fetched.clear()
-        network.run_planes(pictures, made)
+        network.run(Call(pictures, out=made))
         assert driver.sent == sent
         assert driver.fetched == fetched
 
@@ -211,7 +212,7 @@ def test_planes_that_lie_apart_cross_one_by_one(
     with backend.pin(segment):
         driver.sent.clear()
         driver.fetched.clear()
-        network.run_planes([one], [made])
+        network.run(Call([one], out=[made]))
         assert driver.sent == [place(plane) for plane in one.planes]
         assert driver.fetched == [place(plane) for plane in made.planes]
 
@@ -223,7 +224,7 @@ def test_planes_in_ordinary_pages_come_through_locked_ones(
     one, made = kind.empty(20, 30), kind.empty(40, 60)
     driver.sent.clear()
     driver.fetched.clear()
-    network.run_planes([one], [made])
+    network.run(Call([one], out=[made]))
     for ((address, size),), picture in zip((driver.sent, driver.fetched), (one, made), strict=True):
         assert address in driver.locked
         assert size == kind.nbytes(*picture.size)
@@ -233,9 +234,9 @@ def test_a_result_in_ordinary_pages_comes_through_locked_ones(
     driver: FakeDriver, network: Any, backend: Any
 ) -> None:
     """Else whoever queues it would wait for it, and keep others from the device."""
-    copied, out = network(PIXELS, np.uint8), np.zeros((40, 60, 3), np.uint8)
+    copied, out = network.run(Call(PIXELS, np.uint8)), np.zeros((40, 60, 3), np.uint8)
     assert driver.fetched == [place(copied)]
-    network(PIXELS, np.uint8, out=out)
+    network.run(Call(PIXELS, np.uint8, out=out))
     assert driver.fetched[1][0] in driver.locked
     np.testing.assert_array_equal(out, copied)
 
@@ -275,11 +276,11 @@ def test_memory_that_cannot_be_pinned_is_staged(
     driver: FakeDriver, backend: Any, network: Any
 ) -> None:
     pixels, out = PIXELS.copy(), np.zeros((40, 60, 3), np.uint8)
-    expected = network(pixels, np.uint8)
+    expected = network.run(Call(pixels, np.uint8))
     driver.locked_out = True
     with backend.pin(out), backend.pin(pixels):
         driver.locked_out = False
-        np.testing.assert_array_equal(network(pixels, np.uint8, out=out), expected)
+        np.testing.assert_array_equal(network.run(Call(pixels, np.uint8, out=out)), expected)
 
 
 def test_unpinning_where_the_device_has_broken(driver: FakeDriver, backend: Any) -> None:
@@ -297,7 +298,7 @@ def test_all_that_a_context_has_is_freed_in_it(
     driver: FakeDriver, compiled: list[str], network: Any, backend: Any
 ) -> None:
     """Pages of results that outlive their backend too: by the next one."""
-    result = network(PIXELS, np.uint8)
+    result = network.run(Call(PIXELS, np.uint8))
     assert driver.locked
     backend.close()
     backend.close()
@@ -338,7 +339,7 @@ def test_a_context_lives_as_long_as_pages_of_it(driver: FakeDriver, compiled: li
 def test_events_are_freed(driver: FakeDriver, backend: Any, network: Any) -> None:
     runtime = backend.runtime
     with runtime.timed() as launches:
-        network(PIXELS, np.uint8)
+        network.run(Call(PIXELS, np.uint8))
     assert [seconds for _, seconds in launches] == [0.25] * 2
     del launches
     gc.collect()
@@ -375,7 +376,7 @@ def test_a_device_that_breaks_while_a_call_waits_leaves_nothing_to_free(
 ) -> None:
     """Not the event that was waited for, buffers that nobody holds, or events of a measurement."""
     runtime = backend.runtime
-    network(PIXELS, np.uint8)
+    network.run(Call(PIXELS, np.uint8))
     held = runtime.allocate(16)
     real = runtime.driver.is_over
 
@@ -388,9 +389,9 @@ def test_a_device_that_breaks_while_a_call_waits_leaves_nothing_to_free(
     del held
     monkeypatch.setattr(runtime.driver, "is_over", is_over)
     with pytest.raises(DeviceError):
-        network(PIXELS, np.uint8)
+        network.run(Call(PIXELS, np.uint8))
     with pytest.raises(DeviceError), runtime.timed():
-        network(PIXELS, np.uint8)
+        network.run(Call(PIXELS, np.uint8))
     backend.close()
     gc.collect()
     assert driver.freed_outside == 0
@@ -403,17 +404,17 @@ def test_a_small_picture_alone_is_copied_in_the_queue_of_kernels(
     slept: list[int] = []
     runtime = network._runtime
     monkeypatch.setattr(runtime.driver, "wait_event", lambda event: slept.append(event))
-    network(PIXELS, np.uint8)
+    network.run(Call(PIXELS, np.uint8))
     followed = driver.followed
     driver.busy = 3
-    assert np.array_equal(network(PIXELS, np.uint8), network(PIXELS, np.uint8))
+    assert np.array_equal(network.run(Call(PIXELS, np.uint8)), network.run(Call(PIXELS, np.uint8)))
     assert (driver.followed, driver.busy, slept) == (followed, 0, [])
     monkeypatch.setattr("waifu2x.backends.cuda.runtime._SPIN_SECONDS", 0.0)
     driver.busy = 1 << 40
-    network(PIXELS, np.uint8)
+    network.run(Call(PIXELS, np.uint8))
     assert len(slept) == 1
     driver.busy = 0
-    network(np.zeros((500, 600, 3), np.uint8), np.uint8)
+    network.run(Call(np.zeros((500, 600, 3), np.uint8), np.uint8))
     assert len(slept) == 2
     assert driver.followed > followed
 
@@ -436,7 +437,7 @@ def test_a_small_picture_comes_after_its_memory_is_cleared(
 
     for name in ("clear", "follow", "upload", "launch"):
         noted(name)
-    network(PIXELS, np.uint8)
+    network.run(Call(PIXELS, np.uint8))
     sent = calls.index("upload")
     assert "clear" in calls[:sent]
     assert calls[sent - 1] == "follow"
@@ -450,14 +451,14 @@ def test_memory_that_runs_out_while_copying_is_a_sentence(
     for copy in (1, 2):  # up, down
         driver.failing_copy = copy
         with pytest.raises(BackendError, match=r"^Fake: no memory for a picture of ") as caught:
-            network(PIXELS, np.uint8)
+            network.run(Call(PIXELS, np.uint8))
         assert not isinstance(caught.value, DeviceError)
         driver.failing_copy = 0
-        assert network(PIXELS, np.uint8).shape == (40, 60, 3)
+        assert network.run(Call(PIXELS, np.uint8)).shape == (40, 60, 3)
 
 
 def test_buffers_come_back_to_the_driver(driver: FakeDriver, backend: Any, network: Any) -> None:
-    network(PIXELS, np.uint8)
+    network.run(Call(PIXELS, np.uint8))
     assert driver.used
     backend.close()
     assert not driver.used
@@ -527,7 +528,7 @@ def test_compiling_builds_and_uploads_all_that_a_usual_picture_takes(
     assert not driver.launched
     built, weights = list(compiled), len(driver.sent)
     pixels = np.zeros((720, 1280, 3), np.uint8)
-    network(pixels, np.uint8)
+    network.run(Call(pixels, np.uint8))
     assert driver.launched
     assert compiled == built
     assert [size for _, size in driver.sent[weights:]] == [pixels.size]
@@ -595,8 +596,8 @@ def test_compiling_waits_for_no_picture(
         if not made:
             made.append(backend.compile([obvious.random_model([3, 8, 3], seed=2)], "auto"))
 
-    network(PIXELS, np.uint8, tile=8, on_progress=report)
-    assert made[0](PIXELS, np.uint8).shape == PIXELS.shape
+    network.run(Call(PIXELS, np.uint8, tile=8, on_progress=report))
+    assert made[0].run(Call(PIXELS, np.uint8)).shape == PIXELS.shape
 
 
 # Code in the cache.
@@ -612,13 +613,13 @@ def test_modules_are_unloaded_with_their_last_user(driver: FakeDriver, backend: 
     both = driver.modules
     assert both > alone
     for _ in range(3):  # the third is a graph, which launches kernels of modules too
-        second(PIXELS, np.uint8)
-    second(PIXELS, np.uint8, tta=2)
+        second.run(Call(PIXELS, np.uint8))
+    second.run(Call(PIXELS, np.uint8, tta=2))
     second.close()
     del second
     assert driver.modules == alone
-    assert first(PIXELS, np.uint8).shape == (40, 60, 3)
-    assert backend.compile([large], "auto")(PIXELS, np.uint8).shape == (40, 60, 3)
+    assert first.run(Call(PIXELS, np.uint8)).shape == (40, 60, 3)
+    assert backend.compile([large], "auto").run(Call(PIXELS, np.uint8)).shape == (40, 60, 3)
     first.close()
     del first
     assert driver.modules < both  # the other network was given up, and is closed when it can be
@@ -668,7 +669,7 @@ def test_the_third_picture_is_one_launch_of_a_graph(
 ) -> None:
     counts = []
     for _ in range(4):
-        network(PIXELS, np.uint8)
+        network.run(Call(PIXELS, np.uint8))
         counts.append(len(driver.launched))
     # Launched, captured, replayed.
     assert counts == [2, 4, 4, 4]
@@ -686,7 +687,7 @@ def test_a_capture_that_fails_leaks_nothing_and_the_work_goes_on(
     driver.failing_capture = call
     for _ in range(4):
         launched = len(driver.launched)
-        assert network(PIXELS, np.uint8).shape == (40, 60, 3)
+        assert network.run(Call(PIXELS, np.uint8)).shape == (40, 60, 3)
         assert len(driver.launched) >= launched + 2
     assert (driver.graphs, driver.executables, driver.capturing) == (0, 0, False)
 
@@ -695,10 +696,10 @@ def test_a_device_that_breaks_while_it_is_captured_says_so(
     driver: FakeDriver,
     network: Any,
 ) -> None:
-    network(PIXELS, np.uint8)
+    network.run(Call(PIXELS, np.uint8))
     driver.failing_launch = len(driver.launched) + 1
     with pytest.raises(DeviceError, match="an illegal memory access"):
-        network(PIXELS, np.uint8)
+        network.run(Call(PIXELS, np.uint8))
     assert (driver.graphs, driver.capturing) == (0, False)
 
 
@@ -827,7 +828,7 @@ def test_a_driver_begins_for_those_who_will_want_it(
     begun: list[int] = []
     monkeypatch.setattr(precompile, "retain_context", begun.append)
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
-    early.begin(words.split())
+    argv_peek.begin(words.split())
     assert begun == numbers
     assert os.environ["OPENBLAS_NUM_THREADS"] == "7"  # the user's own
 
@@ -849,7 +850,7 @@ def test_variables_say_which_driver_begins(
     monkeypatch.setattr(precompile, "retain_context", begun.append)
     monkeypatch.setenv("WAIFU2X_BACKEND", backend)
     monkeypatch.setenv("WAIFU2X_DEVICE", device)
-    early.begin(f"upscale {words}a.png b.png".split())
+    argv_peek.begin(f"upscale {words}a.png b.png".split())
     assert begun == numbers
 
 
@@ -859,5 +860,5 @@ def test_threads_for_matrices_are_for_the_backend_that_multiplies_them(
 ) -> None:
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # which is put back afterwards
     monkeypatch.delenv("OPENBLAS_NUM_THREADS")
-    early.begin(["info", *words.split()])
+    argv_peek.begin(["info", *words.split()])
     assert os.environ.get("OPENBLAS_NUM_THREADS") == threads

@@ -20,7 +20,8 @@ from PIL import Image
 
 from tests.conftest import MISSING
 from waifu2x import backends
-from waifu2x.backends import Device, Entry, Pin, ignore, open_backend
+from waifu2x.backends import Device, Entry, Pin, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.backends.engine.pool import DevicePool, open_devices
 from waifu2x.cli import cli
 from waifu2x.errors import BackendError, DeviceError, DeviceMemoryError
@@ -52,30 +53,20 @@ class Faulty:
     def pin(self, memory: NDArray[Any]) -> Pin:
         return Pin()
 
-    def compute(
-        self,
-        pixels: NDArray[Any],
-        dtype: Any,
-        *,
-        out: Any,
-        tile: Any = None,
-        tta: Any = 1,
-        on_progress: Any = ignore,
-        on_recomputed: Any = None,
-    ) -> NDArray[Any]:
+    def compute(self, call: Call[NDArray[Any]]) -> NDArray[Any]:
         if self.closed:
             raise BackendError("closed")
         self.tries += 1
-        on_progress(0.5)
+        call.on_progress(0.5)
         if self.left <= 0:
             raise DeviceError(f"{self.device.name}: stopped")
         self.left -= 1
-        on_progress(0.5)
-        result = pixels.repeat(2, -3).repeat(2, -2).astype(dtype)
-        if out is None:
+        call.on_progress(0.5)
+        result = call.source.repeat(2, -3).repeat(2, -2).astype(call.dtype)
+        if call.out is None:
             return result
-        np.copyto(out, result)
-        return out  # type: ignore[no-any-return]
+        np.copyto(call.out, result)
+        return call.out
 
     def close(self) -> None:
         self.closed = True
@@ -87,13 +78,13 @@ class FaultyNetwork:
     def __init__(self, backend: Faulty) -> None:
         self.backend = backend
 
-    def __call__(self, pixels: Any, dtype: Any, *, out: Any = None, **options: Any) -> NDArray[Any]:
-        return self.backend.compute(pixels, dtype, out=out, **options)
-
-    def run_planes(self, pictures: Any, out: Any, **options: Any) -> None:
-        for one, made in zip(pictures, out, strict=True):
-            y = one.planes[0][..., np.newaxis]
-            self.backend.compute(y, np.uint8, out=made.planes[0][..., np.newaxis], **options)
+    def run(self, call: Call[Any]) -> Any:
+        if isinstance(call.source, np.ndarray):
+            return self.backend.compute(call)
+        for one, made in zip(call.source, call.out or (), strict=True):
+            y, larger = (each.planes[0][..., np.newaxis] for each in (one, made))
+            self.backend.compute(call.with_pixels(y, larger))
+        return call.out
 
     def close(self) -> None:
         self.backend.open_networks -= 1
@@ -133,20 +124,20 @@ def test_the_next_backend_computes_the_picture_again(
     expected = PIXELS.repeat(2, 0).repeat(2, 1)
     parts: list[float] = []
     for _ in range(4):
-        result = network(PIXELS, np.uint8, on_progress=parts.append)
+        result = network.run(Call(PIXELS, np.uint8, on_progress=parts.append))
         np.testing.assert_array_equal(result, expected)
     assert sum(parts) == pytest.approx(4.0)
     assert (first.tries, second.tries, third.tries) == (2, 2, 2)
     assert (backend.name, backend.device) == ("third", third.device)
     assert (first.closed, second.closed, third.closed) == (True, True, False)
     result = np.zeros_like(expected)
-    assert network(PIXELS, np.uint8, out=result) is result
+    assert network.run(Call(PIXELS, np.uint8, out=result)) is result
     np.testing.assert_array_equal(result, expected)
     network.close()
     network.close()
     assert third.open_networks == 0
     with pytest.raises(BackendError, match="this network is closed"):
-        network(PIXELS, np.uint8)
+        network.run(Call(PIXELS, np.uint8))
     assert [record.message for record in caplog.records] == [
         "Device of first: stopped: going on with backend second",
         "Device of second: stopped: going on with backend third",
@@ -164,7 +155,7 @@ def test_the_next_backend_computes_planes_again(opened: Callable[..., list[Fault
         one.planes[0][:] = np.arange(12).reshape(3, 4)
         for _ in range(2):
             made = kind.empty(6, 8)
-            network.run_planes([one], [made], on_progress=parts.append)
+            network.run(Call([one], out=[made], on_progress=parts.append))
             np.testing.assert_array_equal(made.planes[0], one.planes[0].repeat(2, 0).repeat(2, 1))
         assert (first.tries, second.tries, sum(parts)) == (2, 1, 2)
 
@@ -182,8 +173,8 @@ def test_a_backend_that_is_short_of_memory_is_not_left(
     with monkeypatch.context() as patch:
         patch.setattr(second, "compile", compile_)
         with pytest.raises(DeviceMemoryError, match="no memory for the weights"):
-            network(PIXELS, np.uint8)
-    assert network(PIXELS, np.uint8).shape == (8, 10, 3)
+            network.run(Call(PIXELS, np.uint8))
+    assert network.run(Call(PIXELS, np.uint8)).shape == (8, 10, 3)
     assert (second.tries, third.tries) == (1, 0)
 
 
@@ -193,7 +184,7 @@ def test_threads_that_waited_for_a_device_go_on_together(
     opened(first=3, second=99)
     network = open_devices("auto", [0], print).compile([], "auto")
     with ThreadPoolExecutor(8) as pool:
-        results = list(pool.map(lambda _: network(PIXELS, np.uint8), range(30)))
+        results = list(pool.map(lambda _: network.run(Call(PIXELS, np.uint8)), range(30)))
     assert all(result.shape == (8, 10, 3) for result in results)
     assert len(caplog.records) == 1
 
@@ -211,7 +202,7 @@ def test_where_no_backend_is_left_the_error_is_the_last_devices(
     opened(**pictures)
     network = open_devices("auto", [0], print).compile([], precision)
     with pytest.raises(BackendError, match=sentence):
-        network(PIXELS, np.uint8)
+        network.run(Call(PIXELS, np.uint8))
 
 
 def test_a_device_that_cannot_even_be_compiled_for_is_passed_over(
@@ -219,7 +210,7 @@ def test_a_device_that_cannot_even_be_compiled_for_is_passed_over(
 ) -> None:
     opened(first=-1, second=1)
     backend = open_devices("auto", [0], print)
-    assert backend.compile([], "auto")(PIXELS, np.uint8).shape == (8, 10, 3)
+    assert backend.compile([], "auto").run(Call(PIXELS, np.uint8)).shape == (8, 10, 3)
     assert (backend.name, backend.calls_at_once) == ("second", 1)
 
 
@@ -228,7 +219,7 @@ def test_a_backend_that_was_asked_for_is_not_left(opened: Callable[..., list[Fau
     network = open_devices("first", [0], print).compile([], "auto")
     for _ in range(2):
         with pytest.raises(DeviceError, match="Device of first: stopped"):
-            network(PIXELS, np.uint8)
+            network.run(Call(PIXELS, np.uint8))
     assert not second.tries
 
 
@@ -261,7 +252,7 @@ def test_the_other_devices_of_a_pool_go_on(caplog: pytest.LogCaptureFixture) -> 
     made: list[Any] = [Faulty("first", 1), Faulty("second", 3), Faulty("third", 2)]
     network = DevicePool(made).compile([], "auto")
     for _ in range(6):
-        assert network(PIXELS, np.uint8).shape == (8, 10, 3)
+        assert network.run(Call(PIXELS, np.uint8)).shape == (8, 10, 3)
     assert all(
         record.message.endswith("going on with the other devices") for record in caplog.records
     )
@@ -269,7 +260,7 @@ def test_the_other_devices_of_a_pool_go_on(caplog: pytest.LogCaptureFixture) -> 
 
     def ask() -> None:
         try:
-            network(PIXELS, np.uint8)
+            network.run(Call(PIXELS, np.uint8))
         except DeviceError as error:
             failed.append(error)
 

@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.helpers import obvious
+from waifu2x.backends.call import Call
 from waifu2x.backends.gpu.backend import GpuBackend, Maker
 from waifu2x.backends.gpu.device.flags import Flags
 from waifu2x.backends.gpu.executor import Executor
@@ -144,13 +145,15 @@ def test_only_flagged_pictures_are_computed_again(
     stack = np.stack([picture(mark) for mark in marks])
     out = np.empty((len(marks), 40, 62, 3), np.uint8)
     again: list[int] = []
-    made = network(stack, np.uint8, out=out, on_recomputed=again.append, **options)
+    made = network.run(Call(stack, np.uint8, out=out, on_recomputed=again.append, **options))
     assert made is out
     assert again == [1, 3, 4]
     for mark, pixels, result in zip(marks, stack, made, strict=True):
-        np.testing.assert_array_equal(result, stages[mark](pixels, np.uint8, **options))
-        np.testing.assert_array_equal(network(pixels, np.uint8, **options), result)
-    assert not np.array_equal(stages[0](stack[1], np.uint8), stages[1](stack[1], np.uint8))
+        np.testing.assert_array_equal(result, stages[mark].run(Call(pixels, np.uint8, **options)))
+        np.testing.assert_array_equal(network.run(Call(pixels, np.uint8, **options)), result)
+    assert not np.array_equal(
+        stages[0].run(Call(stack[1], np.uint8)), stages[1].run(Call(stack[1], np.uint8))
+    )
     network.close()
 
 
@@ -166,10 +169,10 @@ def test_only_flagged_pictures_of_planes_are_computed_again(
         one.planes[0][0, 0] = mark
     network = backend.compile(chain, "auto")
     out = [kind.empty(40, 62) for _ in marks]
-    network.run_planes(pictures, out)
+    network.run(Call(pictures, out=out))
     for mark, one, made in zip(marks, pictures, out, strict=True):
         wanted = kind.empty(40, 62)
-        stages[mark].run_planes([one], [wanted])
+        stages[mark].run(Call([one], out=[wanted]))
         for plane, other in zip(made.planes, wanted.planes, strict=True):
             np.testing.assert_array_equal(plane, other)
     assert not np.array_equal(out[0].planes[0], out[1].planes[0])
@@ -181,7 +184,7 @@ def test_progress_is_told_once_and_may_stop_the_work(
 ) -> None:
     network = backend.compile(chain, "auto")
     parts: list[float] = []
-    network(picture(2), np.uint8, on_progress=parts.append)
+    network.run(Call(picture(2), np.uint8, on_progress=parts.append))
     assert sum(parts) == pytest.approx(1)
 
     def stop(part: float) -> None:
@@ -191,7 +194,7 @@ def test_progress_is_told_once_and_may_stop_the_work(
 
     parts.clear()
     with pytest.raises(KeyboardInterrupt):
-        network(picture(2), np.uint8, on_progress=stop)
+        network.run(Call(picture(2), np.uint8, on_progress=stop))
     network.close()
 
 
@@ -206,10 +209,10 @@ def test_it_is_said_once_for_each_network(
     for _ in range(2):
         network = backend.compile(chain, "fp16")
         for mark in (0, 1, 2, 1):
-            network(picture(mark), np.uint8)
+            network.run(Call(picture(mark), np.uint8))
         network.close()
     first = backend.compile(chain[:1], "fp16")
-    first(picture(1), np.uint8)
+    first.run(Call(picture(1), np.uint8))
     first.close()
     said = "a picture's values leave 16 bits: such are computed once more, in 32 bits"
     assert [record.message for record in caplog.records] == [
@@ -223,7 +226,7 @@ def test_a_closed_network_keeps_nothing_for_flagged_pictures(
 ) -> None:
     before = runtime.allocated
     network = backend.compile(chain, "auto")
-    network(picture(2), np.uint8)
+    network.run(Call(picture(2), np.uint8))
     assert runtime.allocated > before
     network.close()
     assert runtime.allocated == before
@@ -238,9 +241,9 @@ def test_what_is_measured_is_a_network_that_refuses_flagged_pictures(
 
     def decide(model: Model, on_trial: Any) -> Maker:
         with on_trial(makers[0]) as network:
-            network(picture(0), np.uint8)
+            network.run(Call(picture(0), np.uint8))
             with pytest.raises(FlaggedError):
-                network(picture(1), np.uint8)
+                network.run(Call(picture(1), np.uint8))
         asked.append(model)
         return makers[2]
 
@@ -249,10 +252,12 @@ def test_what_is_measured_is_a_network_that_refuses_flagged_pictures(
     fixed = GpuBackend("opencl", runtime, {"fp32": makers[2:]}).compile(chain, "fp32")
     pixels = picture(0)
     decided = backend.compile(chain, "auto")
-    np.testing.assert_array_equal(decided(pixels, np.uint8), fixed(pixels, np.uint8))
+    np.testing.assert_array_equal(
+        decided.run(Call(pixels, np.uint8)), fixed.run(Call(pixels, np.uint8))
+    )
     assert asked == chain
     other = backend.compile(chain, "fp16")
-    assert not np.array_equal(other(pixels, np.uint8), fixed(pixels, np.uint8))
+    assert not np.array_equal(other.run(Call(pixels, np.uint8)), fixed.run(Call(pixels, np.uint8)))
     assert asked == chain
     for network in (decided, fixed, other):
         network.close()

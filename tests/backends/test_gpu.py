@@ -21,6 +21,7 @@ from tests.helpers import family_weights, obvious, weight_files
 from tests.helpers.cases import thinned
 from tests.helpers.graphs import RandomGraph, residual_in_residual
 from waifu2x.backends import Device, Trial, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.backends.gpu.backend import GpuBackend
 from waifu2x.backends.gpu.compiled_model import CompiledModel
 from waifu2x.backends.gpu.device import memory_pool
@@ -73,7 +74,9 @@ def run(
     runtime: Runtime, model: Model, pixels: Any, choose: Choose | None = None, **more: Any
 ) -> NDArray[Any]:
     """Pictures, float32."""
-    return backend_of(runtime, choose).compile([model], "fp32")(pixels, np.float32, **more)
+    return (
+        backend_of(runtime, choose).compile([model], "fp32").run(Call(pixels, np.float32, **more))
+    )
 
 
 def planes_in(model: Model, number: int, runtime_limits: Any) -> Planes:
@@ -323,7 +326,7 @@ def test_a_deep_network_is_cut_where_memory_is_short(
             return made[-1]
 
         backend = GpuBackend("opencl", tight, {"fp32": [make]})
-        result = backend.compile([deep], "fp32")(pixels, np.float32, tile=tile)
+        result = backend.compile([deep], "fp32").run(Call(pixels, np.float32, tile=tile))
         np.testing.assert_array_equal(result, expected)
         assert tight.most <= whole.most * share
         assert len(made) == 2  # one of the program with cuts
@@ -406,7 +409,7 @@ def test_bands_of_enlarged_maps_give_the_same_bits(
         monkeypatch.setattr(tile_plan, "_LEAST_BAND", least)
         backend = backend_of(OpenClRuntime(opencl_device))
         network = backend.compile([model], "fp32")
-        made.append(network(pixels, np.float32))
+        made.append(network.run(Call(pixels, np.float32)))
         found = tile_plan.whole(network.models[0].executor, (41, 27), 1)
         assert found is not None
         counts.append(len(found.passes[-1]))
@@ -443,15 +446,15 @@ def test_a_passing_shortage_leaves_no_trace(opencl_device: Any) -> None:
     runtime = TightRuntime(opencl_device, 1 << 40)
     backend = backend_of(runtime)
     network = backend.compile([model], "fp32")
-    expected = network(pixels, np.float32)
+    expected = network.run(Call(pixels, np.float32))
     most = runtime.most
     backend._pool.release()
     runtime._total, runtime.most = most // 2, 0
-    np.testing.assert_array_equal(network(pixels, np.float32), expected)
+    np.testing.assert_array_equal(network.run(Call(pixels, np.float32)), expected)
     assert runtime.most <= most // 2
     backend._pool.release()
     runtime._total = 1 << 40
-    np.testing.assert_array_equal(network(pixels, np.float32), expected)
+    np.testing.assert_array_equal(network.run(Call(pixels, np.float32)), expected)
     assert runtime.most == most
 
 
@@ -577,15 +580,15 @@ def test_what_comes_again_is_replayed(opencl_device: Any, monkeypatch: pytest.Mo
     network = backend_of(OpenClRuntime(opencl_device)).compile([model], "fp32")
     runs.clear()
     pixels = pixels_of(20, 30)
-    first = network(pixels, np.float32)
-    np.testing.assert_array_equal(network(pixels, np.float32), first)
+    first = network.run(Call(pixels, np.float32))
+    np.testing.assert_array_equal(network.run(Call(pixels, np.float32)), first)
     assert len(runs) == 1
     # Other pixels of the same shape, another dtype, another shape.
-    other = network(255 - pixels, np.float32)
+    other = network.run(Call(255 - pixels, np.float32))
     assert len(runs) == 1
     assert obvious.psnr(other, obvious.run([model], 255 - pixels)) >= 100
-    network(pixels, np.uint8)
-    network(pixels[1:], np.float32)
+    network.run(Call(pixels, np.uint8))
+    network.run(Call(pixels[1:], np.float32))
     assert len(runs) == 3
 
 
@@ -597,7 +600,7 @@ def test_many_sizes_are_computed_as_one_is(opencl_device: Any) -> None:
     sizes = [(20, 30), (9, 70), (33, 8), (1, 1), (21, 31), (50, 17), (2, 90), (64, 64), (20, 30)]
     for size in (*sizes, *sizes[4:6]):
         pixels = pixels_of(*size)
-        found = network(pixels, np.float32)
+        found = network.run(Call(pixels, np.float32))
         assert obvious.psnr(found, obvious.run([model], pixels)) >= 100, size
 
 
@@ -605,9 +608,9 @@ def test_tiles_leave_no_records(opencl_device: Any) -> None:
     runtime = OpenClRuntime(opencl_device)
     network = backend_of(runtime).compile([obvious.random_model([3, 16, 3], seed=2)], "fp32")
     pixels = pixels_of(70, 90)
-    tiled = network(pixels, np.float32, tile=40)
+    tiled = network.run(Call(pixels, np.float32, tile=40))
     assert not runtime._records._kept
-    np.testing.assert_array_equal(network(pixels, np.float32), tiled)
+    np.testing.assert_array_equal(network.run(Call(pixels, np.float32)), tiled)
     assert len(runtime._records._kept) == 1
 
 
@@ -724,7 +727,7 @@ def test_a_network_is_tuned_as_a_whole(own_cache: Path, opencl_device: Any) -> N
     choices = [len(candidates(limits, planes_in(model, step, limits))) for step in range(3)]
     trials = list(backend.tune(model, "fp32", pixels))
     assert len(trials) == sum(count for count in choices if count > 1)
-    result = backend.compile([model], "fp32")(pixels, np.float32)
+    result = backend.compile([model], "fp32").run(Call(pixels, np.float32))
     assert obvious.psnr(result, obvious.run([model], pixels)) >= 100
     backend.close()
 
@@ -814,8 +817,8 @@ def test_an_interrupted_wait_leaves_no_kernel_at_work(
             for name in {waiting, "synchronize"}:
                 patch.setattr(runtime, name, partial(interrupted, getattr(runtime, name)))
             with pytest.raises(KeyboardInterrupt):
-                network(np.zeros((9, 9, 3), np.uint8), np.uint8, tile=tile)
+                network.run(Call(np.zeros((9, 9, 3), np.uint8), np.uint8, tile=tile))
         assert waited == [True]
-        assert network(np.zeros((9, 9, 3), np.uint8), np.uint8).shape == (9, 9, 3)
+        assert network.run(Call(np.zeros((9, 9, 3), np.uint8), np.uint8)).shape == (9, 9, 3)
     finally:
         backend.close()

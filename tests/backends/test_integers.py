@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tests.helpers import obvious
 from waifu2x.backends import open_backend
 from waifu2x.backends.accuracy import drawing
+from waifu2x.backends.call import Call
 from waifu2x.backends.cpu.compile import isa
 from waifu2x.backends.cpu.pack import weights
 from waifu2x.backends.cpu.pack.shapes import LANES, MOST_INPUT, PART_PAIRS
@@ -81,7 +82,7 @@ def test_flat_pictures_are_as_exact_as_in_floats(level: int) -> None:
     models = model_set.find("vgg_7/art").models(2, None)
     pixels = np.full((13, 17, 3), level, np.uint8)
     backend = open_backend("cpu")
-    result = backend.compile(models, "int16")(pixels, np.float32)
+    result = backend.compile(models, "int16").run(Call(pixels, np.float32))
     backend.close()
     assert obvious.psnr(result, obvious.run(models, pixels)) >= 110
 
@@ -111,7 +112,7 @@ def test_rows_outside_one_part_of_a_map_leave_the_others_alone() -> None:
     model = fit_padding("parts", 1, nodes, "replicate")
     pixels = rng.integers(0, 256, (6, 1, 1), np.uint8)
     backend = open_backend("cpu")
-    result = backend.compile([model], "int16")(pixels, np.float32)
+    result = backend.compile([model], "int16").run(Call(pixels, np.float32))
     backend.close()
     expected = obvious.run([model], pixels)
     assert ((expected > 0) & (expected < 1)).mean() > 0.4  # or the test would show little
@@ -151,8 +152,8 @@ def test_kept_maps_take_half_the_memory() -> None:
         for value in kept:
             floats = maps.layouts[value].pixel_floats
             assert floats / 2 < maps.kept_floats(value) <= floats / 2 + floats / 40
-        result = network(pixels, np.float32)
-        np.testing.assert_array_equal(network(pixels, np.float32, tile=13), result)
+        result = network.run(Call(pixels, np.float32))
+        np.testing.assert_array_equal(network.run(Call(pixels, np.float32, tile=13)), result)
     expected = obvious.run([model], pixels)
     assert ((expected > 0) & (expected < 1)).mean() > 0.4  # or the test would show little
     assert obvious.psnr(result, expected) >= 60
@@ -184,8 +185,8 @@ def test_the_picture_is_added_without_a_copy(border: Literal["replicate", "zero"
     assert len(changed.steps) == len(lowered.steps) - 1
     with closing(open_backend("cpu")) as backend:
         network = backend.compile([model], "fp32")
-        result = network(pixels, np.float32)
-        np.testing.assert_array_equal(network(pixels, np.float32, tile=7), result)
+        result = network.run(Call(pixels, np.float32))
+        np.testing.assert_array_equal(network.run(Call(pixels, np.float32, tile=7)), result)
     assert obvious.psnr(result, obvious.run([model], pixels)) >= 100
 
 
@@ -219,8 +220,8 @@ def test_1x1_products_of_every_form() -> None:
         points = {n for n, step in steps if isinstance(step, Conv) and step.taps == 1}
         assert len(points) == 3
         assert points <= packed.in_integers
-        result = network(pixels, np.float32)
-        np.testing.assert_array_equal(network(pixels, np.float32, tile=13), result)
+        result = network.run(Call(pixels, np.float32))
+        np.testing.assert_array_equal(network.run(Call(pixels, np.float32, tile=13)), result)
     expected = obvious.run([model], pixels)
     assert ((expected > 0) & (expected < 1)).mean() > 0.4  # or the test would show little
     assert obvious.psnr(result, expected) >= 60
@@ -250,10 +251,10 @@ def sample() -> NDArray[Any]:
     rng = np.random.default_rng(5)
     pixels = rng.integers(0, 256, (23, 37, 3), np.uint8)
     model = obvious.random_model([3, 32, 80, 24, 3], seed=3, scale=2)
-    results = [backend.compile([model], "int16")(pixels, np.float32)]
+    results = [backend.compile([model], "int16").run(Call(pixels, np.float32))]
     for name in ("upconv_7/art", "cunet/art"):
         found = model_set.find(name).models(2, None)
-        results.append(backend.compile(found, "int16")(pixels, np.float32))
+        results.append(backend.compile(found, "int16").run(Call(pixels, np.float32)))
     backend.close()
     return np.stack(results)
 
@@ -293,12 +294,15 @@ def test_auto_leaves_integers_where_a_network_multiplies_what_rounding_leaves(
     pixels = drawing(3)[:41, :57].copy()
     expected = obvious.run([steep], pixels)
     with closing(open_backend("cpu")) as backend:
-        assert obvious.psnr(backend.compile([steep], "int16")(pixels, np.float32), expected) < 60
+        assert (
+            obvious.psnr(backend.compile([steep], "int16").run(Call(pixels, np.float32)), expected)
+            < 60
+        )
         for _ in range(2):  # found, then kept
-            result = backend.compile([steep], "auto")(pixels, np.float32)
+            result = backend.compile([steep], "auto").run(Call(pixels, np.float32))
             assert obvious.psnr(result, expected) > 100
-        found = backend.compile([model], "auto")(pixels, np.float32)
-        in_integers = backend.compile([model], "int16")(pixels, np.float32)
+        found = backend.compile([model], "auto").run(Call(pixels, np.float32))
+        in_integers = backend.compile([model], "int16").run(Call(pixels, np.float32))
         if isa.VECTOR.tiles:  # in a degree of bf16 that has no name
             assert 60 < obvious.psnr(found, obvious.run([model], pixels)) < 80
             assert not np.array_equal(found, in_integers)

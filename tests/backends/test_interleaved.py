@@ -14,6 +14,7 @@ from tests.helpers.graphs import RandomGraph
 from tests.helpers.verify import verify, verify_phases
 from tests.networks.test_families import CHECKS, loaded, within_zero_and_one
 from waifu2x.backends import Backend, Precision, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.passes.segments import segmented
 from waifu2x.lowering.plan import phases
@@ -128,5 +129,5 @@ def test_numpy_with_little_memory_makes_the_same() -> None:
     model, expected = known("all kinds", (29, 53))
     network = open_backend("numpy").compile([model], "fp32")
     network.kept_bytes = 0  # type: ignore[attr-defined]
-    made = network(picture(29, 53, 3), np.float32)
+    made = network.run(Call(picture(29, 53, 3), np.float32))
     assert obvious.psnr(made, expected) >= PROMISED_DB["fp32"]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tests.backends.test_cuda import Recorded, usual
 from tests.helpers import obvious
+from waifu2x.backends.call import Call
 from waifu2x.backends.cuda.tensor.executor import TensorExecutor
 from waifu2x.backends.gpu.compiled_model import CompiledModel
 from waifu2x.backends.gpu.device import launch
@@ -96,7 +97,7 @@ class Corner:
         """The result of the picture's last pixels."""
         workspace = MemoryPool(self.runtime)
         stage = CompiledModel(self._model, self._executor, workspace)
-        return GpuNetwork([stage], workspace)(end[..., np.newaxis], np.uint8)[..., 0]
+        return GpuNetwork([stage], workspace).run(Call(end[..., np.newaxis], np.uint8))[..., 0]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_all_passes_of_a_large_picture_can_be_asked_for(
     workspace = MemoryPool(runtime)
     stage = CompiledModel(model, executors(runtime, model)[number], workspace)
     pixels = np.broadcast_to(np.zeros(1, np.float32), (*size, 3))
-    result = GpuNetwork([stage], workspace)(pixels, np.uint8)
+    result = GpuNetwork([stage], workspace).run(Call(pixels, np.uint8))
     assert result.shape == (2 * size[0], 2 * size[1], 3)
     assert runtime.launched
 
@@ -198,10 +199,10 @@ def test_what_does_not_fit_is_refused_before_the_work(
     network = GpuNetwork([stage] * 5, workspace)
     pixels = np.broadcast_to(np.zeros(1, np.uint8), (3000, 3000, 3))
     if not sentence:
-        assert network(pixels, np.uint8).shape == (96_000, 96_000, 3)
+        assert network.run(Call(pixels, np.uint8)).shape == (96_000, 96_000, 3)
         return
     with pytest.raises(BackendError, match=sentence):
-        network(pixels, np.uint8)
+        network.run(Call(pixels, np.uint8))
     assert not runtime.launched
 
 
@@ -210,4 +211,4 @@ def test_stacks_of_long_pictures_are_computed_one_by_one(model: Model) -> None:
     workspace = MemoryPool(runtime)
     stage = CompiledModel(model, executors(runtime, model)[0], workspace)
     stack = np.broadcast_to(np.zeros(1, np.uint8), (2, 5, 600_000, 3))
-    assert GpuNetwork([stage], workspace)(stack, np.uint8).shape == (2, 10, 1_200_000, 3)
+    assert GpuNetwork([stage], workspace).run(Call(stack, np.uint8)).shape == (2, 10, 1_200_000, 3)

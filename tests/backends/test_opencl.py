@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from tests.helpers import obvious
 from waifu2x import backends
 from waifu2x.backends import Device, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.cli import cli
 from waifu2x.errors import BackendError, DeviceError, UnavailableError
 from waifu2x.system import cache
@@ -121,7 +122,7 @@ def test_a_network_from_the_cache_compiles_nothing(
         source.announce_compiling.cache_clear()
         backend = opencl.create(0)
         network = backend.compile([model], "fp32")
-        results.append(network(pixels, np.float32))
+        results.append(network.run(Call(pixels, np.float32)))
         backend.close()
     assert not [record for record in caplog.records if "compiling" in record.message]
     np.testing.assert_array_equal(results[0], results[1])
@@ -136,7 +137,7 @@ def test_compiling_builds_all_that_a_picture_of_bytes_takes(
     network = backend.compile(models, "auto")
     built = sorted(own_cache.rglob("*"))
     assert built
-    network(np.zeros((9, 12, 3), np.uint8), np.uint8)
+    network.run(Call(np.zeros((9, 12, 3), np.uint8), np.uint8))
     assert sorted(own_cache.rglob("*")) == built
     backend.close()
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tests.helpers import obvious
 from tests.helpers.obvious_planes import Meaning, codes, from_rgb, to_rgb
 from waifu2x.backends import Backend, Network, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.backends.engine.pool import DevicePool
 from waifu2x.errors import BackendError
 from waifu2x.imaging.planar import (
@@ -114,9 +115,9 @@ def rgb_of(one: PlanarPicture) -> NDArray[np.float64]:
 def read_by(backend: Backend, one: PlanarPicture) -> NDArray[np.float32]:
     """What a backend's first model reads: it is in memory nowhere else but at these places."""
     if backend.name == "numpy":
-        from waifu2x.backends import planar
+        from waifu2x.backends.reference.planar import to_rgb
 
-        return planar.to_rgb(one)
+        return to_rgb(one)
     if backend.name == "cpu":
         from waifu2x.backends.cpu.run.planar import read_planes
 
@@ -144,7 +145,7 @@ def ran(
     network: Network, pictures: list[PlanarPicture], kind: PlaneFormat, scale: int, **options: Any
 ) -> list[PlanarPicture]:
     out = [kind.empty(*(scale * side for side in one.size)) for one in pictures]
-    network.run_planes(pictures, out, **options)
+    network.run(Call(pictures, out=out, **options))
     return out
 
 
@@ -223,7 +224,9 @@ def test_results_are_those_of_converted_pictures(backend: Backend, bits: int, tt
     network = backend.compile(models, "fp32")
     (made,) = ran(network, [one], kind, 2, tta=tta)
     pixels = np.ascontiguousarray(rgb_of(one), np.float32)
-    assert_codes(made, from_rgb(network(pixels, np.float32, tta=tta), meaning(kind)), 0.05)
+    assert_codes(
+        made, from_rgb(network.run(Call(pixels, np.float32, tta=tta)), meaning(kind)), 0.05
+    )
     expected = obvious.run_turned(models, pixels, tta) if tta > 1 else obvious.run(models, pixels)
     assert_codes(made, from_rgb(expected, meaning(kind)), 0.1)
     network.close()
@@ -314,7 +317,7 @@ def test_rows_may_lie_anywhere(backend: Backend, bits: int, upside_down: bool) -
         for gap, plane in enumerate(empty.planes, 1)
     ]
     made = PlanarPicture(kind, *(place for place, _ in targets))
-    network.run_planes([PlanarPicture(kind, *sources)], [made])
+    network.run(Call([PlanarPicture(kind, *sources)], out=[made]))
     network.close()
     assert_same([made], [wanted])
     for place, around in targets:
@@ -327,25 +330,25 @@ def test_what_does_not_fit_is_refused(backend: Backend) -> None:
     one = picture(kind, 4, 6)
     network = backend.compile([identity()], "fp32")
     with pytest.raises(ValueError, match="Expected 1 results, but got 0"):
-        network.run_planes([one], [])
+        network.run(Call([one], out=[]))
     with pytest.raises(ValueError, match="of 6x4 pixels"):
-        network.run_planes([one], [kind.empty(4, 8)])
+        network.run(Call([one], out=[kind.empty(4, 8)]))
     other = replace(kind, matrix="bt601").empty(4, 6)
     with pytest.raises(ValueError, match="one format"):
-        network.run_planes([one, one], [kind.empty(4, 6), other])
+        network.run(Call([one, one], out=[kind.empty(4, 6), other]))
     with pytest.raises(ValueError, match="memory of their own"):
-        network.run_planes([one], [one])
+        network.run(Call([one], out=[one]))
     locked = kind.empty(4, 6)
     locked.planes[1].flags.writeable = False
     with pytest.raises(ValueError, match="writable"):
-        network.run_planes([one], [locked])
-    network.run_planes([], [])
+        network.run(Call([one], out=[locked]))
+    network.run(Call([], out=[]))
     network.close()
     with pytest.raises(BackendError, match="closed"):
-        network.run_planes([one], [kind.empty(4, 6)])
+        network.run(Call([one], out=[kind.empty(4, 6)]))
     grey = backend.compile([obvious.random_model([1, 8, 1], 2)], "fp32")
     with pytest.raises(ValueError, match="three planes"):
-        grey.run_planes([one], [kind.empty(4, 6)])
+        grey.run(Call([one], out=[kind.empty(4, 6)]))
     grey.close()
 
 

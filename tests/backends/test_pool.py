@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from waifu2x import backends
 from waifu2x.api import Upscaler
 from waifu2x.backends import Device, Pin
+from waifu2x.backends.call import Call
 from waifu2x.backends.engine.pool import DevicePool, open_devices
 from waifu2x.errors import BackendError, UnavailableError
 
@@ -66,26 +67,17 @@ class FakeNetwork:
         self.backend = backend
         self.closed = False
 
-    def __call__(
-        self,
-        pixels: Any,
-        dtype: Any,
-        *,
-        out: Any = None,
-        tile: Any = None,
-        tta: Any = 1,
-        on_progress: Any = None,
-        on_recomputed: Any = None,
-    ) -> NDArray[Any]:
+    def run(self, call: Call[NDArray[Any]]) -> NDArray[Any]:
         self.backend.meeting.wait(60)
+        pixels, out = call.source, call.out
         if pixels.max() > 9:
             raise RuntimeError("too bright")
-        on_progress(1.0)
-        result = np.empty((*pixels.shape[:-3], 1, 1, 1), dtype) if out is None else out
+        call.on_progress(1.0)
+        result = np.empty((*pixels.shape[:-3], 1, 1, 1), call.dtype) if out is None else out
         result[:] = self.backend.number
         for number, picture in enumerate(pixels if pixels.ndim == 4 else [pixels]):
             if picture.max() == 9:
-                on_recomputed(number)
+                call.on_recomputed(number)
         return result
 
     def close(self) -> None:
@@ -104,7 +96,7 @@ def test_simultaneous_calls_use_different_devices() -> None:
     pixels = np.zeros((1, 1, 1), np.uint8)
     with ThreadPoolExecutor(3) as pool:
         # The barrier opens only if three devices are at work at once.
-        calls = [pool.submit(network, pixels, np.uint8) for _ in range(12)]
+        calls = [pool.submit(network.run, Call(pixels, np.uint8)) for _ in range(12)]
     results = [int(call.result()[0, 0, 0]) for call in calls]
     assert sorted(results) == sorted([0, 1, 2] * 4)
     backend.close()
@@ -115,7 +107,7 @@ def test_a_stack_is_divided_among_the_devices_in_order() -> None:
     backend, _ = pool_of(3)
     network = backend.compile([], "auto")
     parts: list[float] = []
-    result = network(np.zeros((7, 1, 1, 1), np.uint8), np.uint8, on_progress=parts.append)
+    result = network.run(Call(np.zeros((7, 1, 1, 1), np.uint8), np.uint8, on_progress=parts.append))
     assert result.shape == (7, 1, 1, 1)
     numbers = result.ravel().tolist()
     # Each picture once, those of a device side by side.
@@ -130,7 +122,7 @@ def test_what_was_computed_again_is_told_by_its_place_in_the_stack() -> None:
     marks = [0, 9, 0, 0, 9, 9, 0]
     stack = np.array(marks, np.uint8).reshape(-1, 1, 1, 1)
     again: list[int] = []
-    network(stack, np.uint8, on_progress=list[float]().append, on_recomputed=again.append)
+    network.run(Call(stack, np.uint8, on_progress=list[float]().append, on_recomputed=again.append))
     assert sorted(again) == [1, 4, 5]
 
 
@@ -138,12 +130,12 @@ def test_a_stack_is_written_where_it_is_asked_for() -> None:
     backend, fakes = pool_of(3)
     network = backend.compile([], "auto")
     pixels, room = np.zeros((7, 1, 1, 1), np.uint8), np.full((9, 1, 1, 1), 99, np.uint8)
-    result = network(pixels, np.uint8, out=room[1:8])
+    result = network.run(Call(pixels, np.uint8, out=room[1:8]))
     assert np.shares_memory(result, room)
     assert room[[0, 8]].ravel().tolist() == [99, 99]
     assert sorted(map(room[1:8].ravel().tolist().count, range(3))) == [2, 2, 3]
     with pytest.raises(ValueError, match="Expected out of shape"):
-        network(pixels, np.uint8, out=room)
+        network.run(Call(pixels, np.uint8, out=room))
     network.close()
     assert all(fake.networks[0].closed for fake in fakes)
 
@@ -181,8 +173,8 @@ def test_a_device_is_free_again_after_an_error() -> None:
     backend, _ = pool_of(1)
     network = backend.compile([], "auto")
     with pytest.raises(RuntimeError, match="too bright"):
-        network(np.full((1, 1, 1), 200, np.uint8), np.uint8)
-    assert network(np.zeros((1, 1, 1), np.uint8), np.uint8)[0, 0, 0] == 0
+        network.run(Call(np.full((1, 1, 1), 200, np.uint8), np.uint8))
+    assert network.run(Call(np.zeros((1, 1, 1), np.uint8), np.uint8))[0, 0, 0] == 0
 
 
 def test_a_missing_second_device_closes_the_first(monkeypatch: pytest.MonkeyPatch) -> None:

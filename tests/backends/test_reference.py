@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tests.helpers import obvious
 from tests.helpers.graphs import random_graphs
 from waifu2x.backends import ignore
+from waifu2x.backends.call import Call
 from waifu2x.backends.reference import backend
 from waifu2x.networks.model import Model
 
@@ -26,7 +27,7 @@ MODELS = [
 
 def run(on_progress: Callable[[float], None] = ignore) -> NDArray[Any]:
     network = backend.create(0).compile(MODELS, "fp32")
-    return network(PIXELS, np.float32, on_progress=on_progress)
+    return network.run(Call(PIXELS, np.float32, on_progress=on_progress))
 
 
 @pytest.mark.parametrize("pixels", [1, 140 * 17, 140 * 64])
@@ -44,10 +45,10 @@ def test_maps_computed_again_equal_maps_kept(model: Model) -> None:
     """And both equal the definition, to the last bits of float32."""
     pixels = PIXELS[:25, :31, : model.in_planes].copy()
     network = backend.create(0).compile([model], "fp32")
-    kept = network(pixels, np.float32)
+    kept = network.run(Call(pixels, np.float32))
     assert obvious.psnr(kept, obvious.run([model], pixels)) > 130
     network.kept_bytes = 0
-    np.testing.assert_allclose(network(pixels, np.float32, tile=16), kept, atol=1e-6)
+    np.testing.assert_allclose(network.run(Call(pixels, np.float32, tile=16)), kept, atol=1e-6)
 
 
 def test_an_error_in_the_progress_report_ends_the_work_early(
@@ -76,7 +77,7 @@ def test_memory_does_not_grow_with_the_picture() -> None:
         pixels = np.zeros((height, 256, 3), np.uint8)
         tracemalloc.start()
         try:
-            network(pixels, np.uint8)
+            network.run(Call(pixels, np.uint8))
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

@@ -19,6 +19,7 @@ from tests.helpers.attention import WINDOWS, attention_model, channel_attention_
 from tests.helpers.emulated_device import emulated_backend
 from tests.helpers.family_weights import Shapes, dat, filled, mosr, swinir
 from waifu2x.backends import Precision, open_backend
+from waifu2x.backends.call import Call
 from waifu2x.backends.cuda.tensor.attention import attention_shape
 from waifu2x.backends.cuda.tensor.executor import TensorExecutor
 from waifu2x.backends.gpu.network import FlaggedError
@@ -54,7 +55,7 @@ def on_matrix_units(
     backend = emulated_backend(folder)
     network = backend.compile([model], precision)
     assert isinstance(network.models[0].executor, TensorExecutor)
-    result: NDArray[np.float32] = network(pixels, np.float32, **options)
+    result: NDArray[np.float32] = network.run(Call(pixels, np.float32, **options))
     runtime: Any = backend.runtime
     assert all(name.startswith("tensor_") for name in runtime.launched)
     return result
@@ -139,7 +140,7 @@ def test_sums_of_products_that_rounding_shows_in_are_flagged(
     with backend._on_trial(channel_attention_model(6, 10), maker) as network:
         expected = pytest.raises(FlaggedError) if is_flagged else nullcontext()
         with expected:
-            network(picture(*size, 3), np.float32)
+            network.run(Call(picture(*size, 3), np.float32))
 
 
 @pytest.mark.matrix
@@ -163,7 +164,7 @@ def test_families(libraries: Path, tmp_path: Path, name: str) -> None:
     path = tmp_path / "network.pth"
     path.write_bytes(weight_files.pth({"params": filled(FAMILIES[name]())}))
     model, pixels = read_model(path), picture(21, 26, 3)
-    expected = open_backend("numpy").compile([model], "fp32")(pixels, np.float32)
+    expected = open_backend("numpy").compile([model], "fp32").run(Call(pixels, np.float32))
     for precision, least in LEAST.items():
         whole = on_matrix_units(model, pixels, precision, libraries)
         assert obvious.psnr(whole, expected) >= least

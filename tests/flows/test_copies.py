@@ -19,6 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 from tests.helpers.contents import decode, encode, identity_models
 from tests.helpers.networks import use_network
 from waifu2x.api import Upscaler
+from waifu2x.backends.call import Call
 from waifu2x.flows.batch import codec, worker
 from waifu2x.flows.batch.codec import Codec, CodecTask, Computed, Ended, Make, OfferedCall, Report
 from waifu2x.flows.batch.plan import plan
@@ -165,12 +166,13 @@ def test_the_driver_copies_no_pixels(
         return one, other
 
     class Network:
-        def __call__(self, pixels: Any, dtype: Any, *, out: Any, **rest: Any) -> Any:
+        def run(self, call: Call[NDArray[Any]]) -> Any:
+            assert call.out is not None
             with lock:
-                called.append(places(pixels, out))
-                assert pixels.shape == (*SIZE, 3)
-            double(pixels, out)
-            return out
+                called.append(places(call.source, call.out))
+                assert call.source.shape == (*SIZE, 3)
+            double(call.source, call.out)
+            return call.out
 
     def noted(whole: Any) -> Any:
         def on_report(this: Any, report: Report) -> None:

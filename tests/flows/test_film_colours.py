@@ -17,6 +17,7 @@ films = pytest.importorskip("tests.helpers.films")
 
 from tests.helpers.obvious_planes import Meaning, codes, from_rgb, to_rgb  # noqa: E402
 from waifu2x import Upscaler  # noqa: E402
+from waifu2x.backends.call import Call  # noqa: E402
 from waifu2x.cli import cli  # noqa: E402
 
 MATRICES = {1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "bt2020"}
@@ -101,7 +102,7 @@ def check(kind: tuple[int, str, int, bool, str], network: Any, folder: Path) -> 
     assert len(made) == FRAMES
     for planes, results in zip(frames, made, strict=True):
         rgb = to_rgb(planes, meaning).clip(0, 1).astype(np.float32)
-        enlarged = network(rgb, np.float32).astype(np.float64)
+        enlarged = network.run(Call(rgb, np.float32)).astype(np.float64)
         values = from_rgb(enlarged, meaning)
         for value, wanted, got in zip(values, codes(values, bits), results, strict=True):
             assert got.shape == wanted.shape

@@ -238,7 +238,7 @@ def test_no_other_backend_goes_on_within_a_film(
     def broken(*_: object, **__: object) -> None:
         raise DeviceError("the device fell off the bus")
 
-    monkeypatch.setattr(CpuNetwork, "run_planes", broken)
+    monkeypatch.setattr(CpuNetwork, "run", broken)
     monkeypatch.setenv("POCL_DEVICES", "")
     done = video("--backend", "auto", "film.mkv", "out.mkv")
     assert done.exit_code == 1

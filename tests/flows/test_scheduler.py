@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tests.helpers.contents import noise
 from tests.helpers.networks import Doubling
+from waifu2x.backends.call import Call
 from waifu2x.errors import BackendError, DeviceError
 from waifu2x.flows.batch.scheduler import NetworkCall, Scheduler
 from waifu2x.flows.flow import StoppedError
@@ -116,9 +117,10 @@ def test_large_pictures_are_calls_of_their_own_and_are_not_copied() -> None:
     seen: list[tuple[NDArray[Any], NDArray[Any]]] = []
 
     class Looking(Doubling):
-        def __call__(self, pixels: Any, out_dtype: Any, *, out: Any = None, **rest: Any) -> Any:
-            seen.append((pixels, out))
-            return super().__call__(pixels, out_dtype, out=out, **rest)
+        def run(self, call: Call[NDArray[Any]]) -> NDArray[Any]:
+            assert call.out is not None
+            seen.append((call.source, call.out))
+            return super().run(call)
 
     scheduler = scheduler_of(Looking(lambda: gate.wait(30)), 1)
     calls = [Submitted(scheduler, noise(257, 256, 3, seed=number)) for number in range(3)]

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from waifu2x.api import Upscaler
-from waifu2x.backends import ignore
+from waifu2x.backends.call import Call
 
 
 class Doubling:
@@ -28,24 +28,15 @@ class Doubling:
         self.inside = self.most = 0
         self.shapes: list[tuple[int, ...]] = []
 
-    def __call__(
-        self,
-        pixels: NDArray[Any],
-        out_dtype: Any,
-        *,
-        out: NDArray[Any] | None = None,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Callable[[float], None] = ignore,
-        on_recomputed: Callable[[int], None] = ignore,
-    ) -> NDArray[Any]:
+    def run(self, call: Call[NDArray[Any]]) -> NDArray[Any]:
+        pixels, out = call.source, call.out
         with self.lock:
             self.inside += 1
             self.most = max(self.most, self.inside)
             self.shapes.append(pixels.shape)
         try:
             self.meanwhile()
-            on_progress(1.0)
+            call.on_progress(1.0)
             larger = pixels.repeat(2, axis=-3).repeat(2, axis=-2)
             if out is None:
                 out = larger
@@ -53,7 +44,7 @@ class Doubling:
                 out[...] = larger
             for number, picture in enumerate(pixels if pixels.ndim == 4 else [pixels]):
                 if self.is_again(picture):
-                    on_recomputed(number)
+                    call.on_recomputed(number)
             return out
         finally:
             with self.lock:

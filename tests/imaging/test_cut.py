@@ -15,7 +15,7 @@ from waifu2x.backends import Progress
 from waifu2x.imaging import cut
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.picture import Picture
-from waifu2x.imaging.processing import Call
+from waifu2x.imaging.processing import ChainCall
 from waifu2x.imaging.sizes import request
 from waifu2x.networks.chains import ChainFacts
 
@@ -35,7 +35,7 @@ class Facts:
 
 
 def blurred(
-    calls: Sequence[Call], on_progress: Progress, on_recomputed: Callable[[], None]
+    calls: Sequence[ChainCall], on_progress: Progress, on_recomputed: Callable[[], None]
 ) -> list[NDArray[Any]]:
     """Each pixel becomes the mean of all that a network of RADIUS reads, then several."""
     results = []

@@ -12,6 +12,7 @@ import pytest
 
 from tests.helpers.contents import noise
 from waifu2x.api import Upscaler
+from waifu2x.backends.call import Call
 from waifu2x.errors import ModelError
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.processing import Processing, finish
@@ -44,7 +45,7 @@ def test_two_processes_make_what_one_makes(model: str, request_: Any) -> None:
             results = []
             for call in prepared.calls:
                 network = upscaler.networks.chains.network(call.factor, call.noise)
-                results.append(network(call.pixels, call.dtype))
+                results.append(network.run(Call(call.pixels, call.dtype)))
                 assert results[-1].shape == call.shape
                 assert call.pixels.flags.c_contiguous
             apart = finish(prepared, results)

@@ -14,6 +14,7 @@ from tests.helpers.family_weights import Shapes, dat, filled, swinir
 from tests.helpers.graphs import residual_in_residual
 from tests.helpers.steps import is_copy
 from tests.helpers.verify import verify
+from waifu2x.backends.call import Call
 from waifu2x.backends.reference.backend import NumpyNetwork
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.ops.attention import AttendWindows, CrossSums
@@ -44,9 +45,11 @@ def test_results_are_the_same(name: str, change: Callable[[Program], Program]) -
     after = change(before)
     verify(after)
     pixels = np.random.default_rng(0).random((16, 9, 3), np.float32)
-    expected = NumpyNetwork([before])(pixels, np.float32)
+    expected = NumpyNetwork([before]).run(Call(pixels, np.float32))
     # Convolutions of fewer planes may add up in another order.
-    np.testing.assert_allclose(NumpyNetwork([after])(pixels, np.float32), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        NumpyNetwork([after]).run(Call(pixels, np.float32)), expected, atol=1e-6
+    )
 
 
 def test_halves_of_heads_lie_in_one_part_without_copies() -> None:

@@ -15,6 +15,7 @@ from tests.helpers.graphs import (
 )
 from tests.helpers.steps import is_copy, is_scale
 from tests.helpers.verify import verify
+from waifu2x.backends.call import Call
 from waifu2x.backends.reference.backend import NumpyNetwork
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.ops.conv import Conv
@@ -31,7 +32,7 @@ from waifu2x.networks.model import Model
 def assert_same(program: Program, model: Model, size: tuple[int, int] = (19, 23)) -> None:
     verify(program)
     pixels = np.random.default_rng(3).random((*size, model.in_planes), np.float32)
-    found = NumpyNetwork([program])(pixels, np.float32)
+    found = NumpyNetwork([program]).run(Call(pixels, np.float32))
     assert obvious.psnr(found, obvious.run([model], pixels)) > 120
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers import obvious
 from tests.helpers.graphs import residual_in_residual
 from tests.helpers.steps import is_copy, is_scale
+from waifu2x.backends.call import Call
 from waifu2x.backends.reference.backend import NumpyNetwork
 from waifu2x.errors import ModelError
 from waifu2x.lowering.lower import lower
@@ -188,9 +189,9 @@ def test_a_deep_network_in_segments_computes_the_same(count: int) -> None:
     assert len(steps) == len(set(steps)) == len(cut.steps)
     pixels = np.random.default_rng(0).random((21, 17, 3), np.float32)
     network = NumpyNetwork([cut])
-    result = network(pixels, np.float32)
+    result = network.run(Call(pixels, np.float32))
     assert obvious.psnr(result, obvious.run([model], pixels)) > 140
-    np.testing.assert_array_equal(network(pixels, np.float32, tile=5), result)
+    np.testing.assert_array_equal(network.run(Call(pixels, np.float32, tile=5)), result)
 
 
 def test_what_is_concatenated_behind_several_cuts_is_copied_once() -> None:
@@ -205,9 +206,9 @@ def test_what_is_concatenated_behind_several_cuts_is_copied_once() -> None:
     assert copies == [cut.cuts[-1], cut.cuts[-1] + 1]
     pixels = np.random.default_rng(0).random((21, 17, 3), np.float32)
     network = NumpyNetwork([cut])
-    result = network(pixels, np.float32)
+    result = network.run(Call(pixels, np.float32))
     assert obvious.psnr(result, obvious.run([model], pixels)) > 140
-    np.testing.assert_array_equal(network(pixels, np.float32, tile=5), result)
+    np.testing.assert_array_equal(network.run(Call(pixels, np.float32, tile=5)), result)
 
 
 def test_what_is_kept_over_several_cuts_is_copied_once() -> None:
@@ -226,7 +227,12 @@ def test_what_is_kept_over_several_cuts_is_copied_once() -> None:
         for step in cut.steps
     )
     pixels = np.random.default_rng(0).random((21, 17, 3), np.float32)
-    assert obvious.psnr(NumpyNetwork([cut])(pixels, np.float32), obvious.run([model], pixels)) > 140
+    assert (
+        obvious.psnr(
+            NumpyNetwork([cut]).run(Call(pixels, np.float32)), obvious.run([model], pixels)
+        )
+        > 140
+    )
 
 
 def test_only_deep_networks_are_cut() -> None:
@@ -264,8 +270,8 @@ def test_two_networks_in_a_row_keep_nothing_of_the_first_for_the_second() -> Non
     (left,) = end.live
     assert program.values[left].planes == 3
     pixels = np.random.default_rng(0).random((13, 10, 3), np.float32)
-    expected = NumpyNetwork([whole])(pixels, np.float32)
-    np.testing.assert_array_equal(NumpyNetwork([program])(pixels, np.float32), expected)
+    expected = NumpyNetwork([whole]).run(Call(pixels, np.float32))
+    np.testing.assert_array_equal(NumpyNetwork([program]).run(Call(pixels, np.float32)), expected)
 
 
 @pytest.mark.parametrize(("planes", "is_cut"), [(4, False), (5, True)])
@@ -290,7 +296,7 @@ def test_what_is_enlarged_is_computed_small() -> None:
     program = lower(model)
     assert [type(step) for step in program.steps] == [Conv] * 2
     pixels = np.random.default_rng(6).random((5, 7, 3), np.float32)
-    result = NumpyNetwork([program])(pixels, np.float32)
+    result = NumpyNetwork([program]).run(Call(pixels, np.float32))
     assert obvious.psnr(result, obvious.run([model], pixels)) > 140
 
 
@@ -303,7 +309,7 @@ def test_what_is_enlarged_by_much_is_computed_as_it_is() -> None:
         weight = rng.standard_normal((planes, read, taps, taps), np.float32) / np.float32(4)
         value = net.convolution(value, weight, np.zeros(planes, np.float32), padding=taps // 2)
     model, pixels = net.model(), rng.random((2, 3, 1), dtype=np.float32)
-    made = NumpyNetwork([lower(model)])(pixels, np.float32)
+    made = NumpyNetwork([lower(model)]).run(Call(pixels, np.float32))
     assert obvious.psnr(made, obvious.run([model], pixels)) > 120
 
 
@@ -330,7 +336,7 @@ def test_a_picture_that_is_added_enlarged_is_an_input_of_the_last_product() -> N
     program = lower(model)
     assert [type(step) for step in program.steps] == [Conv, Planewise, Conv]
     pixels = np.random.default_rng(6).random((5, 7, 3), np.float32)
-    result = NumpyNetwork([program])(pixels, np.float32)
+    result = NumpyNetwork([program]).run(Call(pixels, np.float32))
     assert obvious.psnr(result, obvious.run([model], pixels)) > 140
 
 

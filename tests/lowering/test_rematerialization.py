@@ -11,6 +11,7 @@ from tests.helpers import weight_files
 from tests.helpers.attention import WINDOWS, attention_model
 from tests.helpers.family_weights import Shapes, dat, filled, swinir
 from tests.helpers.verify import verify
+from waifu2x.backends.call import Call
 from waifu2x.backends.reference.backend import NumpyNetwork
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.ops.conv import Conv
@@ -33,8 +34,8 @@ def test_they_are_the_same(shapes: Shapes) -> None:
     assert len(after.steps) > len(before.steps)
     verify(after)
     pixels = np.random.default_rng(0).random((16, 9, 3), np.float32)
-    expected = NumpyNetwork([before])(pixels, np.float32)
-    np.testing.assert_array_equal(NumpyNetwork([after])(pixels, np.float32), expected)
+    expected = NumpyNetwork([before]).run(Call(pixels, np.float32))
+    np.testing.assert_array_equal(NumpyNetwork([after]).run(Call(pixels, np.float32)), expected)
 
 
 def test_the_first_convolution_is_made_again_for_the_last_one() -> None:

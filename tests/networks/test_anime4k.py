@@ -10,6 +10,7 @@ from release.anime4k import converted
 from tests.helpers import obvious
 from tests.helpers.cases import thinned
 from waifu2x.backends import Backend
+from waifu2x.backends.call import Call
 from waifu2x.errors import ModelError
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
@@ -102,7 +103,7 @@ def test_by_its_formula(size: str, noise: int | None) -> None:
 def test_every_backend_runs_it(backend: Backend, size: str, noise: int | None) -> None:
     pixels = np.ascontiguousarray(picture(33, 27), np.float32)
     found = model(size, noise)
-    made = backend.compile([found], "fp32")(pixels, np.float32)
+    made = backend.compile([found], "fp32").run(Call(pixels, np.float32))
     assert obvious.psnr(made, obvious.run([found], pixels)) >= 100
 
 

@@ -15,6 +15,7 @@ from tests.helpers import family_weights, obvious, weight_files
 from tests.helpers.family_weights import Shapes, filled
 from tests.helpers.weight_files import Arrays
 from waifu2x.backends import Backend
+from waifu2x.backends.call import Call
 from waifu2x.errors import ModelError
 from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.model import Model
@@ -215,7 +216,7 @@ lack."""
 def test_every_backend_runs_it(backend: Backend, name: str) -> None:
     model = within_zero_and_one(loaded(CHECKS[name].tensors()))
     pixels = np.ascontiguousarray(picture(21, 18), np.float32)
-    made = backend.compile([model], "fp32")(pixels, np.float32)
+    made = backend.compile([model], "fp32").run(Call(pixels, np.float32))
     assert obvious.psnr(made, obvious.run([model], pixels)) >= 100
 
 

@@ -1,8 +1,8 @@
-"""The seam between pictures and hardware: what a backend is, and how one is found.
+"""The seam between pictures and hardware: the protocols of backends, and how one is opened.
 
-A backend is a module of this package with two functions, `create(device)`, which opens a device by
-its number, and `devices()`, which lists them all. It is imported when it is asked for and never
-before: its library may be missing, and loading it takes time.
+A backend is a module of this package with two functions: `create(device)` opens a device by its
+number, and `devices()` lists all. It is imported when it is asked for, since its library may be
+missing, and takes time to load.
 """
 
 from __future__ import annotations
@@ -22,33 +22,34 @@ from waifu2x.errors import (
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike, NDArray
+    from numpy.typing import NDArray
 
-    from waifu2x.imaging.planar import PlanarPicture
+    from waifu2x.backends.call import Call, Pictures
     from waifu2x.networks.model import Model
 
 _LOG = logging.getLogger(__name__)
 _Found = TypeVar("_Found")
 
 Precision = Literal["auto", "fp32", "fp16", "bf16", "int16"]
-"""By result: `fp32` keeps 100 dB against float64; `auto` is the fastest mode that keeps 60 dB."""
+"""`fp32` keeps 100 dB against float64; `auto` is the fastest mode that keeps 60 dB."""
 
 Progress = Callable[[float], None]
-"""Told which further part of the work is done; the parts add up to 1. It may raise to stop it."""
+"""Takes the part of the work that was done since its last call; the parts add up to 1. It may raise
+to stop the work."""
 
 OnRecomputed = Callable[[int], None]
-"""Told the number of a picture of a call, from 0, whose values left the range that the network
+"""Takes the number of a picture of a call, from 0, whose values left the range that the network
 computes with, so that it was computed again in wider numbers."""
 
 
 def scaled(on_progress: Progress, share: float) -> Progress:
-    """Progress of a part of the work that is `share` of the whole."""
+    """Returns the progress of a part of the work that is `share` of the whole."""
     return lambda part: on_progress(part * share)
 
 
 @dataclass(frozen=True)
 class Device:
-    """What `waifu2x devices` shows."""
+    """A device, as its backend describes it."""
 
     name: str
     detail: str
@@ -57,8 +58,27 @@ class Device:
 
 
 @dataclass(frozen=True)
+class DeviceInfo:
+    """A device that can compute, as `list_devices` gives it.
+
+    `waifu2x.Engine(info.backend, info.number)` opens it.
+    """
+
+    backend: str
+    """The name of its backend: "cuda", "opencl", "cpu" or "numpy"."""
+    number: int
+    """Its number among the devices of the backend."""
+    name: str
+    """Its maker's name for it."""
+    detail: str
+    """Its size and the shape of the code that runs on it, in words."""
+    is_gpu: bool
+    """Whether it is a GPU; otherwise a processor."""
+
+
+@dataclass(frozen=True)
 class LayerTime:
-    """What `waifu2x bench` shows of a layer."""
+    """The measured time of a layer."""
 
     name: str
     seconds: float
@@ -66,20 +86,20 @@ class LayerTime:
     multiply_adds: float
     """For one picture, by the definition of convolution; 0 where there are none."""
     peak: float
-    """Multiply-adds a second that the unit it runs on reaches at best, measured."""
+    """The most multiply-adds a second that its unit reaches, measured."""
     share: float = 1.0
-    """How many of those multiply-adds are done: Winograd's algorithm does with fewer."""
+    """The share of those multiply-adds that is done: Winograd's algorithm needs fewer."""
 
     @property
     def share_of_peak(self) -> float:
-        """How much of what its unit could do is done in its time, 0 to 1; 0 without a time."""
+        """The multiply-adds done, as a share of the most in that time, 0 to 1; 0 without a time."""
         done = self.share * self.multiply_adds
         return done / self.seconds / self.peak if self.seconds else 0.0
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """How long a network takes for one picture."""
+    """The time of a network for one picture."""
 
     seconds: float
     layers: tuple[LayerTime, ...]
@@ -87,7 +107,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Trial:
-    """One option to compute a layer, measured by `tune`."""
+    """The time of a layer, computed by one of its options, as `tune` measures it."""
 
     layer: str
     option: str
@@ -95,14 +115,14 @@ class Trial:
 
 
 def ignore(told: float) -> None:
-    """Takes what nobody wants to know, such as progress."""
+    """Does nothing with progress, or with the number of a picture."""
 
 
 class Pin:
-    """Memory that is page-locked for a device until `close`, or the end of the `with` block."""
+    """Memory that is page-locked for a device until `close` or the end of the `with` block."""
 
     def __init__(self, release: Callable[[], None] = lambda: None) -> None:
-        """`release` unlocks it, and is called once."""
+        """Takes a function that unlocks the memory."""
         self._release: Callable[[], None] | None = release
 
     def close(self) -> None:
@@ -119,68 +139,25 @@ class Pin:
 
 
 class Network(Protocol):
-    """A chain of models, compiled for a device. Any number of threads may call it."""
+    """A chain of models, compiled for a device. Threads may share it."""
 
     @property
     def arithmetic(self) -> str:
-        """What its models compute in, `auto` decided: "int16", say. With the name of the backend,
-        what tells networks apart whose results differ in more than their speed."""
+        """The kind of numbers that its models compute with, such as "int16"; never "auto". Networks
+        of one backend and arithmetic make the same results."""
         ...
 
-    def __call__(
-        self,
-        pixels: NDArray[Any],
-        out_dtype: DTypeLike,
-        *,
-        out: NDArray[Any] | None = None,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-        on_recomputed: OnRecomputed = ignore,
-    ) -> NDArray[Any]:
-        """Whole pictures through all models.
-
-        `pixels` is one picture, (height, width, planes), or several of one size in front of which
-        stands their number, C-contiguous: uint8 and uint16 span their range, float32 spans [0, 1].
-        The result has as many dimensions, in `out_dtype`, one of the same three, rounded half to
-        even. Between models values are clipped to [0, 1] and stay float. Pictures of one plane are
-        grey to models of three: each plane is the picture, and the result is the luma (Rec. 601) of
-        what they make, one plane.
-
-        The result is written into `out` and returned, if that is given: a C-contiguous, writable
-        array of the result's shape and dtype, with memory of its own. Where the call raises, its
-        content is undefined. `tile` is a wish: about so many output pixels, a side, are worked on
-        at once. With a `tta` of 2, 4 or 8, each model runs on the picture transformed in so many
-        ways (`tta.TRANSFORMS`), and the mean counts. No tile, number of pictures, of cores or of
-        devices changes a bit of the result.
+    def run(self, call: Call[Pictures]) -> Pictures:
+        """Computes whole pictures, into `call.out` where there is one; returns the results.
 
         Raises BackendError where memory is short, and after `close`; ValueError for an `out` that
-        does not fit. `on_progress` may raise to stop the work. At the end, `on_recomputed` is told
-        of each picture that had to be computed again.
-        """
-        ...
-
-    def run_planes(
-        self,
-        pictures: Sequence[PlanarPicture],
-        out: Sequence[PlanarPicture],
-        *,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-    ) -> None:
-        """Whole pictures as planes through all models, each of three planes in and out.
-
-        `pictures` are of one size and format. The results are written into the planes of as many
-        pictures, `out`: their format may be another one, and tells alone how they are written.
-        Colours are converted as `imaging.planar` defines it, and clipped to [0, 1] before the
-        first model; codes are exact but where a value lies within float32's error of a rounding.
-        All else is as of `__call__`, and so are tiles, `tta`, bits, errors and progress.
+        does not fit; and what `call.on_progress` raises to stop the work. At the end,
+        `call.on_recomputed` is told of each picture that had to be computed again.
         """
         ...
 
     def close(self) -> None:
-        """Frees its weights and all else that is its own, once the calls under way are done.
+        """Frees its weights and other memory, once the calls under way are done.
 
         Calls that come later, or wait for their turn, raise BackendError; closing again does
         nothing. Closing the backend closes its networks.
@@ -194,46 +171,46 @@ class Backend(Protocol):
     name: str
     device: Device
     calls_at_once: int
-    """Calls of its networks, from as many threads, that keep it busy: on a GPU, one picture is sent
-    there and one is fetched while one is computed. More do no harm."""
+    """Calls of its networks, from as many threads, that keep it busy: a GPU computes one picture
+    while one is sent and one is fetched. More do no harm."""
 
     def compile(self, models: Sequence[Model], precision: Precision) -> Network:
-        """The models one after the other.
+        """Returns the network of models, one after the other, with all of its code built.
 
-        Whatever has to be built for them is built here: raises BackendError if it cannot be, for
-        memory that is short, and for a precision that the backend lacks.
+        Raises BackendError if that cannot be built, where memory is short, and for a precision that
+        the backend lacks.
         """
         ...
 
     def pin(self, memory: NDArray[Any]) -> Pin:
-        """Page-locks memory that pixels are read from or results written into, for faster copies.
+        """Page-locks memory of pictures or results, for faster copies to and from the device.
 
         `memory` is a C-contiguous array that has to live until the pin is closed; calls may use any
-        part of it. Where a device cannot use such memory, or the system allows no more, this does
-        nothing: copies then go through memory of the backend's own. Closing the backend unlocks it.
+        part of it. Does nothing where a device cannot use such memory, or the system allows no
+        more: copies then go through the backend's memory. Closing the backend unlocks it.
         """
         ...
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
-        """How long one picture takes and each layer of it. Raises BackendError as `compile`
+        """Measures the time of one picture and of each layer. Raises BackendError as `compile`
         does."""
         ...
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
-        """Measures how each layer is best computed, and keeps what it finds for all later networks.
+        """Measures the options of each layer, and keeps the best for all later networks.
 
-        Nothing to tune is no trial. Raises BackendError as `compile` does.
+        Yields nothing if there are no options. Raises BackendError as `compile` does.
         """
         ...
 
     @property
     def bytes(self) -> int:
-        """Bytes that it holds now on its devices, or on the machine where that computes: weights,
-        maps, and free memory that it keeps for further calls."""
+        """Bytes that it holds now, on its devices or in the machine's memory if the processor
+        computes: weights, maps, and free memory that it keeps for further calls."""
         ...
 
     def close(self) -> None:
-        """Frees what it holds, when the pictures that are being computed are done.
+        """Frees its memory, once the calls under way are done.
 
         Calls of its networks that come later, or wait for their turn, raise BackendError.
         """
@@ -249,9 +226,9 @@ class Entry:
     libraries: tuple[str, ...]
     """Packages without which it cannot be imported."""
     install: str
-    """The command that brings them."""
+    """The command that installs them."""
     extra: bool = False
-    """What it needs comes only on demand, so `auto` says nothing of its absence."""
+    """Whether they are optional, so that `auto` does not tell that they are missing."""
 
 
 _BACKENDS = (
@@ -283,12 +260,12 @@ def open_backend(
     *,
     after: str = "",
 ) -> Backend:
-    """The backend of that name on the device of that number, as `devices_of` counts them.
+    """Opens the backend of a name on the device of a number, as `devices_of` counts them.
 
-    `auto` is the best backend whose library and device are here; one made for GPUs counts only if
-    it has one, since on processors `cpu` is faster. `on_skip` is told why it passes over a better
-    one that should work here; with `after`, only those behind the backend of that name count.
-    Raises BackendError with the reason, and the remedy where there is one; UnavailableError if
+    `auto` opens the best backend whose library and device are here; one made for GPUs counts only
+    if it has one, since on processors `cpu` is faster. `on_skip` takes the reason if `auto` passes
+    over a better one that should work here; with `after`, only those behind that backend count.
+    Raises BackendError with the reason, and the remedy if there is one; UnavailableError if
     something is not here, DeviceError if a device does not work.
     """
     if name != "auto":
@@ -318,14 +295,47 @@ def open_backend(
 
 
 def devices_of(name: str) -> list[Device]:
-    """The devices of a backend, the default first. Raises BackendError as `open_backend` does."""
+    """Returns the devices of a backend, the default first. Raises BackendError as `open_backend`
+    does."""
     found: list[Device] = _load(_entry(name)).devices()
     return found
 
 
+def list_devices(backend: str | None = None) -> list[DeviceInfo]:
+    """Lists the devices that can compute here, by backend, in the order in which "auto" tries them.
+
+    These are the facts that `waifu2x devices` shows. Nothing is opened for work.
+
+    Args:
+        backend: The name of one backend, to have only its devices.
+
+    Raises:
+        BackendError: The named backend cannot be used here, or there is none of that name; the
+            message says what to do. Without a name, such backends are left out.
+
+    Examples:
+        >>> [device.number for device in waifu2x.list_devices("cpu")]
+        [0]
+        >>> waifu2x.list_devices()[-1].backend
+        'numpy'
+    """
+    if backend is not None:
+        return [
+            DeviceInfo(backend, number, found.name, found.detail, found.is_gpu)
+            for number, found in enumerate(devices_of(backend))
+        ]
+    devices: list[DeviceInfo] = []
+    for name in BACKEND_NAMES:
+        try:
+            devices += list_devices(name)
+        except BackendError:
+            continue
+    return devices
+
+
 def device_numbers(name: str) -> list[int]:
-    """The numbers of all devices of a backend that are of the kind of the first: GPUs, or
-    processors. `auto` is as of `open_backend`. Raises BackendError if there are none."""
+    """Returns the numbers of a backend's devices of the same kind as the first: GPUs, or
+    processors. `auto` is as in `open_backend`. Raises BackendError if there are none."""
     reasons = []
     for entry in _BACKENDS if name == "auto" else [_entry(name)]:
         try:
@@ -339,7 +349,7 @@ def device_numbers(name: str) -> list[int]:
 
 
 def pick_device(name: str, found: Sequence[_Found], number: int) -> _Found:
-    """One of the devices of a backend. Raises NoDeviceError for a number that it lacks."""
+    """Returns a device of a backend by its number. Raises NoDeviceError if it lacks that."""
     if number < len(found):
         return found[number]
     if not found:

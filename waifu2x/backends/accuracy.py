@@ -1,9 +1,9 @@
-"""How close a fast way of computing a network comes to the exact one: what `auto` decides by.
+"""The accuracy of a fast mode against the exact one, by which `auto` decides.
 
-A network may multiply what rounding leaves, or add what cancels. So probe pictures go through both
-ways once, and the answer is kept. Three are enough: a drawing as painting programs and cameras make
-them, whose edges are smooth by half a pixel; a photo, noise of all frequencies; and the worst kind,
-a drawing whose edges are not smoothed and whose lines are one pixel wide.
+A network may amplify rounding errors, or add numbers that cancel. So both modes compute probe
+pictures once, and the answer is kept. Three are enough: a drawing with edges smooth by half a
+pixel, as painting programs and cameras make them; a photo, noise of all frequencies; and the worst
+kind, a drawing with hard edges and lines one pixel wide.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ _SIDE = 96
 _FILLS = 10
 _LINES = 4
 _FINER = 4
-"""Pixels a side of a smooth drawing of which each of its own is the mean."""
+"""The side of the squares of a larger drawing whose means are the pixels of a smooth one."""
 _SHARED = 0.8
-"""The share of a photo's planes that they have in common."""
+"""The weight of the first plane of a photo in the others."""
 
 
 def decibels(fast: NDArray[np.float32], exact: NDArray[np.float32]) -> float:
-    """PSNR in dB of a result of the fast way against that of the exact one; 0 if it is worse, or
-    no number."""
+    """Returns the PSNR in dB of the fast mode's result against the exact one; 0 if that is negative
+    or not a number."""
     error = np.square(fast.astype(np.float64) - exact).mean()
     return float(-10 * np.log10(error.clip(1e-30, 1))) if error <= 1 else 0.0
 
 
 def drawing(planes: int, side: int = _SIDE) -> NDArray[np.uint8]:
-    """(side, side, planes): flat ellipses and boxes over each other, and lines in black and white,
-    one pixel wide, with hard edges."""
+    """Draws (side, side, planes): flat ellipses and boxes over each other, and lines in black and
+    white, one pixel wide, with hard edges."""
     return _drawn(planes, side, 1)
 
 
 def smooth_drawing(planes: int, side: int = _SIDE) -> NDArray[np.uint8]:
-    """The same with lines two pixels wide and smooth edges."""
+    """Draws the same with lines two pixels wide and smooth edges."""
     finer = _drawn(planes, side * _FINER, _FINER)
     cells = finer.reshape(side, _FINER, side, _FINER, planes)
     means: NDArray[np.float64] = cells.mean((1, 3))
@@ -44,7 +44,8 @@ def smooth_drawing(planes: int, side: int = _SIDE) -> NDArray[np.uint8]:
 
 
 def photo(planes: int, side: int = _SIDE) -> NDArray[np.uint8]:
-    """(side, side, planes): noise whose strength falls with the frequency, as in photos."""
+    """Returns (side, side, planes) of noise whose strength falls with the frequency, as in
+    photos."""
     random = np.random.default_rng(1)
     along = np.fft.fftfreq(side)
     frequency = np.hypot(along[:, np.newaxis], along)
@@ -57,7 +58,7 @@ def photo(planes: int, side: int = _SIDE) -> NDArray[np.uint8]:
 
 
 def _drawn(planes: int, side: int, wide: int) -> NDArray[np.uint8]:
-    """A drawing with lines of half that width on both sides."""
+    """Draws with lines that reach `wide` pixels to both sides of their middles."""
     random = np.random.default_rng(0)
     rows, columns = np.mgrid[:side, :side]
     picture = np.empty((side, side, planes), np.uint8)

@@ -1,4 +1,4 @@
-"""Weights of attention between planes, for engines whose vectors are NumPy's."""
+"""Weights of attention between planes, for engines that keep vectors in NumPy's arrays."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from waifu2x.lowering.ops.attention import ChannelWeights
 
 _SHORTEST = 1e-12
-"""The least that a norm counts as."""
+"""Lower bound of norms."""
 
 
 def channel_weights(step: ChannelWeights, sums: NDArray[Any]) -> NDArray[np.float64]:
-    """The step's vector, in float64, from that of CrossSums."""
+    """Returns the step's vector, in float64, from that of CrossSums."""
     heads, parts = len(step.temperature), step.parts
     depth = step.planes // heads
     found = sums[: step.planes * (depth + 2) * parts].astype(np.float64).reshape(parts, -1)
@@ -31,8 +31,8 @@ def softmax(
     key_norms: NDArray[np.float64],
     temperature: NDArray[np.float32],
 ) -> NDArray[np.float64]:
-    """Weights (..., heads, queries, keys) from as many products and the norms (..., heads, planes)
-    of both."""
+    """Returns weights (..., heads, queries, keys) from the products of queries and keys, of that
+    shape, too, and the norms of both, (..., heads, planes)."""
     norms = query_norms.clip(_SHORTEST)[..., None] * key_norms.clip(_SHORTEST)[..., None, :]
     logits = products / norms * temperature.astype(np.float64)[:, None, None]
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))

@@ -1,24 +1,26 @@
-"""Test-time augmentation: a network on a picture laid down in several ways, and the mean result.
+"""Test-time augmentation: the mean result of a network for a picture transformed in several ways.
 
-The picture is transformed and the weights are not: so it is exact for every network and size,
-whatever its strides and padding prefer.
+Pictures are transformed, not weights: so it is exact for every network, stride, padding and size.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Progress, scaled
+from waifu2x.backends.call import Call
 from waifu2x.imaging.dtypes import from_unit
+from waifu2x.networks.model import Model
 
 _BAND_ROWS = 64
 
 
 class Transform(NamedTuple):
-    """One of the eight ways to lay a picture down: mirrored, then transposed."""
+    """One of the eight symmetries of a square: mirrored, then transposed."""
 
     upside_down: bool
     mirrored: bool
@@ -43,8 +45,8 @@ TRANSFORMS = {
     4: (IDENTITY, *_ROTATED),
     8: (IDENTITY, *_ROTATED, *_MIRRORED, _TRANSPOSED),
 }
-"""The transforms of each `tta`, identity first. Of the ways to take two or four these gave the best
-results: with vgg_7 0.34 and 0.51 dB more than one, all eight 0.57 dB."""
+"""The transforms of each `tta`, identity first. These sets of two and four gave the best results:
+with vgg_7 0.34 and 0.51 dB more than one, all eight 0.57 dB."""
 
 
 class Execute(Protocol):
@@ -56,7 +58,7 @@ class Execute(Protocol):
 
 
 def transformed(stack: NDArray[Any], transform: Transform) -> NDArray[Any]:
-    """A view of pictures (N, H, W, planes), mirrored and transposed."""
+    """Returns a view of pictures (N, H, W, planes), mirrored and transposed."""
     if transform.upside_down:
         stack = stack[:, ::-1]
     if transform.mirrored:
@@ -65,16 +67,35 @@ def transformed(stack: NDArray[Any], transform: Transform) -> NDArray[Any]:
 
 
 def inverse(stack: NDArray[Any], transform: Transform) -> NDArray[Any]:
-    """A view of transformed pictures (N, H, W, planes) as they were before the transform."""
+    """Returns a view of transformed pictures (N, H, W, planes) without the transform."""
     if transform.transposed:
         stack = stack.swapaxes(1, 2)
     return transformed(stack, transform._replace(transposed=False))
 
 
-def mean(
+def run_chain(
+    call: Call[NDArray[Any]], chain: Sequence[tuple[Model, Execute]], costs: Sequence[float]
+) -> None:
+    """Runs a stack through models, one after the other, and writes the results into `call.out`.
+
+    Between models pixels are float32; `costs` are the models' shares of progress, up to a factor.
+    """
+    stack = call.source
+    for number, (model, execute) in enumerate(chain):
+        made = call.results
+        if number < len(chain) - 1:
+            count, height, width, _ = stack.shape
+            sides = height * model.scale, width * model.scale
+            made = np.empty((count, *sides, model.out_planes), np.float32)
+        share = costs[number] / sum(costs)
+        _mean(execute, stack, made, call.tta, scaled(call.on_progress, share))
+        stack = made
+
+
+def _mean(
     execute: Execute, stack: NDArray[Any], out: NDArray[Any], tta: int, on_progress: Progress
 ) -> None:
-    """Writes into `out` the mean of `tta` transformed runs: summed in float32, rounded once."""
+    """Writes the mean of `tta` transformed runs into `out`: summed in float32, rounded once."""
     if tta == 1:
         execute(stack, out, on_progress)
         return

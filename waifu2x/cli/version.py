@@ -13,8 +13,7 @@ from pathlib import Path
 import click
 
 from waifu2x import __version__
-from waifu2x.backends import BACKEND_NAMES
-from waifu2x.backends.listing import list_devices
+from waifu2x.backends import BACKEND_NAMES, list_devices
 from waifu2x.cli.options import settings
 from waifu2x.cli.options.settings import home_folder, short
 from waifu2x.errors import BackendError, Waifu2xError, printable

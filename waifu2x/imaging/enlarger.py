@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Progress, ignore, scaled
+from waifu2x.backends.call import Call
 from waifu2x.errors import ModelError
 from waifu2x.imaging import flatness
 from waifu2x.imaging.picture import Picture
-from waifu2x.imaging.processing import Call, Processing, finish
+from waifu2x.imaging.processing import ChainCall, Processing, finish
 from waifu2x.imaging.sizes import Request
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
@@ -26,7 +27,7 @@ class Compute(Protocol):
     """Runs the network calls of a picture. Threads may share it."""
 
     def __call__(
-        self, calls: Sequence[Call], on_progress: Progress, on_recomputed: Callable[[], None]
+        self, calls: Sequence[ChainCall], on_progress: Progress, on_recomputed: Callable[[], None]
     ) -> list[NDArray[Any]]:
         """The results of `calls`, in their order.
 
@@ -44,21 +45,23 @@ class Networks:
     chains: Chains
     tta: int
     tile: int | None
-    """Both as for a Network."""
+    """Both as of a Call."""
 
     def __call__(
-        self, calls: Sequence[Call], on_progress: Progress, on_recomputed: Callable[[], None]
+        self, calls: Sequence[ChainCall], on_progress: Progress, on_recomputed: Callable[[], None]
     ) -> list[NDArray[Any]]:
         """Runs the calls one after the other, once all their networks are there."""
         networks = [self.chains.network(call.factor, call.noise) for call in calls]
         return [
-            network(
-                call.pixels,
-                call.dtype,
-                tile=self.tile,
-                tta=self.tta,
-                on_progress=scaled(on_progress, call.share),
-                on_recomputed=lambda picture: on_recomputed(),
+            network.run(
+                Call(
+                    call.pixels,
+                    call.dtype,
+                    tile=self.tile,
+                    tta=self.tta,
+                    on_progress=scaled(on_progress, call.share),
+                    on_recomputed=lambda picture: on_recomputed(),
+                )
             )
             for network, call in zip(networks, calls, strict=True)
         ]
@@ -169,6 +172,6 @@ class Enlarger(Processing):
         chain = self.facts.facts(factor, self.noise)
         pictures = np.ascontiguousarray(pictures)
         shape = count, height * chain.scale, width * chain.scale, planes
-        call = Call(factor, self.noise, pictures, shape, pictures.dtype, 1.0)
+        call = ChainCall(factor, self.noise, pictures, shape, pictures.dtype, 1.0)
         (results,) = self._compute([call], on_progress, lambda: None)
         return results

@@ -38,7 +38,7 @@ RESIZE_SHARE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class ChainCall:
     """One call of a chain's network."""
 
     factor: int
@@ -62,7 +62,7 @@ class Prepared:
     picture: Picture
     """As it came, but for the colours under transparent pixels; where nothing is to be done, the
     result."""
-    calls: tuple[Call, ...]
+    calls: tuple[ChainCall, ...]
     """The colours; then the transparency, where networks scale it. None where no network has a
     part."""
     plan: ResizePlan | None
@@ -247,7 +247,7 @@ def _cut(picture: Picture, box: cut.Box) -> Picture:
 
 def _colours_call(
     pixels: NDArray[Any], plan: ResizePlan, chain: ChainFacts, noise: int | None, share: float
-) -> Call:
+) -> ChainCall:
     """The call for grey or RGB pixels of a chain of one or three planes."""
     # What is resized, or put together from planes, stays float until then.
     dtype: DTypeLike = np.float32
@@ -265,10 +265,10 @@ def _call(
     chain: ChainFacts,
     noise: int | None,
     share: float,
-) -> Call:
+) -> ChainCall:
     height, width, planes = pixels.shape
     shape = height * chain.scale, width * chain.scale, planes
-    return Call(factor, noise, pixels, shape, np.dtype(dtype), share)
+    return ChainCall(factor, noise, pixels, shape, np.dtype(dtype), share)
 
 
 def _coloured(

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from waifu2x.backends.results import closed_network
+from waifu2x.backends.call import closed_network
 from waifu2x.errors import ModelError
 from waifu2x.system.lazy_dataclass import dataclass
 

@@ -15,7 +15,7 @@ from waifu2x.backends.cpu.network import CpuNetwork
 from waifu2x.backends.cpu.pack.prepared import accurate
 from waifu2x.backends.cpu.run.work_queue import run_strips
 from waifu2x.backends.cpu.run.workers import Workers
-from waifu2x.backends.engine.open_objects import LiveObjects
+from waifu2x.backends.engine.open_objects import OpenObjects
 from waifu2x.errors import LESS_MEMORY, BackendError, DeviceMemoryError
 from waifu2x.networks.model import Model
 from waifu2x.system.machine import core_count
@@ -48,7 +48,7 @@ class CpuBackend:
     def __init__(self) -> None:
         (self.device,) = devices()
         self._workers = Workers(core_count())
-        self._networks = LiveObjects[CpuNetwork]()
+        self._networks = OpenObjects[CpuNetwork]()
 
     def compile(self, models: Sequence[Model], precision: Precision) -> CpuNetwork:
         """Packs models for this processor; `auto` is the fastest that keeps 60 dB: bf16 on tiles,

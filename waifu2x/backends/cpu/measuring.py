@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from waifu2x.backends import LayerTime, Measurement
+from waifu2x.backends.call import Call
 from waifu2x.backends.cpu import peak
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
@@ -36,7 +37,7 @@ def measure(network: CpuNetwork, pixels: NDArray[Any], cores: int) -> Measuremen
     for _ in range(_RUNS):
         model.ticks.clear()
         start = time.perf_counter()
-        network(pixels, pixels.dtype)
+        network.run(Call(pixels))
         runs.append((time.perf_counter() - start, dict(model.ticks)))
     seconds, ticks = min(runs[1:], key=lambda run: run[0])
     share = seconds / max(1, sum(ticks.values()))

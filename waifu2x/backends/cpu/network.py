@@ -1,4 +1,4 @@
-"""A chain of models on the processor, compiled."""
+"""The network of the `cpu` backend."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from waifu2x.backends import OnRecomputed, Progress, ignore, scaled
+from waifu2x.backends.call import Call, Pictures, check, closed_network, result_shape, with_out
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.run.limits import check_result
 from waifu2x.backends.cpu.run.workers import Workers
-from waifu2x.backends.results import check_out, closed_network, result_shape
-from waifu2x.backends.tta import mean
+from waifu2x.backends.tta import run_chain
 from waifu2x.errors import LESS_MEMORY, DeviceMemoryError
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class CpuNetwork:
     def __init__(
         self, models: Sequence[CpuModel], workers: Workers, on_close: Callable[[], None]
     ) -> None:
-        """`on_close` is told when it is closed, and again after calls that were under way then."""
+        """`on_close` is called when it is closed, and again after calls then under way."""
         self._on_close = on_close
         self.models = tuple(models)
         """Empty once it is closed."""
@@ -36,56 +35,38 @@ class CpuNetwork:
 
     @property
     def arithmetic(self) -> str:
-        """What its models compute in: int16, bf16 or fp32."""
+        """The arithmetic of its models: int16, bf16 or fp32."""
         return ", ".join(dict.fromkeys(model.packed.arithmetic for model in self.models))
 
-    def __call__(
-        self,
-        pixels: NDArray[Any],
-        out_dtype: DTypeLike,
-        *,
-        out: NDArray[Any] | None = None,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-        on_recomputed: OnRecomputed = ignore,
-    ) -> NDArray[Any]:
-        """Runs whole pictures on all cores."""
+    def run(self, call: Call[Pictures]) -> Pictures:
+        """Runs pictures on all cores; those as planes one after the other."""
         with self._call() as models:
-            shape = result_shape([model.model for model in models], pixels.shape)
-            check_result(shape)
-            check_out(out, shape, out_dtype, pixels)
-            result = np.empty(shape, out_dtype) if out is None else out
-            _run(models, pixels, result, tile, tta, on_progress)
-        return result
+            chain = [model.model for model in models]
+            if isinstance(call.source, np.ndarray):
+                check_result(result_shape(chain, call.source.shape))
+                call = with_out(call, chain)
+                _run(models, call.stacked())
+            else:
+                check(call, chain)
+                for number in range(call.count):
+                    self._run_planes(models, call.part(number, number + 1))
+        return call.results
 
-    def run_planes(
-        self,
-        pictures: Sequence[PlanarPicture],
-        out: Sequence[PlanarPicture],
-        *,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-    ) -> None:
-        """Runs pictures as planes on all cores, one after the other."""
+    def _run_planes(self, models: Sequence[CpuModel], call: Call[Sequence[PlanarPicture]]) -> None:
+        """Runs one picture."""
         from waifu2x.backends.cpu.run.planar import read_planes, write_planes
-        from waifu2x.backends.planar import check_planes
 
-        with self._call() as models:
-            check_planes([model.model for model in models], pictures, out)
-            share = scaled(on_progress, 1 / max(1, len(pictures)))
-            for picture, made in zip(pictures, out, strict=True):
-                shapes = (*picture.size, 3), (*made.size, 3)
-                check_result(shapes[1])
-                with self._workers.pixels(shapes, models[0].packed.weights) as (pixels, result):
-                    read_planes(picture, pixels, self._workers.cores)
-                    _run(models, pixels, result, tile, tta, share)
-                    write_planes(result, made, self._workers.cores)
+        (picture,), (made,) = call.source, call.results
+        shapes = (*picture.size, 3), (*made.size, 3)
+        check_result(shapes[1])
+        with self._workers.pixels(shapes, models[0].packed.weights) as (pixels, result):
+            read_planes(picture, pixels, self._workers.cores)
+            _run(models, call.with_pixels(pixels[np.newaxis], result[np.newaxis]))
+            write_planes(result, made, self._workers.cores)
 
     @contextmanager
     def _call(self) -> Iterator[Sequence[CpuModel]]:
-        """The models, for one call. Raises BackendError once closed, DeviceMemoryError."""
+        """Gives the models for one call. Raises BackendError once closed, DeviceMemoryError."""
         with self._workers.working():
             models = self.models  # `close` may empty it meanwhile
             if not models:
@@ -100,33 +81,15 @@ class CpuNetwork:
             self._on_close()
 
     def close(self) -> None:
-        """Lets go of the packed weights; calls under way end with what they hold."""
+        """Frees the packed weights once the calls under way, which still hold them, are done."""
         if self.models:
             self.models = ()
             self._on_close()
 
 
-def _run(
-    models: Sequence[CpuModel],
-    pixels: NDArray[Any],
-    result: NDArray[Any],
-    tile: int | None,
-    tta: int,
-    on_progress: Progress,
-) -> None:
-    """Runs a picture, or a stack of them, through all models; between them in float32."""
-    stack = pixels if pixels.ndim == 4 else pixels[np.newaxis]
-    last = result if pixels.ndim == 4 else result[np.newaxis]
+def _run(models: Sequence[CpuModel], call: Call[NDArray[Any]]) -> None:
     costs, area = [], 1.0
     for model in models:
         costs.append(area * model.cost)
         area *= model.model.scale**2
-    for index, model in enumerate(models):
-        report = scaled(on_progress, costs[index] / sum(costs))
-        made = last
-        if index < len(models) - 1:
-            *front, height, width, _ = stack.shape
-            sides = height * model.model.scale, width * model.model.scale
-            made = np.empty((*front, *sides, model.model.out_planes), np.float32)
-        mean(partial(model.run, tile), stack, made, tta, report)
-        stack = made
+    run_chain(call, [(model.model, partial(model.run, call.tile)) for model in models], costs)

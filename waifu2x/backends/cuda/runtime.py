@@ -22,7 +22,7 @@ from waifu2x.backends.cuda.driver import Attribute, Driver, current
 from waifu2x.backends.cuda.driver.graph import Graph, capture
 from waifu2x.backends.cuda.driver.machine import Machine
 from waifu2x.backends.cuda.driver.memory import LOCKED_BYTES, HostMemory, abandon
-from waifu2x.backends.engine.open_objects import LiveObjects
+from waifu2x.backends.engine.open_objects import OpenObjects
 from waifu2x.backends.gpu.device.launch import packed, plain
 from waifu2x.backends.gpu.device.replay import Records
 from waifu2x.backends.gpu.device.runtime import (
@@ -142,7 +142,7 @@ class CudaModule:
         self._held = [module]
         """What is loaded; taken from here where its context is current, since pycuda's go with the
         last reference to them."""
-        self._kernels = LiveObjects[CudaKernel]()
+        self._kernels = OpenObjects[CudaKernel]()
         self._unload = weakref.finalize(self, runtime.unload, self._held)
         self._unload.atexit = False
 

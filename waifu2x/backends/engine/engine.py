@@ -8,20 +8,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import Literal, NoReturn, TypeVar
 
-from numpy.typing import DTypeLike, NDArray
-
-from waifu2x.backends import Backend, Network, OnRecomputed, Precision, Progress, ignore
+from waifu2x.backends import Backend, Network, Precision
+from waifu2x.backends.call import Call, Pictures, closed_network
 from waifu2x.backends.engine.pool import open_devices
-from waifu2x.backends.progress import Furthest
-from waifu2x.backends.results import closed_network
 from waifu2x.errors import BackendError, DeviceMemoryError
 from waifu2x.networks.model import Model
 from waifu2x.system.arguments import integer
-
-if TYPE_CHECKING:
-    from waifu2x.imaging.planar import PlanarPicture
 
 _Made = TypeVar("_Made")
 
@@ -30,9 +24,9 @@ class Engine:
     """One device, or several, with the networks that are compiled on them.
 
     Any number of upscalers and threads may share an engine. A network is compiled when the first
-    of them asks for it, and freed when the last has closed it. Where memory runs out, compiled
-    networks that nobody runs make room, least recently used first, and are compiled again when they
-    are called; if all are run by other threads, who needs memory waits for one.
+    of them asks for it, and freed when the last has closed it. When memory runs out, idle networks
+    make room, least recently used first, and are compiled again when they are called; if all are in
+    use by other threads, a call that needs memory waits for one of them.
 
     Use it as a context manager, or call `close`, to free the devices. It cannot be pickled: make
     one in each process, and start processes with the method "spawn": in a forked one, only "cpu"
@@ -70,7 +64,7 @@ class Engine:
         devices = device if device == "all" else _devices(device)
         notices: list[str] = []
         self.backend: Backend = open_devices(backend, devices, notices.append, fallback)
-        """What computes; with `auto` another one may take its place when its device stops."""
+        """The backend; with `auto` another one may take its place when its device stops."""
         self.notices = tuple(notices)
         """Sentences on why `auto` passed over better backends."""
         self.precision: Precision = precision
@@ -78,17 +72,18 @@ class Engine:
         self._lock = threading.Lock()
         self._room_made = threading.Condition(self._lock)
         self._needing_room = threading.Lock()
-        """Held by who makes room until that is enough: two would take it from each other."""
+        """Held by a call until it has enough room: two would take it from each other."""
         self._shared: OrderedDict[tuple[int, ...], _Shared] = OrderedDict()
-        """By the identities of their models, which they hold; the least recently used first."""
+        """By the identities of their models, which they keep alive; the least recently used
+        first."""
         self._closing = 0
         """Networks without leases that are being freed."""
         self._is_closed = False
 
     def network(self, models: Sequence[Model]) -> Network:
-        """The network of some models, one after the other, compiled now unless it is already.
+        """Returns the network of models, one after the other, and compiles it if necessary.
 
-        Whoever gets it has to close it. It works until then, or until the engine is closed. Raises
+        The caller has to close it. It works until then, or until the engine is closed. Raises
         BackendError if it cannot be compiled.
         """
         key = tuple(map(id, models))
@@ -112,7 +107,7 @@ class Engine:
 
     @property
     def open_networks(self) -> dict[tuple[str, ...], int]:
-        """How many users each compiled network has, by the names of its models."""
+        """The number of users of each compiled network, by the names of its models."""
         with self._lock:
             return {
                 tuple(model.name for model in shared.models): shared.leases
@@ -120,7 +115,7 @@ class Engine:
             }
 
     def close(self) -> None:
-        """Frees the devices, when the calls that are under way are done.
+        """Frees the devices, once the calls under way are done.
 
         Calls of its networks that come later, or wait for their turn, raise BackendError.
         """
@@ -153,7 +148,7 @@ class Engine:
     ) -> None:
         self.close()
 
-    # What leases and upscalers need.
+    # For leases and upscalers.
 
     def check_open(self) -> None:
         """Raises BackendError after `close`."""
@@ -161,10 +156,10 @@ class Engine:
             raise BackendError("this engine is closed: open a new one")
 
     def _run(self, shared: _Shared, work: Callable[[Network], _Made]) -> _Made:
-        """What some work makes of the compiled network, which makes no room for others meanwhile.
+        """Calls `work` with the network, compiled if necessary, and returns its result.
 
-        Compiles it if it is not. Where memory is short, others make room, and it is tried again.
-        Raises BackendError.
+        Meanwhile the network makes no room for others. Where memory is short, others make room, and
+        it is tried again. Raises BackendError.
         """
         with ExitStack() as held:
             is_first = True
@@ -201,7 +196,7 @@ class Engine:
                 self._room_made.notify_all()
 
     def _release(self, shared: _Shared) -> None:
-        """Counts a lease as closed; the last one frees the network."""
+        """Ends a lease; the last one frees the network."""
         with self._lock:
             shared.leases -= 1
             if shared.leases or self._shared.get(shared.key) is not shared:
@@ -216,14 +211,14 @@ class Engine:
                 self._room_made.notify_all()
 
     def _make_room(self, asking: _Shared) -> bool:
-        """Frees the network that nobody runs and was called longest ago, or waits until a call has
-        ended or a network is freed; False if there is no other network."""
+        """Frees the least recently used idle network, or waits until a call has ended or a network
+        is freed. Returns False if there is no other network."""
         with self._lock:
             others = [one for one in self._shared.values() if one is not asking]
             dropped = next((one for one in others if one.network and not one.callers), None)
             if dropped is None:
                 callers = [thread for one in others for thread in one.callers]
-                # A thread must not wait for itself: it may ask in the midst of a call of another.
+                # A thread must not wait for itself: its call of another network may be under way.
                 waits = bool(callers or self._closing) and threading.get_ident() not in callers
                 if waits:
                     self._room_made.wait()
@@ -235,7 +230,7 @@ class Engine:
 
 
 def _devices(device: int | Sequence[int]) -> list[int]:
-    """Numbers of devices, each once. Raises ValueError."""
+    """Returns the numbers of devices. Raises ValueError, also for one that comes twice."""
     numbers = [
         integer(number, range(sys.maxsize), "a device number from 0 up")
         for number in (device if isinstance(device, Sequence) else [device])
@@ -246,7 +241,7 @@ def _devices(device: int | Sequence[int]) -> list[int]:
 
 
 class _Shared:
-    """A network, and how many use it."""
+    """A network that leases share."""
 
     def __init__(self, models: tuple[Model, ...]) -> None:
         self.models = models
@@ -255,13 +250,13 @@ class _Shared:
         self.callers: list[int] = []
         """The threads of the calls under way."""
         self.lock = threading.Lock()
-        """Held while it is compiled, by one thread for all."""
+        """Held by the thread that compiles it, for all."""
         self.network: Network | None = None
         """None before it is compiled, and after it has made room for another."""
         self.is_closed = False
 
     def close(self) -> None:
-        """Frees it, when its calls are done."""
+        """Frees it, once its calls are done."""
         with self.lock:
             self.is_closed = True
             network, self.network = self.network, None
@@ -270,7 +265,7 @@ class _Shared:
 
 
 class _Lease:
-    """A Network that somebody has asked an engine for."""
+    """A user's share of an engine's network."""
 
     def __init__(self, engine: Engine, shared: _Shared) -> None:
         self._engine = engine
@@ -280,55 +275,16 @@ class _Lease:
 
     @property
     def arithmetic(self) -> str:
-        """What it computes in on the backend of now."""
+        """The arithmetic of the network on the current backend."""
         return self._engine._run(self._open(), lambda network: network.arithmetic)
 
-    def __call__(
-        self,
-        pixels: NDArray[Any],
-        out_dtype: DTypeLike,
-        *,
-        out: NDArray[Any] | None = None,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-        on_recomputed: OnRecomputed = ignore,
-    ) -> NDArray[Any]:
-        """Runs pictures; where memory is short for them, other networks make room."""
-        told = Furthest(on_progress)
-        return self._engine._run(
-            self._open(),
-            lambda network: network(
-                pixels,
-                out_dtype,
-                out=out,
-                tile=tile,
-                tta=tta,
-                on_progress=told.attempt(),
-                on_recomputed=on_recomputed,
-            ),
-        )
-
-    def run_planes(
-        self,
-        pictures: Sequence[PlanarPicture],
-        out: Sequence[PlanarPicture],
-        *,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-    ) -> None:
-        """Runs pictures as planes; where memory is short for them, other networks make room."""
-        told = Furthest(on_progress)
-        self._engine._run(
-            self._open(),
-            lambda network: network.run_planes(
-                pictures, out, tile=tile, tta=tta, on_progress=told.attempt()
-            ),
-        )
+    def run(self, call: Call[Pictures]) -> Pictures:
+        """Runs a call; where memory is short for it, other networks make room."""
+        attempt = call.attempts()
+        return self._engine._run(self._open(), lambda network: network.run(attempt()))
 
     def close(self) -> None:
-        """Gives the network back; the last one to do so frees it."""
+        """Gives the network back; the last lease frees it."""
         with self._lock:
             if self._is_closed:
                 return

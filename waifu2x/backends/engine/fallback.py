@@ -1,4 +1,4 @@
-"""What `auto` opens: the best backend, and the next one when its device stops working."""
+"""The backend behind `auto`: the best one, and the next one when its device stops working."""
 
 from __future__ import annotations
 
@@ -6,42 +6,34 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from waifu2x.backends import (
     Backend,
     Device,
     Measurement,
     Network,
-    OnRecomputed,
     Pin,
     Precision,
-    Progress,
     Trial,
-    ignore,
 )
-from waifu2x.backends.progress import Furthest
-from waifu2x.backends.results import closed_network
+from waifu2x.backends.call import Call, Pictures, closed_network
 from waifu2x.errors import BackendError, DeviceError, DeviceMemoryError
 from waifu2x.networks.model import Model
 
-if TYPE_CHECKING:
-    from waifu2x.imaging.planar import PlanarPicture
-
 _LOG = logging.getLogger(__name__)
-_Made = TypeVar("_Made")
 
 
 class FallbackBackend:
     """Several backends, best first: when one stops working, the next computes its pictures."""
 
     def __init__(self, opened: Backend, open_next: Callable[[str], Backend]) -> None:
-        """`open_next` opens the best backend of those behind one, by its name; it raises
+        """`open_next` takes a backend's name and opens the best of those behind it; it raises
         BackendError if there is none."""
         self.current = opened
-        """The backend that is used now."""
+        """The backend that computes now."""
         self.name = opened.name
         self.device: Device = opened.device
         self.calls_at_once = opened.calls_at_once
@@ -56,7 +48,7 @@ class FallbackBackend:
         return network
 
     def pin(self, memory: NDArray[Any]) -> Pin:
-        """Page-locks memory for the backend of now; the next one copies through its own."""
+        """Page-locks memory for the current backend; the next one copies through its own."""
         return self.current.pin(memory)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
@@ -67,7 +59,7 @@ class FallbackBackend:
 
     @property
     def bytes(self) -> int:
-        """Bytes that the backend of now holds."""
+        """Bytes that the current backend holds."""
         return self.current.bytes
 
     def close(self) -> None:
@@ -76,12 +68,12 @@ class FallbackBackend:
             self.current.close()
 
     def replace(self, failed: Backend, error: BackendError, *, compiling: bool = False) -> None:
-        """Takes the next backend if the device of one has stopped working, and says so.
+        """Opens the next backend if the device of `failed` has stopped working, and logs it.
 
-        Where another thread has done so, there is nothing to do. One that takes the place of
-        another must be able to run the networks, too, unless memory is short, for which others may
-        make room. Raises the error if it is another one, and that of the last device if there is no
-        other backend.
+        Does nothing if another thread has replaced it. With `compiling`, a backend that took the
+        place of another is replaced as well if it cannot compile a network, unless memory is short,
+        since other networks may make room. Raises `error` if the device still works, and the error
+        of the last stopped device if there is no other backend.
         """
         with self._lock:
             if self.current is not failed:
@@ -102,13 +94,12 @@ class FallbackBackend:
             _LOG.warning("%s: going on with backend %s", fault, opened.name)
             self.current, self.name, self.device = opened, opened.name, opened.device
             self.calls_at_once = opened.calls_at_once
-        # Its other pictures wait for their turn there: they learn that it is closed, and come back.
+        # Other calls wait for their turn there: they learn that it is closed, and try again.
         failed.close()
 
 
 def _forget_arrays(error: BaseException) -> None:
-    """Lets go of what the functions held that an error came through: pages of a device that is
-    gone, and whole pictures."""
+    """Clears the frames of an error, which hold memory of a lost device, and whole pictures."""
     cause: BaseException | None = error
     while cause is not None:
         traceback.clear_frames(cause.__traceback__)
@@ -116,7 +107,7 @@ def _forget_arrays(error: BaseException) -> None:
 
 
 class FallbackNetwork:
-    """A network of the backend of now; where that fails, of the next one."""
+    """A network on the current backend, and on the next one if that fails."""
 
     def __init__(
         self, backend: FallbackBackend, models: Sequence[Model], precision: Precision
@@ -129,7 +120,7 @@ class FallbackNetwork:
         self._is_closed = False
 
     def close(self) -> None:
-        """Closes the network on the backend of now; those on stopped devices went with these."""
+        """Closes the network on the current backend; stopped backends have closed theirs."""
         with self._lock:
             self._is_closed = True
             compiled, self._compiled = self._compiled, None
@@ -138,11 +129,11 @@ class FallbackNetwork:
 
     @property
     def arithmetic(self) -> str:
-        """What it computes in on the backend of now."""
+        """The arithmetic of the network on the current backend."""
         return self.prepare()[1].arithmetic
 
     def prepare(self) -> tuple[Backend, Network]:
-        """The backend that is used now and the network on it. Raises BackendError."""
+        """Returns the current backend and the network on it. Raises BackendError."""
         with self._lock:
             while True:
                 if self._is_closed:
@@ -155,53 +146,12 @@ class FallbackNetwork:
                 except BackendError as error:
                     self._backend.replace(backend, error, compiling=True)
 
-    def __call__(
-        self,
-        pixels: NDArray[Any],
-        out_dtype: DTypeLike,
-        *,
-        out: NDArray[Any] | None = None,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-        on_recomputed: OnRecomputed = ignore,
-    ) -> NDArray[Any]:
-        """Runs pictures on the backend of now, and again on the next one if its device stops."""
-        told = Furthest(on_progress)
-        return self._on_one(
-            lambda network: network(
-                pixels,
-                out_dtype,
-                out=out,
-                tile=tile,
-                tta=tta,
-                on_progress=told.attempt(),
-                on_recomputed=on_recomputed,
-            )
-        )
-
-    def run_planes(
-        self,
-        pictures: Sequence[PlanarPicture],
-        out: Sequence[PlanarPicture],
-        *,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-    ) -> None:
-        """Runs pictures as planes likewise."""
-        told = Furthest(on_progress)
-        self._on_one(
-            lambda network: network.run_planes(
-                pictures, out, tile=tile, tta=tta, on_progress=told.attempt()
-            )
-        )
-
-    def _on_one(self, work: Callable[[Network], _Made]) -> _Made:
-        """What some work makes on a backend whose device does not stop working."""
+    def run(self, call: Call[Pictures]) -> Pictures:
+        """Runs a call on the current backend, and again on the next one if its device stops."""
+        attempt = call.attempts()
         while True:
             backend, network = self.prepare()
             try:
-                return work(network)
+                return network.run(attempt())
             except BackendError as error:
                 self._backend.replace(backend, error)

@@ -1,4 +1,4 @@
-"""Objects that are looked after for as long as somebody else holds them."""
+"""A set of the objects that are still referenced elsewhere."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from weakref import WeakSet
 _Object = TypeVar("_Object")
 
 
-class LiveObjects(Generic[_Object]):
-    """Those of some objects that somebody still holds. Threads may add some while others walk
-    through them, which a WeakSet alone does not bear."""
+class OpenObjects(Generic[_Object]):
+    """A weak set to which threads may add objects while others iterate, unlike a WeakSet."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._objects: WeakSet[_Object] = WeakSet()
 
     def add(self, one: _Object) -> None:
-        """Counts an object in."""
+        """Adds an object."""
         with self._lock:
             self._objects.add(one)
 
     def __iter__(self) -> Iterator[_Object]:
-        """Those that live now, however many are added meanwhile."""
+        """Iterates over the objects that exist now."""
         with self._lock:
             return iter(list(self._objects))

@@ -1,4 +1,4 @@
-"""Several devices as one backend: each picture goes to one that is free, a stack to all of them."""
+"""Several devices as one backend: a picture goes to a free one, a stack to all of them."""
 
 from __future__ import annotations
 
@@ -8,37 +8,29 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from dataclasses import replace
+from itertools import pairwise, starmap
+from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from waifu2x.backends import (
     Backend,
     Device,
     Measurement,
     Network,
-    OnRecomputed,
     Pin,
     Precision,
-    Progress,
     Trial,
     device_numbers,
-    ignore,
     open_backend,
-    scaled,
 )
+from waifu2x.backends.call import Call, Pictures, with_out
 from waifu2x.backends.engine.fallback import FallbackBackend
-from waifu2x.backends.progress import Furthest
-from waifu2x.backends.results import check_out, result_shape
 from waifu2x.errors import DeviceError
 from waifu2x.networks.model import Model
 
-if TYPE_CHECKING:
-    from waifu2x.imaging.planar import PlanarPicture
-
 _LOG = logging.getLogger(__name__)
-_Made = TypeVar("_Made")
 
 
 def open_devices(
@@ -47,12 +39,10 @@ def open_devices(
     on_skip: Callable[[str], None],
     fallback: bool = True,
 ) -> Backend:
-    """The backend of that name on the devices of those numbers; see `open_backend`.
+    """Opens the backend of a name on devices, as `open_backend` does for one.
 
-    `all` are those of the kind of the first: GPUs, or processors.
-
-    With `fallback`, `auto` goes on with the first device of the next backend where these stop
-    working.
+    "all" are those of the same kind as the first: GPUs, or processors. With `fallback`, "auto" goes
+    on with the first device of the next backend when these stop working.
     """
     if name == "auto" and fallback:
 
@@ -72,7 +62,7 @@ def _open(
             opened.append(open_backend(name, 0, on_skip))
             devices = device_numbers(opened[0].name)[1:]
         for device in devices:
-            # What `auto` is, the first device has decided.
+            # The first device decides which backend `auto` is.
             chosen = opened[0].name if opened else name
             opened.append(open_backend(chosen, device, on_skip))
     except BaseException:
@@ -83,7 +73,7 @@ def _open(
 
 
 class DevicePool:
-    """Several devices as one backend: calls from several threads run at the same time."""
+    """A backend of several devices, on which calls from several threads run at the same time."""
 
     def __init__(self, backends: Sequence[Backend]) -> None:
         self.name = backends[0].name
@@ -113,7 +103,7 @@ class DevicePool:
             return Pin(held.pop_all().close)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
-        """Seconds of each step on the first device: a picture is computed by one."""
+        """Measures the first device, since each picture is computed by one."""
         return self._backends[0].measure(model, precision, pixels)
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
@@ -128,30 +118,30 @@ class DevicePool:
         return sum(backend.bytes for backend in self._backends)
 
     def close(self) -> None:
-        """Closes all devices, though one may fail."""
+        """Closes all devices, even if one fails."""
         with ExitStack() as held:
             for backend in self._backends:
                 held.callback(backend.close)
 
 
 class PooledNetwork:
-    """A network on each device. A call takes the device that has waited longest, or waits for one.
+    """A network on each device. A call takes the device that was idle longest, or waits for one.
 
-    A device that stops working is not taken again; the others compute its pictures, too.
+    A device that stops working is not taken again; the others compute its pictures.
     """
 
     def __init__(
         self, models: Sequence[Model], networks: Sequence[Network], calls_at_once: Sequence[int]
     ) -> None:
-        """`networks` and `calls_at_once` are those of each device."""
+        """Takes a network of the same models and `calls_at_once` for each device."""
         self._models = tuple(models)
         self._lock = threading.Lock()
         self._working = set(range(len(networks)))
         """The networks whose devices have not stopped working."""
         self._networks = tuple(networks)
         self._idle: queue.SimpleQueue[int | DeviceError] = queue.SimpleQueue()
-        """Which networks may be called, each as often as its device takes calls at once; or why the
-        last device stopped working."""
+        """The numbers of networks that may be called, each as often as its device takes calls at
+        once; or the error of the last device, when all have stopped."""
         for turn in range(max(calls_at_once)):
             for number, calls in enumerate(calls_at_once):
                 if turn < calls:
@@ -159,105 +149,37 @@ class PooledNetwork:
 
     @property
     def arithmetic(self) -> str:
-        """What its devices compute in, each way once."""
+        """The arithmetic of its networks, each kind once."""
         return ", ".join(dict.fromkeys(network.arithmetic for network in self._networks))
 
-    def __call__(
-        self,
-        pixels: NDArray[Any],
-        out_dtype: DTypeLike,
-        *,
-        out: NDArray[Any] | None = None,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-        on_recomputed: OnRecomputed = ignore,
-    ) -> NDArray[Any]:
-        """Runs pictures; each device gets a part of a stack, and one at a time tells of
+    def run(self, call: Call[Pictures]) -> Pictures:
+        """Runs a call on one device, or a stack on all; one thread after the other tells
         progress."""
-
-        def on_one(
-            stack: NDArray[Any], out: NDArray[Any] | None, report: Progress, first: int
-        ) -> NDArray[Any]:
-            told = Furthest(report)
-            return self._on_one(
-                lambda network: network(
-                    stack,
-                    out_dtype,
-                    out=out,
-                    tile=tile,
-                    tta=tta,
-                    on_progress=told.attempt(),
-                    on_recomputed=lambda number: on_recomputed(first + number),
-                )
-            )
-
-        parts = min(len(self._networks), len(pixels)) if pixels.ndim == 4 else 1
+        parts = min(len(self._networks), call.count)
         if parts <= 1:
-            return on_one(pixels, out, on_progress, 0)
-        if out is None:
-            out = np.empty(result_shape(self._models, pixels.shape), out_dtype)
-        check_out(out, result_shape(self._models, pixels.shape), out_dtype, pixels)
-        lock = threading.Lock()
+            return self._on_one(call)
+        call = with_out(call, self._models)
+        lock, on_progress = threading.Lock(), call.on_progress
 
-        def told(part: float) -> None:
+        def report(part: float) -> None:
             with lock:
                 on_progress(part)
 
-        def compute(stack: NDArray[Any], made: NDArray[Any], first: int) -> None:
-            on_one(stack, made, scaled(told, len(stack) / len(pixels)), first)
-
+        told = replace(call, on_progress=report)
+        ends = [call.count * number // parts for number in range(parts + 1)]
         with ThreadPoolExecutor(parts, thread_name_prefix="waifu2x-device") as pool:
-            stacks = np.array_split(pixels, parts)
-            starts = np.cumsum([0, *map(len, stacks)])[:-1].tolist()
-            list(pool.map(compute, stacks, np.array_split(out, parts), starts))
-        return out
-
-    def run_planes(
-        self,
-        pictures: Sequence[PlanarPicture],
-        out: Sequence[PlanarPicture],
-        *,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-    ) -> None:
-        """Runs pictures as planes; each device gets a part of them."""
-        from waifu2x.backends.planar import check_planes
-
-        check_planes(self._models, pictures, out)
-        if not pictures:
-            return
-        lock = threading.Lock()
-
-        def told(part: float) -> None:
-            with lock:
-                on_progress(part)
-
-        def compute(numbers: NDArray[np.int64]) -> None:
-            some, made = [pictures[n] for n in numbers], [out[n] for n in numbers]
-            report = Furthest(scaled(told, len(some) / len(pictures)))
-            self._on_one(
-                lambda network: network.run_planes(
-                    some, made, tile=tile, tta=tta, on_progress=report.attempt()
-                )
-            )
-
-        parts = min(len(self._networks), len(pictures))
-        if parts == 1:
-            compute(np.arange(len(pictures)))
-            return
-        with ThreadPoolExecutor(parts, thread_name_prefix="waifu2x-device") as pool:
-            list(pool.map(compute, np.array_split(np.arange(len(pictures)), parts)))
+            list(pool.map(self._on_one, starmap(told.part, pairwise(ends))))
+        return call.results
 
     def close(self) -> None:
-        """Closes the networks of all devices, though one may fail."""
+        """Closes the networks of all devices, even if one fails."""
         with ExitStack() as held:
             for network in self._networks:
                 held.callback(network.close)
 
-    def _on_one(self, work: Callable[[Network], _Made]) -> _Made:
-        """What some work makes on a device that does not stop working."""
+    def _on_one(self, call: Call[Pictures]) -> Pictures:
+        """Runs a call on a device that does not stop working."""
+        attempt = call.attempts()
         while True:
             idle = self._idle.get()
             if isinstance(idle, DeviceError):
@@ -266,7 +188,7 @@ class PooledNetwork:
             if idle not in self._working:
                 continue
             try:
-                result = work(self._networks[idle])
+                result = self._networks[idle].run(attempt())
             except DeviceError as error:
                 self._drop(idle, error)
             except BaseException:
@@ -277,7 +199,8 @@ class PooledNetwork:
                 return result
 
     def _drop(self, number: int, error: DeviceError) -> None:
-        """Counts a device that has stopped working; who waits for the last one is told."""
+        """Leaves out a device that has stopped working; the error of the last one ends all calls
+        that wait."""
         with self._lock:
             if number not in self._working:
                 return  # another of its calls was told so first

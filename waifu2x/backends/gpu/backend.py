@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import LayerTime, Measurement, Pin, Precision, Trial
-from waifu2x.backends.engine.open_objects import LiveObjects
+from waifu2x.backends.call import Call
+from waifu2x.backends.engine.open_objects import OpenObjects
 from waifu2x.backends.gpu.compiled_model import CompiledModel
 from waifu2x.backends.gpu.device.memory_pool import MemoryPool
 from waifu2x.backends.gpu.device.runtime import OutOfMemoryError, Runtime
@@ -69,7 +70,7 @@ class GpuBackend:
         self._makers = makers
         self._decide = decide
         self._pool = MemoryPool(runtime)
-        self._open = LiveObjects[GpuNetwork]()
+        self._open = OpenObjects[GpuNetwork]()
         self._telling = threading.Lock()
         self._told: set[str] = set()
         """The networks of which has been said that a picture left the room of 16 bits."""
@@ -256,7 +257,7 @@ class GpuBackend:
         runs = []
         for _ in range(_RUNS + 1):
             with self.runtime.timed() as launches:
-                network(pixels, pixels.dtype)
+                network.run(Call(pixels))
             seconds = [0.0] * len(executor.program.steps)
             for kernel, time in launches:
                 seconds[executor.step(kernel)] += time

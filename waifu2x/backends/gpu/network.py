@@ -7,14 +7,25 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from waifu2x.backends import OnRecomputed, Progress, ignore, scaled
+from waifu2x.backends import Progress, ignore, scaled
+from waifu2x.backends.call import (
+    Call,
+    Pictures,
+    check,
+    closed_network,
+    is_grey,
+    result_shape,
+    run_grey,
+    with_out,
+)
 from waifu2x.backends.gpu.compiled_model import (
     NOTHING,
     CompiledModel,
@@ -29,15 +40,13 @@ from waifu2x.backends.gpu.device.memory_pool import MemoryPool, ScopedAllocation
 from waifu2x.backends.gpu.device.runtime import OutOfMemoryError
 from waifu2x.backends.gpu.device.transfer import (
     PixelTransfer,
-    Results,
     Transfer,
     device_pixels,
     stack_shape,
 )
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.plan.launch_plan import LaunchPlan
-from waifu2x.backends.gpu.transformed_mean import Options, TransformedMean
-from waifu2x.backends.results import check_out, closed_network, grey, is_grey, result_shape
+from waifu2x.backends.gpu.transformed_mean import TransformedMean
 from waifu2x.errors import DeviceMemoryError
 
 if TYPE_CHECKING:
@@ -52,6 +61,8 @@ _SHARE = 0.2
 """The share of the free memory that a call may take beside others that send and fetch."""
 _SMALL_BYTES = 1 << 20
 """Bytes of a small picture and its result."""
+_PLAIN = None, 1
+"""The tile and `tta` of calls that may run beside others."""
 _LONGEST = 65_535
 """Rows of all pictures of a batch, see Batch, and columns of each."""
 
@@ -72,17 +83,14 @@ class FlaggedError(Exception):
     """A picture is flagged, of a network on trial."""
 
 
-_PLAIN = Options(None, 1)
-
-
 class GpuNetwork:
-    """Stages on a device; see Network.
+    """The network of a GPU backend.
 
-    Calls from several threads overlap where their pictures are small for its memory: one sends its
+    Calls from several threads overlap if their pictures are small for its memory: one sends its
     pictures and another fetches its results while a third computes. Others take turns.
 
-    A picture whose values leave the room of an executor, which flags it, is computed again by
-    another network, all of it: so no tile and no stack decides which of them made a pixel.
+    If a picture's values leave the range of an executor, which flags it, another network computes
+    all of it again: so the network that made a pixel depends on no tile and no stack.
     """
 
     def __init__(
@@ -116,93 +124,61 @@ class GpuNetwork:
 
     @property
     def arithmetic(self) -> str:
-        """What its models compute in."""
+        """The arithmetic of its models."""
         return ", ".join(dict.fromkeys(model.executor.arithmetic for model in self.models))
 
-    def __call__(
-        self,
-        pixels: NDArray[Any],
-        out_dtype: DTypeLike,
-        *,
-        out: NDArray[Any] | None = None,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-        on_recomputed: OnRecomputed = ignore,
-    ) -> NDArray[Any]:
-        """Runs whole pictures; what fits runs beside other calls, what does not runs alone."""
-        options = Options(tile, tta)
+    def run(self, call: Call[Pictures]) -> Pictures:
+        """Runs whole pictures: those that fit run beside other calls, others alone."""
         models = [compiled.model for compiled in self.models]
-        shape = result_shape(models, pixels.shape)
-        check_out(out, shape, out_dtype, pixels)
-        if is_grey(models, pixels.shape):
-            result = np.empty(shape, out_dtype) if out is None else out
-            grey(
-                self,
-                pixels,
-                result,
-                tile=tile,
-                tta=tta,
-                on_progress=on_progress,
-                on_recomputed=on_recomputed,
-            )
-            return result
+        if not isinstance(call.source, np.ndarray):
+            check(call, models)
+            if call.source:
+                self._run_planes(call)
+            return call.results
+        if is_grey(models, call.source.shape):
+            return run_grey(self, with_out(call, models))
+        check(call, models)
+        transfer = PixelTransfer(self._runtime, call, result_shape(models, call.source.shape))
         with self._call(), self._runtime.current():
-            results = Results(self._runtime, shape, np.dtype(out_dtype), out)
-            pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
             flagged = None
-            if options == _PLAIN:
-                transfer = PixelTransfer(self._runtime, pictures, results)
-                flagged = self._shared(transfer, on_progress)
+            if (call.tile, call.tta) == _PLAIN:
+                flagged = self._shared(transfer, call.on_progress)
             if flagged is None:
                 with self.pool.working():
                     self._check_open()
-                    flagged = self._stack(pictures, results.stack, options, on_progress)
-            again = flagged if self._make_wider else []
-            if again:
-                self._on_flagged()
-            for number in again:
-                on_progress(0.0)  # it may want to stop
-                made = results.stack[number : number + 1]
-                self._for_flagged()(
-                    pictures[number : number + 1], out_dtype, out=made, tile=tile, tta=tta
-                )
-            for number in again:
-                on_recomputed(number)
-        return results.array
+                    flagged = self._stack(replace(call, out=transfer.out).stacked())
+            if flagged:
+                self._run_flagged(replace(call, out=transfer.out), flagged)
+        return transfer.out
 
-    def run_planes(
-        self,
-        pictures: Sequence[PlanarPicture],
-        out: Sequence[PlanarPicture],
-        *,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-    ) -> None:
-        """Runs pictures as planes, which become pixels on the device and never elsewhere where
-        they fit it undivided."""
+    def _run_planes(self, call: Call[Sequence[PlanarPicture]]) -> None:
+        """Runs pictures whose pixels are on the device only, if they fit it undivided."""
         from waifu2x.backends.gpu.device.plane_transfer import PlaneTransfer
-        from waifu2x.backends.planar import check_planes
 
-        check_planes([compiled.model for compiled in self.models], pictures, out)
-        if not pictures:
-            return
         with self._call(), self._runtime.current():
             flagged = None
-            if Options(tile, tta) == _PLAIN:
-                transfer = PlaneTransfer(self._runtime, self._planes, pictures, out)
-                flagged = self._shared(transfer, on_progress)
+            if (call.tile, call.tta) == _PLAIN:
+                transfer = PlaneTransfer(self._runtime, self._planes, call.source, call.results)
+                flagged = self._shared(transfer, call.on_progress)
             if flagged is None:
-                pixels = self._converted(lambda bands: bands.pixels(pictures))
-                made = self(pixels, _BETWEEN, tile=tile, tta=tta, on_progress=on_progress)
-                self._converted(lambda bands: bands.planes(made, out))
-                return
-            if flagged and self._make_wider:
-                self._on_flagged()
-                on_progress(0.0)  # it may want to stop
-                wider = self._for_flagged()
-                wider.run_planes([pictures[n] for n in flagged], [out[n] for n in flagged])
+                pixels = self._converted(lambda bands: bands.pixels(call.source))
+                made = self.run(call.with_pixels(pixels))
+                self._converted(lambda bands: bands.planes(made, call.results))
+            elif flagged:
+                self._run_flagged(call, flagged)
+
+    def _run_flagged(self, call: Call[Pictures], flagged: Sequence[int]) -> None:
+        """Computes flagged pictures of a call again in wider numbers, if the device has those."""
+        if not self._make_wider:
+            return
+        self._on_flagged()
+        stack = call.stacked()
+        for number in flagged:
+            call.on_progress(0.0)  # it may want to stop
+            one = stack.part(number, number + 1)
+            self._for_flagged().run(replace(one, on_progress=ignore, on_recomputed=ignore))
+        for number in flagged:
+            call.on_recomputed(number)
 
     @cached_property
     def _planes(self) -> PlaneKernels:
@@ -211,7 +187,8 @@ class GpuNetwork:
         return PlaneKernels(self._runtime)
 
     def _converted(self, convert: Callable[[BandConversion], _Made]) -> _Made:
-        """What a conversion by the device makes, which has it to itself. Raises BackendError."""
+        """Returns the result of a conversion by the device, which runs alone. Raises
+        BackendError."""
         from waifu2x.backends.gpu.device.plane_bands import BandConversion
 
         with self.pool.working(), self.pool.taken() as taken:
@@ -235,7 +212,7 @@ class GpuNetwork:
             self._wider.close()
 
     def _for_flagged(self) -> GpuNetwork:
-        """The network for flagged pictures, made for the first. Raises BackendError."""
+        """Returns the network for flagged pictures, made for the first. Raises BackendError."""
         with self._widening:
             if self._wider is None:
                 assert self._make_wider is not None
@@ -259,10 +236,8 @@ class GpuNetwork:
             raise closed_network()
 
     def _shared(self, transfer: Transfer, on_progress: Progress) -> list[int] | None:
-        """Computes pictures beside other calls; None for those that leave no memory for others.
-
-        Gives the numbers of those that are flagged. Raises BackendError.
-        """
+        """Computes pictures beside other calls; returns the numbers of those that are flagged, or
+        None for pictures that leave no memory for others. Raises BackendError."""
         shapes = self._shapes(transfer.shape)
         read, written = transfer.dtypes
         dtypes = [read, *[_BETWEEN] * (len(shapes) - 2), written]
@@ -340,23 +315,18 @@ class GpuNetwork:
             shapes.append(compiled.result_shape(shapes[-1]))
         return shapes
 
-    def _stack(
-        self, pictures: NDArray[Any], results: NDArray[Any], options: Options, on_progress: Progress
-    ) -> list[int]:
-        """Pictures of one size: all at once if they fit so, else in two halves. Gives the numbers
-        of those that are flagged."""
-        count = len(pictures)
-        if count <= 1 or (options.tile is None and self._longest(pictures.shape) <= _LONGEST):
+    def _stack(self, call: Call[NDArray[Any]]) -> list[int]:
+        """Runs pictures all at once if they fit so, else in two halves. Returns the numbers of
+        those that are flagged."""
+        count = call.count
+        if count <= 1 or (call.tile is None and self._longest(call.source.shape) <= _LONGEST):
             try:
-                return self._batch(pictures, results, options, on_progress)
+                return self._batch(call)
             except TooManyError:
                 self.pool.release()
-        flagged = list[int]()
-        for half in (slice(0, count // 2), slice(count // 2, count)):
-            share = scaled(on_progress, len(pictures[half]) / count)
-            found = self._stack(pictures[half], results[half], options, share)
-            flagged += [half.start + number for number in found]
-        return flagged
+        half = count // 2
+        flagged = self._stack(call.part(0, half))
+        return flagged + [half + number for number in self._stack(call.part(half, count))]
 
     def _longest(self, shape: tuple[int, ...]) -> int:
         """Rows of all pictures together, with padding, in the transform where they are most."""
@@ -369,52 +339,45 @@ class GpuNetwork:
             side *= model.scale
         return longest
 
-    def _batch(
-        self, pictures: NDArray[Any], results: NDArray[Any], options: Options, on_progress: Progress
-    ) -> list[int]:
-        """Pictures through all models; gives the numbers of those that are flagged.
+    def _batch(self, call: Call[NDArray[Any]]) -> list[int]:
+        """Runs pictures through all models; returns the numbers of those that are flagged.
 
         Raises TooManyError if several do not fit undivided.
         """
-        self._check_room(pictures)
-        with self._flags.taken(len(pictures)) as flags:
-            self._passes(pictures, results, options, on_progress, flags)
-            return flags.take(len(pictures))
+        self._check_room(call.source)
+        with self._flags.taken(call.count) as flags:
+            self._passes(call, flags)
+            return flags.take(call.count)
 
-    def _passes(
-        self,
-        pictures: NDArray[Any],
-        results: NDArray[Any],
-        options: Options,
-        on_progress: Progress,
-        flags: Flags,
-    ) -> None:
-        """Every pass of pictures through all models."""
-        reports = [scaled(on_progress, share) for share in self._shares()]
+    def _passes(self, call: Call[NDArray[Any]], flags: Flags) -> None:
+        """Runs every pass of pictures through all models."""
+        *firsts, last = [
+            replace(call, on_progress=scaled(call.on_progress, share)) for share in self._shares()
+        ]
+        compiled = self.models[-1]
         with self.pool.taken() as taken:
-            source = self._uploaded(pictures, taken)
-            for compiled, report in zip(self.models[:-1], reports, strict=False):
-                if options.tta == 1:
-                    execution = Execution(compiled, source, _BETWEEN, options.tile, report, flags)
+            source = self._uploaded(call.source, taken)
+            for earlier, part in zip(self.models, firsts, strict=False):
+                if call.tta == 1:
+                    execution = Execution(
+                        earlier, source, _BETWEEN, call.tile, part.on_progress, flags
+                    )
                     made = execution.to_device(taken)
                 else:
-                    made = self._mean.on_device(
-                        compiled, source, _BETWEEN, options, taken, report, flags
-                    )
+                    made = self._mean.on_device(earlier, source, _BETWEEN, part, taken, flags)
                 taken.drop(source.buffer)
                 source = made
-            last = self.models[-1]
-            if options.tta == 1:
-                tile, report = options.tile, reports[-1]
-                Execution(last, source, results.dtype, tile, report, flags).to_host(results)
-            elif not self._mean.has_room(last.result_shape(source.shape), taken):
-                self._mean.on_host(last, source, results, options, reports[-1], flags)
-            else:
-                made = self._mean.on_device(
-                    last, source, results.dtype, options, taken, reports[-1], flags
+            if call.tta == 1:
+                execution = Execution(
+                    compiled, source, call.dtype, call.tile, last.on_progress, flags
                 )
+                execution.to_host(call.results)
+            elif not self._mean.has_room(compiled.result_shape(source.shape), taken):
+                self._mean.on_host(compiled, source, last, flags)
+            else:
+                made = self._mean.on_device(compiled, source, call.dtype, last, taken, flags)
                 self._runtime.synchronize()
-                self._runtime.download(made.buffer, results)
+                self._runtime.download(made.buffer, call.results)
 
     def _check_room(self, pictures: NDArray[Any]) -> None:
         """Whether there is memory for what models hand to each other, which is never divided.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends import Progress, scaled
+from waifu2x.backends import scaled
+from waifu2x.backends.call import Call
 from waifu2x.backends.gpu.compiled_model import (
     CompiledModel,
     Execution,
@@ -24,15 +25,8 @@ from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.tta import IDENTITY, TRANSFORMS, Transform, inverse, write_mean
 
 
-class Options(NamedTuple):
-    """How a network is to be run; see Network."""
-
-    tile: int | None
-    tta: int
-
-
 class TransformedMean:
-    """Computes means; the device is its caller's alone."""
+    """Computes means for a caller that has the device to itself."""
 
     def __init__(self, pool: MemoryPool) -> None:
         self._pool = pool
@@ -44,29 +38,29 @@ class TransformedMean:
         compiled: CompiledModel,
         source: DevicePixels,
         dtype: np.dtype[Any],
-        options: Options,
+        call: Call[NDArray[Any]],
         taken: ScopedAllocation,
-        on_progress: Progress,
         flags: Flags,
     ) -> DevicePixels:
-        """The mean of a compiled's work on transformed pictures, on the device.
+        """Returns the mean of a model's results for pictures transformed as the call asks for, on
+        the device.
 
         Raises BackendError, TooManyError.
         """
-        report = scaled(on_progress, 1 / options.tta)
+        report = scaled(call.on_progress, 1 / call.tta)
         shape = compiled.result_shape(source.shape)
         with words_for_memory(self._runtime, shape):
             total = device_pixels(taken, np.dtype(np.float32), shape)
-            for number, transform in enumerate(TRANSFORMS[options.tta]):
+            for number, transform in enumerate(TRANSFORMS[call.tta]):
                 laid = self._transformed(source, transform, taken) if number else source
-                execution = Execution(compiled, laid, total.dtype, options.tile, report, flags)
+                execution = Execution(compiled, laid, total.dtype, call.tile, report, flags)
                 made = execution.to_device(taken)
                 self._transforms.add(made, transform, total, first=number == 0)
                 taken.drop(made.buffer)
                 if number:
                     taken.drop(laid.buffer)
             result = device_pixels(taken, dtype, shape)
-            self._transforms.finish(total, options.tta, result)
+            self._transforms.finish(total, call.tta, result)
             taken.drop(total.buffer)
         return result
 
@@ -74,16 +68,14 @@ class TransformedMean:
         self,
         compiled: CompiledModel,
         source: DevicePixels,
-        results: NDArray[Any],
-        options: Options,
-        on_progress: Progress,
+        call: Call[NDArray[Any]],
         flags: Flags,
     ) -> None:
-        """The same where results do not fit the device: to the bit, as sums are of floats in one
-        order."""
-        report = scaled(on_progress, 1 / options.tta)
-        total = np.empty(results.shape, np.float32)
-        for transform in TRANSFORMS[options.tta]:
+        """Writes the same mean, to the bit, into `call.out`, if results do not fit the device: both
+        sum floats in one order."""
+        report = scaled(call.on_progress, 1 / call.tta)
+        total = np.empty(call.results.shape, np.float32)
+        for transform in TRANSFORMS[call.tta]:
             with self._pool.taken() as taken:
                 laid = source
                 if transform != IDENTITY:
@@ -94,10 +86,10 @@ class TransformedMean:
                 if transform != IDENTITY:
                     made = self._runtime.host_array(shape, np.float32)
                 dtype = np.dtype(np.float32)
-                Execution(compiled, laid, dtype, options.tile, report, flags).to_host(made)
+                Execution(compiled, laid, dtype, call.tile, report, flags).to_host(made)
             if transform != IDENTITY:
                 np.add(total, inverse(made, transform), out=total)
-        write_mean(total, options.tta, results)
+        write_mean(total, call.tta, call.results)
 
     def _transformed(
         self, source: DevicePixels, transform: Transform, taken: ScopedAllocation

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from waifu2x.backends import (
     Device,
     LayerTime,
     Measurement,
-    OnRecomputed,
     Pin,
     Precision,
     Progress,
     Trial,
-    ignore,
     pick_device,
     scaled,
+)
+from waifu2x.backends.call import (
+    Call,
+    Pictures,
+    closed_network,
+    is_grey,
+    run_grey,
+    with_out,
 )
 from waifu2x.backends.channel_weights import channel_weights
 from waifu2x.backends.reference.attention import attended, cross_sums, mixed, planes_attended
 from waifu2x.backends.reference.steps import MapPart, Planes, StepArithmetic, beyond, padded
-from waifu2x.backends.results import check_out, closed_network, grey, is_grey, result_shape
-from waifu2x.backends.tta import mean
+from waifu2x.backends.tta import Execute, run_chain
 from waifu2x.errors import BackendError
 from waifu2x.imaging.dtypes import from_unit
 from waifu2x.lowering.lower import lower
@@ -101,7 +105,7 @@ class NumpyBackend:
 
         network.on_step = note
         start = time.perf_counter()
-        result = network(pixels, pixels.dtype)
+        result = network.run(Call(pixels))
         total = time.perf_counter() - start
         layers = []
         for number, spent in sorted(seconds.items()):
@@ -125,100 +129,60 @@ class NumpyBackend:
 
 
 class NumpyNetwork:
-    """Programs in float64; see Network."""
+    """The network of programs that run in float64."""
 
     arithmetic = "fp64"
 
     def __init__(self, programs: Sequence[Program]) -> None:
         self.programs = tuple(programs)
         self.on_step: Callable[[int, float], None] = lambda step, seconds: None
-        """Told the seconds of each step that has run."""
+        """Takes the number of each step that has run, and its seconds."""
         self.on_made: Callable[[Planes], None] = lambda made: None
-        """Told the values that each step has made, of maps and before the result is clipped."""
+        """Takes the values that each step has made, of maps and before the result is clipped."""
         self.kept_bytes = float("inf")
-        """For maps that are kept between phases: where it is too small, they are computed again."""
+        """Memory for maps between phases; those for which it is too small are computed again."""
         self._is_closed = False
 
-    def __call__(
-        self,
-        pixels: NDArray[Any],
-        out_dtype: DTypeLike,
-        *,
-        out: NDArray[Any] | None = None,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-        on_recomputed: OnRecomputed = ignore,
-    ) -> NDArray[Any]:
-        """Runs whole pictures; each by itself, with intermediate results in float32."""
+    def run(self, call: Call[Pictures]) -> Pictures:
+        """Runs whole pictures, each by itself, with intermediate results in float32."""
         if self._is_closed:
             raise closed_network()
         models = [program.model for program in self.programs]
-        shape = result_shape(models, pixels.shape)
-        check_out(out, shape, out_dtype, pixels)
-        result = np.empty(shape, out_dtype) if out is None else out
-        if is_grey(models, pixels.shape):
-            grey(self, pixels, result, tile=tile, tta=tta, on_progress=on_progress)
-            return result
-        many = pixels.ndim == 4
-        share = scaled(on_progress, 1 / max(1, len(pixels))) if many else on_progress
-        for picture, made in zip(pixels, result, strict=True) if many else [(pixels, result)]:
-            self._picture(picture, made, tile, tta, share)
-        return result
-
-    def run_planes(
-        self,
-        pictures: Sequence[PlanarPicture],
-        out: Sequence[PlanarPicture],
-        *,
-        tile: int | None = None,
-        tta: int = 1,
-        on_progress: Progress = ignore,
-    ) -> None:
-        """Runs pictures as planes, converted in float64."""
-        from waifu2x.backends import planar
-
-        if self._is_closed:
-            raise closed_network()
-        planar.check_planes([program.model for program in self.programs], pictures, out)
-        share = scaled(on_progress, 1 / max(1, len(pictures)))
-        for picture, made in zip(pictures, out, strict=True):
-            result = np.empty((*made.size, 3), np.float32)
-            self._picture(planar.to_rgb(picture), result, tile, tta, share)
-            planar.from_rgb(result, made)
+        call = with_out(call, models)
+        if isinstance(call.source, np.ndarray) and is_grey(models, call.source.shape):
+            return run_grey(self, call)
+        stack = call.stacked()
+        for number in range(call.count):
+            one = stack.part(number, number + 1)
+            if isinstance(one.source, np.ndarray):
+                self._pixels(one)
+            else:
+                self._planes(one)
+        return call.results
 
     def close(self) -> None:
         """Refuses later calls; there is nothing to free."""
         self._is_closed = True
 
-    def _picture(
-        self,
-        pixels: NDArray[Any],
-        out: NDArray[Any],
-        tile: int | None,
-        tta: int,
-        on_progress: Progress,
-    ) -> None:
-        costs = [1 + p.model.multiply_adds * p.model.scale**2 for p in self.programs]
-        for index, program in enumerate(self.programs):
-            share = scaled(on_progress, costs[index] / sum(costs))
-            made = out
-            if index < len(self.programs) - 1:
-                made = np.empty(result_shape([program.model], pixels.shape), np.float32)
-            execute = partial(self._execute, program, tile)
-            mean(execute, pixels[np.newaxis], made[np.newaxis], tta, share)
-            pixels = made
+    def _planes(self, call: Call[Sequence[PlanarPicture]]) -> None:
+        """Runs one picture, converted in float64."""
+        from waifu2x.backends.reference.planar import from_rgb, to_rgb
 
-    def _execute(
-        self,
-        program: Program,
-        tile: int | None,
-        stack: NDArray[Any],
-        out: NDArray[Any],
-        on_progress: Progress,
-    ) -> None:
-        """A stack of one picture through a program."""
-        _Execution(program, stack[0], out[0], self)(tile, on_progress)
+        (picture,), (made,) = call.source, call.results
+        result = np.empty((1, *made.size, 3), np.float32)
+        self._pixels(call.with_pixels(to_rgb(picture)[np.newaxis], result))
+        from_rgb(result[0], made)
+
+    def _pixels(self, call: Call[NDArray[Any]]) -> None:
+        """Runs a stack of one picture."""
+
+        def execute(program: Program) -> Execute:
+            return lambda stack, out, on_progress: _Execution(program, stack[0], out[0], self)(
+                call.tile, on_progress
+            )
+
+        costs = [1 + p.model.multiply_adds * p.model.scale**2 for p in self.programs]
+        run_chain(call, [(p.model, execute(p)) for p in self.programs], costs)
 
 
 class _Execution:

@@ -8,8 +8,7 @@ import textwrap
 
 import click
 
-from waifu2x.backends import BACKEND_NAMES
-from waifu2x.backends.listing import list_devices
+from waifu2x.backends import BACKEND_NAMES, list_devices
 from waifu2x.cli.command import Command
 from waifu2x.cli.output.report import show
 from waifu2x.errors import BackendError, printable

@@ -27,7 +27,7 @@ from waifu2x.flows.outcome import STOPPED, Outcome, outcome_of_error, run_one
 from waifu2x.flows.upscaling import Upscaled
 from waifu2x.formats.preview import Preview
 from waifu2x.imaging.enlarger import Enlarger
-from waifu2x.imaging.processing import Call
+from waifu2x.imaging.processing import ChainCall
 from waifu2x.imaging.sizes import Request
 from waifu2x.imaging.streams import Allocate
 from waifu2x.networks.chains import Facts
@@ -304,7 +304,7 @@ class Codec:
         return Paged(*page)
 
     def _compute(
-        self, calls: Sequence[Call], on_progress: Progress, on_recomputed: Callable[[], None]
+        self, calls: Sequence[ChainCall], on_progress: Progress, on_recomputed: Callable[[], None]
     ) -> list[NDArray[Any]]:
         """Hands the calls of a picture over and waits for their results."""
         offered = []

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import OnRecomputed, Progress
+from waifu2x.backends.call import Call
 from waifu2x.flows.flow import StoppedError
 from waifu2x.imaging.enlarger import Networks
 from waifu2x.system.lazy_dataclass import dataclass
@@ -193,14 +194,16 @@ class Scheduler:
             if stopped == len(calls):
                 raise StoppedError
 
-        network(
-            pixels,
-            kind.out_dtype,
-            out=out,
-            tile=networks.tile,
-            tta=networks.tta,
-            on_progress=report,
-            on_recomputed=on_recomputed,
+        network.run(
+            Call(
+                pixels,
+                kind.out_dtype,
+                out,
+                tile=networks.tile,
+                tta=networks.tta,
+                on_progress=report,
+                on_recomputed=on_recomputed,
+            )
         )
         if len(calls) > 1:
             for made, call in zip(out, calls, strict=True):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from waifu2x.backends import ignore
 from waifu2x.backends.accuracy import PROMISED
+from waifu2x.backends.call import result_shape
 from waifu2x.backends.cpu import accuracy
 from waifu2x.backends.cpu.arithmetic import Arithmetic, Fineness, degrees
 from waifu2x.backends.cpu.compiled_model import CpuModel
@@ -17,7 +18,6 @@ from waifu2x.backends.cpu.pack.packed import PackedProgram
 from waifu2x.backends.cpu.pack.packer import pack
 from waifu2x.backends.cpu.pack.prepared import PreparedProgram
 from waifu2x.backends.cpu.run.workers import Workers
-from waifu2x.backends.results import result_shape
 from waifu2x.networks.model import Model
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from waifu2x.backends import Precision
+from waifu2x.backends.call import Call
 from waifu2x.backends.cuda.arguments import address_of
 from waifu2x.backends.cuda.flags import CudaFlags
 from waifu2x.backends.cuda.tensor import choosing
@@ -84,7 +85,7 @@ def decides(runtime: CudaRuntime, units: Units) -> Decide:
         @contextmanager
         def trial(trusted: float) -> Iterator[choosing.Run]:
             with on_trial(maker(trusted)) as network:
-                yield lambda picture: network(picture, np.float32)
+                yield lambda picture: network.run(Call(picture, np.float32))
 
         return maker(choosing.trusted(model, kind, trial))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.backends.call import Call
 from waifu2x.backends.gpu.compiled_model import NOTHING, Beside, StackShape
 from waifu2x.backends.gpu.device.memory_pool import ScopedAllocation
 from waifu2x.backends.gpu.device.runtime import Event, Runtime
@@ -64,47 +66,29 @@ class Transfer(Protocol):
         ...
 
 
-class Results:
-    """The memory of a call's results, taken when it is first asked for: the device works then."""
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        shape: tuple[int, ...],
-        dtype: np.dtype[Any],
-        out: NDArray[Any] | None,
-    ) -> None:
-        self._runtime = runtime
-        self._shape = shape
-        self._out = out
-        self.dtype = dtype
-
-    @property
-    def array(self) -> NDArray[Any]:
-        """The array that the call gives."""
-        if self._out is None:
-            self._out = self._runtime.host_array(self._shape, self.dtype)
-        return self._out
-
-    @property
-    def stack(self) -> NDArray[Any]:
-        """The same, (N, H, W, C)."""
-        return self.array if len(self._shape) == 4 else self.array[np.newaxis]
-
-
 class PixelTransfer:
     """Arrays of pixels, which models read and write as they are; see Transfer."""
 
     size = 0
     before = behind = NOTHING
 
-    def __init__(self, runtime: Runtime, pictures: NDArray[Any], results: Results) -> None:
-        self._runtime, self._pictures, self._results = runtime, pictures, results
-        self.shape = stack_shape(pictures)
-        self.dtypes = pictures.dtype, results.dtype
-        self.crossing = pictures.nbytes
+    def __init__(
+        self, runtime: Runtime, call: Call[NDArray[Any]], result_shape: tuple[int, ...]
+    ) -> None:
+        self._runtime, self._call, self._result_shape = runtime, call, result_shape
+        self._pictures = _stack(call.source)
+        self.shape = stack_shape(self._pictures)
+        self.dtypes = call.source.dtype, call.dtype
+        self.crossing = call.source.nbytes
         self._ends: tuple[DevicePixels, DevicePixels]
         self._fetched: Event
+
+    @cached_property
+    def out(self) -> NDArray[Any]:
+        """The call's results. Memory for them is taken while the device works."""
+        if self._call.out is not None:
+            return self._call.out
+        return self._runtime.host_array(self._result_shape, self._call.dtype)
 
     def take(self, taken: ScopedAllocation, made: StackShape) -> None:
         source, target = self.dtypes
@@ -122,10 +106,14 @@ class PixelTransfer:
 
     def fetch(self, *, in_order: bool) -> None:
         target = self._ends[1].buffer
-        self._fetched = self._runtime.fetch(target, [self._results.stack], in_order=in_order)
+        self._fetched = self._runtime.fetch(target, [_stack(self.out)], in_order=in_order)
 
     def wait(self) -> None:
         self._runtime.wait(self._fetched)
+
+
+def _stack(pixels: NDArray[Any]) -> NDArray[Any]:
+    return pixels if pixels.ndim == 4 else pixels[np.newaxis]
 
 
 def stack_shape(pictures: NDArray[Any]) -> StackShape:

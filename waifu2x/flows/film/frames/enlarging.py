@@ -11,6 +11,7 @@ import numpy as np
 
 from waifu2x.api import Upscaler
 from waifu2x.backends import Backend
+from waifu2x.backends.call import Call
 from waifu2x.errors import ModelError
 from waifu2x.imaging import planar_rgb
 from waifu2x.imaging.picture import Picture
@@ -108,11 +109,13 @@ class FrameEnlarger:
                 self._write(self._enlarger.picture(self.picture(planes)), made)
         else:
             network = self._networks.chains.network(self._factor, self._enlarger.noise)
-            network.run_planes(
-                [_planar(planes, self._source) for planes in frames],
-                [_planar(planes, self._target) for planes in out],
-                tile=self._networks.tile,
-                tta=self._networks.tta,
+            network.run(
+                Call(
+                    [_planar(planes, self._source) for planes in frames],
+                    out=[_planar(planes, self._target) for planes in out],
+                    tile=self._networks.tile,
+                    tta=self._networks.tta,
+                )
             )
         if self._grey:
             for made in out:

@@ -1,7 +1,6 @@
-"""What may begin before the command line is understood, since it takes long or comes first.
+"""A first look at the command line, to begin what takes long, or has to come before imports.
 
-Only hints: whatever is begun in vain costs time and nothing else, and whoever needs it does it
-again, with its errors.
+A wrong guess costs only time: the code that needs a thing does it again, with its errors.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def begin(words: list[str]) -> None:
-    """Begins what a command line, without the program's name, is likely to need."""
+    """Begins the work that a command line, without the program's name, is likely to need."""
     backend = _value(words, "--backend") or os.environ.get("WAIFU2X_BACKEND") or "auto"
     if backend != "numpy":
-        # NumPy's library for matrices starts a thread for each core when it is imported, which all
-        # wait busily for a tenth of a second. Only the numpy backend multiplies matrices with it.
+        # NumPy's library for matrices starts a thread for each core when it is imported. All of
+        # them wait busily for a tenth of a second, and only the numpy backend needs them.
         os.environ.setdefault(_BLAS_THREADS, "1")
     asks = {"-h", "--help", "--version"} & set(words)
-    # Without a command, `upscale` is meant; names of others are plain words.
+    # Without a command, `upscale` runs; names of other commands are letters only.
     upscales = words[:1] == ["upscale"] or (words and not words[0].isalpha())
     if upscales and not asks and backend in ("auto", "cuda"):
         device = _value(words, "-g", "--device") or os.environ.get("WAIFU2X_DEVICE", "")
@@ -31,7 +30,7 @@ def begin(words: list[str]) -> None:
 
 
 def _value(words: Sequence[str], *names: str) -> str:
-    """What follows one of these options, or stands behind its `=`; empty where none is there."""
+    """Returns the word after one of these options, or behind its `=`; empty without them."""
     for at, word in enumerate(words):
         for name in names:
             if word == name and at + 1 < len(words):

@@ -1,69 +1,19 @@
-"""Planes of films at the ends of networks: what fits a call, and the conversion in float64 by its
-definition, for the reference."""
+"""Conversion between planes of films and RGB in float64, by the definition in `imaging.planar`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.imaging.planar import MATRICES, Axis, PlanarPicture
-from waifu2x.networks.model import Model
 
 _Taps = list[tuple[NDArray[np.int64], NDArray[np.float64]]]
 
 
-def check_planes(
-    models: Sequence[Model], pictures: Sequence[PlanarPicture], out: Sequence[PlanarPicture]
-) -> None:
-    """Raises ValueError for pictures that a call cannot read, or results that it cannot write."""
-    if any((model.in_planes, model.out_planes) != (3, 3) for model in models):
-        raise ValueError("Expected a network of three planes, for pictures as planes of films")
-    if len(pictures) != len(out):
-        raise ValueError(f"Expected {len(pictures)} results, but got {len(out)}")
-    if not pictures:
-        return
-    scale = 1
-    for model in models:
-        scale *= model.scale
-    height, width = pictures[0].size
-    for name, some, size in (
-        ("pictures", pictures, (height, width)),
-        ("results", out, (height * scale, width * scale)),
-    ):
-        for one in some:
-            if one.size != size or one.format != some[0].format:
-                raise ValueError(
-                    f"Expected {name} of {size[1]}x{size[0]} pixels and one format,"
-                    f" but got {one.size[1]}x{one.size[0]} and {one.format}"
-                )
-    for made in out:
-        for plane in made.planes:
-            if not plane.flags.writeable:
-                raise ValueError("Expected planes of results to be writable")
-    if _share_memory(pictures, out):
-        raise ValueError(
-            "Expected results to have memory of their own, but they share that of the pictures"
-        )
-
-
-def _share_memory(pictures: Sequence[PlanarPicture], out: Sequence[PlanarPicture]) -> bool:
-    """Whether a plane of a result begins before the end of one of a picture, or the other way
-    round."""
-    spans = [(*span, 0) for one in pictures for span in one.spans]
-    spans += [(*span, 1) for one in out for span in one.spans]
-    furthest = [0, 0]
-    for start, end, kind in sorted(spans):
-        if start < min(end, furthest[1 - kind]):
-            return True
-        furthest[kind] = max(end, furthest[kind])
-    return False
-
-
 def to_rgb(picture: PlanarPicture) -> NDArray[np.float32]:
-    """The RGB (H, W, 3) of planes, clipped to [0, 1]."""
+    """Returns planes as RGB (H, W, 3), clipped to [0, 1]."""
     kr, kb = MATRICES[picture.format.matrix]
     scale, zero, luma_zero, luma_range, chroma_range = _ranges(picture)
     first, *others = picture.planes
@@ -98,8 +48,8 @@ def from_rgb(rgb: NDArray[np.float32], out: PlanarPicture) -> None:
 
 
 def _ranges(picture: PlanarPicture) -> tuple[int, int, int, int, int]:
-    """Levels of 8 bits in one, the code of no chroma in them; the code of black, and the codes from
-    0 to 1 of luma and of chroma."""
+    """Returns the codes in one of 8 bits; of 8 bits, the code of no chroma; then the code of black,
+    and the number of codes from 0 to 1 of luma and of chroma."""
     scale, peak = 1 << (picture.format.bits - 8), (1 << picture.format.bits) - 1
     if picture.format.is_full_range:
         return scale, 128, 0, peak, peak
@@ -107,7 +57,7 @@ def _ranges(picture: PlanarPicture) -> tuple[int, int, int, int, int]:
 
 
 def _enlarged(plane: NDArray[Any], picture: PlanarPicture) -> NDArray[np.float64]:
-    """Chroma for every pixel."""
+    """Interpolates chroma for every pixel."""
     values = plane.astype(np.float64)
     for number, (axis, pixels) in enumerate(zip(picture.format.axes, picture.size, strict=True)):
         values = _weighed(values, number, _up(axis, pixels))
@@ -115,7 +65,7 @@ def _enlarged(plane: NDArray[Any], picture: PlanarPicture) -> NDArray[np.float64
 
 
 def _reduced(values: NDArray[np.float64], picture: PlanarPicture) -> NDArray[np.float64]:
-    """Chroma of every pixel, as samples."""
+    """Reduces the chroma of every pixel to samples."""
     for number, (axis, pixels) in enumerate(zip(picture.format.axes, picture.size, strict=True)):
         values = _weighed(values, number, _down(axis, pixels))
     return values
@@ -131,7 +81,7 @@ def _weighed(values: NDArray[np.float64], axis: int, taps: _Taps) -> NDArray[np.
 
 
 def _up(axis: Axis, pixels: int) -> _Taps:
-    """Which samples make each pixel, and their weights."""
+    """Returns the samples that make each pixel, and their weights."""
     if axis.step == 1:
         return [(np.arange(pixels), np.ones(pixels))]
     places = (np.arange(pixels) - (0.5 if axis.is_midway else 0)) / 2
@@ -142,7 +92,7 @@ def _up(axis: Axis, pixels: int) -> _Taps:
 
 
 def _down(axis: Axis, pixels: int) -> _Taps:
-    """Which pixels make each sample, and their weights."""
+    """Returns the pixels that make each sample, and their weights."""
     if axis.step == 1:
         return [(np.arange(pixels), np.ones(pixels))]
     first = np.arange(axis.samples(pixels)) * 2
