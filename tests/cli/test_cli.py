@@ -252,6 +252,27 @@ def test_pictures_with_transparency_keep_it(run: Run) -> None:
     assert np.ptp(np.asarray(result)[..., 3]) == 0
 
 
+@pytest.mark.parametrize(
+    ("command", "made"),
+    [
+        (["upscale", "in/t.png", "t.jpg"], "t.jpg"),
+        (["upscale", "in/t.png", "t.bmp"], "t.bmp"),
+        (["batch", "-f", "jpg", "in", "out"], "out/t.jpg"),
+    ],
+)
+def test_pictures_with_transparency_are_white_there_without(
+    run: Run, command: list[str], made: str
+) -> None:
+    Path("in").mkdir()
+    Image.new("RGBA", (6, 5), (255, 0, 0, 0)).save("in/t.png")
+    result = run(*command)
+    assert result.exit_code == 0, result.output
+    assert "holds no transparency: the picture is composed on #ffffff" in result.stderr
+    picture = load(made)
+    assert (picture.mode, picture.size) == ("RGB", (12, 10))
+    assert np.asarray(picture).min() == 255
+
+
 def break_file(kind: str) -> str:
     """Makes a bad input and gives its name."""
     if kind == "text":
