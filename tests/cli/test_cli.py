@@ -24,6 +24,7 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 import waifu2x
+from tests.conftest import PRESENT
 from waifu2x import backends
 from waifu2x.cli import cli
 from waifu2x.errors import BackendError, DeviceError, UnavailableError
@@ -768,7 +769,7 @@ def test_backends_that_most_machines_lack_are_no_news(
     """The package for OpenCL without a driver, say; what should work and does not, is."""
     reason: BackendError = UnavailableError("backend opencl found no device: install a driver")
 
-    def devices() -> None:
+    def devices(*, gpus_only: bool) -> None:
         raise reason
 
     real = backends._load
@@ -787,7 +788,7 @@ def test_backends_that_most_machines_lack_are_no_news(
 def test_devices(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = json.loads(run("devices", "--json").stdout)
     usable = {row["backend"] for row in rows if row["usable"]}
-    assert usable == {"opencl", "cpu", "numpy"}
+    assert usable == set(PRESENT)
     assert [row["number"] for row in rows if row["backend"] == "cpu"] == [0]
     # OpenCL runs on a processor here, which is not what `auto` takes it for.
     assert [row["backend"] for row in rows if row.get("default")] == ["cpu"]

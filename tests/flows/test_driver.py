@@ -228,10 +228,8 @@ def test_a_defect_with_one_picture_is_its_failure_alone(
     output = Output("bmp", Quality(), "fail", OutputOptions(background=wrong))
     outcomes = by_name(run(jobs, upscaler, output, in_flight=in_flight))
     assert [outcomes[f"{number}.png"].status for number in range(3)] == ["done", "done", "failed"]
-    assert re.fullmatch(
-        r".*2\.png: ValueError: could not convert .*: this is a fault of waifu2x: please report it.*",
-        outcomes["2.png"].error,
-    )
+    error = outcomes["2.png"].error
+    assert re.search(r"2\.png: ValueError: could not convert .*: this is a fault of waifu2x", error)
     assert len(list((tmp_path / "out").iterdir())) == 2
 
 

@@ -58,7 +58,7 @@ class FailedError(Exception):
 
 
 def outcome_of_error(job: Job, output: Output, error: Exception) -> Outcome:
-    """Returns the outcome of a job whose work raised an error, which may be a fault of this program.
+    """Returns the outcome of a job whose work raised an error; any may be a fault of this program.
 
     Raises StoppedError where that is the error.
     """
