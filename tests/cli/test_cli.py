@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import types
 import warnings
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ from PIL import Image
 
 import waifu2x
 from tests.conftest import PRESENT
+from tests.helpers.limits import limit_files
 from waifu2x import backends
 from waifu2x.cli import cli
 from waifu2x.errors import BackendError, DeviceError, UnavailableError
@@ -396,18 +397,24 @@ def tiny() -> str:
 
 def test_a_full_disk_loses_nothing(run: Run) -> None:
     """A limit on file sizes stands for the disk: writing fails half way."""
-
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
-
     Path("b.png").write_bytes(b"precious")
-    process = program("upscale", "--overwrite", "a.png", "b.png", preexec=limit)
+    process = program("upscale", "--overwrite", "a.png", "b.png", preexec=partial(limit_files, 500))
     _, errors = process.communicate()
     assert process.returncode == 1
     assert errors == "Error: b.png: cannot write: file too large\n"
     assert Path("b.png").read_bytes() == b"precious"
     assert not leftovers(Path())
+
+
+def test_a_limit_on_files_cuts_no_bytecode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the tests themselves: processes share a folder of bytecode."""
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "bytecode"))
+    (tmp_path / "module.py").write_text(f"print({'x' * 1000!r})")
+    command = [sys.executable, "-c", "import module"]
+    for limit, written in ((partial(limit_files, 500), 0), (None, 1)):
+        done = subprocess.run(command, cwd=tmp_path, preexec_fn=limit, capture_output=True)
+        assert (done.returncode, len(done.stdout)) == (0, 1001)
+        assert len(list(tmp_path.rglob("bytecode/**/module.*.pyc"))) == written
 
 
 def test_stdout_that_cannot_be_written(run: Run) -> None:
