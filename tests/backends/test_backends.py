@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
-from tests.conftest import EXAMPLES, MISSING, PRESENT
+from tests.conftest import EXAMPLES, PRESENT, need
 from tests.helpers import obvious
 from tests.helpers.cases import thinned
 from tests.helpers.graphs import (
@@ -192,9 +192,7 @@ def run(
 @pytest.mark.parametrize("name", BACKEND_NAMES)
 def test_backend_is_here(name: str) -> None:
     """One that this machine lacks is skipped in all tests, unless it is required."""
-    if name in MISSING:
-        assert name not in os.environ.get("WAIFU2X_REQUIRE", "").split(","), MISSING[name]
-        pytest.skip(MISSING[name])
+    need(name)
 
 
 @in_every_mode

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from PIL import Image
 
-from tests.conftest import MISSING
+from tests.conftest import need
 from waifu2x import backends
 from waifu2x.backends import Device, Entry, Pin, open_backend
 from waifu2x.backends.call import Call
@@ -353,8 +353,7 @@ print("done")
 
 def test_a_real_device_that_breaks_is_left_in_one_line() -> None:
     """In a process of its own: nothing can be computed with CUDA in this one after that."""
-    if "cuda" in MISSING:
-        pytest.skip(MISSING["cuda"])
+    need("cuda")
     done = subprocess.run(
         [sys.executable, "-c", BROKEN], capture_output=True, text=True, check=False
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import logging
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 
 from tests.helpers import obvious
 from waifu2x import backends
-from waifu2x.backends import Device, open_backend
+from waifu2x.backends import Device, device_numbers, open_backend
 from waifu2x.backends.call import Call
 from waifu2x.cli import cli
 from waifu2x.errors import BackendError, DeviceError, UnavailableError
@@ -172,9 +173,15 @@ def test_what_the_driver_refuses_is_an_error_of_the_device(builder: Builder) -> 
     runtime.close()
 
 
-def device(kind: int, name: str, shared: bool = False, available: bool = True) -> Any:
+class FakeDevice:
     """A device as far as choosing among devices goes."""
-    return SimpleNamespace(
+
+    def __init__(self, **facts: Any) -> None:
+        self.__dict__.update(facts)
+
+
+def device(kind: int, name: str, shared: bool = False, available: bool = True) -> Any:
+    return FakeDevice(
         type=kind,
         name=name,
         host_unified_memory=shared,
@@ -182,9 +189,49 @@ def device(kind: int, name: str, shared: bool = False, available: bool = True) -
         compiler_available=True,
         max_compute_units=1,
         global_mem_size=1 << 30,
-        platform=SimpleNamespace(name="platform"),
+        platform=SimpleNamespace(name="platform", version="1.2"),
         driver_version="1",
     )
+
+
+class FakeCompiler:
+    """Stands for the drivers of devices that are none; some cannot compile."""
+
+    def __init__(self) -> None:
+        self.broken: set[str] = set()
+        """Names of devices for which the driver cannot compile."""
+        self.compiled: list[str] = []
+        """Names of devices, as they were compiled for."""
+
+    def __call__(self, context: str, source: str) -> FakeCompiler:
+        """A program, whose context is the name of its device."""
+        self._name = context
+        return self
+
+    def _build(self, options: bytes, devices: list[Any]) -> None:
+        self.compiled.append(self._name)
+        if self._name in self.broken:
+            raise cl.RuntimeError("clBuildProgram failed: BUILD_PROGRAM_FAILURE")
+
+    def get_build_info(self, device: Any, what: int) -> str:
+        return "error: unknown target CPU 'generic'\nDevice failed to build the program\n"
+
+
+@pytest.fixture
+def compiler(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCompiler:
+    """A FakeCompiler, in a process that has not asked for devices."""
+    fake = FakeCompiler()
+    monkeypatch.setattr(cl, "Context", lambda devices: devices[0].name)
+    monkeypatch.setattr(cl._cl, "_Program", fake)
+    start_anew(monkeypatch)
+    return fake
+
+
+def start_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forgets what drivers can, as another process would know nothing of it."""
+    for name in ("_fault", "_tell"):
+        forgetful = functools.cache(getattr(platforms, name).__wrapped__)
+        monkeypatch.setattr(platforms, name, forgetful)
 
 
 class Platform:
@@ -206,7 +253,7 @@ OFF = device(cl.device_type.GPU, "off", available=False)
 
 
 def test_discrete_gpus_come_before_integrated_ones_before_processors(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, compiler: FakeCompiler
 ) -> None:
     found = [Platform(PROCESSOR, OFF), Platform(INTEGRATED, DISCRETE)]
     monkeypatch.setattr(cl, "get_platforms", lambda: found)
@@ -218,7 +265,7 @@ def test_discrete_gpus_come_before_integrated_ones_before_processors(
 
 
 def test_a_broken_platform_is_skipped_with_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, compiler: FakeCompiler
 ) -> None:
     monkeypatch.setattr(cl, "get_platforms", lambda: [Platform(), Platform(DISCRETE)])
     assert [d.name for d in opencl.devices()] == ["discrete"]
@@ -234,13 +281,119 @@ def test_no_device_is_a_sentence(monkeypatch: pytest.MonkeyPatch, found: list[Pl
         opencl.devices()
 
 
+def test_devices_whose_driver_cannot_compile_are_passed_over(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, compiler: FakeCompiler
+) -> None:
+    monkeypatch.setattr(cl, "get_platforms", lambda: [Platform(PROCESSOR, INTEGRATED, DISCRETE)])
+    compiler.broken = {"discrete", "processor"}
+    caplog.set_level(logging.DEBUG)
+    assert [d.name for d in opencl.devices()] == ["integrated"]
+    assert platforms.pick(0) is INTEGRATED
+    with pytest.raises(UnavailableError, match="has no device 1: its only one is 0"):
+        platforms.pick(1)
+    told = {record.message: record.levelname for record in caplog.records}
+    assert told == {
+        "OpenCL device passed over, since its driver cannot compile for it: "
+        f"{name} (platform, driver 1: error: unknown target CPU 'generic'): "
+        "install another version of the driver": level
+        for name, level in (("discrete", "WARNING"), ("processor", "DEBUG"))
+    }
+    assert len(caplog.records) == 2
+
+
+def test_what_a_driver_can_is_found_out_once(
+    monkeypatch: pytest.MonkeyPatch, compiler: FakeCompiler
+) -> None:
+    """A driver that cannot is asked again: it may be mended under the same version."""
+    monkeypatch.setattr(cl, "get_platforms", lambda: [Platform(PROCESSOR, DISCRETE)])
+    compiler.broken = {"processor"}
+    for expected in (["discrete", "processor"], ["processor"]):
+        compiler.compiled.clear()
+        start_anew(monkeypatch)
+        for _ in range(2):
+            assert [d.name for d in opencl.devices()] == ["discrete"]
+        assert compiler.compiled == expected
+    compiler.broken.clear()
+    for expected in (["processor"], []):
+        compiler.compiled.clear()
+        start_anew(monkeypatch)
+        assert [d.name for d in opencl.devices()] == ["discrete", "processor"]
+        assert compiler.compiled == expected
+    monkeypatch.setattr(DISCRETE, "driver_version", "2")
+    start_anew(monkeypatch)
+    opencl.devices()
+    assert compiler.compiled == ["discrete"]
+
+
+def test_no_device_that_can_be_compiled_for_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, compiler: FakeCompiler
+) -> None:
+    without_cuda = tuple(entry for entry in backends._BACKENDS if entry.name != "cuda")
+    monkeypatch.setattr(backends, "_BACKENDS", without_cuda)
+    sentence = (
+        "backend opencl found no device whose driver can compile for it: {}: install another "
+        "version of the driver, or use another backend"
+    )
+    gpu, processor = (
+        f"{name} (platform, driver 1: error: unknown target CPU 'generic')"
+        for name in ("discrete", "processor")
+    )
+    compiler.broken = {"processor", "discrete"}
+    for found, kind, expected, notices in (
+        ([PROCESSOR], UnavailableError, sentence.format(processor), []),
+        (
+            [PROCESSOR, DISCRETE],
+            DeviceError,
+            sentence.format(f"{gpu}; {processor}"),
+            [sentence.format(gpu)],
+        ),
+    ):
+        monkeypatch.setattr(cl, "get_platforms", lambda found=found: [Platform(*found)])
+        with pytest.raises(kind) as raised:
+            open_backend("opencl")
+        assert str(raised.value) == expected
+        rows = json.loads(CliRunner().invoke(cli, ["devices", "--json"]).stdout)
+        reasons = [row["reason"] for row in rows if row["backend"] == "opencl"]
+        assert reasons == [expected]
+        skipped: list[str] = []
+        backend = open_backend("auto", on_skip=skipped.append)
+        assert (backend.name, skipped) == ("cpu", notices)
+        backend.close()
+        assert device_numbers("auto") == [0]
+
+
+def test_auto_compiles_nothing_for_processors(
+    monkeypatch: pytest.MonkeyPatch, compiler: FakeCompiler
+) -> None:
+    """A compiler may end the process: that of LLVM does on a full disk."""
+    without_cuda = tuple(entry for entry in backends._BACKENDS if entry.name != "cuda")
+    monkeypatch.setattr(backends, "_BACKENDS", without_cuda)
+    monkeypatch.setattr(cl, "get_platforms", lambda: [Platform(PROCESSOR)])
+    backend = open_backend("auto")
+    assert (backend.name, device_numbers("auto"), compiler.compiled) == ("cpu", [0], [])
+    backend.close()
+
+
+def test_a_device_that_cannot_be_opened_says_so_when_it_is(
+    monkeypatch: pytest.MonkeyPatch, compiler: FakeCompiler
+) -> None:
+    def refuse(devices: list[Any]) -> None:
+        raise cl.RuntimeError("clCreateContext failed: OUT_OF_RESOURCES")
+
+    monkeypatch.setattr(cl, "get_platforms", lambda: [Platform(DISCRETE)])
+    monkeypatch.setattr(cl, "Context", refuse)
+    with pytest.raises(DeviceError, match=r"^discrete: cannot be opened \(clCreateContext f"):
+        open_backend("opencl")
+
+
 @pytest.mark.parametrize(("is_gpu", "chosen"), [(True, "opencl"), (False, "cpu")])
 def test_auto_takes_opencl_for_a_gpu_only(
     monkeypatch: pytest.MonkeyPatch, opencl_device: Any, is_gpu: bool, chosen: str
 ) -> None:
     without_cuda = tuple(entry for entry in backends._BACKENDS if entry.name != "cuda")
     monkeypatch.setattr(backends, "_BACKENDS", without_cuda)
-    monkeypatch.setattr(opencl, "devices", lambda: [Device("device", "", is_gpu)])
+    gpus = [Device("device", "", is_gpu)] if is_gpu else []
+    monkeypatch.setattr(opencl, "devices", lambda *, gpus_only: gpus)
     backend = open_backend("auto")
     assert backend.name == chosen
     backend.close()

@@ -200,7 +200,7 @@ def test_all_are_the_devices_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> Non
         "waifu2x.backends.engine.pool.open_backend", lambda name, device, on_skip: fakes[device]
     )
 
-    def devices_of(name: str) -> list[Device]:
+    def devices_of(name: str, *, gpus_only: bool) -> list[Device]:
         if name == "cuda":
             raise UnavailableError("no driver")
         return [fake.device for fake in fakes] if name == "opencl" else [fakes[2].device]

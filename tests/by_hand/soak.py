@@ -238,6 +238,7 @@ def disturbed(
         environment["SOAK_LAUNCHES"] = str(chance.randrange(200))
     elif kind == "disk":
         prepare = partial(limit_files, chance.randrange(200, 60_000))
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"  # a .pyc that is cut fails later starts
     else:
         options += ["--backend", chance.choice(backends)]
     process = waifu2x("batch", "in", "out", *options, cwd=folder, env=environment, prepare=prepare)

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import types
 import warnings
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,8 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 import waifu2x
+from tests.conftest import PRESENT
+from tests.helpers.limits import limit_files
 from waifu2x import backends
 from waifu2x.cli import cli
 from waifu2x.errors import BackendError, DeviceError, UnavailableError
@@ -252,6 +254,27 @@ def test_pictures_with_transparency_keep_it(run: Run) -> None:
     assert np.ptp(np.asarray(result)[..., 3]) == 0
 
 
+@pytest.mark.parametrize(
+    ("command", "made"),
+    [
+        (["upscale", "in/t.png", "t.jpg"], "t.jpg"),
+        (["upscale", "in/t.png", "t.bmp"], "t.bmp"),
+        (["batch", "-f", "jpg", "in", "out"], "out/t.jpg"),
+    ],
+)
+def test_pictures_with_transparency_are_white_there_without(
+    run: Run, command: list[str], made: str
+) -> None:
+    Path("in").mkdir()
+    Image.new("RGBA", (6, 5), (255, 0, 0, 0)).save("in/t.png")
+    result = run(*command)
+    assert result.exit_code == 0, result.output
+    assert "holds no transparency: the picture is composed on #ffffff" in result.stderr
+    picture = load(made)
+    assert (picture.mode, picture.size) == ("RGB", (12, 10))
+    assert np.asarray(picture).min() == 255
+
+
 def break_file(kind: str) -> str:
     """Makes a bad input and gives its name."""
     if kind == "text":
@@ -374,18 +397,24 @@ def tiny() -> str:
 
 def test_a_full_disk_loses_nothing(run: Run) -> None:
     """A limit on file sizes stands for the disk: writing fails half way."""
-
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
-
     Path("b.png").write_bytes(b"precious")
-    process = program("upscale", "--overwrite", "a.png", "b.png", preexec=limit)
+    process = program("upscale", "--overwrite", "a.png", "b.png", preexec=partial(limit_files, 500))
     _, errors = process.communicate()
     assert process.returncode == 1
     assert errors == "Error: b.png: cannot write: file too large\n"
     assert Path("b.png").read_bytes() == b"precious"
     assert not leftovers(Path())
+
+
+def test_a_limit_on_files_cuts_no_bytecode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the tests themselves: processes share a folder of bytecode."""
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "bytecode"))
+    (tmp_path / "module.py").write_text(f"print({'x' * 1000!r})")
+    command = [sys.executable, "-c", "import module"]
+    for limit, written in ((partial(limit_files, 500), 0), (None, 1)):
+        done = subprocess.run(command, cwd=tmp_path, preexec_fn=limit, capture_output=True)
+        assert (done.returncode, len(done.stdout)) == (0, 1001)
+        assert len(list(tmp_path.rglob("bytecode/**/module.*.pyc"))) == written
 
 
 def test_stdout_that_cannot_be_written(run: Run) -> None:
@@ -749,7 +778,7 @@ def test_backends_that_most_machines_lack_are_no_news(
     """The package for OpenCL without a driver, say; what should work and does not, is."""
     reason: BackendError = UnavailableError("backend opencl found no device: install a driver")
 
-    def devices() -> None:
+    def devices(*, gpus_only: bool) -> None:
         raise reason
 
     real = backends._load
@@ -768,7 +797,7 @@ def test_backends_that_most_machines_lack_are_no_news(
 def test_devices(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = json.loads(run("devices", "--json").stdout)
     usable = {row["backend"] for row in rows if row["usable"]}
-    assert usable == {"opencl", "cpu", "numpy"}
+    assert usable == set(PRESENT)
     assert [row["number"] for row in rows if row["backend"] == "cpu"] == [0]
     # OpenCL runs on a processor here, which is not what `auto` takes it for.
     assert [row["backend"] for row in rows if row.get("default")] == ["cpu"]

@@ -26,15 +26,16 @@ from PIL import Image
 pytest.importorskip("av")
 films = pytest.importorskip("tests.helpers.films")
 
+
 from tests.cli.test_cli import tiny  # noqa: E402
+from tests.conftest import need  # noqa: E402
 from tests.flows.test_film_streams import pictures_of  # noqa: E402
 from tests.helpers import obvious_planes  # noqa: E402
 from tests.helpers.obvious_planes import Meaning  # noqa: E402
 from waifu2x import Upscaler  # noqa: E402
-from waifu2x.backends import Precision, open_backend  # noqa: E402
+from waifu2x.backends import Precision  # noqa: E402
 from waifu2x.cli import cli  # noqa: E402
 from waifu2x.cli.film.progress import FilmProgress  # noqa: E402
-from waifu2x.errors import UnavailableError  # noqa: E402
 from waifu2x.flows.film import automatic  # noqa: E402
 from waifu2x.flows.film.frames.stages import StageTimes  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
@@ -88,16 +89,6 @@ def cases() -> list[Any]:
         marks = () if case in QUICK else pytest.mark.matrix
         found.append(pytest.param(*case, id="-".join(case), marks=marks))
     return found
-
-
-def need(backend: str) -> None:
-    """Skips a test where a backend is missing, unless it is required."""
-    try:
-        open_backend(backend).close()
-    except UnavailableError as error:
-        if backend in os.environ.get("WAIFU2X_REQUIRE", "").split(","):
-            raise
-        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize(("backend", "form", "size"), cases())

@@ -42,7 +42,7 @@ from waifu2x.flows.batch.worker import CodecProcess, prepare
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.flows.outcome import STOPPED, Outcome
-from waifu2x.formats.table import Quality
+from waifu2x.formats.table import OutputOptions, Quality
 from waifu2x.imaging.picture import Picture
 from waifu2x.system import files
 
@@ -215,6 +215,22 @@ def test_a_defect_is_not_kept_from_the_caller(
     for in_flight in (None, IN_PROCESSES):
         with pytest.raises(ZeroDivisionError):
             list(run(jobs, upscaler, PNG, in_flight=in_flight))
+
+
+@pytest.mark.parametrize("in_flight", [None, IN_PROCESSES])
+def test_a_defect_with_one_picture_is_its_failure_alone(
+    tmp_path: Path, upscaler: Upscaler, in_flight: InFlight | None
+) -> None:
+    opacity = np.zeros((5, 7), np.uint8)
+    made = pictures(tmp_path / "in", *small(2), Picture(noise(5, 7, 3), opacity))
+    jobs = [replace(job, target=job.target.with_suffix(".bmp")) for job in made]
+    wrong: Any = (0, 0, "blue")
+    output = Output("bmp", Quality(), "fail", OutputOptions(background=wrong))
+    outcomes = by_name(run(jobs, upscaler, output, in_flight=in_flight))
+    assert [outcomes[f"{number}.png"].status for number in range(3)] == ["done", "done", "failed"]
+    error = outcomes["2.png"].error
+    assert re.search(r"2\.png: ValueError: could not convert .*: this is a fault of waifu2x", error)
+    assert len(list((tmp_path / "out").iterdir())) == 2
 
 
 class UnsentError(OSError):

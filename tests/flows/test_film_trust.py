@@ -167,10 +167,11 @@ def test_a_source_that_changes_meanwhile_is_a_sentence(job: FilmJob) -> None:
 
 
 _FULL = """
-import resource, sys
+import sys
 from dataclasses import replace
 from pathlib import Path
 from tests.flows.test_film_streams import enlarge
+from tests.helpers.limits import limit_files
 from waifu2x.errors import Waifu2xError
 from waifu2x.flows.film import request
 from waifu2x.flows.film.request import FilmJob
@@ -178,7 +179,7 @@ from waifu2x.formats.film.writing.codecs import Wish
 
 if __name__ == "__main__":
     request.PART_SECONDS = 0.4
-    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), -1))
+    limit_files(int(sys.argv[3]))
     try:
         enlarge(FilmJob(Path(sys.argv[1]), Path(sys.argv[2]), Wish("ffv1")))
     except Waifu2xError as error:

@@ -1,7 +1,10 @@
-"""A limit of memory for what a test does."""
+"""Limits of memory, and of the size of files, for what a test does."""
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,3 +29,18 @@ def memory_limit(more: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def limit_files(size: int) -> None:
+    """Lets no file grow beyond so many bytes by this process and those that it starts, as a full
+    disk would; for the `preexec_fn` of a process, too.
+
+    They write no bytecode: CPython does not see that a .pyc was cut, and each later start that
+    finds it fails.
+    """
+    import resource
+
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    sys.dont_write_bytecode = True
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

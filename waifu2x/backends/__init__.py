@@ -1,8 +1,9 @@
 """The seam between pictures and hardware: the protocols of backends, and how one is opened.
 
 A backend is a module of this package with two functions: `create(device)` opens a device by its
-number, and `devices()` lists all. It is imported when it is asked for, since its library may be
-missing, and takes time to load.
+number, and `devices()` lists all; where it is made for GPUs, `devices(gpus_only=True)` lists only
+those. It is imported when it is asked for, since its library may be missing, and takes time to
+load.
 """
 
 from __future__ import annotations
@@ -275,7 +276,7 @@ def open_backend(
     for entry in _BACKENDS[BACKEND_NAMES.index(after) + 1 if after else 0 :]:
         try:
             module = _load(entry)
-            if entry.extra and not module.devices()[0].is_gpu:
+            if entry.extra and not module.devices(gpus_only=True):
                 continue
             best: Backend = module.create(device)
         # Any other BackendError is a wrong setting, which another backend would only hide.
@@ -294,10 +295,13 @@ def open_backend(
     raise UnavailableError("no backend works here: " + "; ".join(map(str, reasons)))
 
 
-def devices_of(name: str) -> list[Device]:
-    """Returns the devices of a backend, the default first. Raises BackendError as `open_backend`
-    does."""
-    found: list[Device] = _load(_entry(name)).devices()
+def devices_of(name: str, *, gpus_only: bool = False) -> list[Device]:
+    """Returns the devices of a backend, the default first; with `gpus_only`, of one made for GPUs.
+
+    Raises BackendError as `open_backend` does.
+    """
+    module = _load(_entry(name))
+    found: list[Device] = module.devices(gpus_only=True) if gpus_only else module.devices()
     return found
 
 
@@ -339,11 +343,11 @@ def device_numbers(name: str) -> list[int]:
     reasons = []
     for entry in _BACKENDS if name == "auto" else [_entry(name)]:
         try:
-            found = devices_of(entry.name)
-        except UnavailableError as error:
+            found = devices_of(entry.name, gpus_only=name == "auto" and entry.extra)
+        except (UnavailableError, DeviceError) as error:
             reasons.append(str(error))
             continue
-        if name != "auto" or not entry.extra or found[0].is_gpu:
+        if found:
             return [n for n, device in enumerate(found) if device.is_gpu == found[0].is_gpu]
     raise UnavailableError("no backend works here: " + "; ".join(reasons))
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import traceback
 from contextlib import nullcontext
 from typing import Literal
 
 from waifu2x.backends import Progress, ignore
-from waifu2x.errors import LESS_MEMORY, BackendError, DeviceError, Waifu2xError
+from waifu2x.errors import LESS_MEMORY, BackendError, DeviceError, FaultError, Waifu2xError
+from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, Reserve
 from waifu2x.flows.upscaling import Upscaled, upscale_file
 from waifu2x.formats.limits import MAX_PIXELS
@@ -14,6 +17,7 @@ from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.system.files import is_disk_full, reason
 from waifu2x.system.lazy_dataclass import dataclass
 
+_LOG = logging.getLogger(__name__)
 STOPPED = "stopped"
 """The error of a job that nobody wants any more."""
 Status = Literal["done", "copied", "skipped", "failed"]
@@ -54,11 +58,13 @@ class FailedError(Exception):
 
 
 def outcome_of_error(job: Job, output: Output, error: Exception) -> Outcome:
-    """The outcome of a job whose work raised an error.
+    """Returns the outcome of a job whose work raised an error; any may be a fault of this program.
 
-    Raises the error itself if it is none that `upscale_file` or `upscale_archive` names.
+    Raises StoppedError where that is the error.
     """
     device_failed = disk_full = False
+    if isinstance(error, StoppedError):
+        raise error
     if isinstance(error, FailedError):
         return error.outcome
     if isinstance(error, BackendError):
@@ -75,7 +81,9 @@ def outcome_of_error(job: Job, output: Output, error: Exception) -> Outcome:
     elif isinstance(error, MemoryError):
         message = f"{job.source}: not enough memory for the result: {LESS_MEMORY}"
     else:
-        raise error
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            _LOG.debug("%s", line)
+        message = str(FaultError(f"{job.source}: {type(error).__name__}: {error}"))
     message = message or repr(error)
     return Outcome(job, error=message, device_failed=device_failed, disk_full=disk_full)
 
@@ -94,7 +102,7 @@ def run_one(
 ) -> Outcome:
     """The outcome of one file, which is no archive; errors are a failed outcome.
 
-    Arguments are those of `upscale_file`. Raises what is none of the errors that it names.
+    Arguments are those of `upscale_file`. Raises StoppedError where it does.
     """
     try:
         made = upscale_file(

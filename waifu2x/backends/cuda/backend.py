@@ -31,8 +31,8 @@ def create(device: int) -> Backend:
     return GpuBackend("cuda", runtime, modes, executor.decides(runtime, units))
 
 
-def devices() -> list[Device]:
-    """All devices, in the driver's order."""
+def devices(*, gpus_only: bool = False) -> list[Device]:
+    """Returns all devices, each a GPU, in the driver's order."""
     machine = Machine()
     ways = f"through {machine.driver.name}, {_compiling(machine)}"
     found = [machine.describe(device) for device in machine.devices()]

@@ -24,6 +24,6 @@ def create(device: int) -> GpuBackend:
     return GpuBackend("opencl", runtime, {"auto": [fp32], "fp32": [fp32]})
 
 
-def devices() -> list[Device]:
-    """All devices, the default first."""
-    return [platforms.describe(device) for device in platforms.usable()]
+def devices(*, gpus_only: bool = False) -> list[Device]:
+    """Returns all devices, or the GPUs, of which there may be none; the default comes first."""
+    return [platforms.describe(device) for device in platforms.usable(gpus_only=gpus_only)]

@@ -5,22 +5,32 @@ from __future__ import annotations
 import functools
 import logging
 import os
+from contextlib import suppress
 
 import pyopencl as cl
 
 from waifu2x.backends import Device, pick_device
-from waifu2x.errors import UnavailableError
+from waifu2x.errors import DeviceError, UnavailableError
+from waifu2x.system import cache
 
+OPTIONS = ("-cl-std=CL1.2",)
+"""Options that every program is compiled with."""
 _LOG = logging.getLogger(__name__)
 _REMEDY = "install your GPU's driver with its OpenCL part"
+_OTHER_DRIVER = "install another version of the driver, or use another backend"
+_PROBE = "kernel void probe(global float *to) { to[get_global_id(0)] = 1.0f; }"
+"""The program by which drivers show that they can compile."""
 
 
-def usable() -> list[cl.Device]:
+def usable(*, gpus_only: bool = False) -> list[cl.Device]:
     """Discrete GPUs before integrated ones before processors, in the drivers' order otherwise.
 
-    A platform whose driver is broken is skipped, with a line in the log. Raises UnavailableError
-    if there is no device at all, and in a process forked from one that has used OpenCL: drivers
-    wait there for their threads without end.
+    With `gpus_only`, there may be none, and no driver of a processor is made to compile.
+
+    A platform whose driver is broken is skipped, and so is a device for which its driver cannot
+    compile, with a line in the log. Raises UnavailableError if there is no device at all, and in a
+    process forked from one that has used OpenCL: drivers wait there for their threads without end.
+    Raises DeviceError if drivers can compile for none of the devices, and one of these is a GPU.
     """
     if _first_process() != os.getpid():
         raise UnavailableError(
@@ -41,7 +51,17 @@ def usable() -> list[cl.Device]:
             )
     if not found:
         raise UnavailableError(f"backend opencl found no device: {_REMEDY}")
-    return sorted(found, key=_rank)
+    found = sorted((d for d in found if is_gpu(d) or not gpus_only), key=_rank)
+    faults = {device: fault for device in found if (fault := _fault(device))}
+    if faults and len(faults) == len(found):
+        what = "backend opencl found no device whose driver can compile for it"
+        what = f"{what}: {'; '.join(faults.values())}"
+        if is_gpu(found[0]):  # which `auto` should not pass over without a word
+            raise DeviceError(what, _OTHER_DRIVER)
+        raise UnavailableError(f"{what}: {_OTHER_DRIVER}")
+    for device, fault in faults.items():
+        _tell(fault, logging.WARNING if is_gpu(device) else logging.DEBUG)
+    return [device for device in found if device not in faults]
 
 
 @functools.cache
@@ -71,10 +91,52 @@ def is_gpu(device: cl.Device) -> bool:
     return bool(device.type & cl.device_type.GPU)
 
 
+def identity(device: cl.Device) -> tuple[str, str, str, str]:
+    """Returns what a program depends on besides its source: the device and its compiler."""
+    platform = device.platform
+    return platform.name, platform.version, device.name, device.driver_version
+
+
 def keeps_programs(device: cl.Device) -> bool:
     """Whether its driver has a cache of compiled programs that serves as well as one of ours: PoCL
     compiles each kernel once more to hand over a binary, 0.9 s a program."""
     return bool(device.platform.name.strip() == "Portable Computing Language")
+
+
+@functools.cache
+def _fault(device: cl.Device) -> str:
+    """Returns the device and why its driver cannot compile for it; empty where it can.
+
+    That it can is kept in the cache, so that a warm start compiles nothing.
+    """
+    key = cache.digest(*identity(device), *OPTIONS, _PROBE)
+    if cache.load("opencl", key) is not None:
+        return ""
+    try:
+        program = cl._cl._Program(cl.Context([device]), _PROBE)
+    except cl.Error:
+        return ""  # told when the device is opened
+    try:
+        program._build(" ".join(OPTIONS).encode(), [device])
+    except cl.Error as error:
+        why = str(error)
+        with suppress(cl.Error):
+            why = program.get_build_info(device, cl.program_build_info.LOG).strip() or why
+        driver = f"{device.platform.name.strip()}, driver {device.driver_version}"
+        return f"{device.name.strip()} ({driver}: {why.partition(chr(10))[0].strip()})"
+    cache.store("opencl", key, b"")
+    return ""
+
+
+@functools.cache
+def _tell(fault: str, level: int) -> None:
+    """Logs once that a device is passed over."""
+    _LOG.log(
+        level,
+        "OpenCL device passed over, since its driver cannot compile for it: %s: install another"
+        " version of the driver",
+        fault,
+    )
 
 
 def _works(device: cl.Device) -> bool:

@@ -26,7 +26,7 @@ from waifu2x.backends.gpu.device.runtime import (
     OutOfMemoryError,
     ReadyLaunch,
 )
-from waifu2x.backends.opencl.platforms import describe, is_gpu, keeps_programs
+from waifu2x.backends.opencl.platforms import OPTIONS, describe, identity, is_gpu, keeps_programs
 from waifu2x.errors import BackendError, DeviceError
 from waifu2x.system import cache
 from waifu2x.system.lazy_dataclass import dataclass
@@ -34,7 +34,6 @@ from waifu2x.system.lazy_dataclass import dataclass
 _KIND = "opencl"
 _KEPT_BY_DRIVER = b""
 """The entry of a program that the driver's own cache has."""
-_OPTIONS = ("-cl-std=CL1.2",)
 _NO_MEMORY = {
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
     cl.status_code.OUT_OF_RESOURCES,
@@ -116,8 +115,7 @@ class OpenClRuntime:
                 f"{self.device.name}: cannot be opened ({_first_line(error)})",
                 "restart its driver, or use another backend",
             ) from error
-        platform = device.platform
-        self.identity = (platform.name, platform.version, device.name, device.driver_version)
+        self.identity = identity(device)
         """What a program depends on besides its source: the device and its compiler."""
         self.driver_keeps_programs = keeps_programs(device)
         self._counting = threading.RLock()
@@ -205,7 +203,7 @@ class OpenClRuntime:
     def build(self, stem: str, macros: Macros) -> OpenClModule:
         defined, lines = source.definitions(macros)
         text = lines + source.read(f"{stem}.cl")
-        options = [*_OPTIONS, *defined]
+        options = [*OPTIONS, *defined]
         if self.limits.is_cpu:
             options.append("-DON_CPU")
         key = cache.digest(__version__, cl.VERSION_TEXT, *self.identity, *options, text)

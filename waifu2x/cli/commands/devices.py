@@ -10,7 +10,7 @@ import click
 
 from waifu2x.backends import BACKEND_NAMES, list_devices
 from waifu2x.cli.command import Command
-from waifu2x.cli.output.report import show
+from waifu2x.cli.output.report import Volume, set_volume, show
 from waifu2x.errors import BackendError, printable
 
 _FOR_GPUS = ("cuda", "opencl")
@@ -24,6 +24,7 @@ def devices(as_json: bool) -> None:
     \b
     waifu2x upscale --backend opencl -g 1 in.png out.png
     """
+    set_volume(Volume.VERBOSE)  # devices that are passed over are told of, too
     rows: list[dict[str, object]] = []
     default: str | None = None
     for name in BACKEND_NAMES:

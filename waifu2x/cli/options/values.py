@@ -54,7 +54,7 @@ def devices(context: Any, parameter: Any, value: str) -> tuple[int, ...] | Liter
 
 def colour(context: Any, parameter: Any, value: str | None) -> tuple[int, int, int]:
     if value is None:
-        return OutputOptions.background
+        return OutputOptions().background
     from PIL import ImageColor
 
     try:
