@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.channel_weights import softmax
 from waifu2x.backends.reference.steps import MapPart, Planes
 from waifu2x.lowering.ops.attention import (
     AttendPlanes,
@@ -17,6 +16,7 @@ from waifu2x.lowering.ops.attention import (
     CrossSums,
     MixPlanes,
     existing,
+    weights_of_planes,
 )
 from waifu2x.lowering.plan.box import Box, overlap
 from waifu2x.lowering.values import View
@@ -47,7 +47,7 @@ def planes_attended(
         )
         query_norms, key_norms = (np.sqrt((one**2).sum(axis=(0, 1))) for one in (q, k))
         products = np.einsum("yxhi,yxhj->hij", q, k)
-        weights = softmax(products, query_norms, key_norms, step.temperature)
+        weights = weights_of_planes(products, query_norms, key_norms, step.temperature)
         made: Planes = np.einsum("hij,yxhj->yxhi", weights, v)
         return made.reshape(inner.height, inner.width, -1)
 

@@ -28,7 +28,6 @@ from waifu2x.backends.call import (
     run_grey,
     with_out,
 )
-from waifu2x.backends.channel_weights import channel_weights
 from waifu2x.backends.reference.attention import attended, cross_sums, mixed, planes_attended
 from waifu2x.backends.reference.steps import MapPart, Planes, StepArithmetic, beyond, padded
 from waifu2x.backends.tta import Execute, run_chain
@@ -38,15 +37,14 @@ from waifu2x.lowering.lower import lower
 from waifu2x.lowering.ops.attention import (
     AttendPlanes,
     AttendWindows,
-    ChannelWeights,
     CrossSums,
     MixPlanes,
 )
-from waifu2x.lowering.ops.base import MapStep, PictureSum
+from waifu2x.lowering.ops.base import InnerVectorStep, MapStep, PictureSum
 from waifu2x.lowering.ops.conv import Conv, Depthwise
-from waifu2x.lowering.ops.norm import NormPlanes, NormVector
+from waifu2x.lowering.ops.norm import NormPlanes
 from waifu2x.lowering.ops.planewise import PlanewiseStep, Rearrange
-from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
+from waifu2x.lowering.ops.vector import GlobalAvgPool
 from waifu2x.lowering.passes.segments import segmented
 from waifu2x.lowering.plan import box as boxes
 from waifu2x.lowering.plan import geometry, phases
@@ -250,17 +248,11 @@ class _Execution:
             count = size[0] * size[1] if isinstance(step, GlobalAvgPool) else 1
             self._vectors[step.vector] = np.asarray(sums[step.vector] / count)
         for number in phase.dense:
-            dense = program.steps[number]
-            if isinstance(dense, ChannelWeights):
-                self._vectors[dense.vector] = channel_weights(dense, self._vectors[dense.source])
-                continue
-            if isinstance(dense, NormVector):
-                both = self._vectors[dense.source], self._vectors[dense.squares]
-                self._vectors[dense.vector] = dense.made(*both)
-                continue
-            assert isinstance(dense, Linear)
-            sums_ = dense.weight.astype(np.float64) @ self._vectors[dense.source] + dense.bias
-            self._vectors[dense.vector] = dense.activation(sums_)
+            step = program.steps[number]
+            assert isinstance(step, InnerVectorStep)
+            self._vectors[step.vector] = step.made(
+                *map(self._vectors.__getitem__, step.vectors_read)
+            )
         self._kept = {value: kept for value, kept in self._kept.items() if value in phase.live}
 
     def _tile(self, phase: phases.Phase, parts: Mapping[int, Box]) -> dict[int, MapPart]:

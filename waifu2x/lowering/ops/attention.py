@@ -22,6 +22,9 @@ from waifu2x.networks.model import Size
 from waifu2x.networks.windows import Axis, Windows
 from waifu2x.system.lazy_dataclass import dataclass
 
+_SHORTEST = 1e-12
+"""The lower bound of norms."""
+
 
 class AttentionStep(MapStep):
     """A step computed by whole windows. Its maps are whole values of one part, stored by single
@@ -222,6 +225,16 @@ class ChannelWeights(InnerVectorStep):
     def label(self) -> str:
         return "weights of planes"
 
+    def made(self, *vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        heads, parts = len(self.temperature), self.parts
+        depth = self.planes // heads
+        found = vectors[0].reshape(parts, -1)
+        products = found[:, : self.planes * depth].reshape(parts, heads, depth, depth)
+        norms = np.sqrt(found[:, self.planes * depth :].reshape(parts, 2, heads, depth))
+        weights = weights_of_planes(products, norms[:, 0], norms[:, 1], self.temperature)
+        made: NDArray[np.float64] = weights.swapaxes(2, 3).ravel()
+        return made
+
     def check(self, check: Checker) -> None:
         check.written("source", self.source)
         depth = self.planes // len(self.temperature)
@@ -267,6 +280,21 @@ class MixPlanes(MapStep):
         check.vector_of(self.vector, weights * self.period**2)
         check.whole("source", self.source, self.first, self.planes)
         check.single(self.source, self.target)
+
+
+def weights_of_planes(
+    products: NDArray[np.float64],
+    query_norms: NDArray[np.float64],
+    key_norms: NDArray[np.float64],
+    temperature: NDArray[np.float32],
+) -> NDArray[np.float64]:
+    """Returns the softmax over keys, (..., heads, queries, keys), of products of queries and keys,
+    of that shape, too, over the norms of both, (..., heads, planes)."""
+    norms = query_norms.clip(_SHORTEST)[..., None] * key_norms.clip(_SHORTEST)[..., None, :]
+    logits = products / norms * temperature.astype(np.float64)[:, None, None]
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    weights: NDArray[np.float64] = powers / powers.sum(axis=-1, keepdims=True)
+    return weights
 
 
 def whole_windows(windows: Windows, box: Box, size: Size | None) -> Box:

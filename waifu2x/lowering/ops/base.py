@@ -7,6 +7,9 @@ from dataclasses import fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from waifu2x.lowering.plan.box import Box, aligned, scaled, viewed
 from waifu2x.lowering.values import Target, Value, View
 from waifu2x.networks.expressions import ADD, Expression
@@ -261,6 +264,11 @@ class InnerVectorStep(VectorStep):
     @property
     def vectors_read(self) -> tuple[int, ...]:
         return (self.source,)
+
+    def made(self, *vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Returns its vector, of those that it reads, for engines that keep them in NumPy's
+        arrays."""
+        raise NotImplementedError
 
 
 def compacted(

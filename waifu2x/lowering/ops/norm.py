@@ -84,10 +84,8 @@ class NormVector(InnerVectorStep):
         check.shaped(size, weight=self.weight, bias=self.bias)
         check.must(self.groups >= 1 and size % self.groups == 0, "groups", f"{self.groups}")
 
-    def made(
-        self, plane_means: NDArray[np.float64], squares: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Returns the vector, (planes,), of the means of planes and of their squares."""
+    def made(self, *vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        plane_means, squares = vectors
         by_group = plane_means.reshape(self.groups, -1)
         mean = by_group.mean(axis=1, keepdims=True)
         # Of each plane, then among them: no more is lost than the vectors have lost.

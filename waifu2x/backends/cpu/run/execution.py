@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Progress, scaled
-from waifu2x.backends.channel_weights import channel_weights
 from waifu2x.backends.cpu.pack import records
 from waifu2x.backends.cpu.pack.packed import PackedProgram
 from waifu2x.backends.cpu.pack.records import (
@@ -31,11 +30,10 @@ from waifu2x.backends.cpu.run.plans import SizePlan
 from waifu2x.backends.cpu.run.strips import PhaseStrips, StripBatch
 from waifu2x.backends.cpu.run.work_queue import TaskBatch
 from waifu2x.backends.cpu.run.workers import Workers
-from waifu2x.lowering.ops.attention import AttentionStep, ChannelWeights, CrossSums, MixPlanes
-from waifu2x.lowering.ops.base import PictureSum
+from waifu2x.lowering.ops.attention import AttentionStep, CrossSums, MixPlanes
+from waifu2x.lowering.ops.base import InnerVectorStep, PictureSum, VectorStep
 from waifu2x.lowering.ops.conv import Conv
-from waifu2x.lowering.ops.norm import NormVector
-from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
+from waifu2x.lowering.ops.vector import GlobalAvgPool
 from waifu2x.lowering.plan.phases import Phase
 from waifu2x.networks.model import Model
 from waifu2x.system.lazy_dataclass import dataclass
@@ -189,37 +187,25 @@ class StripExecution:
         self, phase: Phase, vectors: NDArray[np.float32], sums: NDArray[np.int64]
     ) -> None:
         """The means and linear layers behind a phase, in float64 and one fixed order."""
-        packed = self._packed
-        starts = packed.vector_starts
+        starts, sizes = self._packed.vector_starts, self._packed.program.vectors
         for number in (*phase.averages, *phase.dense):
-            step = packed.program.steps[number]
+            step = self._packed.program.steps[number]
+            assert isinstance(step, VectorStep)
+            start, size = starts[step.vector], sizes[step.vector]
             if isinstance(step, GlobalAvgPool):
-                start, planes = starts[step.vector], packed.program.vectors[step.vector]
                 height, width = self._plan.sizes[step.source.value]
-                parts = sums[start : starts[step.vector + 1]].reshape(2, -1)[:, :planes]
-                vectors[start : start + planes] = _joined(parts, SUM_BITS) / (height * width)
-            elif isinstance(step, NormVector):
-                size = len(step.bias)
-                plane_means, squares = (
-                    vectors[start : start + size].astype(np.float64)
-                    for start in (starts[step.source], starts[step.squares])
-                )
-                start = starts[step.vector]
-                vectors[start : start + size] = step.made(plane_means, squares)
+                parts = sums[start : starts[step.vector + 1]].reshape(2, -1)[:, :size]
+                made = _joined(parts, SUM_BITS) / (height * width)
             elif isinstance(step, CrossSums):
-                start, size = starts[step.vector], packed.program.vectors[step.vector]
-                parts = sums[start : start + 2 * size].reshape(2, size)
-                vectors[start : start + size] = _joined(parts, CROSS_BITS)
-            elif isinstance(step, ChannelWeights):
-                made = channel_weights(step, vectors[starts[step.source] :])
-                start = starts[step.vector]
-                vectors[start : start + len(made)] = made
-            elif isinstance(step, Linear):
-                first = starts[step.source]
-                source = vectors[first : first + step.weight.shape[1]].astype(np.float64)
-                values = step.activation((step.weight * source).sum(axis=1) + step.bias)
-                start = starts[step.vector]
-                vectors[start : start + len(values)] = values
+                made = _joined(sums[start : start + 2 * size].reshape(2, size), CROSS_BITS)
+            else:
+                assert isinstance(step, InnerVectorStep)
+                read = (
+                    vectors[starts[vector] :][: sizes[vector]].astype(np.float64)
+                    for vector in step.vectors_read
+                )
+                made = step.made(*read)
+            vectors[start : start + size] = made
 
 
 def _joined(sums: NDArray[np.int64], bits: tuple[int, int]) -> NDArray[np.float64]:
