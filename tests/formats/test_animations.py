@@ -14,8 +14,8 @@ from PIL import GifImagePlugin, Image
 from tests.helpers.contents import Frames, decode_all, encode, noise
 from waifu2x.errors import OutputError
 from waifu2x.formats import tiff
-from waifu2x.formats.animations import CodedAnimation
-from waifu2x.formats.png_write import PngWriter
+from waifu2x.formats.pillow.animations import CodedAnimation
+from waifu2x.formats.png.write import PngWriter
 from waifu2x.formats.table import Quality, of
 from waifu2x.formats.write import Encoder
 from waifu2x.imaging.picture import Picture

@@ -18,8 +18,9 @@ from tests.helpers.contents import decode, encode, encoded, noise, png_with, ram
 from tests.helpers.limits import memory_limit
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
-from waifu2x.formats import png, tags
 from waifu2x.formats.limits import MAX_PICTURES, Budget, OverBudgetError
+from waifu2x.formats.metadata import tags
+from waifu2x.formats.png import chunks
 from waifu2x.formats.read import extent
 from waifu2x.imaging.picture import Picture
 
@@ -188,8 +189,8 @@ def test_an_icon_whose_picture_is_larger_than_it_says(kind: str) -> None:
     side = 40_000
     if kind == "png":
         header = struct.pack(">IIBBBBB", side, side, 8, 6, 0, 0, 0)
-        inner = png.SIGNATURE + b"".join(png.chunk(b"IHDR", header))
-        inner += b"".join(png.chunk(b"IDAT", zlib.compress(bytes(1000))))
+        inner = chunks.SIGNATURE + b"".join(chunks.chunk(b"IHDR", header))
+        inner += b"".join(chunks.chunk(b"IDAT", zlib.compress(bytes(1000))))
     else:
         inner = struct.pack("<IiiHHIIiiII", 40, side, 2 * side, 1, 32, 0, 0, 0, 0, 0, 0)
     inner += bytes(1000)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import OutputError
-from waifu2x.formats import metadata, profiles
+from waifu2x.formats.metadata import profiles, transfer
 from waifu2x.formats.table import Format, Kind, OutputOptions
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Colours, Metadata, Picture
@@ -61,7 +61,7 @@ class Adapter:
         form, options = self._form, self._options
         if options.strip:
             picture = replace(picture, metadata=Metadata())
-        kept, lost = metadata.fitted(picture.metadata, form)
+        kept, lost = transfer.fitted(picture.metadata, form)
         picture = replace(picture, metadata=kept)
         lost -= self._lost
         self._lost |= lost

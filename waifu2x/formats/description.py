@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from waifu2x.formats import metadata, profiles, table
-from waifu2x.formats.jpeg_quality import JpegQuality, quality_of
+from waifu2x.formats import table
+from waifu2x.formats.metadata import profiles, transfer
+from waifu2x.formats.metadata.jpeg_quality import JpegQuality, quality_of
 from waifu2x.formats.read import content, open_content
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -56,7 +57,7 @@ def describe(path: Path, extension: str) -> Description:
     first = timed.picture
     height, width, planes = first.pixels.shape
     bits = 8 * first.pixels.dtype.itemsize
-    said = metadata.kinds(first.metadata)
+    said = transfer.kinds(first.metadata)
     profile = first.colours.icc_profile
     every = "animation" if header.animated else "pages"
     held: dict[str, bool] = {kind: kind in form.keeps for kind in sorted(said)}

@@ -9,9 +9,8 @@ from typing import IO
 import numpy as np
 
 from waifu2x.errors import ImageError
+from waifu2x.formats.base import DAMAGED, DecodedFile, Writer
 from waifu2x.formats.limits import OverBudgetError, check_pixels
-from waifu2x.formats.source import DAMAGED, DecodedFile
-from waifu2x.formats.writer import Writer
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header, Timed
 

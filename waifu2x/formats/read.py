@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import apng, png, png_read, pnm
-from waifu2x.formats.failures import in_words
+from waifu2x.formats import pnm
+from waifu2x.formats.base import DAMAGED, DecodedFile, in_words
 from waifu2x.formats.limits import MAX_PIXELS, Budget, OverBudgetError
-from waifu2x.formats.source import DAMAGED, DecodedFile
+from waifu2x.formats.png import animation, chunks
+from waifu2x.formats.png import read as png_read
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Allocate, Extent
 from waifu2x.system.files import read_bytes, reason
@@ -35,11 +36,11 @@ def content(path: Path) -> bytes:
 def extent(data: bytes) -> Extent | None:
     """What a file's content says of its size, without decoding it; None if it does not say."""
     try:
-        found = png_read.extent(data) if data.startswith(png.SIGNATURE) else None
+        found = png_read.extent(data) if data.startswith(chunks.SIGNATURE) else None
     except OverBudgetError:
         return None
     if found is None:
-        from waifu2x.formats import pillow_read
+        from waifu2x.formats.pillow import read as pillow_read
 
         found = pillow_read.extent(data)
     return found
@@ -59,10 +60,10 @@ def open_content(
         raise ImageError(f"{name}: the file is empty")
     _silence()
     with in_words(name, DAMAGED):
-        if data.startswith(png.SIGNATURE):
-            if apng.is_damaged(data):
-                first = open_content(apng.still(data), name, max_pixels)
-                notices = (*first.header.notices, apng.DAMAGED)
+        if data.startswith(chunks.SIGNATURE):
+            if animation.is_damaged(data):
+                first = open_content(animation.still(data), name, max_pixels)
+                notices = (*first.header.notices, animation.DAMAGED)
                 first.header = replace(first.header, notices=notices)
                 return first
             found = png_read.open_content(data, name, max_pixels, allocate)
@@ -75,7 +76,7 @@ def open_content(
         if pnm.is_deep(data):
             return pnm.open_content(data, name, max_pixels)
         # Most files are PNG, and to import Pillow takes as long as to read one.
-        from waifu2x.formats import pillow_read
+        from waifu2x.formats.pillow import read as pillow_read
 
         return pillow_read.open_content(data, name, max_pixels, allocate)
 
@@ -89,7 +90,7 @@ def _silence() -> None:
 
 def _deep_tiff(data: bytes) -> bool:
     """Whether a TIFF has samples of more than 8 bits, which Pillow reads in part or not at all."""
-    from waifu2x.formats import tags
+    from waifu2x.formats.metadata import tags
 
     budget = Budget(len(data))
     try:

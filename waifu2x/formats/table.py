@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Literal, NamedTuple
 
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.formats import jxl
+from waifu2x.formats.headers import jxl
 
 Kind = Literal["profile", "EXIF", "XMP", "IPTC", "resolution", "comment", "text"]
 """What a file may say besides its pixels."""

@@ -14,13 +14,12 @@ import tifffile
 from numpy.typing import NDArray
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import metadata, profiles, tags
-from waifu2x.formats.exif import ORIENTATION
+from waifu2x.formats.base import DecodedFile, Writer
 from waifu2x.formats.limits import Budget, OverBudgetError, check_pixels
-from waifu2x.formats.profiles import BAD_PROFILE
-from waifu2x.formats.source import DecodedFile
+from waifu2x.formats.metadata import profiles, tags, transfer
+from waifu2x.formats.metadata.exif import ORIENTATION
+from waifu2x.formats.metadata.profiles import BAD_PROFILE
 from waifu2x.formats.table import Compression
-from waifu2x.formats.writer import Writer
 from waifu2x.imaging.orientation import oriented, oriented_size
 from waifu2x.imaging.picture import Colours, Metadata, Picture, full_range, with_alpha
 from waifu2x.imaging.streams import Extent, Header, Timed
@@ -265,8 +264,8 @@ def _page(
         if int(page.extrasamples[0]) == _PREMULTIPLIED:
             pixels = _divided(pixels, alpha)
     pixels = np.ascontiguousarray(pixels)
-    found = metadata.of_tiff(data, page.offset, budget)
-    said, orientation = metadata.upright(found)
+    found = transfer.of_tiff(data, page.offset, budget)
+    said, orientation = transfer.upright(found)
     profile = page.tags.valueof(34675)
     if profile and not profiles.fits(bytes(profile), planes):
         profile = None

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import IO
 
 from waifu2x.errors import ExistsError, OutputError
-from waifu2x.formats import metadata, png_write, pnm, table
+from waifu2x.formats import pnm, table
+from waifu2x.formats.base import Writer
+from waifu2x.formats.metadata import transfer
+from waifu2x.formats.png.write import PngWriter
 from waifu2x.formats.table import Quality
-from waifu2x.formats.writer import Writer
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header, Timed
 from waifu2x.system.files import abandon, reason, writing
@@ -46,7 +48,7 @@ class Encoder(Writer):
         """Writes the next picture. Raises OutputError, and OSError if the file is not writable."""
         picture = timed.picture
         # What is said of sizes is to be true of the picture as it is now.
-        said = metadata.sized(picture.metadata, *picture.pixels.shape[:2])
+        said = transfer.sized(picture.metadata, *picture.pixels.shape[:2])
         try:
             self._writer.add(replace(timed, picture=replace(picture, metadata=said)))
         except MemoryError as error:
@@ -68,20 +70,20 @@ class Encoder(Writer):
     ) -> Writer:
         form = self._form
         if form.name == "PNG":
-            return png_write.PngWriter(header, file, quality.compression, threads)
+            return PngWriter(header, file, quality.compression, threads)
         if form.name == "TIFF":
-            from waifu2x.formats import tiff
+            from waifu2x.formats.tiff import TiffWriter
 
-            return tiff.TiffWriter(header, file, quality.compression)
+            return TiffWriter(header, file, quality.compression)
         if form.name == "PNM":
             return pnm.PnmWriter(file)
         if header.animated:
-            from waifu2x.formats import animations
+            from waifu2x.formats.pillow import animations
 
             return animations.writer(header, form, quality, self._name, file)
-        from waifu2x.formats import pillow_write
+        from waifu2x.formats.pillow.write import PillowWriter
 
-        return pillow_write.PillowWriter(form, quality, self._name, file)
+        return PillowWriter(form, quality, self._name, file)
 
     def _too_large(self) -> OutputError:
         return OutputError(

@@ -7,12 +7,16 @@ moves. EXIF 2.32, section 4.
 
 from __future__ import annotations
 
+import io
 import struct
 
-from waifu2x.formats import tags
+import numpy as np
+
 from waifu2x.formats.limits import Budget, OverBudgetError
-from waifu2x.formats.tags import LONG, SHORT, TiffLayout
-from waifu2x.formats.thumbnail import turned_thumbnail
+from waifu2x.formats.metadata import tags
+from waifu2x.formats.metadata.tags import LONG, SHORT, TiffLayout
+from waifu2x.imaging.orientation import oriented_plane
+from waifu2x.imaging.picture import contiguous
 
 ORIENTATION = 0x0112
 _WIDTH, _HEIGHT = 0x0100, 0x0101
@@ -109,10 +113,41 @@ def _turn_thumbnail(data: bytearray, form: TiffLayout, first: int, orientation: 
         (length,) = struct.unpack_from(form.order + "I", data, found[_THUMBNAIL_LENGTH])
         end = min(start + length, len(data))
         if start < end:
-            turned = turned_thumbnail(bytes(data[start:end]), orientation)
+            turned = _turned_thumbnail(bytes(data[start:end]), orientation)
             data[start:end] = (turned or b"").ljust(end - start, b"\0")
     if turned is None:
         struct.pack_into(form.offset, data, link, 0)
         return
     struct.pack_into(form.order + "I", data, found[_THUMBNAIL_LENGTH], len(turned))
     _reset(data, form, second)
+
+
+_LARGEST = 1 << 20
+"""Pixels of the largest thumbnail that is turned. EXIF 2.32, section 4.5.5, has 160x120; some
+cameras have more."""
+_QUALITIES = (90, 75, 60, 40)
+
+
+def _turned_thumbnail(jpeg: bytes, orientation: int) -> bytes | None:
+    """A thumbnail turned upright, a JPEG of no more bytes than it had.
+
+    None where that cannot be done: it is damaged, too large, or does not fit.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(jpeg), formats=("JPEG",)) as image:
+            if image.mode not in ("L", "RGB") or image.width * image.height > _LARGEST:
+                return None
+            pixels = np.atleast_3d(np.asarray(image))
+    except Exception:
+        return None  # damaged, in as many ways as decoders know
+    upright = contiguous(oriented_plane(pixels, orientation))
+    for quality in _QUALITIES:
+        content = io.BytesIO()
+        Image.fromarray(upright.squeeze(-1) if upright.shape[-1] == 1 else upright).save(
+            content, "JPEG", quality=quality, optimize=True
+        )
+        if content.tell() <= len(jpeg):
+            return content.getvalue()
+    return None

@@ -11,8 +11,8 @@ import numpy as np
 from PIL import Image, JpegImagePlugin
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import metadata, profiles
-from waifu2x.formats.failures import in_words
+from waifu2x.formats.base import in_words
+from waifu2x.formats.metadata import profiles, transfer
 from waifu2x.imaging.orientation import oriented
 from waifu2x.imaging.picture import Colours, JpegCoding, Picture, apart, with_alpha
 from waifu2x.imaging.streams import Allocate
@@ -31,7 +31,7 @@ def from_pil(image: Image.Image, name: str = "the picture") -> Picture:
         info: dict[Any, Any] = dict(image.info)
         if "exif" not in info:
             info["exif"] = _exif(image)
-        said, orientation = metadata.of_file(b"", info, "")
+        said, orientation = transfer.of_file(b"", info, "")
         picture, _ = plain(image, name)
         return oriented(replace(picture, metadata=said), orientation)
 

@@ -13,10 +13,11 @@ import numpy as np
 from PIL import Image
 
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.formats import metadata, table
-from waifu2x.formats.pillow import to_pil
+from waifu2x.formats import table
+from waifu2x.formats.base import Writer
+from waifu2x.formats.metadata import transfer
+from waifu2x.formats.pillow.images import to_pil
 from waifu2x.formats.table import Compression, Format, Quality
-from waifu2x.formats.writer import Writer
 from waifu2x.imaging.picture import Colours, JpegCoding, Picture
 from waifu2x.imaging.streams import Timed
 
@@ -79,7 +80,7 @@ def in_words(form: Format, name: str) -> Iterator[None]:
 
 def save_options(first: Picture, form: Format, quality: Quality) -> dict[str, Any]:
     """What Pillow's encoder is told of a file, by its first picture."""
-    options = metadata.save_options(first.metadata, form)
+    options = transfer.save_options(first.metadata, form)
     options |= _EFFORT.get(form.name, {}).get(quality.compression, {})
     if quality.level == "like":
         options |= _level(form, None) if first.jpeg is None else _like(first.jpeg)

@@ -5,12 +5,15 @@ WebP (RFC 9649), section 2; ICO as Windows has it.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from waifu2x.formats import gif, jpeg, jxl, png, pnm
+from waifu2x.formats import pnm
+from waifu2x.formats.headers import gif, jxl
 from waifu2x.formats.limits import MAX_PICTURES, Budget, OverBudgetError
+from waifu2x.formats.png import chunks
 
 _ICON = b"\0\0\1\0"
 
@@ -32,8 +35,8 @@ def declared(data: bytes) -> Declared | None:
     Raises ValueError for a header that is damaged, and OverBudgetError, also for JPEG and PNM.
     """
     budget = Budget(len(data))
-    if data.startswith(jpeg.SIGNATURE):
-        jpeg.check(data)
+    if data.startswith(_JPEG):
+        _check_jpeg(data)
     if data[:1] == b"P":
         pnm.check(data)
     try:
@@ -100,7 +103,7 @@ def _icon(data: bytes, budget: Budget) -> Declared:
     width = height = 0
     for index in range(count):
         (start,) = struct.unpack_from("<I", data, 6 + 16 * index + 12)
-        if data[start : start + 8] == png.SIGNATURE:
+        if data[start : start + 8] == chunks.SIGNATURE:
             across, down = struct.unpack_from(">II", data, start + 16)
         elif start + 12 <= len(data):
             across, down = (abs(side) for side in struct.unpack_from("<ii", data, start + 4))
@@ -110,3 +113,46 @@ def _icon(data: bytes, budget: Budget) -> Declared:
         if across * down > width * height:
             width, height = across, down
     return Declared(width, height)
+
+
+_JPEG = b"\xff\xd8\xff"
+_MOST_SCANS = 500
+"""Passes over the pixels of a progressive picture: each takes as long as its size says."""
+_PROGRESSIVE, _END, _SCAN, _FILL = 0xC2, 0xD9, 0xDA, 0xFF
+_BARE = (0x00, 0x01, *range(0xD0, 0xD9))
+"""Markers without a length."""
+_MARKER = rb"\xff[^\x00\xd0-\xd7\xff]"
+"""What ends the coded data of a scan."""
+
+
+def _check_jpeg(data: bytes) -> None:
+    """Raises OverBudgetError for a JPEG of more segments, bytes between them or scans than sound
+    ones have."""
+    budget, scans, progressive = Budget(len(data)), 0, False
+    at = 2
+    while at + 4 <= len(data):
+        budget.visit()
+        if data[at] != _FILL:
+            at = data.find(b"\xff", at)
+            if at < 0:
+                return
+            continue
+        kind = data[at + 1]
+        if kind == _FILL:
+            at += 1
+            continue
+        if kind == _END:
+            return
+        if kind in _BARE:
+            at += 2
+            continue
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        progressive |= kind == _PROGRESSIVE
+        if kind == _SCAN:
+            scans += 1
+            if scans > _MOST_SCANS:
+                raise OverBudgetError(f"it has more than the {_MOST_SCANS} scans that are read")
+            found = re.compile(_MARKER).search(data, at) if progressive else None
+            if found is None:
+                return
+            at = found.start()

@@ -14,12 +14,16 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError, _imaging
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import deep, gif, metadata, png, table, tags
-from waifu2x.formats.declared import declared
-from waifu2x.formats.exif import ORIENTATION
+from waifu2x.formats import table
+from waifu2x.formats.base import DecodedFile
+from waifu2x.formats.headers import gif
+from waifu2x.formats.headers.declared import declared
 from waifu2x.formats.limits import Budget, check_pixels
-from waifu2x.formats.pillow import jpeg_coding, plain
-from waifu2x.formats.source import DecodedFile
+from waifu2x.formats.metadata import tags, transfer
+from waifu2x.formats.metadata.exif import ORIENTATION
+from waifu2x.formats.pillow import deep_samples
+from waifu2x.formats.pillow.images import jpeg_coding, plain
+from waifu2x.formats.png import chunks
 from waifu2x.imaging.orientation import oriented, oriented_size
 from waifu2x.imaging.picture import Colours, Metadata, Picture, contiguous
 from waifu2x.imaging.streams import Allocate, Extent, Header, Timed
@@ -57,7 +61,7 @@ def open_content(
         total = said.width * said.height * said.pictures
         check_pixels(name, said[:2], said.pictures, total, max_pixels)
     # Pillow refuses a PNG for what it thinks of its texts, which it need not see.
-    seen = png.without(data, _TEXTS) if data.startswith(png.SIGNATURE) else data
+    seen = chunks.without(data, _TEXTS) if data.startswith(chunks.SIGNATURE) else data
     try:
         image = Image.open(io.BytesIO(seen), formats=opened)
     except UnidentifiedImageError as error:
@@ -93,7 +97,7 @@ def extent(data: bytes) -> Extent | None:
 def _nbytes(image: Image.Image, data: bytes) -> int:
     """About how many bytes the samples of an opened image take in memory."""
     planes = 4 if image.mode == "P" else len(image.getbands())
-    sample = 4 if image.mode[0] in "IF" else -(-deep.depth(image, data) // 8)
+    sample = 4 if image.mode[0] in "IF" else -(-deep_samples.depth(image, data) // 8)
     return image.height * image.width * planes * sample
 
 
@@ -116,7 +120,7 @@ def _frames(
     """A picture, or the frames of an animation."""
     count = getattr(image, "n_frames", 1) if image.format in _ANIMATED else 1
     check_pixels(name, image.size, count, image.width * image.height * count, max_pixels)
-    said, orientation = metadata.of_file(data, dict(image.info), str(image.format))
+    said, orientation = transfer.of_file(data, dict(image.info), str(image.format))
     rows, columns = oriented_size(image.height, image.width, orientation)
     extents = (Extent(rows, columns, _nbytes(image, data)),)
     if count == 1:
@@ -142,7 +146,7 @@ def _one_picture(
 ) -> Generator[Timed]:
     """The only picture of a file."""
     picture, notices = _loaded(image, data, name, allocate)
-    picture, said_of_it = deep.deepened(picture, image, data)
+    picture, said_of_it = deep_samples.deepened(picture, image, data)
     picture = replace(picture, metadata=said, jpeg=jpeg_coding(image))
     yield Timed(oriented(picture, orientation), notices=tuple(sorted({*notices, *said_of_it})))
 
@@ -154,7 +158,9 @@ def _loaded(
     image.load()
     picture, notices = plain(image, name, allocate)
     if image.format == "PNG" and not picture.colours.icc_profile:
-        picture = replace(picture, colours=Colours(None, png.colour_chunks(png.chunks(data))))
+        picture = replace(
+            picture, colours=Colours(None, chunks.colour_chunks(chunks.contents(data)))
+        )
     return picture, notices
 
 
@@ -257,7 +263,7 @@ def _decoded_pages(
         if index >= 0:
             image.seek(index)
         # Pillow has brought the page upright by then.
-        said, _ = metadata.upright(metadata.of_tiff(data, at, budget))
+        said, _ = transfer.upright(transfer.of_tiff(data, at, budget))
         image.load()
         picture, notices = plain(image, name)
         yield Timed(replace(picture, metadata=said), notices=tuple(sorted(set(notices))))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from waifu2x.formats import jxl
+from waifu2x.formats.headers import jxl
 from waifu2x.imaging.dtypes import to_unit
 from waifu2x.imaging.picture import Picture, apart, full_range, with_alpha
 

@@ -1,12 +1,35 @@
-"""The pictures of a file as a source: decoded one after the other, when they are asked for."""
+"""What readers and writers of all formats share: DecodedFile, Writer, and errors in words."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
-from waifu2x.formats.failures import in_words
+from waifu2x.errors import ImageError
 from waifu2x.imaging.streams import Header, Timed
+
+
+@contextmanager
+def in_words(name: str, otherwise: str) -> Iterator[None]:
+    """Makes an ImageError of what decoders raise in its block.
+
+    `name` stands for the file; `otherwise` says what most errors mean, as in "damaged".
+    """
+    try:
+        yield
+    except ImageError:
+        raise
+    except MemoryError as error:
+        raise ImageError(
+            f"{name}: too large for this machine's memory: cut it into parts"
+        ) from error
+    except Exception as error:
+        # Decoders meet damage in many ways, and say so with as many kinds of exception.
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ImageError(f"{name}: {otherwise}: {reason}") from error
+
 
 DAMAGED = "damaged or cut off"
 """What most errors of decoders mean."""
@@ -60,3 +83,17 @@ class DecodedFile:
         """Ends the decoding."""
         self._pictures.close()
         self._close()
+
+
+class Writer(ABC):
+    """Writes the content of a file, picture by picture."""
+
+    @abstractmethod
+    def add(self, timed: Timed) -> None:
+        """Writes the next picture. Raises OutputError, and OSError if the file is not writable."""
+
+    def finish(self) -> None:  # noqa: B027 (most formats end with their last picture)
+        """Writes what comes after the last picture. Raises as `add` does."""
+
+    def abort(self) -> None:  # noqa: B027
+        """Ends the work, instead of `finish`."""

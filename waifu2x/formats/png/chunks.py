@@ -26,7 +26,7 @@ _LARGEST_PROFILE = 1 << 24
 """Bytes of a profile that are unpacked."""
 
 
-def chunks(data: bytes) -> Iterator[Chunk]:
+def contents(data: bytes) -> Iterator[Chunk]:
     """The chunks of a file up to IEND, or to where it is cut off; none that may be left out and is
     damaged. Pixels, which are most of the file and for a decoder, are not looked at."""
     for place in places(data):

@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import IO, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from waifu2x.formats import metadata, png_filter
-from waifu2x.formats.ahead import in_order
-from waifu2x.formats.png import SIGNATURE, chunk, fast_zlib, profile_chunk
+from waifu2x.formats.base import Writer
+from waifu2x.formats.metadata import transfer
+from waifu2x.formats.png.chunks import SIGNATURE, chunk, fast_zlib, profile_chunk
+from waifu2x.formats.png.ordered_pool import in_order
 from waifu2x.formats.table import Compression
-from waifu2x.formats.writer import Writer
 from waifu2x.imaging.picture import Chunk, Picture, interleave
 from waifu2x.imaging.streams import Header, Timed
 from waifu2x.system.machine import core_count
@@ -124,7 +125,7 @@ def _ancillary(picture: Picture) -> list[Chunk]:
     first: Sequence[Chunk] = colours.chunks
     if colours.icc_profile:
         first = [profile_chunk(colours.icc_profile)]
-    return [*first, *metadata.png_chunks(picture.metadata, planes, depth)]
+    return [*first, *transfer.png_chunks(picture.metadata, planes, depth)]
 
 
 def _frame_control(number: int, width: int, height: int, duration: float) -> bytes:
@@ -180,7 +181,7 @@ class _Bands:
         self._stride = stride
         self._rows = rows
         self._compression = compression
-        self._buffers: list[tuple[png_filter.Bytes, png_filter.Bytes]] = []
+        self._buffers: list[tuple[Bytes, Bytes]] = []
         """Used again: memory that is new costs as much as filtering."""
 
     def __call__(self, top: int) -> _Packed:
@@ -196,17 +197,17 @@ class _Bands:
         filtered = buffers[1][: len(lines) - 1]
         pixel = self._stride // self._picture.pixels.shape[1]
         if self._compression == "best":
-            png_filter.smallest(lines, pixel, filtered)
+            smallest(lines, pixel, filtered)
             deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS, 9, zlib.Z_FILTERED)
         else:
-            png_filter.up(lines, pixel, filtered)
+            up(lines, pixel, filtered)
             deflate = fast_zlib().compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
         pieces = deflate.compress(filtered.data), deflate.flush(zlib.Z_SYNC_FLUSH)
         packed = _Packed(pieces, fast_zlib().adler32(filtered), filtered.size)
         self._buffers.append(buffers)
         return packed
 
-    def _lines(self, top: int, buffer: png_filter.Bytes) -> png_filter.Bytes:
+    def _lines(self, top: int, buffer: Bytes) -> Bytes:
         """The bytes of the rows from `top` on, the high one of a sample first, and of that above.
 
         (rows + 1, bytes a row): in the picture itself where they stand so there, else in `buffer`.
@@ -227,3 +228,60 @@ class _Bands:
         else:
             interleave(pixels, alpha[rows], samples)
         return lines
+
+
+Bytes = NDArray[np.uint8]
+Filter = Callable[[Bytes, int, Bytes], None]
+"""A filter: takes lines, the bytes of a pixel, and (rows, 1 + bytes a row) to be filled."""
+
+
+def up(lines: Bytes, pixel: int, out: Bytes) -> None:
+    """Filter Up, differences from what is above: the fastest to make and to undo."""
+    out[:, 0] = 2
+    np.subtract(lines[1:], lines[:-1], out=out[:, 1:])
+
+
+def smallest(lines: Bytes, pixel: int, out: Bytes) -> None:
+    """The filter that leaves least to a quick deflate, which is the best or close to it.
+
+    On enlarged pictures 1 to 3 % smaller than libpng's choice for each row.
+    """
+    sizes = {}
+    for number, one in enumerate((sub, up, average, paeth)):
+        one(lines, pixel, out)
+        sizes[len(fast_zlib().compress(out, 1)), number] = one
+    sizes[min(sizes)](lines, pixel, out)
+
+
+def sub(lines: Bytes, pixel: int, out: Bytes) -> None:
+    """Filter Sub: differences from what is to the left."""
+    out[:, 0] = 1
+    np.subtract(lines[1:], _left(lines[1:], pixel), out=out[:, 1:])
+
+
+def average(lines: Bytes, pixel: int, out: Bytes) -> None:
+    """Filter Average: differences from the mean of what is left and above, rounded down."""
+    out[:, 0] = 3
+    above, left = lines[:-1], _left(lines[1:], pixel)
+    np.subtract(lines[1:], (above & left) + ((above ^ left) >> 1), out=out[:, 1:])
+
+
+def paeth(lines: Bytes, pixel: int, out: Bytes) -> None:
+    """Filter Paeth: differences from whichever of left, above and above left is nearest to
+    left + above - above left."""
+    out[:, 0] = 4
+    above, left = lines[:-1], _left(lines[1:], pixel)
+    corner = _left(above, pixel)
+    across = np.abs(above.astype(np.int16) - corner)  # left + above - corner is so far from left
+    down = np.abs(left.astype(np.int16) - corner)
+    both = np.abs(above.astype(np.int16) + left - 2 * corner.astype(np.int16))
+    predicted = np.where(
+        (across <= down) & (across <= both), left, np.where(down <= both, above, corner)
+    )
+    np.subtract(lines[1:], predicted, out=out[:, 1:])
+
+
+def _left(lines: Bytes, pixel: int) -> Bytes:
+    shifted = np.zeros_like(lines)
+    shifted[:, pixel:] = lines[:, :-pixel]
+    return shifted

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 
-from waifu2x.formats import png
+from waifu2x.formats.png import chunks
 
 DAMAGED = "its animation is damaged: only its first picture is read"
 _CHUNKS = (b"acTL", b"fcTL", b"fdAT")
@@ -17,7 +17,7 @@ _CONTROL = 26
 
 def still(data: bytes) -> bytes:
     """A PNG without its animation."""
-    return png.without(data, _CHUNKS)
+    return chunks.without(data, _CHUNKS)
 
 
 def is_damaged(data: bytes) -> bool:
@@ -25,7 +25,7 @@ def is_damaged(data: bytes) -> bool:
 
     Raises OverBudgetError.
     """
-    places = list(png.places(data))
+    places = list(chunks.places(data))
     kinds = [kind for kind, _, _ in places]
     if b"acTL" not in kinds or b"IDAT" not in kinds:
         return False
@@ -37,7 +37,7 @@ def is_damaged(data: bytes) -> bool:
         return True
 
 
-def _is_whole(data: bytes, places: list[png.Place]) -> bool:
+def _is_whole(data: bytes, places: list[chunks.Place]) -> bool:
     width, height = struct.unpack_from(">II", data, places[0][1])
     frames, number, declared = 0, 0, 0
     has_data = True
@@ -49,7 +49,7 @@ def _is_whole(data: bytes, places: list[png.Place]) -> bool:
             has_data = seen_pixels = True
         if kind not in _CHUNKS:
             continue
-        if not png.sound(data, place):
+        if not chunks.sound(data, place):
             return False
         if kind == b"acTL":
             if declared:

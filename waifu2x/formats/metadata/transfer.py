@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from waifu2x.formats import png
 from waifu2x.formats.limits import Budget, OverBudgetError
+from waifu2x.formats.png import chunks
 from waifu2x.formats.table import Format, Kind
 from waifu2x.imaging.picture import Chunk, Metadata
 
@@ -84,7 +84,7 @@ def upright(metadata: Metadata) -> tuple[Metadata, int]:
     """
     asked = 1
     if metadata.exif:
-        from waifu2x.formats import exif
+        from waifu2x.formats.metadata import exif
 
         asked = exif.orientation(metadata.exif)
     if asked == 1 and metadata.xmp:
@@ -103,7 +103,7 @@ def upright(metadata: Metadata) -> tuple[Metadata, int]:
 
 def of_tiff(data: bytes, at: int, budget: Budget) -> Metadata:
     """The metadata in the directory at an offset of a TIFF file; none if it is damaged."""
-    from waifu2x.formats import tags
+    from waifu2x.formats.metadata import tags
 
     wanted = {tags.XMP, tags.IPTC, tags.PHOTOSHOP} | tags.RESOLUTION
     try:
@@ -121,7 +121,7 @@ def of_tiff(data: bytes, at: int, budget: Budget) -> Metadata:
 
 def _tiff_dpi(found: Mapping[int, bytes], order: str) -> tuple[float, float] | None:
     """The resolution that tags of a TIFF name, in pixels an inch; None if they name none."""
-    from waifu2x.formats import tags
+    from waifu2x.formats.metadata import tags
 
     try:
         unit = struct.unpack(order + "H", found.get(tags.RESOLUTION_UNIT, _INCH[order]))[0]
@@ -139,7 +139,7 @@ def sized(metadata: Metadata, height: int, width: int) -> Metadata:
     """Metadata in which EXIF and XMP name this size wherever they name one."""
     block = metadata.exif
     if block:
-        from waifu2x.formats import exif
+        from waifu2x.formats.metadata import exif
 
         block = exif.sized(block, height, width)
     xmp = metadata.xmp
@@ -192,7 +192,7 @@ def png_chunks(metadata: Metadata, planes: int, depth: int) -> list[Chunk]:
     """
     found = []
     for kind, body in metadata.chunks:
-        fitted = png.background_chunk(body, planes, depth) if kind == b"bKGD" else (kind, body)
+        fitted = chunks.background_chunk(body, planes, depth) if kind == b"bKGD" else (kind, body)
         if fitted:
             found.append(fitted)
     if metadata.dpi:
@@ -219,7 +219,7 @@ def _exif(value: Any) -> bytes | None:
         block = block[6:]
     if not block:
         return None
-    from waifu2x.formats import exif
+    from waifu2x.formats.metadata import exif
 
     return block if exif.readable(block) else None
 
@@ -250,11 +250,11 @@ def _of_png(metadata: Metadata, data: bytes) -> Metadata:
     """Metadata with what a PNG's chunks say besides, all but the colours."""
     kept: list[Chunk] = []
     budget = Budget(len(data))
-    found = list(png.chunks(data))
-    background = png.background(dict(found))
+    found = list(chunks.contents(data))
+    background = chunks.background(dict(found))
     if background:
         kept.append((b"bKGD", background))
-    for kind, body in png.other_chunks(found):
+    for kind, body in chunks.other_chunks(found):
         if kind == b"eXIf":
             metadata = replace(metadata, exif=_exif(body))
         elif kind == b"iTXt" and body.startswith(_XMP_KEYWORD):
