@@ -23,7 +23,8 @@ from tests.helpers import onnx_files, weight_files
 from tests.helpers.weight_files import Pickle
 from waifu2x.errors import ModelError
 from waifu2x.networks.model import Model
-from waifu2x.networks.readers import architectures, chainer, ncnn, parse_named, waifu2x_json
+from waifu2x.networks.readers import architectures, chainer, parse_named, waifu2x_json
+from waifu2x.networks.readers.ncnn import reader as ncnn
 
 MOST_MEMORY = 900 << 20
 """Bytes of address space beyond what the program has when it begins."""

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from waifu2x.cli import cli
 from waifu2x.errors import ModelError, OutputError
 from waifu2x.networks.model_import import Imported, import_models
-from waifu2x.networks.readers import ncnn, read_model
+from waifu2x.networks.readers import read_model
+from waifu2x.networks.readers.ncnn import reader as ncnn
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -22,7 +22,7 @@ from waifu2x.networks.nodes import Enlarge
 from waifu2x.networks.readers import read_model
 from waifu2x.networks.readers.architectures import Layer
 from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump
-from waifu2x.networks.rescale import doubled
+from waifu2x.networks.shared import doubled
 from waifu2x.system import resources
 
 LISTED = "`waifu2x models list` shows the "

@@ -16,7 +16,8 @@ from waifu2x.errors import ModelError
 from waifu2x.networks import expressions, model_set
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Add, Convolution, Dense, Enlarge, PixelShuffle
-from waifu2x.networks.readers import ncnn, read_model
+from waifu2x.networks.readers import read_model
+from waifu2x.networks.readers.ncnn import reader as ncnn
 
 HALF = 0x01306B47
 
@@ -590,7 +591,7 @@ def test_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.with_suffix(".bin").write_bytes(bytes(1001))
     with pytest.raises(ModelError, match=r"m\.bin: larger than the 0 MiB that a model may take"):
         read_model(path)
-    monkeypatch.setattr("waifu2x.networks.readers.ncnn_files._MAX_TEXT", 10)
+    monkeypatch.setattr("waifu2x.networks.readers.ncnn.files._MAX_TEXT", 10)
     with pytest.raises(ModelError, match=r"m: larger than the 0 MiB that a \.param may take"):
         ncnn.parse(PLAIN.text, b"", "m")
 

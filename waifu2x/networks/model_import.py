@@ -23,7 +23,6 @@ from waifu2x.networks.readers import (
     NAMED_SUFFIXES,
     SUFFIXES,
     chainer,
-    ncnn,
     parse_named,
     waifu2x_json,
 )
@@ -36,6 +35,7 @@ from waifu2x.networks.readers.limits import (
     read_file,
     read_member,
 )
+from waifu2x.networks.readers.ncnn import reader as ncnn
 from waifu2x.system.files import reason, write_atomically
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.resources import user_models

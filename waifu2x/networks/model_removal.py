@@ -7,7 +7,7 @@ from pathlib import Path
 
 from waifu2x.errors import ModelError, OutputError
 from waifu2x.networks import catalogue, model_set
-from waifu2x.networks.readers import ncnn
+from waifu2x.networks.readers.ncnn import reader as ncnn
 from waifu2x.system.files import reason
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.resources import user_models

@@ -122,8 +122,7 @@ class ModelSet:
         if other:
             return other._read((noise, 1))
         if (noise, 1) not in self.files and (noise, 2) in self.files:
-            from waifu2x.networks.rescale import halved
-            from waifu2x.networks.shared import shared
+            from waifu2x.networks.shared import halved, shared
 
             self._read((noise, 2))  # or says what is wrong with it
             return shared(self.files[noise, 2], "halved", halved)
@@ -148,7 +147,7 @@ class ModelSet:
         if model.scale == expected:
             return model
         if (model.scale, expected) == (1, 2):
-            from waifu2x.networks.rescale import doubled
+            from waifu2x.networks.shared import doubled
 
             return shared(path, "doubled", doubled)
         raise ModelError(f"{path}: enlarges {model.scale} times, but its name says {expected}")

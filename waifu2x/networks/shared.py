@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+import numpy as np
+
+from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.digests import file_states
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers import content_files, read_model
@@ -51,3 +55,25 @@ def _changed(source: Model, change: Callable[[Model], Model]) -> Model:
     with _lock:
         _sources[made] = source
     return made
+
+
+def doubled(model: Model) -> Model:
+    """The network on the picture with each pixel repeated, as vgg_7 doubles pictures."""
+    builder = GraphBuilder(model.name, model.in_planes)
+    padding = math.ceil(model.padding / 2)
+    value = builder.enlarge(0, 2)
+    if 2 * padding > model.padding:
+        value = builder.crop(value, 2 * padding - model.padding)
+    builder.extend(model.nodes, value)
+    return builder.model(model.border)
+
+
+def halved(model: Model) -> Model:
+    """The network, then the mean of each 2x2 pixels of its result."""
+    builder = GraphBuilder(model.name, model.in_planes)
+    planes = model.out_planes
+    weight = np.zeros((planes, planes, 2, 2), np.float32)
+    weight[range(planes), range(planes)] = 0.25
+    value = builder.extend(model.nodes)
+    builder.convolution(value, weight, np.zeros(planes, np.float32), stride=2)
+    return builder.model(model.border)

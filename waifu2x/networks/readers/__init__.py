@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MODULES = {
     ".json": "waifu2x_json",
     ".json.gz": "waifu2x_json",
-    ".param": "ncnn",
+    ".param": "ncnn.reader",
     ".npz": "chainer",
 }
 NAMED_SUFFIXES = (".pth", ".safetensors", ".onnx")
@@ -35,9 +35,10 @@ def parse_named(content: bytes, name: str) -> Model:
             from waifu2x.networks.readers.onnx.reader import parse as parse_onnx
 
             return parse_onnx(content, name)
-        from waifu2x.networks.readers import recognised, safetensors, torch_files
+        from waifu2x.networks.readers import recognised, safetensors
+        from waifu2x.networks.readers.pytorch import files
 
-        parse = safetensors.parse if name.lower().endswith(".safetensors") else torch_files.parse
+        parse = safetensors.parse if name.lower().endswith(".safetensors") else files.parse
         return recognised.build(parse(content, name), name)
 
 

@@ -80,7 +80,7 @@ _KNOWN = (
     ),
     _Family("families.swin_unet", "swin_unet", (_weights("unet.swin1.block.0.attn.qkv"),)),
     _Family(
-        "waifu2x_named", "u_net", (_weights("unet1.conv1.conv.0", "unet2.conv2.seblock.conv1"),)
+        "families.waifu2x", "u_net", (_weights("unet1.conv1.conv.0", "unet2.conv2.seblock.conv1"),)
     ),
     _Family(
         "families.esrgan",
@@ -91,7 +91,7 @@ _KNOWN = (
             _weights("model.0", "model.1.sub.0.RDB1.conv1.0"),
         ),
     ),
-    _Family("waifu2x_named", "stack", (_weights("net.0", "net.2"),)),
+    _Family("families.waifu2x", "stack", (_weights("net.0", "net.2"),)),
     _Family(
         "families.rcan",
         "rcan",

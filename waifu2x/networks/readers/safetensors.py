@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.readers.state_dicts import MARKS, stripped
 from waifu2x.networks.readers.tensors import (
+    MARKS,
     MOST_DIMENSIONS,
     Contents,
     TensorInfo,
     check_size,
     from_bfloats,
+    stripped,
 )
 
 _MAX_HEADER = 1 << 20

@@ -6,7 +6,7 @@ a padding to a multiple, and all else must grow with the picture.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +19,36 @@ from waifu2x.networks.model import Model
 from waifu2x.networks.pooling import InterpolateTo
 from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES, ModelBudget
 from waifu2x.networks.readers.onnx import views
+from waifu2x.networks.readers.onnx.arithmetic import activation, arithmetic, prelu
 from waifu2x.networks.readers.onnx.call import NodeCall
 from waifu2x.networks.readers.onnx.folding import folded
 from waifu2x.networks.readers.onnx.graph import OnnxGraph
+from waifu2x.networks.readers.onnx.layers import (
+    batch_normalization,
+    convolution,
+    max_pool,
+    mean,
+    transposed_convolution,
+)
 from waifu2x.networks.readers.onnx.messages import OnnxFile, OnnxNode, ValueInfo, parse_file
-from waifu2x.networks.readers.onnx.operators import KINDS
+from waifu2x.networks.readers.onnx.norms import (
+    group_normalization,
+    instance_normalization,
+    layer_normalization,
+    power,
+    root,
+)
+from waifu2x.networks.readers.onnx.places import concatenate, cut, pad, scatter, split
+from waifu2x.networks.readers.onnx.resizing import (
+    depth_to_space,
+    expand,
+    reshape,
+    resize,
+    space_to_depth,
+    squeeze,
+    tile,
+    transpose,
+)
 from waifu2x.networks.readers.onnx.tensors import FLOATS, shown
 from waifu2x.networks.readers.onnx.values import (
     EVEN_PICTURES,
@@ -35,6 +60,56 @@ from waifu2x.networks.readers.onnx.values import (
     Sizes,
     Value,
 )
+
+
+def _identity(call: NodeCall) -> Value:
+    """What changes nothing: Identity, Dropout, Cast to another kind of fractions."""
+    if call.node.op == "Cast" and call.node.get("to", 1) not in FLOATS:
+        raise call.node.refused("makes whole numbers of a map: not supported")
+    found = call.optional(0)
+    if found is None:
+        raise call.node.refused("damaged: reads nothing")
+    return found
+
+
+_KINDS: dict[str, Callable[[NodeCall], Value | list[Value]]] = {
+    "Conv": convolution,
+    "ConvTranspose": transposed_convolution,
+    **dict.fromkeys(
+        (
+            *("Relu", "LeakyRelu", "Sigmoid", "Tanh", "Softplus", "Exp", "Erf", "Neg"),
+            *("Mish", "Gelu", "Clip", "HardSigmoid", "HardSwish"),
+        ),
+        activation,
+    ),
+    "PRelu": prelu,
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), arithmetic),
+    "Concat": concatenate,
+    "Split": split,
+    "Slice": cut,
+    "Pad": pad,
+    "ScatterND": scatter,
+    "DepthToSpace": depth_to_space,
+    "SpaceToDepth": space_to_depth,
+    "Resize": resize,
+    "Upsample": resize,
+    "MaxPool": max_pool,
+    "GlobalAveragePool": mean,
+    "ReduceMean": mean,
+    "BatchNormalization": batch_normalization,
+    "LayerNormalization": layer_normalization,
+    "GroupNormalization": group_normalization,
+    "InstanceNormalization": instance_normalization,
+    **dict.fromkeys(("Sqrt", "Reciprocal"), root),
+    "Pow": power,
+    "Reshape": reshape,
+    "Expand": expand,
+    "Tile": tile,
+    "Transpose": transpose,
+    **dict.fromkeys(("Squeeze", "Unsqueeze"), squeeze),
+    **dict.fromkeys(("Identity", "Dropout", "Cast"), _identity),
+}
+"""The function of each operator that reads a map."""
 
 
 def parse(content: bytes, name: str) -> Model:
@@ -124,8 +199,8 @@ class _Walk:
             made: list[Value] = [self._shape(node, inputs)]
         elif all(each is None or isinstance(each, Constant | Sizes) for each in inputs):
             made = self._folded(node, inputs)
-        elif node.op in KINDS:
-            found = KINDS[node.op](NodeCall(self._graph, node, inputs))
+        elif node.op in _KINDS:
+            found = _KINDS[node.op](NodeCall(self._graph, node, inputs))
             made = found if isinstance(found, list) else [found]
         else:
             raise node.refused("is not supported")

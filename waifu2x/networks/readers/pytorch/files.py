@@ -18,15 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.readers import pickles
 from waifu2x.networks.readers.limits import DAMAGED_ZIP, ModelBudget, open_archive
-from waifu2x.networks.readers.pickle_machine import MAX_ENTRIES, Stored, Tensor
-from waifu2x.networks.readers.state_dicts import unwrapped
+from waifu2x.networks.readers.pytorch import pickles
+from waifu2x.networks.readers.pytorch.pickles import MAX_ENTRIES, Stored, Tensor
 from waifu2x.networks.readers.tensors import (
     Contents,
     TensorInfo,
     check_size,
     from_bfloats,
+    unwrapped,
     view_of,
 )
 

@@ -1,10 +1,15 @@
-"""What each kind of layer of a .param file adds to the graph."""
+"""ncnn's networks: a .param file, which is the graph as text, and the .bin file of its weights.
+
+Text and weights are held against each other, and nothing is allocated before that. What a Model
+cannot express is refused by name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +17,38 @@ from numpy.typing import NDArray
 from waifu2x.errors import ModelError
 from waifu2x.networks.activations import Activation, elementwise, leaky
 from waifu2x.networks.expressions import LEAKY, SIGMOID, SILU
+from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Add, Convolution, Gate, Weighted
-from waifu2x.networks.readers.ncnn_files import Line, Number
-from waifu2x.networks.readers.ncnn_graph import Blob, BlobGraph, GateFactor
+from waifu2x.networks.readers.limits import read_file
+from waifu2x.networks.readers.ncnn.files import BinFile, Line, Number, parse_lines
+from waifu2x.networks.readers.ncnn.graph import Blob, BlobGraph, GateFactor
+
+
+def read_model(path: Path) -> Model:
+    """The network in a .param file and the .bin file beside it.
+
+    Raises ModelError, which names file, line and key, if one cannot be read, they do not fit
+    together, or a layer is of a kind that a Model cannot express.
+    """
+    text = read_file(path)
+    return parse(text, read_file(weights_path(path)), str(path))
+
+
+def weights_path(path: Path) -> Path:
+    """The .bin file that belongs to a .param file."""
+    return path.with_suffix(".bin")
+
+
+def parse(text: bytes, weights: bytes, name: str) -> Model:
+    """The network in the contents of both files; `name` stands for the .param file in messages."""
+    lines = parse_lines(text, name)
+    graph = BlobGraph(name, lines, BinFile(weights))
+    # The graph refuses numbers that become infinite: no warning need say so before.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for line in lines:
+            add_layer(graph, line)
+    return graph.finish()
+
 
 _ANY = -233
 """In sizes: whatever there is. In Scale: the factors are a blob."""

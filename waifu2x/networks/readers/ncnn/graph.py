@@ -13,7 +13,7 @@ from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import PixelShuffle, sources
 from waifu2x.networks.readers.limits import MAX_BYTES, ModelBudget
-from waifu2x.networks.readers.ncnn_files import BinFile, Line
+from waifu2x.networks.readers.ncnn.files import BinFile, Line
 from waifu2x.system.lazy_dataclass import dataclass
 
 
