@@ -110,6 +110,27 @@ class NamedGraph(GraphBuilder):
             activation = leaky(activation, len(bias))
         return self.convolution(source, weight, bias, activation, padding=taps // 2)
 
+    def last_convolution(
+        self,
+        source: int,
+        layer: str,
+        *,
+        taps: int = 3,
+        has_bias: bool = True,
+        adds_picture: bool = False,
+    ) -> int:
+        """Appends the layer that makes the result, shuffled by the scale that its planes tell.
+
+        With `adds_picture`, the picture is added, each pixel repeated to that scale.
+        """
+        scale = scale_of(self.weights.planes(layer), self.planes(0), f"{self.name}: {layer}.weight")
+        value = self.same_size(source, layer, taps=taps, has_bias=has_bias)
+        if scale > 1:
+            value = self.pixel_shuffle(value, scale)
+        if adds_picture:
+            value = self.add(value, self.enlarge(0, scale) if scale > 1 else 0)
+        return value
+
     def squeeze_and_excite(self, source: int, first: str, last: str) -> int:
         """A value's planes times factors that two layers of one tap make of their means."""
         factors = self.mean(source)
@@ -122,13 +143,13 @@ class NamedGraph(GraphBuilder):
         return self.multiply(source, factors)
 
 
-def scale_and_planes(made: int, read: int, where: str) -> tuple[int, int]:
-    """By how much a last layer that makes so many planes enlarges, and the result's planes.
+def scale_of(made: int, read: int, where: str) -> int:
+    """Returns by how much a last layer that makes `made` planes enlarges a picture of `read`.
 
-    `read` are those of the picture. Raises ModelError, which begins with `where`.
+    Raises ModelError, which begins with `where`, where `made` planes are no picture's.
     """
     for planes in (read, 3, 4, 1):
         scale = math.isqrt(made // planes) if planes else 0
         if scale and made == planes * scale**2:
-            return scale, planes
+            return scale
     raise ModelError(f"{where}: {made} planes are no picture's")

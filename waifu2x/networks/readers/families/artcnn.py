@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from waifu2x.networks.model import Model
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 
 def artcnn(weights: NamedWeights) -> Model:
@@ -18,10 +18,5 @@ def artcnn(weights: NamedWeights) -> Model:
         value = net.add(net.same_size(inner, f"{key}.2"), value)
         count += 1
     value = net.add(net.same_size(value, f"res_block.{count}"), first)
-    last = "depth_to_space.upscale.0"
-    where = f"{weights.name}: {last}.weight"
-    scale, _ = scale_and_planes(weights.planes(last), net.planes(0), where)
-    value = net.same_size(value, last)
-    if scale > 1:
-        net.pixel_shuffle(value, scale)
+    net.last_convolution(value, "depth_to_space.upscale.0")
     return net.model("zero", same_planes=True)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 _MEAN = (0.4488, 0.4371, 0.4040)
 """The mean colour of the pictures of the training. Not stored; of one plane it is 0."""
@@ -54,11 +54,7 @@ class FirstAndLast:
             value = self._nearest(value) if is_nearest else shuffled(net, value, "upsample")
             value = net.same_size(value, "conv_last")
         elif "upsample.0.weight" in weights:
-            where = f"{weights.name}: upsample.0.weight"
-            made = weights.planes("upsample.0")
-            by, _ = scale_and_planes(made, net.planes(0), where)
-            value = net.same_size(value, "upsample.0")
-            value = net.pixel_shuffle(value, by) if by > 1 else value
+            value = net.last_convolution(value, "upsample.0")
         else:
             value = net.add(net.same_size(value, "conv_last"), self._picture)
         net.layer = "the mean"

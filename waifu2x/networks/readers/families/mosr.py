@@ -9,7 +9,7 @@ from waifu2x.networks.activations import elementwise
 from waifu2x.networks.expressions import MISH
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.families.swin import normalised
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_of
 
 _EPS = 1e-6
 _SHIFT = -0.5
@@ -32,7 +32,7 @@ def mosr(weights: NamedWeights) -> Model:
     beside = _with_mish(net, _with_mish(net, 0, "shortcut.block.0"), "shortcut.block.2")
     beside = net.add(_shifted(net, 0, "shortcut.conv11"), beside)
     value = _upsampled(net, net.add(value, beside))
-    scale, _ = scale_and_planes(net.planes(value), net.planes(0), f"{weights.name}: upsampler")
+    scale = scale_of(net.planes(value), net.planes(0), f"{weights.name}: upsampler")
     if scale > 1:
         net.pixel_shuffle(value, scale)
     return net.model("zero", same_planes=True)

@@ -11,7 +11,7 @@ from waifu2x.networks.attention import PlanesFrom
 from waifu2x.networks.expressions import GELU, SIGMOID, SILU, Expression
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.families.swin import bias_of, linear, normalised
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 from waifu2x.networks.windows import Windows
 
 _HEADS = 4
@@ -41,11 +41,7 @@ def omnisr(weights: NamedWeights) -> Model:
         value = _weighed_pixels(net, value, f"{key}.esa")
         group += 1
     value = net.add(_same(net, value, "output"), first)
-    where = f"{weights.name}: up.0.weight"
-    scale, _ = scale_and_planes(weights.planes("up.0"), net.planes(0), where)
-    value = _same(net, value, "up.0")
-    if scale > 1:
-        net.pixel_shuffle(value, scale)
+    net.last_convolution(value, "up.0", has_bias="up.0.bias" in weights)
     weights.ignore(_COUNTED)
     return net.model("zero", same_planes=True, multiple=side)
 

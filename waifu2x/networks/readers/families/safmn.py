@@ -8,7 +8,7 @@ from waifu2x.networks.activations import elementwise
 from waifu2x.networks.expressions import GELU
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.families.swin import normalised
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 _EPS = 1e-6
 _PARTS = 4
@@ -22,12 +22,7 @@ def safmn(weights: NamedWeights) -> Model:
     while f"feats.{block}.norm1.weight" in weights:
         value = _block(net, value, f"feats.{block}")
         block += 1
-    last = "to_img.0"
-    where = f"{weights.name}: {last}.weight"
-    scale, _ = scale_and_planes(weights.planes(last), net.planes(0), where)
-    value = net.same_size(net.add(value, first), last)
-    if scale > 1:
-        net.pixel_shuffle(value, scale)
+    net.last_convolution(net.add(value, first), "to_img.0")
     # All sizes at which parts are seen are to be whole.
     return net.model("reflect", same_planes=True, multiple=2 ** (_PARTS - 1))
 

@@ -9,7 +9,7 @@ from waifu2x.errors import ModelError
 from waifu2x.networks.activations import elementwise
 from waifu2x.networks.expressions import LEAKY, SILU, Expression
 from waifu2x.networks.model import Model
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 _MEAN = (0.4488, 0.4371, 0.4040)
 """The mean colour of the pictures that SPAN was trained on."""
@@ -42,11 +42,7 @@ def span(weights: NamedWeights) -> Model:
         after_first = after_first or value
     joined = net.concatenate(start, same(value, "conv_2"), after_first, tap)
     joined = net.same_size(joined, "conv_cat", taps=1)
-    made = weights.planes("upsampler.0")
-    scale, _ = scale_and_planes(made, planes, f"{weights.name}: upsampler.0.weight")
-    value = net.same_size(joined, "upsampler.0")
-    if scale > 1:
-        net.pixel_shuffle(value, scale)
+    net.last_convolution(joined, "upsampler.0")
     # What the training kept beside what it trained.
     weights.ignore(r".*\.eval_conv\.(weight|bias)")
     return net.model("zero", same_planes=True)

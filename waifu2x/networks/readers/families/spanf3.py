@@ -9,7 +9,7 @@ from waifu2x.networks.activations import elementwise, leaky
 from waifu2x.networks.expressions import TANH
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.families.span import folded
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 _PLANES = 3
 
@@ -43,10 +43,7 @@ def spanf3(weights: NamedWeights) -> Model:
         after_first = after_first or value
     value = net.same_size(net.concatenate(start, value, after_first, tap), "conv_cat", taps=1)
     last = "to_pixel.0" if "to_pixel.0.weight" in weights else "to_pixel"
-    scale, _ = scale_and_planes(weights.planes(last), _PLANES, f"{weights.name}: {last}.weight")
-    value = net.same_size(value, last, taps=weights.length(f"{last}.weight", 2))
-    if scale > 1:
-        net.pixel_shuffle(value, scale)
+    net.last_convolution(value, last, taps=weights.length(f"{last}.weight", 2))
     # What the training kept beside what it trained.
     weights.ignore(r".*\.eval_conv\.(weight|bias)")
     return net.model("reflect", same_planes=True)

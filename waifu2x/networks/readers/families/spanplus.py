@@ -7,7 +7,7 @@ from waifu2x.networks.activations import elementwise
 from waifu2x.networks.expressions import LEAKY, MISH, Expression
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.families.span import folded
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 
 def spanplus(weights: NamedWeights) -> Model:
@@ -22,12 +22,7 @@ def spanplus(weights: NamedWeights) -> Model:
     while f"feats.{group}.conv_cat.weight" in weights:
         value = _group(net, value, f"feats.{group}")
         group += 1
-    last = "upsampler.0"
-    where = f"{weights.name}: {last}.weight"
-    scale, _ = scale_and_planes(weights.planes(last), net.planes(0), where)
-    value = net.same_size(value, last)
-    if scale > 1:
-        net.pixel_shuffle(value, scale)
+    net.last_convolution(value, "upsampler.0")
     weights.ignore(r".*\.eval_conv\.(weight|bias)")
     return net.model("zero", same_planes=True)
 

@@ -6,7 +6,7 @@ from waifu2x.errors import ModelError
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.families.swin import attention, linear, mixed
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_of
 
 _SLOPE = 0.1
 _CROPPED = 6
@@ -40,7 +40,7 @@ def swin_unet(weights: NamedWeights) -> Model:
     value = net.add(_enlarged(net, value, "unet.up1"), wide)
     value = _blocks(net, value, "unet.swin5")
     made = weights.planes("unet.to_image.proj")
-    scale, _ = scale_and_planes(made, net.planes(0), f"{name}: unet.to_image.proj.weight")
+    scale = scale_of(made, net.planes(0), f"{name}: unet.to_image.proj.weight")
     value = linear(net, value, "unet.to_image.proj")
     if scale > 1:
         net.pixel_shuffle(value, scale)
