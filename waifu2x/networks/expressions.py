@@ -8,7 +8,7 @@ function to `ACTIVATIONS` and every engine has it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal, Protocol, TypeVar
 
 import numpy as np
@@ -183,19 +183,17 @@ def _emitted(
     return found
 
 
+def parts(expression: Expression) -> Iterator[Expression]:
+    """Yields an expression and the expressions in it, each as often as it appears."""
+    yield expression
+    for inner in vars(expression).values():
+        if isinstance(inner, Expression):
+            yield from parts(inner)
+
+
 def has_parameter(expression: Expression) -> bool:
-    """Whether a function depends on the plane's parameter."""
-    match expression:
-        case Parameter():
-            return True
-        case Arithmetic():
-            return has_parameter(expression.left) or has_parameter(expression.right)
-        case Elementary():
-            return has_parameter(expression.argument)
-        case Where():
-            parts = (expression.test, expression.positive, expression.otherwise)
-            return any(map(has_parameter, parts))
-    return False
+    """Returns whether a function depends on the plane's parameter."""
+    return any(isinstance(part, Parameter) for part in parts(expression))
 
 
 def sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -24,6 +24,7 @@ from waifu2x.networks.expressions import (
     evaluate,
     maximum,
     minimum,
+    parts,
 )
 from waifu2x.networks.readers.onnx.values import NOTHING, PendingFunction
 from waifu2x.system.lazy_dataclass import dataclass
@@ -41,37 +42,16 @@ class Softplus(Expression):
     argument: Expression
 
 
-def parts(expression: Expression) -> int:
-    """How many parts an expression is made of."""
-    match expression:
-        case Arithmetic():
-            return 1 + parts(expression.left) + parts(expression.right)
-        case Elementary() | Softplus():
-            return 1 + parts(expression.argument)
-        case Where():
-            return 1 + sum(map(parts, (expression.test, expression.positive, expression.otherwise)))
-    return 1
-
-
 def has_softplus(expression: Expression) -> bool:
-    """Whether a Softplus is left in an expression."""
-    match expression:
-        case Softplus():
-            return True
-        case Arithmetic():
-            return has_softplus(expression.left) or has_softplus(expression.right)
-        case Elementary():
-            return has_softplus(expression.argument)
-        case Where():
-            inner = (expression.test, expression.positive, expression.otherwise)
-            return any(map(has_softplus, inner))
-    return False
+    """Returns whether a Softplus is left in an expression."""
+    return any(isinstance(part, Softplus) for part in parts(expression))
 
 
 def expression_of(pending: PendingFunction) -> Expression | None:
     """What is pending as a function of one value; None if planes differ, or it is too long."""
     if pending.function is not None:
-        return pending.function if parts(pending.function) <= _MOST_PARTS else None
+        count = sum(1 for _ in parts(pending.function))
+        return pending.function if count <= _MOST_PARTS else None
     if len(set(pending.factors)) > 1 or len(set(pending.shifts)) > 1:
         return None
     made: Expression = Input()

@@ -11,7 +11,7 @@ from waifu2x.networks.activations import leaky
 from waifu2x.networks.readers.onnx.call import Floats, NodeCall
 from waifu2x.networks.readers.onnx.folding import axes_of
 from waifu2x.networks.readers.onnx.norms import mean_of_planes
-from waifu2x.networks.readers.onnx.values import MapValue, Value, lengths
+from waifu2x.networks.readers.onnx.values import MapValue, Value
 
 
 def convolution(call: NodeCall) -> Value:
@@ -23,8 +23,7 @@ def convolution(call: NodeCall) -> Value:
         raise node.refused(f"damaged: {groups} groups of {len(weight)} planes")
     # What groups of few planes become is a weight of all planes.
     graph.budget.take_bytes(4 * weight.size * (groups - 1))
-    bias = call.array(2)
-    bias = np.zeros(len(weight), np.float32) if bias is None else bias.reshape(-1)
+    bias = _bias(call, len(weight))
     if graph.is_vector(found.value):
         if weight.shape[2:] != (1, 1) or stride != 1 or padding or groups != 1:
             raise node.refused("a convolution of a vector: not supported")
@@ -36,11 +35,7 @@ def convolution(call: NodeCall) -> Value:
     source = graph.plain(replace(found, pad=0))
     made = graph.convolution(source, weight, bias, stride=stride, padding=padding, groups=groups)
     size = weight.shape[-1] - 2 * (padding - found.pad)
-    rows, columns = (
-        lengths([(length - size) // stride + 1 for length in each])
-        for each in (found.shown_rows, found.shown_columns)
-    )
-    return MapValue(made, rows, columns, is_trimmed=found.is_trimmed)
+    return found.made(made, lambda length: (length - size) // stride + 1)
 
 
 def transposed_convolution(call: NodeCall) -> Value:
@@ -52,18 +47,17 @@ def transposed_convolution(call: NodeCall) -> Value:
     if any(node.get("output_padding", ())) or node.get("output_shape", ()):
         raise node.refused("output_padding: not supported")
     weight = np.ascontiguousarray(weight.swapaxes(0, 1))
-    bias = call.array(2)
-    bias = np.zeros(len(weight), np.float32) if bias is None else bias.reshape(-1)
-    taps = weight.shape[-1]
+    bias, taps = _bias(call, len(weight)), weight.shape[-1]
     if taps > stride:
         call.up_to_its_edges(found)
     source = call.graph.plain(found)
     made = call.graph.transposed(source, weight, bias, stride=stride, crop=crop)
-    rows, columns = (
-        lengths([(length - 1) * stride + taps - 2 * crop for length in each])
-        for each in (found.shown_rows, found.shown_columns)
-    )
-    return MapValue(made, rows, columns, is_trimmed=found.is_trimmed)
+    return found.made(made, lambda length: (length - 1) * stride + taps - 2 * crop)
+
+
+def _bias(call: NodeCall, planes: int) -> Floats:
+    bias = call.array(2)
+    return np.zeros(planes, np.float32) if bias is None else bias.reshape(-1)
 
 
 def _kernel(call: NodeCall) -> tuple[Floats, int, int]:
@@ -104,11 +98,7 @@ def max_pool(call: NodeCall) -> Value:
         raise node.refused("other than whole kernels of one side, without pads: not supported")
     kernel, stride = kernels.pop(), strides.pop()
     made = graph.max_pool(call.graph.plain(call.up_to_its_edges(found)), kernel, stride)
-    rows, columns = (
-        lengths([max((length - kernel) // stride + 1, 1) for length in each])
-        for each in (found.shown_rows, found.shown_columns)
-    )
-    return MapValue(made, rows, columns)
+    return found.made(made, lambda length: max((length - kernel) // stride + 1, 1))
 
 
 def mean(call: NodeCall) -> Value:

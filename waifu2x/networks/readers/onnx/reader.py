@@ -236,20 +236,15 @@ class _Walk:
         return _sizes([np.array(shape[begin:end], np.int64) for shape in shapes], node)
 
     def _folded(self, node: OnnxNode, inputs: Sequence[Value | None]) -> list[Value]:
-        if not any(isinstance(each, Sizes) for each in inputs):
-            arrays = [each.array if isinstance(each, Constant) else None for each in inputs]
-            return [Constant(each) for each in folded(node, arrays, self._budget)]
-        by_picture = []
-        for picture in range(3):
+        def computed(picture: int) -> list[NDArray[Any]]:
             arrays = [
-                each.arrays[picture]
-                if isinstance(each, Sizes)
-                else each.array
-                if isinstance(each, Constant)
-                else None
-                for each in inputs
+                each.of(picture) if isinstance(each, Constant | Sizes) else None for each in inputs
             ]
-            by_picture.append(folded(node, arrays, self._budget))
+            return folded(node, arrays, self._budget)
+
+        if not any(isinstance(each, Sizes) for each in inputs):
+            return [Constant(each) for each in computed(0)]
+        by_picture = map(computed, range(3))
         return [_sizes(list(each), node) for each in zip(*by_picture, strict=True)]
 
     def _result_of_view(self, view: DividedMap) -> MapValue | None:

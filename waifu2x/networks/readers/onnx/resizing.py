@@ -26,7 +26,7 @@ def depth_to_space(call: NodeCall) -> Value:
             pass
         case other:
             raise node.refused(f"mode {other[:20]!r} of {planes} planes")
-    return _larger(found, graph.pixel_shuffle(source, factor), factor, 1)
+    return found.made(graph.pixel_shuffle(source, factor), lambda length: length * factor)
 
 
 def space_to_depth(call: NodeCall) -> Value:
@@ -35,7 +35,8 @@ def space_to_depth(call: NodeCall) -> Value:
     factor = _block(call)
     made = graph.pixel_unshuffle(graph.plain(found), factor)
     order = np.arange(graph.planes(made)).reshape(-1, factor, factor).transpose(1, 2, 0)
-    return _larger(found, graph.rearranged(made, order.reshape(-1)), 1, factor)
+    made = graph.rearranged(made, order.reshape(-1))
+    return found.made(made, lambda length: length // factor)
 
 
 def _block(call: NodeCall) -> int:
@@ -43,14 +44,6 @@ def _block(call: NodeCall) -> int:
     if not 1 <= factor <= 64:
         raise call.node.refused(f"damaged: blocks of {factor}")
     return factor
-
-
-def _larger(found: MapValue, value: int, up: int, down: int) -> MapValue:
-    rows, columns = (
-        lengths([length * up // down for length in each])
-        for each in (found.shown_rows, found.shown_columns)
-    )
-    return MapValue(value, rows, columns, is_trimmed=found.is_trimmed)
 
 
 def resize(call: NodeCall) -> Value:
@@ -74,13 +67,13 @@ def resize(call: NodeCall) -> Value:
             places == "asymmetric" and rounding != "floor" and node.op == "Resize"
         ):
             raise node.refused(f"nearest, {places[:20]} and {rounding[:20]}: not supported")
-        return _larger(found, graph.enlarge(source, int(by)), int(by), 1)
+        return found.made(graph.enlarge(source, int(by)), lambda length: length * int(by))
     if mode == "cubic" and places in ("half_pixel", "pytorch_half_pixel"):
         if node.get("cubic_coeff_a", -0.75) != -0.75 or node.get("exclude_outside", 0):
             raise node.refused("another cubic than that of -0.75: not supported")
         call.up_to_its_edges(found)
         made = graph.interpolate(source, by.numerator, by.denominator)
-        return _larger(found, made, by.numerator, by.denominator)
+        return found.made(made, lambda length: length * by.numerator // by.denominator)
     raise node.refused(f"mode {mode[:20]!r} by {by}, {places[:20]}: not supported")
 
 
@@ -99,7 +92,7 @@ def _linear(call: NodeCall, found: MapValue) -> Value:
     if by.denominator != 1:
         raise node.refused(f"mode 'linear' by {by}: not supported")
     like = graph.enlarge(source, int(by))
-    return _larger(found, graph.interpolate_to(source, like), int(by), 1)
+    return found.made(graph.interpolate_to(source, like), lambda length: length * int(by))
 
 
 def _scale(call: NodeCall, found: MapValue) -> Fraction:

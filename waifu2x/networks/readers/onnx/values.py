@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +33,10 @@ class Constant:
 
     array: NDArray[Any]
 
+    def of(self, picture: int) -> NDArray[Any]:
+        """Returns the numbers for one of the three pictures."""
+        return self.array
+
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
@@ -40,6 +44,10 @@ class Sizes:
 
     arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
     """For each of the three pictures, all of one shape."""
+
+    def of(self, picture: int) -> NDArray[Any]:
+        """Returns the numbers for one of the three pictures."""
+        return self.arrays[picture]
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,13 @@ class MapValue:
         """Its columns, counted in the same way."""
         return _shown(self.columns, self.pad, self.cuts[2], self.cuts[3])
 
+    def made(self, value: int, length: Callable[[int], int]) -> MapValue:
+        """Returns the map of a layer that makes `length(n)` rows, or columns, of `n`."""
+        rows, columns = (
+            lengths([length(n) for n in each]) for each in (self.shown_rows, self.shown_columns)
+        )
+        return MapValue(value, rows, columns, is_trimmed=self.is_trimmed)
+
 
 def _shown(each: Lengths, pad: int, before: Lengths, behind: Lengths) -> Lengths:
     return lengths([n + 2 * pad - a - b for n, a, b in zip(each, before, behind, strict=True)])
@@ -104,13 +119,11 @@ class DividedMap:
     """A map whose axes are divided, joined or in another order: part of a shuffle."""
 
     source: MapValue
-    planes: tuple[int, ...]
-    """The factors that the planes are divided into, the outermost first; so are rows and
-    columns. A factor is a number in `lengths`."""
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
+    axes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+    """The factors that planes, rows and columns of the source are divided into, the outermost
+    first. A factor is an index of `lengths`."""
     dims: tuple[tuple[int, ...], ...]
-    """The axes, each made of factors."""
+    """The axes of the view, each made of factors."""
     lengths: tuple[Lengths, ...]
 
     def shape(self, picture: int) -> tuple[int, ...]:
