@@ -15,7 +15,7 @@ from waifu2x.imaging.streams import Header, Timed
 def in_words(name: str, otherwise: str) -> Iterator[None]:
     """Makes an ImageError of what decoders raise in its block.
 
-    `name` stands for the file; `otherwise` says what most errors mean, as in "damaged".
+    `name` stands for the file; `otherwise` says what most errors mean, such as "damaged".
     """
     try:
         yield
@@ -32,7 +32,7 @@ def in_words(name: str, otherwise: str) -> Iterator[None]:
 
 
 DAMAGED = "damaged or cut off"
-"""What most errors of decoders mean."""
+"""The meaning of most errors of decoders."""
 
 
 def _nothing() -> None:
@@ -40,7 +40,7 @@ def _nothing() -> None:
 
 
 class DecodedFile:
-    """A Source of a file's pictures. No more of them exist than the one that is being decoded."""
+    """A Source of a file's pictures, which decodes one after the other when it is asked for."""
 
     def __init__(
         self,
@@ -49,8 +49,8 @@ class DecodedFile:
         pictures: Generator[Timed],
         close: Callable[[], None] = _nothing,
     ) -> None:
-        """`name` stands for the file in messages; `pictures` decodes, and may raise whatever
-        decoders raise; `close` lets go of what it decodes from."""
+        """`name` stands for the file in messages; `pictures` decodes and may raise anything;
+        `close` releases what it decodes from."""
         self.header = header
         self._name = name
         self._pictures = pictures
@@ -59,18 +59,18 @@ class DecodedFile:
         self._decoded = 0
 
     def first(self) -> Timed:
-        """The first picture, which is kept for the iteration. Raises ImageError."""
+        """Returns the first picture, which the iteration yields again. Raises ImageError."""
         if self._first is None:
             self._first = self._next()
         assert self._first is not None  # a file without pictures is not opened
         return self._first
 
     def __iter__(self) -> Iterator[Timed]:
-        """The pictures in their order, once. Raises ImageError."""
+        """Yields the pictures in order, once. Raises ImageError."""
         picture, self._first = self._first or self._next(), None
         while picture is not None:
             yield picture
-            del picture  # before there is another one
+            del picture  # before the next one is decoded
             picture = self._next()
 
     def _next(self) -> Timed | None:

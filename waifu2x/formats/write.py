@@ -1,4 +1,4 @@
-"""Pictures into files, as they come."""
+"""Writes picture files, one picture after the other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from waifu2x.system.stopwatch import Stopwatch
 
 
 class Encoder(Writer):
-    """A Writer for any format, whose pictures are such as `Adapter` leaves for it."""
+    """Writes any format, of pictures as `Adapter` leaves them."""
 
     def __init__(
         self,
@@ -34,11 +34,11 @@ class Encoder(Writer):
     ) -> None:
         """Begins the content of `file`, which can be read and sought.
 
-        `header` is that of the results, `name` stands for the file in messages. A level of quality
-        is for table.LOSSY, "like" for JPEG: coded as the picture was that it comes from, if that
-        was a JPEG. `threads` is how many cores may work on it, where the encoder can use them; None
-        is all, 1 is for callers that write several files at a time. The file is the same. Raises
-        OutputError for a format whose plugin is missing.
+        `header` is that of the results, `name` stands for the file in messages. `quality.level` is
+        for formats of table.LOSSY; "like", for JPEG, codes a picture that was read from a JPEG as
+        that was. `threads` is how many cores the encoder may use, all by default; callers that
+        write several files together pass 1. The file is the same. Raises OutputError for a format
+        whose plugin is missing.
         """
         self._name = name
         self._form = table.of(extension)
@@ -47,7 +47,7 @@ class Encoder(Writer):
     def add(self, timed: Timed) -> None:
         """Writes the next picture. Raises OutputError, and OSError if the file is not writable."""
         picture = timed.picture
-        # What is said of sizes is to be true of the picture as it is now.
+        # Sizes in the metadata must be those of the result.
         said = transfer.sized(picture.metadata, *picture.pixels.shape[:2])
         try:
             self._writer.add(replace(timed, picture=replace(picture, metadata=said)))
@@ -92,7 +92,7 @@ class Encoder(Writer):
 
 
 class ContentSink:
-    """A Sink that is the content of a file which is there already."""
+    """A Sink that writes the content of an open file."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class ContentSink:
         spent: Stopwatch,
         threads: int | None = None,
     ) -> None:
-        """Arguments are those of an Encoder; `spent` gets the seconds of `encode`."""
+        """Takes the arguments of an Encoder; `spent` gets the seconds of `encode`."""
         self._file = file
         self._extension = extension
         self._quality = quality
@@ -138,7 +138,7 @@ class ContentSink:
 
 
 class FileSink:
-    """A Sink that is a file: it appears under its name when it is complete."""
+    """A Sink that writes a file, which appears under its name when it is complete."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class FileSink:
     ) -> None:
         """`spent` gets the seconds of `encode` and of `write`; `threads` is as for an Encoder.
 
-        Where `replace` is false, a file that is there by the end stays, and it is an OutputError.
+        With `replace` false, a file of that name is kept, and closing raises OutputError.
         """
         self.path = path
         self._extension = extension
@@ -195,7 +195,7 @@ class FileSink:
 
     @contextmanager
     def _in_words(self) -> Iterator[None]:
-        """Makes what the system raises an OutputError."""
+        """Makes an OutputError of an OSError in its block."""
         try:
             yield
         except FileExistsError as error:
@@ -205,7 +205,7 @@ class FileSink:
 
 
 def header_of(picture: Picture) -> Header:
-    """The header of a file that holds one picture."""
+    """Returns the header of a file that holds one picture."""
     height, width = picture.pixels.shape[:2]
     return Header((Extent(height, width, picture.pixels.nbytes),))
 
@@ -218,7 +218,7 @@ def write_picture(
     replace: bool = False,
     threads: int | None = None,
 ) -> None:
-    """Writes one picture into a file of its own; arguments and errors are those of a FileSink."""
+    """Writes one picture into a new file; arguments and errors are those of a FileSink."""
     sink = FileSink(path, extension, Quality(), replace=replace, threads=threads)
     try:
         sink.open(header_of(picture))

@@ -1,6 +1,6 @@
-"""What a file declares, read before a decoder is let at it: some take memory for it at once.
+"""Reads what a file declares before a decoder, which may allocate memory for it at once.
 
-WebP (RFC 9649), section 2; ICO as Windows has it.
+WebP (RFC 9649), section 2; ICO as Windows has it; JPEG (ISO/IEC 10918-1), annex B.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ _ICON = b"\0\0\1\0"
 
 
 class Declared(NamedTuple):
-    """What a file says of its pictures."""
+    """The size and number of a file's pictures by its header."""
 
     width: int
     height: int
-    """Pixels that each picture takes when it is decoded: more than is shown where a part of it
-    lies outside."""
+    """Pixels of each decoded picture, more than are shown where a part of it lies outside."""
     pictures: int = 1
-    """How many pictures there are."""
+    """The number of pictures."""
 
 
 def declared(data: bytes) -> Declared | None:
-    """What a GIF, WebP, ICO or JPEG XL declares; None for other formats.
+    """Returns the declared sizes of a GIF, WebP, ICO or JPEG XL; None for other formats.
 
     Raises ValueError for a header that is damaged, and OverBudgetError, also for JPEG and PNM.
     """
@@ -54,7 +53,7 @@ def declared(data: bytes) -> Declared | None:
 
 
 def _gif(data: bytes, budget: Budget) -> Declared:
-    """The canvas, grown by frames that reach beyond it."""
+    """Returns the canvas, grown by frames that reach beyond it."""
     width, height = struct.unpack_from("<HH", data, 6)
     count = 0
     for at in gif.images(data, budget):
@@ -67,7 +66,7 @@ def _gif(data: bytes, budget: Budget) -> Declared:
 
 
 def _webp(data: bytes, budget: Budget) -> Declared:
-    """The canvas, or the only picture's size where the file has none."""
+    """Returns the canvas, or the size of the only picture where the file has no canvas."""
     size, frames = None, 0
     for kind, at, _ in _riff(data, budget):
         if kind == b"VP8X":
@@ -87,7 +86,7 @@ def _webp(data: bytes, budget: Budget) -> Declared:
 
 
 def _riff(data: bytes, budget: Budget) -> Iterator[tuple[bytes, int, int]]:
-    """Kind, start and length of each chunk of a RIFF file."""
+    """Yields kind, start and length of each chunk of a RIFF file."""
     at = 12
     while at + 8 <= len(data):
         budget.visit()
@@ -97,7 +96,8 @@ def _riff(data: bytes, budget: Budget) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _icon(data: bytes, budget: Budget) -> Declared:
-    """The size of the largest picture, by its own header: the icon's may say something else."""
+    """Returns the size of the largest picture by its own header, which the icon's may
+    contradict."""
     (count,) = struct.unpack_from("<H", data, 4)
     budget.visit(count)
     width = height = 0
@@ -122,12 +122,12 @@ _PROGRESSIVE, _END, _SCAN, _FILL = 0xC2, 0xD9, 0xDA, 0xFF
 _BARE = (0x00, 0x01, *range(0xD0, 0xD9))
 """Markers without a length."""
 _MARKER = rb"\xff[^\x00\xd0-\xd7\xff]"
-"""What ends the coded data of a scan."""
+"""The marker that ends the coded data of a scan."""
 
 
 def _check_jpeg(data: bytes) -> None:
-    """Raises OverBudgetError for a JPEG of more segments, bytes between them or scans than sound
-    ones have."""
+    """Raises OverBudgetError for more segments, bytes between them or scans than sound files
+    have."""
     budget, scans, progressive = Budget(len(data)), 0, False
     at = 2
     while at + 4 <= len(data):

@@ -1,4 +1,4 @@
-"""What the blocks of a GIF say without being unpacked.
+"""Reads the blocks of a GIF without unpacking them.
 
 GIF 89a, sections 17 to 26: https://www.w3.org/Graphics/GIF/spec-gif89a.txt
 """
@@ -17,7 +17,7 @@ _TABLE = 0x80
 
 
 def images(data: bytes, budget: Budget) -> Iterator[int]:
-    """Where each picture's descriptor begins, up to the end or to where the file is cut off.
+    """Yields where each picture's descriptor begins, up to the end or to where the file is cut off.
 
     Raises OverBudgetError.
     """
@@ -40,10 +40,10 @@ def images(data: bytes, budget: Budget) -> Iterator[int]:
 
 
 def has_colours(data: bytes) -> bool:
-    """Whether any picture of a file has a colour table with more than the levels of grey.
+    """Returns whether any picture has a colour table with more than the levels of grey.
 
-    Pictures without one, or with one in which each place holds its own number as a grey, are grey.
-    Raises OverBudgetError.
+    A picture is grey if it has no table, or one whose entry n is the grey n. Raises
+    OverBudgetError.
     """
     everywhere: bool | None = None
     for at in images(data, Budget(len(data))):
@@ -60,11 +60,12 @@ def has_colours(data: bytes) -> bool:
 
 
 def _colour_table(data: bytes, at: int, flags: int) -> tuple[bytes, int]:
-    """The colour table at an offset, where flags tell of one, and the offset behind it."""
+    """Returns the colour table at an offset, empty unless flags tell of one, and the offset behind
+    it."""
     end = at + (3 << ((flags & 7) + 1)) if flags & _TABLE else at
     return data[at:end], end
 
 
 def _is_grey(table: bytes) -> bool:
-    """Whether each place of a colour table holds its own number as a grey."""
+    """Returns whether entry n of a colour table is the grey n."""
     return all(table[at : at + 3] == bytes((at // 3,)) * 3 for at in range(0, len(table), 3))

@@ -1,4 +1,4 @@
-"""How large and deep a JPEG XL picture is, by its header: its plugin decodes whatever it opens.
+"""Reads size and depth of a JPEG XL from its header: its plugin decodes whatever it opens.
 
 ISO/IEC 18181-1, annex D.2 (SizeHeader) and D.3 (ImageMetadata), and 18181-2, clause 9 (boxes).
 """
@@ -20,27 +20,24 @@ _LONGEST = 32
 
 
 def is_jxl(data: bytes) -> bool:
-    """Whether a file begins as JPEG XL does, bare or in boxes."""
+    """Returns whether a file begins as JPEG XL does, bare or in boxes."""
     return data[:2] == _BARE or data[4:12] == b"JXL \r\n\x87\n"
 
 
 def size(data: bytes) -> tuple[int, int]:
-    """Width and height of the picture.
-
-    Raises ValueError if there is no header, and OverBudgetError.
-    """
+    """Returns width and height. Raises ValueError without a header, and OverBudgetError."""
     return _BitReader(data).size()
 
 
 def depth(data: bytes) -> int:
-    """Bits of a sample; 8 for floats, animations and files with a preview.
+    """Returns bits of a sample; 8 for floats, animations and files with a preview.
 
-    Raises ValueError if there is no header, and OverBudgetError.
+    Raises ValueError without a header, and OverBudgetError.
     """
     header = _BitReader(data)
     header.size()
     if header.take(1):
-        return 8  # all is as usual
+        return 8  # all default
     if header.take(1):
         header.take(3)
         if header.take(1):
@@ -54,20 +51,19 @@ def depth(data: bytes) -> int:
 
 
 class _BitReader:
-    """The first bits of a codestream, read one after the other."""
+    """Reads the first bits of a codestream one after the other."""
 
     def __init__(self, data: bytes) -> None:
         stream = data if data.startswith(_BARE) else _codestream(data)
         self._bits = int.from_bytes(stream[2:_LONGEST].ljust(_LONGEST, b"\0"), "little")
 
     def take(self, count: int) -> int:
-        """The next bits, as a number."""
         value = self._bits & ((1 << count) - 1)
         self._bits >>= count
         return value
 
     def size(self) -> tuple[int, int]:
-        """Width and height, by a SizeHeader."""
+        """Returns width and height of a SizeHeader."""
         small = self.take(1)
 
         def side() -> int:
@@ -79,9 +75,9 @@ class _BitReader:
 
 
 def _codestream(data: bytes) -> bytes:
-    """The first bytes of the codestream in a container's boxes.
+    """Returns the first bytes of the codestream in a container's boxes.
 
-    Raises ValueError if there is none, and OverBudgetError.
+    Raises ValueError without a codestream, and OverBudgetError.
     """
     at, budget = 0, Budget(len(data))
     while at + 8 <= len(data):

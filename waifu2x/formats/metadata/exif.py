@@ -1,8 +1,7 @@
-"""EXIF blocks, changed in place: their orientation, their sizes, their thumbnail.
+"""Changes EXIF blocks in place: their orientation, their sizes, their thumbnail.
 
-A block is changed where it says something of size or orientation, or shows the picture before it
-was turned, and nowhere else: makers' notes hold offsets of their own, which break when anything
-moves. EXIF 2.32, section 4.
+Nothing else is changed or moved: makers' notes hold offsets of their own, which would break. EXIF
+2.32, section 4.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _DAMAGE = (ValueError, struct.error, OverBudgetError)
 
 
 def orientation(exif: bytes) -> int:
-    """The turn that a block asks for, 1 to 8; 1, upright, where it says nothing sensible."""
+    """Returns the orientation that a block names, 1 to 8; 1 (upright) for nonsense."""
     try:
         form = tags.layout(exif)
         for place in _places(exif, form, tags.first(exif, form)):
@@ -39,7 +38,7 @@ def orientation(exif: bytes) -> int:
 
 
 def readable(exif: bytes) -> bool:
-    """Whether a block's first directory is whole."""
+    """Returns whether a block's first directory is whole."""
     try:
         form = tags.layout(exif)
         return not form.big and bool(_places(exif, form, tags.first(exif, form)))
@@ -48,7 +47,7 @@ def readable(exif: bytes) -> bool:
 
 
 def upright(exif: bytes, orientation: int) -> bytes:
-    """The block of a picture that was turned: its orientation 1, its thumbnail turned along."""
+    """Returns the block of a picture that was turned: orientation 1, the thumbnail turned along."""
     changed = bytearray(exif)
     try:
         form = tags.layout(exif)
@@ -61,7 +60,7 @@ def upright(exif: bytes, orientation: int) -> bytes:
 
 
 def sized(exif: bytes, height: int, width: int) -> bytes:
-    """The block with the size of the picture wherever it names one."""
+    """Returns the block with this size wherever it names one."""
     changed = bytearray(exif)
     sizes = {_WIDTH: width, _PIXELS_ACROSS: width, _HEIGHT: height, _PIXELS_DOWN: height}
     try:
@@ -79,12 +78,12 @@ def sized(exif: bytes, height: int, width: int) -> bytes:
 
 
 def _places(exif: bytes, form: TiffLayout, at: int) -> list[tags.Place]:
-    """The entries of a directory. Raises what _DAMAGE names."""
+    """Returns the entries of a directory. Raises _DAMAGE."""
     return list(tags.places(exif, form, at, Budget(len(exif))))
 
 
 def _put(data: bytearray, form: TiffLayout, place: tags.Place, value: int) -> None:
-    """Writes a number over the one of an entry, whose type becomes LONG if it has to."""
+    """Writes a number over an entry's value; a SHORT becomes a LONG if it has to."""
     if place.kind == SHORT and value < 1 << 16:
         struct.pack_into(form.order + "H", data, place.at, value)
     elif place.kind in (SHORT, LONG) and not form.big:
@@ -93,15 +92,17 @@ def _put(data: bytearray, form: TiffLayout, place: tags.Place, value: int) -> No
 
 
 def _reset(data: bytearray, form: TiffLayout, directory: int) -> None:
-    """Makes a directory ask for no turn."""
+    """Sets the orientation of a directory to 1."""
     for place in _places(bytes(data), form, directory):
         if place.tag == ORIENTATION:
             _put(data, form, place, 1)
 
 
 def _turn_thumbnail(data: bytearray, form: TiffLayout, first: int, orientation: int) -> None:
-    """Turns the thumbnail of the second directory in its place; what cannot be turned is blanked,
-    and its directory unlinked."""
+    """Turns the thumbnail of the second directory in place.
+
+    One that cannot be turned is blanked, and its directory unlinked.
+    """
     link = tags.following(bytes(data), form, first)
     (second,) = struct.unpack_from(form.offset, data, link)
     if form.big or not second:
@@ -123,15 +124,15 @@ def _turn_thumbnail(data: bytearray, form: TiffLayout, first: int, orientation: 
 
 
 _LARGEST = 1 << 20
-"""Pixels of the largest thumbnail that is turned. EXIF 2.32, section 4.5.5, has 160x120; some
-cameras have more."""
+"""Pixels of the largest thumbnail that is turned; EXIF 2.32, section 4.5.5, has 160x120, some
+cameras more."""
 _QUALITIES = (90, 75, 60, 40)
 
 
 def _turned_thumbnail(jpeg: bytes, orientation: int) -> bytes | None:
-    """A thumbnail turned upright, a JPEG of no more bytes than it had.
+    """Returns a thumbnail turned upright, a JPEG of no more bytes than it had.
 
-    None where that cannot be done: it is damaged, too large, or does not fit.
+    None where it is damaged, too large, or does not fit.
     """
     from PIL import Image
 
@@ -141,7 +142,7 @@ def _turned_thumbnail(jpeg: bytes, orientation: int) -> bytes | None:
                 return None
             pixels = np.atleast_3d(np.asarray(image))
     except Exception:
-        return None  # damaged, in as many ways as decoders know
+        return None  # decoders raise anything for damage
     upright = contiguous(oriented_plane(pixels, orientation))
     for quality in _QUALITIES:
         content = io.BytesIO()

@@ -1,9 +1,9 @@
-"""How good a JPEG is, on libjpeg's scale from 1 to 100, by the tables that it was quantized with.
+"""Estimates the quality of a JPEG, on libjpeg's scale from 1 to 100, by its quantization tables.
 
 Most encoders scale the tables of ITU-T T.81, annex K, as libjpeg does: those are recognized, and
-the number is what the encoder was told. Of other tables the geometric mean counts: libjpeg's
-quality whose table has the nearest. Over 24 pictures, nine settings of Photoshop had the same PSNR
-as libjpeg at that quality within 5 (within 11 below 50).
+the number is what the encoder was told. For other tables, it is the quality whose table has the
+nearest geometric mean. Over 24 pictures, nine settings of Photoshop had the same PSNR as libjpeg at
+that quality within 5 (within 11 below 50).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LUMA = (
 )  # fmt: skip
 """Table K.1 of ITU-T T.81."""
 _MOST = {8: 255, 16: 32767}
-"""The largest entry that libjpeg writes, where tables have so many bits."""
+"""The largest entry that libjpeg writes, by the bits of an entry."""
 _PHOTOSHOP = {
     (95, 166): "Photoshop 12",
     (109, 171): "Photoshop 12",
@@ -69,13 +69,13 @@ _PHOTOSHOP = {
     (2575, 2903): "Photoshop for web 20",
     (3514, 3738): "Photoshop for web 10",
 }
-"""Photoshop's settings (7.0 to CS2, of which later ones have the tables) by the sums of their luma
-and chroma tables, as GIMP's jpegqual.c lists them."""
+"""Settings of Photoshop 7.0 to CS2, whose tables later versions kept, by the sums of their luma and
+chroma tables, as GIMP's jpegqual.c lists them."""
 
 
 @dataclass(frozen=True)
 class JpegQuality:
-    """How good a JPEG is."""
+    """The quality of a JPEG."""
 
     quality: int
     """1 to 100, as libjpeg counts."""
@@ -93,7 +93,7 @@ class JpegQuality:
 
 
 def quality_of(coding: JpegCoding) -> JpegQuality:
-    """How good a JPEG is that was coded so. Any tables give an answer."""
+    """Returns the quality of a JPEG by how it was coded. Any tables give an answer."""
     luma = coding.tables[0]
     known = _qualities().get(tuple(luma))
     quality = known or _nearest(luma)
@@ -104,20 +104,21 @@ def quality_of(coding: JpegCoding) -> JpegQuality:
 
 
 def scaled(table: Table, quality: int, bits: int = 8) -> tuple[int, ...]:
-    """A table as libjpeg scales it for a quality from 1 to 100, with entries of 8 or 16 bits."""
+    """Returns a table as libjpeg scales it for a quality from 1 to 100, with entries of 8 or 16
+    bits."""
     percent = 5000 // quality if quality < 50 else 200 - 2 * quality
     return tuple(min(max((entry * percent + 50) // 100, 1), _MOST[bits]) for entry in table)
 
 
 @functools.cache
 def _qualities() -> dict[tuple[int, ...], int]:
-    """libjpeg's luma tables, and what they are the quality of."""
+    """Maps libjpeg's luma tables to their quality."""
     return {scaled(LUMA, quality, bits): quality for bits in (16, 8) for quality in range(1, 101)}
 
 
 @functools.cache
 def _sizes() -> list[float]:
-    """How large libjpeg's luma tables are, from quality 1 to 100."""
+    """Returns the size of libjpeg's luma tables from quality 1 to 100."""
     return [_size(scaled(LUMA, quality, 16)) for quality in range(1, 101)]
 
 
@@ -127,5 +128,5 @@ def _nearest(table: Table) -> int:
 
 
 def _size(table: Table) -> float:
-    """The mean logarithm of the entries; an invalid 0 counts as 1."""
+    """Returns the mean logarithm of the entries; an invalid 0 counts as 1."""
     return sum(math.log(max(entry, 1)) for entry in table) / len(table)

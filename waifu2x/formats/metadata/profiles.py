@@ -1,10 +1,10 @@
-"""What numbers mean as colours: ICC profiles, and PNG's words for the same.
+"""Colour: ICC profiles, and PNG's chunks for the same.
 
-Networks know sRGB. A picture in other colours is shown to them through sRGB's tone curve, in float,
-and its result goes back through its own, so that they see shadows and lights as they know them. Its
-primaries are left as they are: what they change is small for a network, and colours outside sRGB,
-which a conversion would cut off, stay. The output has the input's profile, so nothing shifts.
-ICC.1:2022, sections 7, 8 and 10; PNG, third edition, 11.3.2; ITU-T H.273 for cICP.
+Networks know sRGB. They see a picture of other colours through sRGB's tone curve, in float, and the
+result is mapped back through the picture's own, so that shadows and lights look to them as in
+training. Primaries stay: they matter little to a network, and a conversion would cut off colours
+outside sRGB. The output has the input's profile, so nothing shifts. ICC.1:2022, sections 7, 8 and
+10; PNG, third edition, 11.3.2; ITU-T H.273 for cICP.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NODES = 4096
 _NEAR = 1.5 / 255
 """Tone curves that differ from sRGB's by less than this, in [0, 1], count as sRGB's."""
 _BAND = 1 << 22
-"""Samples that are converted at a time."""
+"""Samples that are converted together."""
 _D50 = (0.9642, 1.0, 0.8249)
 _BRADFORD = np.array(
     [[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]]
@@ -48,32 +48,33 @@ _CICP_GAMMA = {4: 2.2, 5: 2.8, 8: 1.0, 1: 2.4, 6: 2.4, 14: 2.4, 15: 2.4}
 
 
 def srgb_encoded(light: NDArray[Any]) -> NDArray[Any]:
-    """sRGB's value, in [0, 1], of light in [0, 1] (IEC 61966-2-1)."""
+    """Returns sRGB's values, in [0, 1], of light in [0, 1] (IEC 61966-2-1)."""
     return np.where(
         light <= 0.0031308, 12.92 * light, 1.055 * np.maximum(light, 0.0031308) ** (1 / 2.4) - 0.055
     )
 
 
 def srgb_light(values: NDArray[Any]) -> NDArray[Any]:
-    """Light, in [0, 1], of sRGB's values in [0, 1]."""
+    """Returns light, in [0, 1], of sRGB's values in [0, 1]."""
     return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
 
 
 class Tone(NamedTuple):
-    """Tone curves of a picture's planes, rising everywhere, as tables: to sRGB's curve and back."""
+    """Tone curves of a picture's planes, which rise everywhere, as tables to sRGB's curve and
+    back."""
 
     tables: tuple[NDArray[np.float64], ...]
     """For each plane, sRGB's value, in [0, 1], for 4096 values evenly from 0 to 1."""
 
     def forth(self, picture: Picture) -> Picture:
-        """A picture with sRGB's tone curve, in float32: what a network is given."""
+        """Returns the picture with sRGB's tone curve, in float32, as a network takes it."""
         even = np.linspace(0, 1, _NODES)
         return replace(
             picture, pixels=self._mapped(picture.pixels, [(even, table) for table in self.tables])
         )
 
     def back(self, picture: Picture) -> Picture:
-        """A network's picture with the tone curves that the picture had before, in float32."""
+        """Returns a network's picture with the original tone curves, in float32."""
         even = np.linspace(0, 1, _NODES)
         return replace(
             picture, pixels=self._mapped(picture.pixels, [(table, even) for table in self.tables])
@@ -93,7 +94,8 @@ class Tone(NamedTuple):
 
 
 def in_srgb_tone(picture: Picture, work: Callable[[Picture], Picture]) -> Picture:
-    """The result of `work` on a picture that it sees in sRGB's tone curve: in the picture's own."""
+    """Calls `work` with the picture in sRGB's tone curve; returns its result in the picture's
+    own."""
     found = tone(picture.colours, picture.pixels.shape[-1])
     if found is None:
         return work(picture)
@@ -102,7 +104,7 @@ def in_srgb_tone(picture: Picture, work: Callable[[Picture], Picture]) -> Pictur
 
 
 def to_srgb(picture: Picture) -> Picture:
-    """A picture converted from its colour profile to sRGB; colours outside sRGB are cut off."""
+    """Converts a picture from its colour profile to sRGB; colours outside sRGB are cut off."""
     bare = replace(picture, colours=Colours())
     dtype, planes = picture.pixels.dtype, picture.pixels.shape[-1]
     if planes == 1:
@@ -128,8 +130,10 @@ def to_srgb(picture: Picture) -> Picture:
 
 
 def tone(colours: Colours, planes: int) -> Tone | None:
-    """The tone curves of a picture of so many planes; None where they are close to sRGB's, are not
-    known, or do not rise everywhere."""
+    """Returns the tone curves of a picture of `planes` planes.
+
+    None where they are close to sRGB's, are not known, or do not rise everywhere.
+    """
     curves = _curves(colours, planes)
     if curves is None:
         return None
@@ -137,7 +141,7 @@ def tone(colours: Colours, planes: int) -> Tone | None:
     tables = []
     for curve in curves:
         table = srgb_encoded(np.clip(curve(even), 0, 1))
-        # Back is only possible where a curve rises everywhere.
+        # Only a curve that rises everywhere can be inverted.
         if np.diff(table).min() < 0 or table[-1] - table[0] < 0.5:
             return None
         tables.append(table + np.arange(_NODES) * 1e-12)
@@ -153,7 +157,7 @@ def _curves(colours: Colours, planes: int) -> list[Curve] | None:
         try:
             return [_curve(colours.icc_profile[tags[name]]) for name in names]
         except (KeyError, struct.error, ValueError):
-            return None  # one that is all tables
+            return None  # a profile of tables alone
     chunks = dict(colours.chunks)
     cicp = chunks.get(b"cICP", b"")
     if len(cicp) == 4:
@@ -172,7 +176,7 @@ def _power(gamma: float) -> Curve:
 
 
 def _curve(tag: bytes) -> Curve:
-    """The curve that a tag of a profile holds (curv or para).
+    """Returns the curve that a tag of a profile holds (curv or para).
 
     Raises ValueError or struct.error for anything else.
     """
@@ -198,7 +202,7 @@ def _curve(tag: bytes) -> Curve:
 
 
 def _parametric(kind: int, given: list[float]) -> Curve:
-    """The curve of a para tag (section 10.18): (a x + b)^g + e from d on, c x + f below."""
+    """Returns the curve of a para tag (section 10.18): (a x + b)^g + e from d on, c x + f below."""
     g, a, b, c, d, e, f = given[0], 1.0, 0.0, 0.0, 0.0, 0.0, 0.0
     if kind in (1, 2):
         a, b = given[1:3]
@@ -215,13 +219,13 @@ def _parametric(kind: int, given: list[float]) -> Curve:
 
 
 def fits(profile: bytes, planes: int) -> bool:
-    """Whether a profile is whole and about pictures of so many planes (1, 3, or 4 for CMYK)."""
+    """Returns whether a profile is whole and for pictures of 1, 3 or 4 (CMYK) planes."""
     space = {1: b"GRAY", 3: b"RGB ", 4: b"CMYK"}[planes]
     return profile[36:40] == b"acsp" and profile[16:20] == space and bool(_tags(profile))
 
 
 def name_of(profile: bytes) -> str:
-    """The description in a profile; `unnamed` where it has none."""
+    """Returns the description in a profile; `unnamed` where it has none."""
     from PIL import ImageCms
 
     try:
@@ -231,7 +235,7 @@ def name_of(profile: bytes) -> str:
 
 
 def _tags(profile: bytes) -> dict[bytes, slice]:
-    """Where the tags of a profile are, some of which may share a place; none if it is damaged."""
+    """Returns where the tags of a profile are; empty if it is damaged. Tags may share a place."""
     try:
         size, count = (
             struct.unpack_from(">I", profile)[0],
@@ -251,9 +255,9 @@ def _tags(profile: bytes) -> dict[bytes, slice]:
 
 
 def profile_of(colours: Colours, planes: int) -> bytes | None:
-    """An ICC profile for a picture's colours, made from PNG's chunks where it has none.
+    """Returns an ICC profile of a picture's colours, made from PNG's chunks where it has none.
 
-    None for sRGB, and where no profile can say it.
+    None for sRGB, and for colours that no profile can describe.
     """
     if colours.icc_profile:
         return colours.icc_profile
@@ -278,13 +282,13 @@ def profile_of(colours: Colours, planes: int) -> bytes | None:
 
 
 def cannot_be_said(colours: Colours) -> bool:
-    """Whether the colours are HDR (PQ or HLG), which only PNG can say."""
+    """Returns whether the colours are HDR (PQ or HLG), which only PNG can say."""
     cicp = dict(colours.chunks).get(b"cICP", b"")
     return len(cicp) == 4 and cicp[1] in (16, 18)
 
 
 def _made(curve: Curve, primaries: tuple[float, ...], planes: int) -> bytes:
-    """A matrix profile, version 2, of one curve and the primaries as cHRM has them."""
+    """Returns a matrix profile, version 2, of one curve and the primaries as cHRM has them."""
     steps = np.rint(np.clip(curve(np.linspace(0, 1, 1024)), 0, 1) * 65535).astype(">u2")
     trc = b"curv" + struct.pack(">II", 0, len(steps)) + steps.tobytes()
     text = b"made from the picture's own words\0"

@@ -1,4 +1,4 @@
-"""Tags of TIFF files and EXIF blocks: directories of values, found at offsets, read and packed.
+"""Reads and packs the tags of TIFF files and EXIF blocks: directories of values at offsets.
 
 TIFF 6.0, section 2; BigTIFF has offsets of 8 bytes; EXIF 2.32, section 4.5.
 """
@@ -25,7 +25,7 @@ _STRUCTURE = frozenset(
     | {*range(317, 348), *range(512, 533), XMP, IPTC, PHOTOSHOP, ICC_PROFILE, 37724}
     | {*range(50706, 51180)}
 )
-"""Tags of a TIFF that say how its pixels are stored, or what `Metadata` has of its own."""
+"""Tags of a TIFF that say how its pixels are stored, or that `Metadata` has fields for."""
 RESOLUTION = frozenset((X_RESOLUTION, Y_RESOLUTION, RESOLUTION_UNIT))
 """Tags of a TIFF that EXIF has as well."""
 REDUCED = 1
@@ -36,7 +36,7 @@ _SIZES = {_BYTE: 1, 2: 1, SHORT: 2, LONG: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8
 _SIZES |= {13: 4, _LONG8: 8, 17: 8, _IFD8: 8}
 """Bytes of a value, by its type; the last three are BigTIFF's."""
 _DEEPEST = 2
-"""Directories below a picture's own, one in the other, that are read."""
+"""Levels of directories below a picture's own that are read."""
 _NUMBERS = 1024
 """The most whole numbers of a tag that are read."""
 
@@ -49,7 +49,7 @@ class Tag:
     kind: int
     """TIFF's code for the type of its values."""
     count: int
-    """How many values there are."""
+    """The number of values."""
     value: bytes
 
 
@@ -61,7 +61,7 @@ class Directory(NamedTuple):
 
 
 class TiffLayout(NamedTuple):
-    """How a TIFF structure is written down."""
+    """How a TIFF structure is encoded."""
 
     order: str
     """Byte order as `struct` has it: < or >."""
@@ -85,7 +85,7 @@ class TiffLayout(NamedTuple):
 
     @property
     def room(self) -> int:
-        """Bytes of an offset, in whose place a value stands that is no longer."""
+        """Bytes of an offset; a value of no more bytes stands in its place."""
         return 8 if self.big else 4
 
     @property
@@ -96,7 +96,7 @@ class TiffLayout(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An entry of a directory, where it stands."""
+    """An entry of a directory, and the offset of its value."""
 
     at: int
     """Where its value or the offset of its value stands."""
@@ -106,7 +106,7 @@ class Place:
 
 
 def layout(data: bytes) -> TiffLayout:
-    """How a structure is written down. Raises ValueError if it is none."""
+    """Returns the encoding of a structure. Raises ValueError if it is not a TIFF structure."""
     for order, mark in (("<", b"II"), (">", b"MM")):
         for big, version in ((False, 42), (True, 43)):
             if data[:4] == mark + struct.pack(order + "H", version):
@@ -115,21 +115,22 @@ def layout(data: bytes) -> TiffLayout:
 
 
 def first(data: bytes, form: TiffLayout) -> int:
-    """The offset of a structure's first directory. Raises struct.error if there is none."""
+    """Returns the offset of the first directory. Raises struct.error if it is cut off."""
     return int(struct.unpack_from(form.offset, data, 8 if form.big else 4)[0])
 
 
 def following(data: bytes, form: TiffLayout, at: int) -> int:
-    """Where a directory has the offset of the next one. Raises struct.error if it is cut off."""
+    """Returns where a directory has the offset of the next one. Raises struct.error if it is cut
+    off."""
     (count,) = struct.unpack_from(form.number, data, at)
     return int(at + struct.calcsize(form.number) + count * form.size)
 
 
 def pages(data: bytes, budget: Budget) -> list[int]:
-    """The offset of each picture's directory in a TIFF file.
+    """Returns the offset of each picture's directory in a TIFF file.
 
-    All of their entries are looked at: none of them may claim more than the file can hold, so other
-    readers may be let at the file. Raises ValueError if it is none, and OverBudgetError.
+    Visits every entry: none may claim more than the file can hold, so that other readers are safe.
+    Raises ValueError if the file is no TIFF, and OverBudgetError.
     """
     form, found = layout(data), dict[int, None]()
     try:
@@ -145,12 +146,12 @@ def pages(data: bytes, budget: Budget) -> list[int]:
                     budget.copy(length)
             (at,) = struct.unpack_from(form.offset, data, following(data, form, at))
     except (ValueError, struct.error):
-        pass  # as many as there are
+        pass  # those before the damage
     return list(found)
 
 
 def places(data: bytes, form: TiffLayout, at: int, budget: Budget) -> Iterator[Place]:
-    """The entries of the directory at an offset.
+    """Yields the entries of the directory at an offset.
 
     Raises ValueError or struct.error if it is beyond the end, and OverBudgetError.
     """
@@ -165,7 +166,7 @@ def places(data: bytes, form: TiffLayout, at: int, budget: Budget) -> Iterator[P
 
 
 def numbers(data: bytes, at: int, tag: int, budget: Budget) -> tuple[int, ...]:
-    """The whole numbers of a tag of the directory at an offset, none if it is not there.
+    """Returns the whole numbers of a tag in the directory at an offset; empty if it is missing.
 
     Raises ValueError if the directory is damaged, and OverBudgetError.
     """
@@ -182,17 +183,17 @@ def numbers(data: bytes, at: int, tag: int, budget: Budget) -> tuple[int, ...]:
 
 
 def is_thumbnail(data: bytes, at: int, budget: Budget) -> bool:
-    """Whether the directory at an offset is that of a smaller picture of another page.
+    """Returns whether a directory is of a smaller picture of another page.
 
-    Raises ValueError if the directory is damaged, and OverBudgetError.
+    Raises as `numbers` does.
     """
     return bool(max(numbers(data, at, SUBFILE_TYPE, budget), default=0) & REDUCED)
 
 
 def values(data: bytes, at: int, wanted: Collection[int], budget: Budget) -> dict[int, bytes]:
-    """The values of some tags of the directory at an offset, as far as they are there.
+    """Returns the values of the wanted tags that the directory at an offset has.
 
-    Raises ValueError if the directory is damaged, and OverBudgetError.
+    Raises as `numbers` does.
     """
     form = layout(data)
     try:
@@ -204,9 +205,9 @@ def values(data: bytes, at: int, wanted: Collection[int], budget: Budget) -> dic
 
 
 def described(data: bytes, at: int, budget: Budget, but: Collection[int] = ()) -> Directory:
-    """What the directory at an offset says in words, not how pixels are stored, without some tags.
+    """Returns the tags of the directory at an offset but `but` and those of how pixels are stored.
 
-    Raises ValueError if the directory is damaged, and OverBudgetError.
+    Raises as `numbers` does.
     """
     return _described(data, layout(data), at, budget, but, 0)
 
@@ -239,7 +240,7 @@ def _described(
 
 
 def _tag(data: bytes, form: TiffLayout, place: Place, budget: Budget) -> Tag | None:
-    """The tag of an entry; None if it has no value, or one beyond the end."""
+    """Returns the tag of an entry; None if it has no value, or one beyond the end."""
     length = _SIZES.get(place.kind, 0) * place.count
     start = _start(data, form, place)
     if not length or start + length > len(data):
@@ -249,20 +250,20 @@ def _tag(data: bytes, form: TiffLayout, place: Place, budget: Budget) -> Tag | N
 
 
 def _start(data: bytes, form: TiffLayout, place: Place) -> int:
-    """Where the value of an entry starts. Raises struct.error if its offset is cut off."""
+    """Returns where the value of an entry starts. Raises struct.error if its offset is cut off."""
     if _SIZES.get(place.kind, 0) * place.count <= form.room:
         return place.at
     return int(struct.unpack_from(form.offset, data, place.at)[0])
 
 
 def block(directory: Directory, order: str) -> bytes:
-    """A directory as an EXIF block, in the byte order < or >."""
+    """Returns a directory as an EXIF block, in the byte order < or >."""
     mark = b"II" if order == "<" else b"MM"
     return mark + struct.pack(order + "HI", 42, 8) + packed(directory, TiffLayout(order), 8)
 
 
 def packed(directory: Directory, form: TiffLayout, at: int, after: int = 0) -> bytes:
-    """A directory, what it points to and those below it, as it stands at an offset of a file.
+    """Returns a directory with its values and the directories below it, placed at offset `at`.
 
     `after` is the offset of the next picture's directory.
     """

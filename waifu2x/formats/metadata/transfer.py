@@ -1,4 +1,4 @@
-"""Metadata: found in files, put right for the result, and made ready for its format."""
+"""Transfers metadata from a file to its result: read, corrected, and made ready for a format."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ _INCH = {"<": b"\2\0", ">": b"\0\2"}
 
 
 def of_file(data: bytes, info: Mapping[Any, Any], form: str) -> tuple[Metadata, int]:
-    """The metadata of a file, all of it upright, and the orientation that it asked for, 1 to 8.
+    """Returns a file's metadata, corrected to upright, and the orientation that it names, 1 to 8.
 
-    `info` is Pillow's, `form` its name of the format; PNG tells all by its chunks. For TIFF, see
+    `info` is Pillow's, `form` its name of the format; PNG has all in its chunks. For TIFF, see
     `of_tiff`.
     """
     metadata = Metadata(
@@ -73,14 +73,14 @@ def of_file(data: bytes, info: Mapping[Any, Any], form: str) -> tuple[Metadata, 
     if form == "PNG":
         metadata = _of_png(metadata, data)
     said, orientation = upright(metadata)
-    # These two are stored upright, and their own word for it has been followed.
+    # These two are stored upright: the decoder has followed the orientation.
     return said, 1 if form in ("JXL", "HEIF") else orientation
 
 
 def upright(metadata: Metadata) -> tuple[Metadata, int]:
-    """The metadata of a picture once it is upright, and the orientation that was asked for, 1 to 8.
+    """Returns metadata corrected to upright, and the orientation that it names, 1 to 8.
 
-    EXIF's word counts before that of XMP.
+    EXIF overrules XMP.
     """
     asked = 1
     if metadata.exif:
@@ -102,7 +102,7 @@ def upright(metadata: Metadata) -> tuple[Metadata, int]:
 
 
 def of_tiff(data: bytes, at: int, budget: Budget) -> Metadata:
-    """The metadata in the directory at an offset of a TIFF file; none if it is damaged."""
+    """Returns the metadata in the directory at an offset of a TIFF file; empty if it is damaged."""
     from waifu2x.formats.metadata import tags
 
     wanted = {tags.XMP, tags.IPTC, tags.PHOTOSHOP} | tags.RESOLUTION
@@ -120,7 +120,7 @@ def of_tiff(data: bytes, at: int, budget: Budget) -> Metadata:
 
 
 def _tiff_dpi(found: Mapping[int, bytes], order: str) -> tuple[float, float] | None:
-    """The resolution that tags of a TIFF name, in pixels an inch; None if they name none."""
+    """Returns the resolution that tags of a TIFF name, in pixels an inch; None without one."""
     from waifu2x.formats.metadata import tags
 
     try:
@@ -136,7 +136,7 @@ def _tiff_dpi(found: Mapping[int, bytes], order: str) -> tuple[float, float] | N
 
 
 def sized(metadata: Metadata, height: int, width: int) -> Metadata:
-    """Metadata in which EXIF and XMP name this size wherever they name one."""
+    """Returns metadata in which EXIF and XMP name this size wherever they name one."""
     block = metadata.exif
     if block:
         from waifu2x.formats.metadata import exif
@@ -149,14 +149,14 @@ def sized(metadata: Metadata, height: int, width: int) -> Metadata:
 
 
 def kinds(metadata: Metadata) -> set[Kind]:
-    """The kinds of metadata that are there."""
+    """Returns the kinds of metadata that are there."""
     text = any(kind in (b"tEXt", b"zTXt", b"iTXt") for kind, _ in metadata.chunks)
     said: set[Kind] = {kind for kind, name in _FIELDS if getattr(metadata, name)}
     return said | {"text"} if text else said
 
 
 def fitted(metadata: Metadata, form: Format) -> tuple[Metadata, set[Kind]]:
-    """The metadata that a format can hold, and the kinds that it cannot."""
+    """Returns the metadata that a format can hold, and the kinds that it cannot."""
     lost = kinds(metadata) & {"text"} - form.keeps
     for kind, name in _FIELDS:
         value = getattr(metadata, name)
@@ -170,7 +170,7 @@ def fitted(metadata: Metadata, form: Format) -> tuple[Metadata, set[Kind]]:
 
 
 def save_options(metadata: Metadata, form: Format) -> dict[str, Any]:
-    """The metadata as arguments of Pillow's `save`, for a format that can hold it all."""
+    """Returns the metadata as arguments of Pillow's `save`, for a format that can hold it all."""
     options: dict[str, Any] = {}
     if metadata.exif:
         options["exif"] = b"Exif\0\0" + metadata.exif
@@ -186,7 +186,7 @@ def save_options(metadata: Metadata, form: Format) -> dict[str, Any]:
 
 
 def png_chunks(metadata: Metadata, planes: int, depth: int) -> list[Chunk]:
-    """The metadata as chunks of a PNG.
+    """Returns the metadata as chunks of a PNG.
 
     The picture has 1 or 3 planes, transparency not counted, of 8 or 16 bits a sample.
     """
@@ -225,29 +225,29 @@ def _exif(value: Any) -> bytes | None:
 
 
 def _jfif_dpi(info: Mapping[Any, Any]) -> tuple[float, float] | None:
-    """The resolution in a JPEG's own header; Pillow's word may be from EXIF, or a guess."""
+    """Returns the resolution in a JPEG's own header; Pillow may take it from EXIF, or guess."""
     factor = {1: 1.0, 2: 2.54}.get(info.get("jfif_unit", 0))
     density = info.get("jfif_density")
     return None if not (factor and density) else dpi([dots * factor for dots in density])
 
 
 def dpi(value: Any) -> tuple[float, float] | None:
-    """A resolution (across, down) in pixels an inch; None if it is not a sensible one."""
+    """Returns a resolution (across, down) in pixels an inch; None for values that make no sense."""
     try:
         across, down = (float(dots) for dots in value)
     except (TypeError, ValueError, ZeroDivisionError):
         return None
-    # Beyond these, a field of some format would overflow.
+    # A field of some format would overflow beyond.
     return (across, down) if 1 <= across < 65536 and 1 <= down < 65536 else None
 
 
 def _iptc(value: Any) -> bytes | None:
-    """IIM records from Photoshop's resources, which Pillow has by their number."""
+    """Returns IIM records of Photoshop's resources, which Pillow has by their number."""
     return _bytes(value.get(0x0404)) if isinstance(value, Mapping) else None
 
 
 def _of_png(metadata: Metadata, data: bytes) -> Metadata:
-    """Metadata with what a PNG's chunks say besides, all but the colours."""
+    """Returns metadata with that of a PNG's chunks added, all but the colours."""
     kept: list[Chunk] = []
     budget = Budget(len(data))
     found = list(chunks.contents(data))
@@ -273,14 +273,14 @@ def _of_png(metadata: Metadata, data: bytes) -> Metadata:
 
 
 def _dots(body: bytes) -> tuple[float, float] | None:
-    """The resolution in a pHYs chunk, in pixels an inch; None where it is only a ratio."""
+    """Returns the resolution in a pHYs chunk, in pixels an inch; None where it is only a ratio."""
     if len(body) != 9 or body[8] != 1:
         return None
     return dpi([dots * _METRES for dots in struct.unpack(">II", body[:8])])
 
 
 def _text(kind: bytes, body: bytes, budget: Budget) -> bytes | None:
-    """The text of a chunk, unpacked; None if it is none, is damaged or costs too much."""
+    """Returns the unpacked text of a chunk; None if it has none, is damaged or costs too much."""
     _, _, rest = body.partition(b"\0")
     if kind == b"tEXt":
         return rest
@@ -311,7 +311,7 @@ def _xmp_orientation(xmp: bytes) -> int:
 
 
 def _raw_profile(name: bytes, content: bytes) -> bytes:
-    """A zTXt chunk for what PNG has no chunk for, as ImageMagick and exiftool write it."""
+    """Returns a zTXt chunk for what PNG has no chunk for, as ImageMagick and exiftool write it."""
     digits = content.hex().encode()
     lines = b"\n".join(digits[i : i + 72] for i in range(0, len(digits), 72))
     text = b"\n%s\n%8d\n%s\n" % (name, len(content), lines)
@@ -319,8 +319,7 @@ def _raw_profile(name: bytes, content: bytes) -> bytes:
 
 
 def _unpacked(text: bytes) -> bytes:
-    """The content of a text of `_raw_profile`: a name, a length and hexadecimal digits, on a line
-    each; empty if it is none."""
+    """Returns the content of a text of `_raw_profile`; empty if it is none."""
     try:
         return bytes.fromhex(text.split(None, 2)[2].decode("ascii"))
     except (ValueError, IndexError):
@@ -328,18 +327,16 @@ def _unpacked(text: bytes) -> bytes:
 
 
 def _photoshop(iptc: bytes) -> bytes:
-    """IIM records as a Photoshop resource."""
     return b"8BIM\x04\x04\0\0" + struct.pack(">I", len(iptc)) + iptc + bytes(len(iptc) % 2)
 
 
 def _photoshop_segment(iptc: bytes) -> bytes:
-    """IIM records as a segment of a JPEG."""
     content = b"Photoshop 3.0\0" + _photoshop(iptc)
     return b"\xff\xed" + struct.pack(">H", len(content) + 2) + content
 
 
 def _of_resources(content: bytes) -> bytes | None:
-    """IIM records, bare or as one of Photoshop's resources; None if there are none."""
+    """Returns IIM records, bare or in one of Photoshop's resources; None without any."""
     if content[:1] == b"\x1c":
         return content
     at = content.find(b"8BIM\x04\x04")

@@ -1,4 +1,10 @@
-"""Animations into files whose encoders Pillow has, frame by frame."""
+"""Writes animations frame by frame: GIF itself, others by Pillow's encoders.
+
+The container of a GIF is written here, Pillow compresses the frames: GIF 89a, sections 17 to 27. A
+frame is written when the next one is known to differ. Each frame but the first has a colour table
+and holds the rectangle in which it differs from the one before it; with transparency, the rectangle
+in which it shows anything.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +33,16 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 
 def writer(header: Header, form: Format, quality: Quality, name: str, file: IO[bytes]) -> Writer:
-    """What writes an animation in a format; `name` stands for the file in messages."""
+    """Returns the writer of an animation; `name` stands for the file in messages."""
     if form.name == "GIF":
         return GifWriter(header, form, quality, name, file)
     return CodedAnimation(header, form, quality, name, file)
 
 
 class CodedAnimation(Writer):
-    """An animation whose coded frames Pillow's encoder keeps in memory until the last one is there.
+    """Writes an animation by Pillow's encoder, which keeps coded frames in memory until the end.
 
-    Pillow asks for one frame after the other. So it works in a thread of its own, which waits for
-    each frame until there is one.
+    Pillow asks for one frame after the other, so it runs in a thread that waits for each.
     """
 
     def __init__(
@@ -67,7 +72,7 @@ class CodedAnimation(Writer):
         options = save_options(timed.picture, self._form, self._quality)
         loop = min(self._header.loop, MOST_LOOPS)
         options |= {"save_all": True, "duration": self._durations, "loop": loop}
-        assert self._header.count is not None  # all that read animations know
+        assert self._header.count is not None  # known to every reader of animations
         further = _Further(self._frames, self._header.count - 1)
         self._thread = threading.Thread(
             target=self._encode, args=(image, further, options), name="waifu2x-encode"
@@ -81,7 +86,7 @@ class CodedAnimation(Writer):
         self._file.write(self._content.getbuffer())
 
     def abort(self) -> None:
-        """Waits until the encoder has ended, of which no further frames are expected."""
+        """Ends the encoder: no further frames will come."""
         if self._thread is not None:
             self._frames.put(None)
             self._thread.join()
@@ -103,7 +108,7 @@ class CodedAnimation(Writer):
 
 
 class _Further:
-    """The frames after the first, as Pillow takes a file of several pictures: at one at a time."""
+    """The frames after the first, as Pillow takes a file of several pictures: one by one."""
 
     def __init__(self, frames: queue.Queue[Image.Image | None], count: int) -> None:
         self.n_frames = count
@@ -122,12 +127,12 @@ class _Further:
             raise EOFError("there are no more frames")
 
     def drain(self) -> None:
-        """Takes what is still handed over, so that nobody waits for ever."""
+        """Takes the frames that are still queued, so that the caller does not wait for ever."""
         while not self._ended:
             self._ended = self._frames.get() is None
 
     def __getattr__(self, name: str) -> Any:
-        """The frame that it is at."""
+        """Returns an attribute of the current frame."""
         return getattr(self._image, name)
 
 
@@ -150,7 +155,7 @@ class _Frame:
 
     image: Image.Image
     seen: NDArray[np.uint8]
-    """(H, W, 4): what it shows, black where it is transparent."""
+    """(H, W, 4): the pixels shown, black where it is transparent."""
     box: tuple[int, int, int, int]
     """The rectangle to be written: left, top, right, bottom."""
     duration: int
@@ -158,7 +163,7 @@ class _Frame:
 
 
 class GifWriter(Writer):
-    """Writes an animation as it comes. Frames that only repeat the one before prolong it."""
+    """Writes a GIF as its frames come; one that repeats the frame before it prolongs that."""
 
     def __init__(
         self, header: Header, form: Format, quality: Quality, name: str, file: IO[bytes]
@@ -205,7 +210,7 @@ class GifWriter(Writer):
         self._file.write(coded + b";")
 
     def _coded(self, frame: _Frame) -> bytes:
-        """A frame as it stands in the file; the first behind the header."""
+        """Returns a frame as it stands in the file, the first behind the header."""
         left, top, right, bottom = frame.box
         table, packed = _packed(frame.image.crop(frame.box))
         bits = (len(table) // 3 - 1).bit_length()
@@ -222,20 +227,20 @@ class GifWriter(Writer):
         return b"".join(parts)
 
     def _control(self, duration: int) -> bytes:
-        """What stands before a frame: how long it is shown, and what is transparent."""
+        """Returns the extension before a frame: its duration, and what is transparent."""
         flags, index = (_CLEARED << 2 | 1, TRANSPARENT) if self._transparent else (0, 0)
         ticks = min(duration, _LONGEST) // 10
         return struct.pack("<BBBBHBB", _EXTENSION, 0xF9, 4, flags, ticks, index, 0)
 
     def _head(self, image: Image.Image, table: bytes, bits: int) -> bytes:
-        """What stands before the first frame: sizes, its colour table, loops, a comment."""
+        """Returns what stands before the first frame: sizes, its colour table, loops, a comment."""
         parts = [
             b"GIF89a",
             struct.pack("<HHBBB", *image.size, _TABLE | (bits - 1), 0, 0),
             table,
         ]
         if self._header.loop != 1:
-            # It is named how many times come after the first, and nothing where there are none.
+            # A GIF names the repeats after the first time, and nothing where there are none.
             loops = min(max(0, self._header.loop - 1), MOST_LOOPS)
             parts.append(b"!\xff\x0bNETSCAPE2.0\x03\x01" + struct.pack("<HB", loops, 0))
         comment = self._options.get("comment")
@@ -249,24 +254,25 @@ class GifWriter(Writer):
 
 
 def _packed(image: Image.Image) -> tuple[bytes, bytes]:
-    """The colour table of an image with a palette, and its indices as they stand in a GIF."""
+    """Returns the colour table of an image with a palette, and its indices as a GIF has them."""
     file = io.BytesIO()
     image.save(file, "GIF", interlace=0, optimize=False)
     content = file.getvalue()
     end = _HEAD + (3 << ((content[10] & 7) + 1))
-    # Behind the table is the picture alone: its place and size, its indices, the end of the file.
+    # Behind the table: place and size of the picture, its indices, the end of the file.
     return content[_HEAD:end], content[end + _PLACE : -1]
 
 
 def _with_palette(image: Image.Image) -> Image.Image:
-    """A grey image as one with a palette of all greys; others as they are."""
+    """Gives a grey image a palette of all greys."""
     if image.mode == "L":
         image.putpalette([level for level in range(256) for _ in range(3)])
     return image
 
 
 def _seen(image: Image.Image, transparent: bool) -> NDArray[np.uint8]:
-    """(H, W, 4): colours and opacity, all 0 where an image with a palette is transparent."""
+    """Returns (H, W, 4): colours and opacity, all 0 where an image with a palette is
+    transparent."""
     table = np.zeros((256, 4), np.uint8)
     palette = np.array(image.getpalette(), np.uint8).reshape(-1, 3)
     table[: len(palette), :3] = palette
@@ -278,7 +284,7 @@ def _seen(image: Image.Image, transparent: bool) -> NDArray[np.uint8]:
 
 
 def _box(shown: NDArray[np.bool_]) -> tuple[int, int, int, int]:
-    """The smallest rectangle around what is shown; one pixel where that is nothing."""
+    """Returns the smallest rectangle around what is shown; one pixel where nothing is."""
     rows, columns = np.flatnonzero(shown.any(axis=1)), np.flatnonzero(shown.any(axis=0))
     if not rows.size:
         return 0, 0, 1, 1

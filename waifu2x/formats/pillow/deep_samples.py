@@ -1,7 +1,7 @@
-"""AVIF, JPEG XL and HEIF of more than 8 bits a sample, which Pillow's decoders cut down to 8.
+"""Reads AVIF, JPEG XL and HEIF of more than 8 bits a sample, which Pillow reduces to 8.
 
-Pillow says what else is in the file; imagecodecs and pillow-heif have the samples in full. Both
-must show the same picture, else Pillow's is taken.
+Pillow reads the rest of the file; imagecodecs and pillow-heif have the samples in full. If both do
+not show the same picture, Pillow's is taken.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _WORD = 16
 
 
 def depth(image: Image.Image, data: bytes) -> int:
-    """Bits of a sample, by the header of a file and what Pillow says of it; 8 where they are floats
-    or nothing is said."""
+    """Returns bits of a sample by a file's header and Pillow; 8 for floats and where neither says
+    it."""
     with contextlib.suppress(ValueError, TypeError):
         if image.format == "AVIF":
             return _avif_depth(data)
@@ -44,15 +44,14 @@ def depth(image: Image.Image, data: bytes) -> int:
 
 
 def deepened(picture: Picture, image: Image.Image, data: bytes) -> tuple[Picture, tuple[str, ...]]:
-    """A still picture that Pillow has read, in the depth that it has in the file, and what there is
-    to say about it."""
+    """Returns a still picture that Pillow has read in the depth of its file, and notices."""
     bits = depth(image, data)
     if bits <= 8:
         return picture, ()
     try:
         samples = full_range(np.atleast_3d(_samples(str(image.format), data, bits)), bits)
     except Exception:
-        # Each library has errors of its own, and it may have been built without a codec.
+        # Each library has its own errors, and may have been built without a codec.
         samples = np.empty(0)
     read = with_alpha(picture)
     if samples.shape == read.shape:
@@ -64,7 +63,7 @@ def deepened(picture: Picture, image: Image.Image, data: bytes) -> tuple[Picture
 
 
 def _samples(form: str, data: bytes, bits: int) -> NDArray[Any]:
-    """The samples of a file as integers from 0 to 2^bits - 1. Raises what decoders raise."""
+    """Returns samples as integers from 0 to 2^bits - 1. Raises what decoders raise."""
     if form == "HEIF":
         import pillow_heif
 
@@ -77,7 +76,7 @@ def _samples(form: str, data: bytes, bits: int) -> NDArray[Any]:
 
 
 def _avif_depth(data: bytes) -> int:
-    """Bits of a sample by the AV1CodecConfigurationBoxes; 8 if they differ.
+    """Returns bits of a sample by the AV1CodecConfigurationBoxes; 8 if they differ.
 
     AV1 in ISOBMFF, section 2.3.
     """

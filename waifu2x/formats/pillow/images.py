@@ -1,4 +1,4 @@
-"""PIL images as Pictures, and Pictures as PIL images."""
+"""Converts PIL images to Pictures, and Pictures to PIL images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from waifu2x.imaging.streams import Allocate
 
 
 def from_pil(image: Image.Image, name: str = "the picture") -> Picture:
-    """A PIL image as a Picture, upright: turned as its EXIF asks for.
+    """Returns a PIL image as a Picture, turned upright as its EXIF asks for.
 
     Raises ImageError for a mode that is not supported, for an image without pixels, and if its file
     cannot be read to the end.
@@ -37,17 +37,17 @@ def from_pil(image: Image.Image, name: str = "the picture") -> Picture:
 
 
 def _exif(image: Image.Image) -> bytes | None:
-    """The EXIF block of an image whose format has it in a place of its own."""
+    """Returns the EXIF block of an image whose format does not have it in `info`."""
     try:
         return image.getexif().tobytes()
     except Exception:
-        return None  # broken EXIF, in as many ways as damage; the pixels are as good as any
+        return None  # Pillow raises anything for broken EXIF; the pixels are sound
 
 
 def plain(
     image: Image.Image, name: str, allocate: Allocate | None = None
 ) -> tuple[Picture, tuple[str, ...]]:
-    """A loaded image's pixels, alpha and profile, and what there is to say about them.
+    """Returns a loaded image as a Picture of its pixels, alpha and profile, and notices.
 
     `allocate` makes the array of an opaque picture. Raises ImageError for a mode that is not
     supported.
@@ -79,7 +79,7 @@ def plain(
 
 
 def jpeg_coding(image: Image.Image) -> JpegCoding | None:
-    """How a JPEG was coded; None for other formats."""
+    """Returns how a JPEG was coded; None for other formats."""
     if not isinstance(image, JpegImagePlugin.JpegImageFile):
         return None
     found = image.quantization
@@ -106,7 +106,7 @@ _NUMBERS = {"4:4:4": 0, "4:2:2": 1, "4:2:0": 2}
 
 
 def _ratio(factors: Sequence[Sequence[int]]) -> str:
-    """Chroma subsampling in words, by the sampling factors of each plane."""
+    """Returns chroma subsampling in words, by the sampling factors of each plane."""
     if len(factors) < 3:
         return ""
     (across, down), (chroma_across, chroma_down) = factors[0], factors[1]
@@ -116,9 +116,9 @@ def _ratio(factors: Sequence[Sequence[int]]) -> str:
 
 
 def _simple(image: Image.Image) -> Image.Image:
-    """An image as grey or RGB, with or without alpha, where that loses nothing."""
+    """Converts an image to grey or RGB, with or without alpha, where that loses nothing."""
     mode = image.mode
-    # Of frames of a GIF, Pillow may have no palette at hand: they are opaque.
+    # Frames of a GIF for which Pillow has no palette are opaque.
     known = mode != "P" or image.palette is not None or "transparency" in image.info
     transparent = known and image.has_transparency_data
     if mode in ("P", "PA"):
@@ -141,8 +141,7 @@ def _simple(image: Image.Image) -> Image.Image:
 
 
 def _to_rgb(image: Image.Image, profile: bytes | None) -> tuple[Image.Image, tuple[str, ...]]:
-    """A CMYK or Lab image as sRGB, by littleCMS: through its profile, or by the plain formula
-    without."""
+    """Converts CMYK or Lab to sRGB by littleCMS; without a profile, CMYK by the plain formula."""
     from PIL import ImageCms
 
     srgb = ImageCms.createProfile("sRGB")
@@ -161,7 +160,7 @@ def _to_rgb(image: Image.Image, profile: bytes | None) -> tuple[Image.Image, tup
 
 
 def to_pil(picture: Picture) -> Image.Image:
-    """A Picture of 8 bits, or a grey one of 16, as a PIL image."""
+    """Returns a Picture of 8 bits, or a grey one of 16, as a PIL image."""
     samples = with_alpha(picture)
     image = Image.fromarray(samples[..., 0] if samples.shape[-1] == 1 else samples)
     if picture.colours.icc_profile:

@@ -1,4 +1,4 @@
-"""Pictures from files by Pillow."""
+"""Reads picture files by Pillow."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ _DURATION = 100.0
 def open_content(
     data: bytes, name: str, max_pixels: int, allocate: Allocate | None = None
 ) -> DecodedFile:
-    """The pictures in a file's content. `allocate` makes the array of a single opaque one.
+    """Opens the pictures in a file's content. `allocate` makes the array of a single opaque one.
 
-    Raises ImageError, and whatever decoders raise."""
+    Raises ImageError, and whatever decoders raise.
+    """
     _prepare()
     opened, plugin = table.by_pillow(data), table.sniffed(data)
     if plugin:
@@ -60,7 +61,7 @@ def open_content(
     if said:
         total = said.width * said.height * said.pictures
         check_pixels(name, said[:2], said.pictures, total, max_pixels)
-    # Pillow refuses a PNG for what it thinks of its texts, which it need not see.
+    # Pillow refuses PNGs for some texts, which it need not see.
     seen = chunks.without(data, _TEXTS) if data.startswith(chunks.SIGNATURE) else data
     try:
         image = Image.open(io.BytesIO(seen), formats=opened)
@@ -79,7 +80,7 @@ def open_content(
 
 
 def extent(data: bytes) -> Extent | None:
-    """The size of the first picture, without decoding it; None if the file does not say."""
+    """Returns the size of the first picture, without decoding it; None if the file does not say."""
     if table.sniffed(data):
         return None
     _prepare()
@@ -90,12 +91,12 @@ def extent(data: bytes) -> Extent | None:
         with Image.open(io.BytesIO(data), formats=table.by_pillow(data)) as image:
             return Extent(image.height, image.width, _nbytes(image, data))
     except Exception:
-        # Whatever is wrong with it, who decodes it will say.
+        # The decoder will say what is wrong with it.
         return None
 
 
 def _nbytes(image: Image.Image, data: bytes) -> int:
-    """About how many bytes the samples of an opened image take in memory."""
+    """Returns about how many bytes the samples of an opened image take in memory."""
     planes = 4 if image.mode == "P" else len(image.getbands())
     sample = 4 if image.mode[0] in "IF" else -(-deep_samples.depth(image, data) // 8)
     return image.height * image.width * planes * sample
@@ -103,7 +104,7 @@ def _nbytes(image: Image.Image, data: bytes) -> int:
 
 @functools.cache
 def _prepare() -> None:
-    """Makes Pillow leave limits and words to us."""
+    """Makes Pillow leave limits and messages to us."""
     # It would refuse what we may be told to read; `max_pixels` is checked before decoding.
     Image.MAX_IMAGE_PIXELS = None
     # Pillow has no interface to libtiff's handlers, but its module is linked to them (on Windows
@@ -117,7 +118,7 @@ def _prepare() -> None:
 def _frames(
     image: Image.Image, data: bytes, name: str, max_pixels: int, allocate: Allocate | None
 ) -> tuple[Header, Generator[Timed]]:
-    """A picture, or the frames of an animation."""
+    """Returns header and pictures of a file of one picture, or of an animation."""
     count = getattr(image, "n_frames", 1) if image.format in _ANIMATED else 1
     check_pixels(name, image.size, count, image.width * image.height * count, max_pixels)
     said, orientation = transfer.of_file(data, dict(image.info), str(image.format))
@@ -126,7 +127,7 @@ def _frames(
     if count == 1:
         header = Header(extents, jpeg=jpeg_coding(image), palette=image.mode in ("P", "PA"))
         return header, _one_picture(image, data, name, said, orientation, allocate)
-    # An APNG's picture for programs that know no animations is not part of this one.
+    # The picture of an APNG for programs without animations is no frame.
     skipped = int(bool(image.info.get("default_image")))
     animated = count - skipped > 1
     palette = image.mode in ("P", "PA")
@@ -144,7 +145,6 @@ def _one_picture(
     orientation: int,
     allocate: Allocate | None,
 ) -> Generator[Timed]:
-    """The only picture of a file."""
     picture, notices = _loaded(image, data, name, allocate)
     picture, said_of_it = deep_samples.deepened(picture, image, data)
     picture = replace(picture, metadata=said, jpeg=jpeg_coding(image))
@@ -154,7 +154,7 @@ def _one_picture(
 def _loaded(
     image: Image.Image, data: bytes, name: str, allocate: Allocate | None = None
 ) -> tuple[Picture, tuple[str, ...]]:
-    """The frame that an image is at, and what there is to say of it."""
+    """Returns the frame that an image is at, and notices."""
     image.load()
     picture, notices = plain(image, name, allocate)
     if image.format == "PNG" and not picture.colours.icc_profile:
@@ -173,7 +173,7 @@ def _animation(
     indices: range,
     colour: bool,
 ) -> Generator[Timed]:
-    """The frames at some indices; `colour`: they have three planes, also where one is grey."""
+    """Yields the frames at some indices; with `colour`, grey ones get three planes too."""
     first, notices = _loaded(image, data, name)
     alpha = first.alpha is not None
     for index in indices:
@@ -193,10 +193,10 @@ def _animation(
 
 
 def _loop(image: Image.Image) -> int:
-    """How many times an animation is shown; 0 is without end."""
+    """Returns how many times an animation is shown; 0 is without end."""
     said = image.info.get("loop")
     if image.format == "GIF":
-        # It names how many times come after the first; without a word, there are none.
+        # A GIF names the repeats after the first time; without a word, there are none.
         return 1 if said is None else int(said) and int(said) + 1
     return int(said or 0)
 
@@ -206,7 +206,7 @@ def _duration(image: Image.Image) -> float:
 
 
 def _like(picture: Picture, size: tuple[int, ...], colour: bool, alpha: bool) -> Picture:
-    """A frame with the size and the planes that all frames of its animation have.
+    """Gives a frame the size and the planes that all frames of its animation have.
 
     Pillow enlarges its canvas for a frame that goes beyond it: that part is cut off.
     """
@@ -230,7 +230,7 @@ def _like(picture: Picture, size: tuple[int, ...], colour: bool, alpha: bool) ->
 def _pages(
     image: Image.Image, data: bytes, name: str, max_pixels: int
 ) -> tuple[Header, Generator[Timed]]:
-    """The pages of a TIFF of 8 bits, without thumbnails."""
+    """Returns header and pages of a TIFF of 8 bits, without thumbnails."""
     count = getattr(image, "n_frames", 1)
     pages, extents, total, budget = list[tuple[int, int]](), list[Extent](), 0, Budget(len(data))
     palette = False
@@ -257,7 +257,7 @@ def _pages(
 def _decoded_pages(
     image: Image.Image, data: bytes, name: str, pages: list[tuple[int, int]]
 ) -> Generator[Timed]:
-    """Pages by their index, -1 for the one that is there already, and their directory's offset."""
+    """Yields pages, given as (index, offset of the directory); index -1 is loaded already."""
     budget = Budget(len(data))
     for index, at in pages:
         if index >= 0:

@@ -1,4 +1,4 @@
-"""Pictures into files by Pillow."""
+"""Writes picture files by Pillow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from waifu2x.imaging.picture import Colours, JpegCoding, Picture
 from waifu2x.imaging.streams import Timed
 
 _LEVEL = {"JPEG": 95, "AVIF": 90, "HEIF": 90}
-"""Where nothing is asked for; other formats are lossless then."""
+"""Default qualities; other formats are lossless by default."""
 MOST_LOOPS = 65535
 """How many times an animation can be shown, but for one without end."""
 _OPAQUE = 128
@@ -33,7 +33,7 @@ _EFFORT: dict[str, dict[Compression, dict[str, int]]] = {
     "WebP": {"fast": {"method": 0, "quality": 0}, "best": {"method": 6, "quality": 100}},
     "JPEG XL": {"fast": {"effort": 1}, "best": {"effort": 9}},
 }
-"""What an encoder is told of how hard it is to try; WebP's quality means that without loss."""
+"""Arguments for an encoder's effort; WebP's quality means effort where it is lossless."""
 
 
 class PillowWriter(Writer):
@@ -53,7 +53,7 @@ class PillowWriter(Writer):
         options = save_options(picture, form, self._quality)
         if form.colours and picture.alpha is not None:
             options |= {"transparency": TRANSPARENT, "disposal": 2}
-        # Into memory first: encoders seek, and what they raise is told apart from a full disk.
+        # Into memory first: encoders seek, and their errors are told apart from a full disk.
         content = io.BytesIO()
         with in_words(form, self._name):
             image_of(picture, form).save(content, form.pillow, **options)
@@ -79,7 +79,7 @@ def in_words(form: Format, name: str) -> Iterator[None]:
 
 
 def save_options(first: Picture, form: Format, quality: Quality) -> dict[str, Any]:
-    """What Pillow's encoder is told of a file, by its first picture."""
+    """Returns the arguments of Pillow's `save` for a file, by its first picture."""
     options = transfer.save_options(first.metadata, form)
     options |= _EFFORT.get(form.name, {}).get(quality.compression, {})
     if quality.level == "like":
@@ -92,7 +92,7 @@ def save_options(first: Picture, form: Format, quality: Quality) -> dict[str, An
 
 
 def image_of(picture: Picture, form: Format) -> Image.Image:
-    """A picture as an image in a mode that the format has."""
+    """Returns a picture as an image in a mode that the format has."""
     bare = replace(picture, colours=Colours())
     if form.colours:
         return _indexed(bare)
@@ -101,12 +101,12 @@ def image_of(picture: Picture, form: Format) -> Image.Image:
 
 
 def _like(coding: JpegCoding) -> dict[str, Any]:
-    """What the encoder of JPEG is told."""
+    """Returns arguments that code a JPEG as another one was."""
     return {"qtables": [list(table) for table in coding.tables], "subsampling": coding.subsampling}
 
 
 def _level(form: Format, level: int | None) -> dict[str, Any]:
-    """What an encoder is told of quality, and of all that loses."""
+    """Returns the encoder's arguments for a quality."""
     options: dict[str, Any] = {}
     chosen = level or _LEVEL.get(form.name)
     if form.name == "JPEG":
@@ -131,7 +131,8 @@ def _level(form: Format, level: int | None) -> dict[str, Any]:
 
 
 def _indexed(picture: Picture) -> Image.Image:
-    """In at most 256 colours, exactly where it has no more, with one for transparent pixels."""
+    """Reduces to 256 colours, exactly where there are no more, one of them transparent if
+    needed."""
     image = to_pil(replace(picture, alpha=None))
     room = 256 if picture.alpha is None else TRANSPARENT
     if image.mode == "RGB":

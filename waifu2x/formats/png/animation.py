@@ -1,4 +1,4 @@
-"""Whether the animation of a PNG is whole. What is left of a damaged one is its first picture.
+"""Checks whether the animation of a PNG is whole; of a damaged one, the first picture is read.
 
 PNG 3, sections 4.9 (sequence numbers) and 11.3.6 (chunks).
 """
@@ -16,12 +16,12 @@ _CONTROL = 26
 
 
 def still(data: bytes) -> bytes:
-    """A PNG without its animation."""
+    """Returns a PNG without its animation."""
     return chunks.without(data, _CHUNKS)
 
 
 def is_damaged(data: bytes) -> bool:
-    """Whether a PNG says that it is an animation, and its frames are not what they should be.
+    """Returns whether a PNG declares an animation whose frames are not what they should be.
 
     Raises OverBudgetError.
     """
@@ -41,7 +41,7 @@ def _is_whole(data: bytes, places: list[chunks.Place]) -> bool:
     width, height = struct.unpack_from(">II", data, places[0][1])
     frames, number, declared = 0, 0, 0
     has_data = True
-    """Whether there is data for the last frame."""
+    """Whether the last frame has data."""
     seen_pixels = False
     for place in places:
         kind, start, end = place

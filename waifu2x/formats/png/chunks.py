@@ -16,10 +16,10 @@ Place = tuple[bytes, int, int]
 _MADE = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"acTL", b"fcTL", b"fdAT", b"iCCP"}
 _COLOURS = {b"cICP", b"gAMA", b"cHRM", b"sRGB"}
 _KEPT = {b"tIME", b"mDCV", b"cLLI"}
-"""Kinds that speak of the whole picture, though they are not marked as safe to copy."""
+"""Kinds that describe the whole picture, though they are not marked as safe to copy."""
 _OF_SAMPLES = {b"sBIT", b"bKGD", b"hIST", b"sPLT"}
-"""Kinds that speak of the numbers of samples. sBIT does not hold for what was computed anew; the
-colour of bKGD is kept by `background`."""
+"""Kinds that describe sample values: sBIT does not hold for results, bKGD is kept by
+`background`."""
 _COLOUR, _INDEXED = 2, 3
 """IHDR's colour type: a flag, and that of pictures with a palette."""
 _LARGEST_PROFILE = 1 << 24
@@ -27,8 +27,10 @@ _LARGEST_PROFILE = 1 << 24
 
 
 def contents(data: bytes) -> Iterator[Chunk]:
-    """The chunks of a file up to IEND, or to where it is cut off; none that may be left out and is
-    damaged. Pixels, which are most of the file and for a decoder, are not looked at."""
+    """Yields kind and content of the chunks up to IEND, or to where the file is cut off.
+
+    Damaged chunks that are optional are left out. Pixels, which decoders read, are yielded empty.
+    """
     for place in places(data):
         kind, start, end = place
         if kind in (b"IDAT", b"fdAT"):
@@ -38,7 +40,7 @@ def contents(data: bytes) -> Iterator[Chunk]:
 
 
 def without(data: bytes, kinds: Container[bytes]) -> bytes:
-    """A file without its chunks of some kinds. Raises OverBudgetError."""
+    """Returns a file without its chunks of some kinds. Raises OverBudgetError."""
     view, kept, at = memoryview(data), [], 0
     for kind, start, end in places(data):
         if kind in kinds:
@@ -48,7 +50,8 @@ def without(data: bytes, kinds: Container[bytes]) -> bytes:
 
 
 def places(data: bytes) -> Iterator[Place]:
-    """Where the chunks of a file are, up to IEND, or to where it is cut off or no PNG any more.
+    """Yields where the chunks of a file are, up to IEND or to where it is cut off or no PNG any
+    more.
 
     Raises OverBudgetError.
     """
@@ -64,24 +67,24 @@ def places(data: bytes) -> Iterator[Place]:
 
 
 def optional(kind: bytes) -> bool:
-    """Whether a picture is a picture without it. PNG 3, section 5.4."""
+    """Returns whether a picture can be read without this kind of chunk. PNG 3, section 5.4."""
     return bool(kind[0] & 0x20)
 
 
 def sound(data: bytes, place: Place) -> bool:
-    """Whether the checksum of a chunk is right."""
+    """Returns whether the checksum of a chunk is right."""
     _, start, end = place
     (said,) = struct.unpack_from(">I", data, end)
     return int(fast_zlib().crc32(memoryview(data)[start - 4 : end])) == int(said)
 
 
 def colour_chunks(found: Iterable[Chunk]) -> tuple[Chunk, ...]:
-    """The chunks that say what the samples mean as colours."""
+    """Returns the chunks that say what the samples mean as colours."""
     return tuple(chunk for chunk in found if chunk[0] in _COLOURS)
 
 
 def other_chunks(found: Iterable[Chunk]) -> tuple[Chunk, ...]:
-    """The chunks that go along unchanged: text, time, and those that are marked as safe to copy."""
+    """Returns the chunks to copy unchanged: text, time, and those marked as safe to copy."""
     return tuple(
         (kind, body)
         for kind, body in found
@@ -91,7 +94,7 @@ def other_chunks(found: Iterable[Chunk]) -> tuple[Chunk, ...]:
 
 
 def chunk(kind: bytes, *parts: bytes | memoryview) -> tuple[bytes | memoryview, ...]:
-    """A chunk as it stands in a file, in pieces: its content's are not copied."""
+    """Returns a chunk in pieces as it stands in a file, without copying `parts`."""
     crc32 = fast_zlib().crc32
     checksum, length = crc32(kind), 0
     for part in parts:
@@ -100,7 +103,7 @@ def chunk(kind: bytes, *parts: bytes | memoryview) -> tuple[bytes | memoryview, 
 
 
 def background(found: Mapping[bytes, bytes]) -> bytes | None:
-    """A file's colour for what lies behind it, as three numbers of 16 bits; None if it has none.
+    """Returns a file's background colour as three numbers of 16 bits; None if it has none.
 
     `found` has the contents of IHDR, PLTE and bKGD. PNG 3, section 11.3.4.1.
     """
@@ -126,7 +129,8 @@ def background(found: Mapping[bytes, bytes]) -> bytes | None:
 
 
 def background_chunk(background: bytes, planes: int, depth: int) -> Chunk | None:
-    """bKGD of a picture of 1 or 3 planes without transparency; None where it has no such colour."""
+    """Returns bKGD of a picture of 1 or 3 planes without transparency; None if it has no such
+    colour."""
     peak = (1 << depth) - 1
     levels = [round(level * peak / 65535) for level in struct.unpack(">3H", background)]
     if planes == 3:
@@ -135,12 +139,12 @@ def background_chunk(background: bytes, planes: int, depth: int) -> Chunk | None
 
 
 def profile_chunk(profile: bytes) -> Chunk:
-    """The iCCP chunk of a colour profile."""
+    """Returns the iCCP chunk of a colour profile."""
     return b"iCCP", b"ICC profile\0\0" + zlib.compress(profile)
 
 
 def profile(body: bytes) -> bytes | None:
-    """The colour profile in the content of an iCCP chunk; None if it is damaged."""
+    """Returns the colour profile in the content of an iCCP chunk; None if it is damaged."""
     try:
         packed = body.partition(b"\0")[2][1:]
         return zlib.decompressobj().decompress(packed, _LARGEST_PROFILE) or None
@@ -149,7 +153,7 @@ def profile(body: bytes) -> bytes | None:
 
 
 def fast_zlib() -> Any:
-    """The module isal_zlib, which is faster than zlib; zlib where it is not installed."""
+    """Returns isal_zlib, which is faster than zlib; zlib where it is not installed."""
     try:
         from isal import isal_zlib
     except ImportError:

@@ -1,4 +1,4 @@
-"""Work that threads do ahead of who takes the results."""
+"""Threads that work ahead and deliver their results in order."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _Result = TypeVar("_Result")
 def in_order(
     work: Callable[[_Item], _Result], items: Sequence[_Item], workers: int
 ) -> Generator[_Result]:
-    """The results of all items, of which a few are worked on ahead by so many threads.
+    """Yields `work(item)` in order, computed by `workers` threads; with 0, in the caller's.
 
-    0 is none but the caller's. One begins the items in their order, each after the last has ended.
-    Raises what `work` raises, where its result would be.
+    One worker begins each item after the last has ended. Raises what `work` raises, in the place of
+    its result.
     """
     if not workers:
         yield from map(work, items)

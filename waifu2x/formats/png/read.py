@@ -1,8 +1,12 @@
-"""Reading PNG of one picture, grey or RGB of 8 or 16 bits: Pillow reads all others.
+"""Reads PNG of one picture, grey or RGB of 8 or 16 bits; Pillow reads all others.
 
-libspng takes little more than half of Pillow's time; grey with alpha, and 16 bits, which Pillow
-would cut down to 8, are for libpng. Every checksum is looked at, so that what comes out is what
-once went in.
+libspng takes little more than half of Pillow's time. Grey with alpha, and 16 bits, which Pillow
+would reduce to 8, are for libpng. Every checksum is compared.
+
+Rows of 8 bits are read in bands: ISA-L, which inflates two to three times as fast as libspng,
+inflates a band, and libspng gets it as a picture of stored blocks, below the row above it, to undo
+the filters. Besides the pixels only a few bands exist, which stay in a core's cache. Where there
+are two cores, one inflates while the other undoes filters.
 """
 
 from __future__ import annotations
@@ -50,11 +54,9 @@ class _PngHeader(NamedTuple):
 def open_content(
     data: bytes, name: str, max_pixels: int, allocate: Allocate | None = None
 ) -> DecodedFile | None:
-    """A file that begins with chunks.SIGNATURE; None: Pillow is to read or refuse it.
+    """Opens a file that begins with SIGNATURE; None where Pillow is to read or refuse it.
 
-    `allocate` makes the array of an opaque picture.
-
-    Raises ImageError.
+    `allocate` makes the array of an opaque picture. Raises ImageError.
     """
     header = _header(data)
     if header is None:
@@ -92,7 +94,7 @@ def open_content(
 def _samples(
     data: bytes, places: list[chunks.Place], header: _PngHeader, allocate: Allocate | None
 ) -> NDArray[Any]:
-    """(H, W, planes), or (H, W) of one plane. Raises what decoders raise."""
+    """Returns (H, W, planes), or (H, W) of one plane. Raises what decoders raise."""
     kinds = {kind for kind, _, _ in places}
     by_libpng = header.depth == 16 or header.kind == _GREY_AND_ALPHA
     planes = _PLANES[header.kind] + (b"tRNS" in kinds)
@@ -108,7 +110,7 @@ def _samples(
 
 
 def extent(data: bytes) -> Extent | None:
-    """The size of the picture, without decoding it; None where Pillow is to look at the file."""
+    """Returns the size of the picture, without decoding it; None where Pillow is to read it."""
     header = _header(data)
     if header is None or any(kind == b"acTL" for kind, _, _ in chunks.places(data)):
         return None
@@ -116,12 +118,11 @@ def extent(data: bytes) -> Extent | None:
 
 
 def _nbytes(header: _PngHeader) -> int:
-    """Bytes of the samples in memory."""
     return header.height * header.width * _PLANES[header.kind] * (header.depth // 8)
 
 
 def _header(data: bytes) -> _PngHeader | None:
-    """That of a picture that may be for us."""
+    """Returns the header of a picture that this module may read."""
     first = next(chunks.places(data), None)
     if first is None or (first[0], first[2] - first[1]) != (b"IHDR", 13):
         return None
@@ -133,7 +134,10 @@ def _header(data: bytes) -> _PngHeader | None:
 
 
 def _checked(data: bytes, name: str) -> tuple[list[chunks.Place], set[str]]:
-    """Where chunks are, and which that may be missing are damaged. Raises ImageError for others."""
+    """Returns where chunks are, and notices of damaged ones that are optional.
+
+    Raises ImageError for others that are damaged.
+    """
     found, notes = [], set[str]()
     for place in chunks.places(data):
         kind = place[0].decode()
@@ -149,14 +153,15 @@ def _checked(data: bytes, name: str) -> tuple[list[chunks.Place], set[str]]:
 def _by_bands(
     data: bytes, places: list[chunks.Place], header: _PngHeader, out: NDArray[np.uint8]
 ) -> bool:
-    """Decodes samples by ISA-L and libspng, a band of rows after the other; whether that worked."""
+    """Decodes samples by ISA-L and libspng; returns whether that worked."""
     view = memoryview(data)
     deflated = (view[start:end] for kind, start, end in places if kind == b"IDAT")
     return decode(deflated, header.kind, out)
 
 
 def _bare(data: bytes, places: list[chunks.Place]) -> bytes:
-    """The file with nothing that is not its pixels': libpng prints what it thinks of the rest."""
+    """Returns the file with the chunks of its pixels alone: libpng prints complaints about
+    others."""
     view = memoryview(data)
     needed = (b"IHDR", b"tRNS", b"IDAT", b"IEND")
     return b"".join(
@@ -168,13 +173,13 @@ def _bare(data: bytes, places: list[chunks.Place]) -> bytes:
 
 
 _BAND = 1 << 19
-"""Bytes of rows that are inflated and unfiltered at a time."""
+"""Bytes of rows that are inflated and unfiltered together."""
 _FEW = 16
-"""Bands that the caller inflates as well: a thread saves little of their 30 ms."""
+"""Bands for which no thread is started: it would save little of their 30 ms."""
 _LARGEST_ROW = 1 << 28
-"""Bytes of a row that still go by this way: a chunk of two has to have less than 2^31."""
+"""Bytes of the longest row for this way: a chunk of two must stay below 2^31."""
 _INPUT = 1 << 16
-"""Deflated bytes that are handed over at a time: ISA-L's interface copies what it leaves."""
+"""Deflated bytes for each call: ISA-L's interface copies what it leaves."""
 _BLOCK = 65535
 """Bytes of a stored block, at most. RFC 1951, section 3.2.4."""
 _END = b"\x03\x00"
@@ -182,12 +187,11 @@ _END = b"\x03\x00"
 
 
 def decode(deflated: Iterable[memoryview], kind: int, out: NDArray[np.uint8]) -> bool:
-    """Fills `out`, (H, W, planes), or (H, W) of one plane, with samples; whether it could.
+    """Fills `out`, (H, W, planes), or (H, W) of one plane, with samples; returns whether it could.
 
     `deflated` are the contents of IDAT in their order, `kind` is IHDR's colour type. It cannot
-    where there is no ISA-L, and where rows are damaged or not just as many as there should be: what
-    becomes of those is for a decoder of files. Raises what imagecodecs.spng_decode raises for
-    filters that there are not, and MemoryError.
+    without ISA-L, and where rows are damaged, too few or too many: those are for a decoder of
+    files. Raises what imagecodecs.spng_decode raises for unknown filters, and MemoryError.
     """
     height, width = out.shape[:2]
     stride = 1 + out.size // height
@@ -208,7 +212,7 @@ def decode(deflated: Iterable[memoryview], kind: int, out: NDArray[np.uint8]) ->
             above: list[bytes | memoryview] = []
             if top:
                 above = [b"\0", out[top - 1].data.cast("B")]
-            # The row above is written once more, as it is.
+            # The row above is written again, unchanged.
             part = out[top - bool(top) : top + rows]
             header = struct.pack(">IIBBBBB", width, len(part), 8, kind, 0, 0, 0)
             imagecodecs.spng_decode(_file(header, [*above, *band]), out=part)
@@ -216,24 +220,24 @@ def decode(deflated: Iterable[memoryview], kind: int, out: NDArray[np.uint8]) ->
 
 
 class _Stream:
-    """A zlib stream of a known length that is inflated piece by piece."""
+    """Inflates a zlib stream of a known length piece by piece."""
 
     def __init__(self, deflated: Iterable[memoryview], length: int) -> None:
         self._fast: Any = chunks.fast_zlib()
         self._inflater = self._fast.decompressobj()
         self._deflated = _pieces(deflated)
         self._rest: bytes | memoryview = b""
-        """What is to be inflated next."""
+        """Input to be inflated next."""
         self._left = length
 
     def read(self, size: int) -> list[bytes] | None:
-        """The next bytes, in pieces; None if the stream is damaged or of another length."""
+        """Returns the next bytes, in pieces; None if the stream is damaged or of another length."""
         try:
             found = self._up_to(size)
             self._left -= size
             whole = sum(map(len, found)) == size
             if whole and not self._left:
-                # Its checksum is behind the last byte.
+                # The checksum stands behind the last byte.
                 whole = not self._up_to(1) and self._inflater.eof
         except self._fast.error:
             return None
@@ -257,7 +261,7 @@ def _pieces(deflated: Iterable[memoryview]) -> Iterator[memoryview]:
 
 
 def _file(header: bytes, rows: list[bytes | memoryview]) -> bytes:
-    """A PNG of filtered rows that are stored and not deflated."""
+    """Returns a PNG of filtered rows that are stored and not deflated."""
     blocks: list[bytes | memoryview] = [b"\x78\x01"]
     adler32, checksum = chunks.fast_zlib().adler32, 1
     for piece in rows:

@@ -1,12 +1,15 @@
-"""Writing PNG: any depth and kind of colour, by bands that several cores deflate.
+"""Writes PNG: any depth and kind of colour, in bands that several cores deflate.
 
-A band's rows are filtered at once and deflated on their own, up to a sync flush, so that the pieces
-join to one stream (RFC 1951, section 3.2.3; RFC 1950 for what surrounds it), whose checksum follows
-from theirs. Where bands begin hangs on the picture alone: any number of cores makes the same file.
-No more than a few bands exist besides the pixels.
+A band's rows are filtered together and deflated on their own, up to a sync flush, so that the
+pieces join to one stream (RFC 1951, section 3.2.3; RFC 1950 for what surrounds it), whose checksum
+follows from theirs. The picture alone decides where bands begin: any number of cores makes the same
+file. Besides the pixels only a few bands exist.
 
 Filter Up and ISA-L's first level are nine times as fast as zlib's with libpng's choice of filters,
 at the same size for enlarged pictures.
+
+Filters (PNG 3, section 9) work on lines of (rows + 1, bytes a row), the line above the first row in
+front. Left of a line and above the picture, bytes are 0.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from waifu2x.imaging.streams import Header, Timed
 from waifu2x.system.machine import core_count
 
 _BAND = 1 << 19
-"""Bytes that are filtered and deflated at a time: they stay in a core's cache."""
+"""Bytes that are filtered and deflated together: they stay in a core's cache."""
 _COLOUR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
 """By planes, alpha among them: grey, grey and alpha, RGB, RGB and alpha."""
 _HEAD = b"\x78\x01"
@@ -46,7 +49,7 @@ class _Packed(NamedTuple):
 
     pieces: tuple[bytes, bytes]
     adler: int
-    """The checksum of what was deflated, of so many bytes."""
+    """Adler-32 of the filtered bytes."""
     length: int
 
 
@@ -60,10 +63,8 @@ class PngWriter(Writer):
         compression: Compression = "default",
         threads: int | None = None,
     ) -> None:
-        """As many `threads` work at a time, or as there are cores; 1 is none but the caller's.
-
-        `file` can be sought.
-        """
+        """`threads` is how many cores work on it, all by default; 1 is the caller's alone. `file`
+        can be sought."""
         self._header = header
         self._file = file
         self._compression = compression
@@ -71,7 +72,7 @@ class PngWriter(Writer):
         self._frames = 0
         self._numbers = iter(range(2**31))
         self._control_at = 0
-        """Where the chunk is that says how many frames there are."""
+        """The offset of the chunk with the number of frames."""
 
     def add(self, timed: Timed) -> None:
         """Writes the next picture, of uint8 or uint16. Raises OSError."""
@@ -101,7 +102,7 @@ class PngWriter(Writer):
         self._frames += 1
 
     def finish(self) -> None:
-        """Writes what comes after the last picture."""
+        """Writes IEND, and the true number of frames if it differs from the header's."""
         self._put(b"IEND")
         if self._header.animated and self._header.count != self._frames:
             end = self._file.tell()
@@ -119,7 +120,7 @@ class PngWriter(Writer):
 
 
 def _ancillary(picture: Picture) -> list[Chunk]:
-    """What is said before the pixels of the first picture."""
+    """Returns the chunks before the pixels of the first picture."""
     colours, planes = picture.colours, picture.pixels.shape[-1]
     depth = 8 * picture.pixels.dtype.itemsize
     first: Sequence[Chunk] = colours.chunks
@@ -129,7 +130,7 @@ def _ancillary(picture: Picture) -> list[Chunk]:
 
 
 def _frame_control(number: int, width: int, height: int, duration: float) -> bytes:
-    """fcTL of a frame that replaces the whole picture."""
+    """Returns fcTL of a frame that replaces the whole picture."""
     unit = 1000 if duration < 65536 else 10
     ticks = min(round(duration * unit / 1000), 65535)
     return struct.pack(">IIIIIHHBB", number, width, height, 0, 0, ticks, unit, 0, 0)
@@ -143,7 +144,7 @@ def _shape(picture: Picture) -> tuple[int, int, int]:
 def _stream(
     picture: Picture, compression: Compression, threads: int
 ) -> Generator[tuple[bytes, ...]]:
-    """The filtered rows as a zlib stream, in pieces for a chunk each."""
+    """Yields the filtered rows as a zlib stream, in pieces for a chunk each."""
     height, width, planes = _shape(picture)
     stride = width * planes * picture.pixels.dtype.itemsize
     rows = max(1, _BAND // (stride + 1))
@@ -155,17 +156,17 @@ def _stream(
     packed = in_order(bands, tops, workers if workers > 1 else 0)
     for top, band in zip(tops, packed, strict=True):
         adler = adler_of_both(adler, band.adler, band.length)
-        # With the last rows: readers of animations expect no chunk after all rows are there.
+        # With the last rows: readers of animations expect no chunk behind all rows.
         tail = (_END, struct.pack(">I", adler)) if top == tops[-1] else ()
         yield *head, *band.pieces, *tail
         head = ()
 
 
 def adler_of_both(one: int, other: int, length: int) -> int:
-    """Adler-32 of two pieces one after the other, by theirs; `length` is the second's.
+    """Returns Adler-32 of two pieces in a row by their own; `length` is the second's.
 
-    RFC 1950, section 8.2: its low half is 1 and the sum of the bytes, its high half the sum of
-    what the low half was at each byte; both modulo 65521.
+    RFC 1950, section 8.2: its low half is 1 and the sum of the bytes, its high half the sum of the
+    low half at each byte; both modulo 65521.
     """
     before = (one & 0xFFFF) - 1
     low = (before + (other & 0xFFFF)) % _BASE
@@ -174,7 +175,7 @@ def adler_of_both(one: int, other: int, length: int) -> int:
 
 
 class _Bands:
-    """What packs the bands of a picture, by any number of threads at a time."""
+    """Packs the bands of a picture, in any number of threads."""
 
     def __init__(self, picture: Picture, stride: int, rows: int, compression: Compression) -> None:
         self._picture = picture
@@ -182,10 +183,10 @@ class _Bands:
         self._rows = rows
         self._compression = compression
         self._buffers: list[tuple[Bytes, Bytes]] = []
-        """Used again: memory that is new costs as much as filtering."""
+        """Used again: new memory costs as much as filtering."""
 
     def __call__(self, top: int) -> _Packed:
-        """The rows from `top` on, deflated."""
+        """Returns the rows from `top` on, deflated."""
         try:
             buffers = self._buffers.pop()
         except IndexError:
@@ -208,9 +209,9 @@ class _Bands:
         return packed
 
     def _lines(self, top: int, buffer: Bytes) -> Bytes:
-        """The bytes of the rows from `top` on, the high one of a sample first, and of that above.
+        """Returns the bytes of the rows from `top` on and of the row above, high bytes first.
 
-        (rows + 1, bytes a row): in the picture itself where they stand so there, else in `buffer`.
+        (rows + 1, bytes a row): a view of the picture where its bytes stand so, else `buffer`.
         """
         pixels, alpha = self._picture.pixels, self._picture.alpha
         height, width, planes = pixels.shape
@@ -232,17 +233,17 @@ class _Bands:
 
 Bytes = NDArray[np.uint8]
 Filter = Callable[[Bytes, int, Bytes], None]
-"""A filter: takes lines, the bytes of a pixel, and (rows, 1 + bytes a row) to be filled."""
+"""A filter: takes lines, bytes of a pixel, and (rows, 1 + bytes a row) to fill."""
 
 
 def up(lines: Bytes, pixel: int, out: Bytes) -> None:
-    """Filter Up, differences from what is above: the fastest to make and to undo."""
+    """Filters by Up, differences from the byte above: the fastest to make and to undo."""
     out[:, 0] = 2
     np.subtract(lines[1:], lines[:-1], out=out[:, 1:])
 
 
 def smallest(lines: Bytes, pixel: int, out: Bytes) -> None:
-    """The filter that leaves least to a quick deflate, which is the best or close to it.
+    """Chooses the filter that a quick deflate packs best, which is the best or close to it.
 
     On enlarged pictures 1 to 3 % smaller than libpng's choice for each row.
     """
@@ -254,21 +255,21 @@ def smallest(lines: Bytes, pixel: int, out: Bytes) -> None:
 
 
 def sub(lines: Bytes, pixel: int, out: Bytes) -> None:
-    """Filter Sub: differences from what is to the left."""
+    """Filters by Sub: differences from the pixel to the left."""
     out[:, 0] = 1
     np.subtract(lines[1:], _left(lines[1:], pixel), out=out[:, 1:])
 
 
 def average(lines: Bytes, pixel: int, out: Bytes) -> None:
-    """Filter Average: differences from the mean of what is left and above, rounded down."""
+    """Filters by Average: differences from the mean of left and above, rounded down."""
     out[:, 0] = 3
     above, left = lines[:-1], _left(lines[1:], pixel)
     np.subtract(lines[1:], (above & left) + ((above ^ left) >> 1), out=out[:, 1:])
 
 
 def paeth(lines: Bytes, pixel: int, out: Bytes) -> None:
-    """Filter Paeth: differences from whichever of left, above and above left is nearest to
-    left + above - above left."""
+    """Filters by Paeth: differences from left, above or above left, the one nearest to left + above
+    - above left."""
     out[:, 0] = 4
     above, left = lines[:-1], _left(lines[1:], pixel)
     corner = _left(above, pixel)
