@@ -1,4 +1,4 @@
-"""What readers and writers of all formats share: DecodedFile, Writer, and errors in words."""
+"""The common parts of all formats: DecodedFile, Writer, and errors in words."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Description:
-    """What a picture file holds, and what a result would keep of it."""
+    """The content of a picture file, and what a result would keep of it."""
 
     format: str
     width: int

@@ -28,7 +28,7 @@ class Quality(NamedTuple):
 
 
 class OutputOptions(NamedTuple):
-    """What becomes of a picture besides its size."""
+    """How pictures are written besides their size."""
 
     depth: Depth = "auto"
     background: tuple[int, int, int] = (255, 255, 255)

@@ -1,8 +1,8 @@
 """Elementwise functions as expressions, which every engine emits in its own language.
 
-An expression is a tree of numbers, the input x, a parameter of the plane and what is computed of
-them. `emitted` walks one for an engine; `evaluate` computes it with NumPy. Add a
-function to `ACTIVATIONS` and every engine has it.
+An expression is a tree of numbers, the input x, the plane's parameter and operations. `emitted`
+walks one for an engine; `evaluate` computes it with NumPy. A function added to `ACTIVATIONS` is one
+that every engine has.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Input(Expression):
 
 @dataclass(frozen=True)
 class Parameter(Expression):
-    """A number of each plane's own: the slope of a leaky ReLU."""
+    """A number for each plane: the slope of a leaky ReLU."""
 
 
 @dataclass(frozen=True)
 class Arithmetic(Expression):
-    """Two values made one."""
+    """An operation of two values."""
 
     operator: Operator
     left: Expression
@@ -85,17 +85,16 @@ def _expression(value: Expression | float) -> Expression:
 
 
 def minimum(left: Expression, right: Expression | float) -> Expression:
-    """The smaller of two."""
     return Arithmetic("min", left, _expression(right))
 
 
 def maximum(left: Expression, right: Expression | float) -> Expression:
-    """The larger of two."""
     return Arithmetic("max", left, _expression(right))
 
 
 def _mish(x: Expression) -> Expression:
-    """x * tanh(log(1 + exp(x))), without a logarithm; from 20 on the factor is 1 to any float."""
+    """Returns x * tanh(log(1 + exp(x))), without a logarithm; from 20 on the factor is 1 to any
+    float."""
     power = Elementary("exp", minimum(x, 20))
     sums = power * (power + 2)
     return x * (sums / (sums + 2))
@@ -119,41 +118,42 @@ ACTIVATIONS: Mapping[str, Expression] = {
     "tanh": TANH,
     "gelu": GELU,
 }
-"""All that networks use, by name."""
+"""The functions that networks use, by name."""
 
 Emitted = TypeVar("Emitted")
 
 
 class ExpressionEmitter(Protocol[Emitted]):
-    """What an engine makes of each kind of node: source text, an instruction, an array."""
+    """Makes the target of an engine from each kind of node: source text, an instruction, an
+    array."""
 
     def number(self, value: float) -> Emitted:
-        """A constant."""
+        """Emits a constant."""
         ...
 
     def input(self) -> Emitted:
-        """x."""
+        """Emits x."""
         ...
 
     def parameter(self) -> Emitted:
-        """The plane's parameter."""
+        """Emits the plane's parameter."""
         ...
 
     def binary(self, operator: Operator, left: Emitted, right: Emitted) -> Emitted:
-        """Two values made one."""
+        """Emits an operation of two values."""
         ...
 
     def call(self, function: Function, argument: Emitted) -> Emitted:
-        """A function of one value."""
+        """Emits a function of one value."""
         ...
 
     def where(self, test: Emitted, positive: Emitted, otherwise: Emitted) -> Emitted:
-        """One of two values, chosen by whether `test` is above 0."""
+        """Emits `positive` where `test` is above 0, else `otherwise`."""
         ...
 
 
 def emitted(expression: Expression, emitter: ExpressionEmitter[Emitted]) -> Emitted:
-    """What an emitter makes of an expression; parts that are equal are made once."""
+    """Returns what an emitter makes of an expression; equal parts are emitted once."""
     return _emitted(expression, emitter, {})
 
 
@@ -197,7 +197,7 @@ def has_parameter(expression: Expression) -> bool:
 
 
 def sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1 / (1 + exp(-x)), which no x overflows."""
+    """Returns 1 / (1 + exp(-x)), which no x overflows."""
     result: NDArray[np.float64] = np.exp(-np.logaddexp(0, -values))
     return result
 
@@ -205,7 +205,7 @@ def sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def evaluate(
     expression: Expression, values: NDArray[np.float64], parameters: NDArray[np.floating]
 ) -> NDArray[np.float64]:
-    """A function of every value, in float64; `parameters` are those of the last axis."""
+    """Computes a function of every value, in float64; `parameters` are those of the last axis."""
     return np.asarray(emitted(expression, _Arrays(values, parameters)))
 
 

@@ -17,15 +17,15 @@ from waifu2x.networks.readers import content_files, read_model
 
 _lock = threading.Lock()
 _models: WeakValueDictionary[object, Model] = WeakValueDictionary()
-"""By path, what was made of the file, and what the file system tells of it."""
+"""By path, kind of change, and state of the file."""
 _sources: WeakKeyDictionary[Model, Model] = WeakKeyDictionary()
-"""What each changed model was made of, held as long as that is: they have the same arrays."""
+"""The source of each changed model, held as long as that: they share arrays."""
 _reading: dict[object, threading.Lock] = {}
-"""Held by who reads a model that others may ask for meanwhile."""
+"""Locks held while a model is read that other threads may ask for."""
 
 
 def shared(path: Path, kind: str = "", change: Callable[[Model], Model] | None = None) -> Model:
-    """The model in a file, the same object for as long as anybody holds it and the file stays.
+    """Returns the model in a file, the same object while it is in use and the file stays.
 
     `change` makes another model of it, which is shared under the name `kind`. A file that was
     written anew is read anew. Raises ModelError as `read_model` does.
@@ -58,7 +58,7 @@ def _changed(source: Model, change: Callable[[Model], Model]) -> Model:
 
 
 def doubled(model: Model) -> Model:
-    """The network on the picture with each pixel repeated, as vgg_7 doubles pictures."""
+    """Returns the network of the picture with each pixel repeated, as vgg_7 doubles pictures."""
     builder = GraphBuilder(model.name, model.in_planes)
     padding = math.ceil(model.padding / 2)
     value = builder.enlarge(0, 2)
@@ -69,7 +69,7 @@ def doubled(model: Model) -> Model:
 
 
 def halved(model: Model) -> Model:
-    """The network, then the mean of each 2x2 pixels of its result."""
+    """Returns the network with the mean of each 2x2 pixels of its result."""
     builder = GraphBuilder(model.name, model.in_planes)
     planes = model.out_planes
     weight = np.zeros((planes, planes, 2, 2), np.float32)

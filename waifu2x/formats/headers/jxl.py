@@ -1,4 +1,4 @@
-"""Reads size and depth of a JPEG XL from its header: its plugin decodes whatever it opens.
+"""Reads size and depth of a JPEG XL from its header: its plugin decodes any file that it opens.
 
 ISO/IEC 18181-1, annex D.2 (SizeHeader) and D.3 (ImageMetadata), and 18181-2, clause 9 (boxes).
 """

@@ -1,4 +1,4 @@
-"""Named tensors of a file, made into arrays one at a time."""
+"""Named tensors of a file: unwrapped, and made into arrays one by one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file of tensors holds."""
+    """The tensors of a file."""
 
     tensors: dict[str, TensorInfo]
     marks: frozenset[str] = frozenset()
@@ -41,10 +41,10 @@ class Contents:
 
 
 def is_inside(count: int, offset: int, shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether a view of `count` stored numbers lies inside them and reads none of them twice.
+    """Returns whether a view of `count` stored numbers lies inside them and reads none twice.
 
-    Offset and strides are in numbers, none of anything negative. A stride of 0 repeats numbers on
-    purpose, and is inside.
+    Offset and strides count numbers and are not negative. A stride of 0 repeats numbers on purpose,
+    and is inside.
     """
     if 0 in shape:
         return offset <= count
@@ -60,9 +60,9 @@ def is_inside(count: int, offset: int, shape: Sequence[int], strides: Sequence[i
 def view_of(
     raw: bytes | memoryview, dtype: str, offset: int, shape: Sequence[int], strides: Sequence[int]
 ) -> NDArray[Any]:
-    """A read-only array of numbers in a buffer, without a copy; see `is_inside`.
+    """Returns a read-only array of numbers in a buffer, without a copy.
 
-    Raises ValueError for one that is not inside.
+    Raises ValueError unless `is_inside`.
     """
     kind = np.dtype(dtype)
     count = memoryview(raw).nbytes // kind.itemsize
@@ -71,7 +71,7 @@ def view_of(
     if 0 in shape:
         return np.zeros(shape, kind)
     steps = [step * kind.itemsize for step in strides]
-    # This, too, holds the bounds against the buffer.
+    # NumPy checks the bounds as well.
     return np.ndarray(tuple(shape), kind, raw, offset * kind.itemsize, steps)
 
 
@@ -79,7 +79,7 @@ def check_size(shapes: Iterable[Sequence[int]], size: int, name: str) -> None:
     """Raises ModelError if tensors of such shapes take too much memory as float32.
 
     That is more than MAX_TENSOR_BYTES, or much more than the file's own `size` in bytes, as only
-    tensors do that repeat a few numbers.
+    tensors that repeat a few numbers do.
     """
     most = min(MAX_TENSOR_BYTES, 8 * size + (1 << 20))
     if sum(map(math.prod, shapes)) * 4 > most:
@@ -87,7 +87,8 @@ def check_size(shapes: Iterable[Sequence[int]], size: int, name: str) -> None:
 
 
 def floats(raw: NDArray[Any], where: str) -> NDArray[np.float32]:
-    """Numbers as float32, the very array where they are. Raises ModelError if one is not finite."""
+    """Returns numbers as float32, without a copy if they are. Raises ModelError if one is not
+    finite."""
     with np.errstate(over="ignore"):
         # A copy only where the file's bytes are not such numbers already.
         numbers: NDArray[np.float32] = np.require(raw, np.float32, ["C", "A"])
@@ -97,7 +98,7 @@ def floats(raw: NDArray[Any], where: str) -> NDArray[np.float32]:
 
 
 def from_bfloats(raw: NDArray[np.uint16]) -> NDArray[np.float32]:
-    """float32 numbers from their upper halves."""
+    """Returns float32 numbers of their upper halves."""
     wide = raw.astype(np.uint32, order="C")
     wide <<= 16
     return wide.view(np.float32)
@@ -106,18 +107,18 @@ def from_bfloats(raw: NDArray[np.uint16]) -> NDArray[np.float32]:
 _WRAPPERS = ("model_state_dict", "state_dict", "params_ema", "params-ema", "params", "model", "net")
 """Keys under which the weights stand, the first one that is there; as spandrel takes them."""
 _PREFIXES = ("module.", "netG.")
-"""What training programs put before every name."""
+"""Prefixes that training programs give every name."""
 MARKS = ("pro", "no_norm")
-"""Keys that say something by being there, whatever their value."""
+"""Keys that mean something by their presence."""
 _DEPTH = 4
 
 _Kind = TypeVar("_Kind")
 
 
 def unwrapped(found: Any, kind: type[_Kind], name: str) -> tuple[dict[str, _Kind], frozenset[str]]:
-    """The weights by name, without what is wrapped around them; and the marks that are there.
+    """Returns the weights by name, without what is wrapped around them, and the marks found.
 
-    Raises ModelError if there are none, or anything stands among them that is none.
+    Raises ModelError if there are none, or something else stands among them.
     """
     for _ in range(_DEPTH):
         inner = _inner(found)
@@ -139,7 +140,7 @@ def unwrapped(found: Any, kind: type[_Kind], name: str) -> tuple[dict[str, _Kind
 
 
 def stripped(weights: dict[str, _Kind]) -> dict[str, _Kind]:
-    """The weights without a prefix that all of their names have."""
+    """Returns the weights without a prefix that all of their names have."""
     for prefix in _PREFIXES:
         if all(key.startswith(prefix) for key in weights):
             weights = {key.removeprefix(prefix): value for key, value in weights.items()}
@@ -147,7 +148,7 @@ def stripped(weights: dict[str, _Kind]) -> dict[str, _Kind]:
 
 
 def _inner(found: Any) -> Any:
-    """What a dictionary wraps, if it does."""
+    """Returns the mapping that a dictionary wraps, if any."""
     if not isinstance(found, Mapping):
         return None
     for key in _WRAPPERS:

@@ -7,7 +7,7 @@ from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 
 def artcnn(weights: NamedWeights) -> Model:
-    """Blocks between two convolutions, whose ends are added, and a last one that is shuffled."""
+    """Builds blocks between two convolutions, whose ends are added, and a last one, shuffled."""
     net = NamedGraph(weights, weights.length("conv0.weight", 1))
     first = value = net.same_size(0, "conv0")
     count = 0

@@ -12,7 +12,8 @@ from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 
 def compact(weights: NamedWeights) -> Model:
-    """Convolutions with a slope for each plane, and a last one, shuffled onto the picture."""
+    """Builds convolutions with a slope for each plane, and a last one, shuffled onto the
+    picture."""
     last = 0
     while f"body.{last + 2}.weight" in weights:
         last += 2

@@ -1,4 +1,4 @@
-"""What SwinIR and its kin have before and behind their blocks."""
+"""The first and last layers of SwinIR and its kin."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FirstAndLast:
         self._picture = 0
 
     def begin(self) -> int:
-        """The picture less its mean, and the first convolution."""
+        """Adds the picture less its mean, and the first convolution."""
         net, factors = self.net, np.full(len(self._mean), self._most, np.float32)
         net.layer = "the mean"
         self._picture = net.affine(0, factors, -self._mean * factors)
@@ -46,7 +46,7 @@ class FirstAndLast:
         return net.same_size(value, self._first)
 
     def finish(self, value: int) -> int:
-        """The map enlarged in the way that the names of layers tell, and the mean added."""
+        """Enlarges the map as the names of layers tell, and adds the mean."""
         net, weights = self.net, self._weights
         if "conv_before_upsample.0.weight" in weights:
             value = net.same_size(value, "conv_before_upsample.0", _BEFORE)
@@ -69,8 +69,7 @@ class FirstAndLast:
 
 
 def shuffled(net: NamedGraph, value: int, layer: str) -> int:
-    """A map enlarged in steps by convolutions, LAYER.0, LAYER.2 and so on, whose planes are
-    shuffled."""
+    """Enlarges a map in steps, by the shuffled convolutions LAYER.0, LAYER.2 and so on."""
     step = 0
     while f"{layer}.{step}.weight" in net.weights:
         made, planes = net.weights.planes(f"{layer}.{step}"), net.planes(value)
@@ -83,7 +82,7 @@ def shuffled(net: NamedGraph, value: int, layer: str) -> int:
 
 
 def residual_convolution(net: NamedGraph, source: int, key: str) -> int:
-    """The convolution at a group's end: one, or three, the middle one of a single tap."""
+    """Adds the convolution at a group's end: one, or three, the middle one of a single tap."""
     if f"{key}.0.weight" not in net.weights:
         return net.same_size(source, key)
     value = net.same_size(source, f"{key}.0", 0.2)

@@ -8,7 +8,7 @@ from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 
 def esrgan(weights: NamedWeights) -> Model:
-    """Residual blocks of dense blocks, then convolutions of maps enlarged by two."""
+    """Builds residual blocks of dense blocks, then convolutions of maps enlarged by two."""
     names = _names_of_layers(weights)
     read = weights.length(f"{names['first']}.weight", 1)
     made = weights.planes(names["last"])
@@ -32,7 +32,8 @@ def esrgan(weights: NamedWeights) -> Model:
 
 
 def _dense_block(net: NamedGraph, source: int, key: str) -> int:
-    """Five convolutions, each of all that is before it, and a fifth of the result added."""
+    """Adds five convolutions, each of all maps before it, and a fifth of the result to the
+    source."""
     plus = key.format("1x1").removesuffix(".0")
     has_more = f"{plus}.weight" in net.weights
     parts = [source]
@@ -48,7 +49,7 @@ def _dense_block(net: NamedGraph, source: int, key: str) -> int:
 
 
 def _names_of_layers(weights: NamedWeights) -> dict[str, str]:
-    """The names of the layers; those inside a block have {} where a layer's number stands."""
+    """Returns the names of the layers; those inside a block have {} for a layer's number."""
     if "model.0.weight" in weights:
         blocks = 0
         while f"model.1.sub.{blocks}.RDB1.conv1.0.weight" in weights:

@@ -13,7 +13,7 @@ from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale
 
 _EPS = 1e-6
 _SHIFT = -0.5
-"""What each block, and the shortcut, is shifted by. Not stored."""
+"""The shift of each block and of the shortcut. Not stored."""
 _TURNED = 8
 """Groups of planes that one kind of upsampler takes the mean of."""
 
@@ -43,7 +43,7 @@ def _with_mish(net: NamedGraph, source: int, layer: str) -> int:
 
 
 def _shifted(net: NamedGraph, source: int, layer: str) -> int:
-    """A convolution of one tap, less a half."""
+    """Adds a convolution of one tap, less a half."""
     weight, bias = net.weights.convolution(layer, 1)
     net.layer = layer
     return net.convolution(source, weight, bias + np.float32(_SHIFT))
@@ -74,7 +74,7 @@ def _block(net: NamedGraph, source: int, key: str) -> int:
 
 
 def _upsampled(net: NamedGraph, source: int) -> int:
-    """The last convolution: one, or the mean of eight, which is one too."""
+    """Adds the last convolution: one, or the mean of eight, which is one too."""
     if "upsampler.in_to_k.weight" not in net.weights:
         return net.same_size(source, "upsampler.0")
     weight, bias = net.weights.convolution("upsampler.in_to_k")

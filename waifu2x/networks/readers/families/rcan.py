@@ -11,13 +11,14 @@ from waifu2x.networks.readers.families.ends import shuffled
 from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 _RANGE = 255
-"""What a picture's largest value was in the training. Not stored."""
+"""The largest value of a picture in the training. Not stored."""
 _WIDE = 256
-"""Planes from which on an EDSR's blocks add a tenth of what they make. Not stored: so published."""
+"""From this many planes on, an EDSR's blocks add a tenth of their result. Not stored: so
+published."""
 
 
 def rcan(weights: NamedWeights) -> Model:
-    """Groups of blocks between two convolutions; then the map is enlarged in steps."""
+    """Builds groups of blocks between two convolutions; then enlarges the map in steps."""
     planes = weights.planes("tail.1")
     has_unshuffle = "head.1.weight" in weights
     head = "head.1" if has_unshuffle else "head.0"
@@ -41,7 +42,7 @@ def rcan(weights: NamedWeights) -> Model:
 
 
 def _shifted(net: NamedGraph, source: int, layer: str, factor: float, divisor: float) -> int:
-    """The mean colour of the training's pictures subtracted or added, if the file has one."""
+    """Subtracts or adds the mean colour of the training's pictures, if the file has one."""
     if f"{layer}.weight" not in net.weights:
         return source
     net.layer = layer
@@ -52,7 +53,7 @@ def _shifted(net: NamedGraph, source: int, layer: str, factor: float, divisor: f
 
 
 def _group(net: NamedGraph, source: int, key: str, taps: int) -> int:
-    """A group of an RCAN, or a block of an EDSR."""
+    """Adds a group of an RCAN, or a block of an EDSR."""
     if f"{key}.body.0.weight" in net.weights:
         return _block(net, source, f"{key}.body", taps)
     value, count = source, 0

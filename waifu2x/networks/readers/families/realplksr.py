@@ -49,7 +49,7 @@ def _block(net: NamedGraph, source: int, key: str) -> int:
 
 
 def _partly(net: NamedGraph, source: int, layer: str) -> int:
-    """The first planes convolved, the others as they are."""
+    """Convolves the first planes, and passes the others on."""
     planes, convolved = net.planes(source), net.weights.planes(layer)
     taps = net.weights.length(f"{layer}.weight", 2)
     if convolved > planes or taps % 2 == 0:

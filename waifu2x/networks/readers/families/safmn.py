@@ -15,7 +15,7 @@ _PARTS = 4
 
 
 def safmn(weights: NamedWeights) -> Model:
-    """Blocks between two convolutions, the last of which is shuffled."""
+    """Builds blocks between two convolutions; the last one is shuffled."""
     net = NamedGraph(weights, weights.length("to_feat.weight", 1))
     first = value = net.same_size(0, "to_feat")
     block = 0
@@ -46,7 +46,7 @@ def _block(net: NamedGraph, source: int, key: str) -> int:
 
 
 def _seen_from_afar(net: NamedGraph, source: int, key: str) -> int:
-    """Each part of the planes: maxima of 1, 2, 4 or 8 pixels a side, convolved, and repeated."""
+    """Convolves each part of the planes at its own size: maxima of 1, 2, 4 or 8 pixels a side."""
     planes, over = divmod(net.planes(source), _PARTS)
     if over:
         raise ModelError(f"{net.name}: {key[:80]}: {_PARTS} parts of {net.planes(source)} planes")

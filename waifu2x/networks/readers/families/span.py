@@ -16,7 +16,7 @@ _MEAN = (0.4488, 0.4371, 0.4040)
 
 
 def span(weights: NamedWeights) -> Model:
-    """Six blocks between two convolutions; some of what they make, joined, is shuffled."""
+    """Builds six blocks between two convolutions; some of their results, joined, are shuffled."""
     first = folded(weights, "conv_1")
     planes = first[0].shape[1]
     net = NamedGraph(weights, planes)
@@ -43,15 +43,15 @@ def span(weights: NamedWeights) -> Model:
     joined = net.concatenate(start, same(value, "conv_2"), after_first, tap)
     joined = net.same_size(joined, "conv_cat", taps=1)
     net.last_convolution(joined, "upsampler.0")
-    # What the training kept beside what it trained.
+    # The training's copies of the folded weights, which may be older.
     weights.ignore(r".*\.eval_conv\.(weight|bias)")
     return net.model("zero", same_planes=True)
 
 
 def folded(weights: NamedWeights, key: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Weight and bias of three convolutions, of 1, 3 and 1 taps, and one beside them, as one.
+    """Returns three convolutions, of 1, 3 and 1 taps, and one beside them, as one weight and bias.
 
-    What is stored as `eval_conv` may be older than these.
+    The stored `eval_conv` may be older than these.
     """
     if f"{key}.conv.0.weight" not in weights:
         return weights.convolution(f"{key}.eval_conv")

@@ -44,6 +44,6 @@ def spanf3(weights: NamedWeights) -> Model:
     value = net.same_size(net.concatenate(start, value, after_first, tap), "conv_cat", taps=1)
     last = "to_pixel.0" if "to_pixel.0.weight" in weights else "to_pixel"
     net.last_convolution(value, last, taps=weights.length(f"{last}.weight", 2))
-    # What the training kept beside what it trained.
+    # The training's copies of the folded weights, which may be older.
     weights.ignore(r".*\.eval_conv\.(weight|bias)")
     return net.model("reflect", same_planes=True)

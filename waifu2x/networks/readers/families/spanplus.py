@@ -11,7 +11,7 @@ from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 
 def spanplus(weights: NamedWeights) -> Model:
-    """A convolution, groups of blocks, and a convolution whose planes are shuffled."""
+    """Returns a convolution, groups of blocks, and a convolution whose planes are shuffled."""
     if "upsampler.offset.weight" in weights:
         raise ModelError(f"{weights.name}: a SPANPlus with DySample: not supported yet")
     first = folded(weights, "feats.0")
@@ -43,7 +43,7 @@ def _group(net: NamedGraph, source: int, key: str) -> int:
 
 
 def _block(net: NamedGraph, source: int, key: str) -> tuple[int, int]:
-    """What a block makes, and what its first convolution does."""
+    """Adds a block; returns its result and that of its first convolution."""
     first = _same(net, source, f"{key}.c1_r", MISH)
     last = _same(net, _same(net, first, f"{key}.c2_r", MISH), f"{key}.c3_r")
     return net.gate(last, source), first

@@ -10,13 +10,14 @@ from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale
 
 _SLOPE = 0.1
 _CROPPED = 6
-"""Pixels that are dropped behind the first convolutions."""
+"""Pixels cropped on each side behind the first convolutions."""
 _MULTIPLE = 24
 """Windows are of six pixels, and the map is halved twice."""
 
 
 def swin_unet(weights: NamedWeights) -> Model:
-    """Two convolutions, then blocks of attention at three sizes, the larger ones added again."""
+    """Builds two convolutions, then blocks of attention at three sizes, the larger ones added
+    again."""
     name = weights.name
     if any(f"unet.{part}.weight" in weights for part in ("norm", "swin1.norm")) or (
         "unet.swin1.block.0.norm1.weight" in weights
@@ -62,12 +63,12 @@ def _blocks(net: NamedGraph, value: int, key: str) -> int:
 
 
 def _reduced(net: NamedGraph, value: int, key: str) -> int:
-    """The map at half its size, by a convolution of 2x2 taps."""
+    """Halves the map's size by a convolution of 2x2 taps."""
     net.layer = key
     weight, bias = net.weights.convolution(f"{key}.conv", 2)
     return net.convolution(value, weight, bias, stride=2)
 
 
 def _enlarged(net: NamedGraph, value: int, key: str) -> int:
-    """The map at twice its size, by a linear layer that makes four pixels of each."""
+    """Doubles the map's size by a linear layer that makes four pixels of each."""
     return net.pixel_shuffle(linear(net, value, f"{key}.proj"), 2)

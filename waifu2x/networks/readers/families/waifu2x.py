@@ -29,7 +29,7 @@ _TRANSPOSED = ("unet1.conv2_up", "unet2.conv3_up", "unet2.conv4_up")
 
 
 def u_net(weights: NamedWeights) -> Model:
-    """The two U-nets of waifu2x and of Real-CUGAN, told apart by their last taps."""
+    """Builds the two U-nets of waifu2x and of Real-CUGAN, told apart by their last taps."""
     bottom = weights.length("unet1.conv_bottom.weight", 2)
     has_last = "conv_final.weight" in weights
     if has_last and weights.length("unet1.conv1.conv.0.weight", 1) == weights.planes("conv_final"):
@@ -42,7 +42,7 @@ def u_net(weights: NamedWeights) -> Model:
     keys = (*_U_NETS, "conv_final") if architecture == "upcunet4x" else _U_NETS
     transposed = _TRANSPOSED if bottom == 3 else (*_TRANSPOSED, "unet1.conv_bottom")
     layers = [_layer(weights, key, key in transposed) for key in keys]
-    # The same layers under the same names: waifu2x's files say whose they are.
+    # Both have these layers under these names: waifu2x's files name their maker.
     own = bottom == 3 or weights.maker.startswith("waifu2x.")
     model = architectures.build(
         weights.name, architecture, layers, "replicate" if own else "reflect"
@@ -61,7 +61,7 @@ def _layer(weights: NamedWeights, key: str, transposed: bool) -> Layer:
 
 
 def _between(model: Model, factor: float, shift: float) -> Model:
-    """The network of values x * factor + shift, its results mapped back."""
+    """Returns the network of values x * factor + shift, its results mapped back."""
     net = GraphBuilder(model.name, model.in_planes)
 
     def mapped(source: int, factor: float, shift: float) -> int:
@@ -74,7 +74,7 @@ def _between(model: Model, factor: float, shift: float) -> Model:
 
 
 def stack(weights: NamedWeights) -> Model:
-    """vgg_7 or upconv_7, whose layers are numbered in the order in which they run."""
+    """Builds vgg_7 or upconv_7, whose layers are numbered in the order in which they run."""
     count = 0
     while f"net.{2 * count}.weight" in weights:
         count += 1

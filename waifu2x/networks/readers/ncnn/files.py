@@ -41,15 +41,15 @@ class Line:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     values: dict[int, Number | list[Number]]
-    """By key; what a reader asks for is taken out, and what is left at the end is refused."""
+    """By key; a reader takes them out, and those left at the end are refused."""
 
     @property
     def where(self) -> str:
-        """What messages begin with: file, line, kind and name."""
+        """The beginning of messages: file, line, kind and name."""
         return f"{self.file}: {self.label}"
 
     def number(self, key: int, word: str, default: Number | None = None) -> Number:
-        """A value that must be there, or has a default."""
+        """Takes a value that must be there, or has a default."""
         value = self.values.pop(key, default)
         if value is None:
             raise ModelError(f"{self.where}: key {key} ({word}) is missing")
@@ -58,7 +58,7 @@ class Line:
         return value
 
     def whole(self, key: int, word: str, default: int | None = None, least: int = 0) -> int:
-        """A whole number of at least `least`."""
+        """Takes a whole number of at least `least`."""
         value = self.number(key, word, default)
         if not isinstance(value, int) or value < least:
             raise ModelError(
@@ -67,26 +67,26 @@ class Line:
         return value
 
     def array(self, key: int, word: str) -> list[Number]:
-        """A list, empty if it is absent."""
+        """Takes a list, empty if it is absent."""
         value = self.values.pop(key, [])
         if not isinstance(value, list):
             raise ModelError(f"{self.where}: key {key} ({word}) is a number, but expected a list")
         return value
 
     def expect(self, key: int, word: str, *allowed: Number, default: Number = 0) -> None:
-        """Refuses whatever else a key says."""
+        """Takes a value. Raises ModelError unless it is one of those allowed."""
         value = self.values.pop(key, default)
         if value not in allowed:
             raise ModelError(f"{self.where}: key {key} ({word}) is {value}: not supported")
 
     def finish(self) -> None:
-        """Refuses the keys that no one asked for: they may change the result."""
+        """Raises ModelError for keys that nothing took: they may change the result."""
         for key, value in self.values.items():
             raise ModelError(f"{self.where}: key {key} is {value}: not supported")
 
 
 def parse_lines(text: bytes, name: str) -> list[Line]:
-    """The layers of a .param file; `name` stands for it in messages. Raises ModelError."""
+    """Returns the layers of a .param file; `name` stands for it in messages. Raises ModelError."""
     if len(text) > _MAX_TEXT:
         raise ModelError(f"{name}: larger than the {_MAX_TEXT >> 20} MiB that a .param may take")
     try:
@@ -168,11 +168,11 @@ class BinFile:
 
     @property
     def left(self) -> int:
-        """Bytes that nobody read."""
+        """Bytes that are not read."""
         return len(self._raw) - self._position
 
     def tagged(self, count: int, where: str) -> NDArray[np.float32]:
-        """Weights, in the precision that the number before them says."""
+        """Reads weights in the precision that the number before them names."""
         tag = int(self._take(1, "<u4", where)[0])
         if tag == _FLOAT16:
             weights = self._take(count, "<f2", where)
@@ -187,7 +187,7 @@ class BinFile:
         return _finite(weights, where)
 
     def plain(self, count: int, where: str) -> NDArray[np.float32]:
-        """Biases or slopes."""
+        """Reads biases or slopes."""
         return _finite(self._take(count, "<f4", where), where)
 
     def _take(self, count: int, dtype: str, where: str) -> NDArray[np.generic]:

@@ -1,4 +1,4 @@
-"""The graph of a .param file while it is read: which value of the network each blob is."""
+"""The graph of a .param file while it is read: the network's value for each blob."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BlobGraph:
         """`name` stands for the .param file in messages."""
         self.weights = weights
         self.budget = ModelBudget(name, size=4 * MAX_BYTES)
-        """For weights that are computed, not read."""
+        """For weights that are computed rather than read."""
         self.shared: set[int] = set()
         """Values that more than one layer reads: no activation can be folded into those."""
         self._name = name
@@ -63,7 +63,7 @@ class BlobGraph:
             self._net.layer = line.label
 
     def end(self, made: Blob) -> None:
-        """Gives the line's outputs what it has made."""
+        """Names what a line has made as its outputs."""
         line = self._line
         line.finish()
         for blob in line.outputs:
@@ -72,7 +72,7 @@ class BlobGraph:
             self._blobs[blob] = made
 
     def begin_picture(self, planes: int) -> None:
-        """The planes of the picture, once they are known."""
+        """Sets the planes of the picture, once they are known."""
         self._net = GraphBuilder(self._name, planes)
         self._net.layer = self._line.label
 
@@ -86,21 +86,21 @@ class BlobGraph:
         return self._net
 
     def planes(self, source: int, needed: int) -> int:
-        """Planes of a value; the picture's, if nothing has said them yet, are those `needed`."""
+        """Returns the planes of a value; the picture's, if not known yet, become `needed`."""
         if self._net is None:
             self.begin_picture(needed)
         return self.net.planes(source)
 
     def is_vector(self, value: int) -> bool:
-        """Whether a value is a vector."""
+        """Returns whether a value is a vector."""
         return self._net is not None and self._net.is_vector(value)
 
     def blob(self, name: str) -> Blob:
-        """What a blob is that some line before has made."""
+        """Returns a blob that an earlier line has made."""
         return self._blobs[name]
 
     def expect(self, inputs: int, outputs: int = 1) -> None:
-        """Raises ModelError unless the line reads and makes so many blobs."""
+        """Raises ModelError unless the line reads `inputs` and makes `outputs` blobs."""
         found = len(self._line.inputs), len(self._line.outputs)
         if found != (inputs, outputs):
             raise ModelError(
@@ -109,12 +109,12 @@ class BlobGraph:
             )
 
     def read(self, count: int) -> tuple[int, ...]:
-        """The values that the line reads, so many, to make one blob."""
+        """Returns the `count` values that the line reads to make one blob."""
         self.expect(count)
         return tuple(map(self.value, self._line.inputs))
 
     def value(self, name: str) -> int:
-        """The value that a blob is."""
+        """Returns the value that a blob is. Raises ModelError for other blobs."""
         found = self._blobs[name]
         if not isinstance(found, int):
             raise ModelError(f"{self._line.where}: reads blob {name} otherwise than a gate would")
@@ -125,10 +125,10 @@ class BlobGraph:
         self._crops.append((value, reference, self._line.where))
 
     def finish(self) -> Model:
-        """The network, once all lines are read.
+        """Returns the network, once all lines are read.
 
-        Files do not say what a picture is padded with, nor what a program does behind its network.
-        Padded ones with the names of blobs that pnnx gives are Real-CUGAN's: a reflection, and the
+        Files do not say how a picture is padded, nor what a program does after the network. Padded
+        networks with pnnx's names of blobs are Real-CUGAN's: the border is a reflection, and the
         picture, enlarged, is added where the last layer shuffles (its 4x networks).
         """
         name, net = self._name, self._net

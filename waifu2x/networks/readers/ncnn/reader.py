@@ -1,7 +1,7 @@
-"""ncnn's networks: a .param file, which is the graph as text, and the .bin file of its weights.
+"""Reads ncnn's networks: a .param file, the graph as text, and the .bin file of its weights.
 
-Text and weights are held against each other, and nothing is allocated before that. What a Model
-cannot express is refused by name.
+Text and weights must agree before anything is allocated. Layers that a Model cannot express are
+refused by name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from waifu2x.networks.readers.ncnn.graph import Blob, BlobGraph, GateFactor
 
 
 def read_model(path: Path) -> Model:
-    """The network in a .param file and the .bin file beside it.
+    """Returns the network in a .param file and the .bin file beside it.
 
     Raises ModelError, which names file, line and key, if one cannot be read, they do not fit
     together, or a layer is of a kind that a Model cannot express.
@@ -35,12 +35,13 @@ def read_model(path: Path) -> Model:
 
 
 def weights_path(path: Path) -> Path:
-    """The .bin file that belongs to a .param file."""
+    """Returns the .bin file that belongs to a .param file."""
     return path.with_suffix(".bin")
 
 
 def parse(text: bytes, weights: bytes, name: str) -> Model:
-    """The network in the contents of both files; `name` stands for the .param file in messages."""
+    """Returns the network in the contents of both files; `name` stands for the .param file in
+    messages."""
     lines = parse_lines(text, name)
     graph = BlobGraph(name, lines, BinFile(weights))
     # The graph refuses numbers that become infinite: no warning need say so before.
@@ -51,7 +52,7 @@ def parse(text: bytes, weights: bytes, name: str) -> Model:
 
 
 _ANY = -233
-"""In sizes: whatever there is. In Scale: the factors are a blob."""
+"""In sizes: unchanged. In Scale: the factors are a blob."""
 
 
 def add_layer(graph: BlobGraph, line: Line) -> None:
@@ -63,7 +64,7 @@ def add_layer(graph: BlobGraph, line: Line) -> None:
     graph.end(make(graph, line))
 
 
-# Each takes the keys of its line, and gives the blob that it makes.
+# Each takes the keys of its line, and returns the blob that it makes.
 
 
 def _input(graph: BlobGraph, line: Line) -> int:
@@ -137,13 +138,13 @@ def _inner_product(graph: BlobGraph, line: Line) -> int:
 def _weighted(
     graph: BlobGraph, line: Line, source: int, made: int, side: int, count_key: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], Activation]:
-    """Weights (out_planes, in_planes, kH, kW), biases and activation of a layer."""
+    """Returns weights (out_planes, in_planes, kH, kW), biases and activation of a layer."""
     bias_key = 1 if line.kind == "InnerProduct" else 5
     has_bias = line.whole(bias_key, "bias", 0)
     if has_bias > 1:
         raise ModelError(f"{line.where}: key {bias_key} (bias) is {has_bias}: not 0 or 1")
     count = line.whole(count_key, "number of weights", least=1)
-    # The picture has as many planes as there are weights for, if its line does not say.
+    # If its line does not say it, the weights tell the picture's planes.
     planes = graph.planes(source, needed=max(count // (made * side * side), 1))
     if count != made * planes * side * side:
         raise ModelError(
@@ -153,7 +154,7 @@ def _weighted(
         )
     weight = graph.weights.tagged(count, line.where).reshape(made, planes, side, side)
     bias = graph.weights.plain(made, line.where) if has_bias else np.zeros(made, np.float32)
-    # Only now, as the weights that are there say that so many planes are no invention.
+    # Only now: the weights confirm the number of planes.
     return weight, bias, _activation(line, made)
 
 
@@ -201,7 +202,8 @@ def _binary_operation(graph: BlobGraph, line: Line) -> int | GateFactor:
 
 
 def _affine(graph: BlobGraph, line: Line, operation: int, numbers: NDArray[np.float32]) -> int:
-    """A map plus, less, times or by a number for each plane: a convolution of one tap."""
+    """Adds, subtracts, multiplies or divides by a number for each plane: a convolution of one
+    tap."""
     source = graph.value(line.inputs[0])
     if graph.is_vector(source) or operation > 3:
         raise ModelError(f"{line.where}: key 0 (operation) is {operation}: not supported")
@@ -226,7 +228,7 @@ def _affine(graph: BlobGraph, line: Line, operation: int, numbers: NDArray[np.fl
 
 
 def _gate(graph: BlobGraph, line: Line, factor: GateFactor, added: int) -> int:
-    """(source + other) times the gate's factor of source: the addition has just been made."""
+    """Turns the addition just made into (source + other) times the gate's factor of source."""
     node = graph.net.node(added)
     if (
         not isinstance(node, Add)
@@ -265,7 +267,7 @@ def _concatenate(graph: BlobGraph, line: Line) -> int:
 
 
 def _crop(graph: BlobGraph, line: Line) -> int:
-    """To the size of a second blob, by offsets on each side, or from a start to an end."""
+    """Crops to the size of a second blob, by offsets on each side, or from a start to an end."""
     if len(line.inputs) == 2:
         source, reference = graph.read(2)
         pixels = _equal(line, line.number(0, "left", 0), line.number(1, "top", 0))
@@ -364,7 +366,7 @@ def _swish(graph: BlobGraph, line: Line) -> int:
 
 
 def _before(graph: BlobGraph, line: Line) -> tuple[int, int]:
-    """The layer that an activation belongs to: its value, and the planes of that."""
+    """Returns the layer that an activation belongs to: its value and planes."""
     (source,) = graph.read(1)
     node = graph.net.node(source) if source else None
     if not isinstance(node, Weighted) or not node.activation.is_linear:
@@ -375,7 +377,7 @@ def _before(graph: BlobGraph, line: Line) -> tuple[int, int]:
 
 
 def _side(line: Line) -> int:
-    """Taps in each direction."""
+    """Returns the taps in each direction."""
     side = _pair(line, 1, 11, "taps", None, least=1)
     if _pair(line, 2, 12, "dilation", 1) != 1:
         raise ModelError(f"{line.where}: key 2 (dilation): only 1 is supported")
@@ -385,7 +387,7 @@ def _side(line: Line) -> int:
 def _pair(
     line: Line, first: int, second: int, word: str, default: int | None, least: int = 0
 ) -> int:
-    """A number for columns, which serves for rows too unless those have their own."""
+    """Takes a number for columns, which rows must share."""
     value = line.whole(first, word, default, least)
     line.expect(second, f"{word} of rows", value, default=value)
     return value

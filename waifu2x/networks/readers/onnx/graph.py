@@ -1,4 +1,4 @@
-"""The graph that an ONNX file's nodes become: values by name, and what is pending for them."""
+"""The graph of an ONNX file, whose values may have functions, paddings and cuts pending."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _MULTIPLES = range(2, 65)
 
 @dataclass(frozen=True)
 class Edge:
-    """What lies beyond the picture's edges."""
+    """How the file pads the picture."""
 
     margin: int = 0
     """Pixels on each side."""
     border: Border = "reflect"
     multiple: int = 1
-    """What rows and columns are made up to a multiple of, below and on the right."""
+    """Rows and columns are padded to a multiple of it, below and on the right."""
 
 
 class OnnxGraph(GraphBuilder):
@@ -64,7 +64,7 @@ class OnnxGraph(GraphBuilder):
         self.rows, self.columns = (lengths(each) for each in zip(*pictures, strict=True))
         self.budget = budget
         self.edge: Edge | None = None
-        """What the file pads the picture by, as far as it is known."""
+        """The padding of the picture, once the file has named it."""
         self.of_node: OnnxNode
         """The node that is being read."""
         self._sizes: dict[tuple[Lengths, Lengths], int] = {}
@@ -74,26 +74,26 @@ class OnnxGraph(GraphBuilder):
         """Layers that only scale planes, or put them into this order: part of the one before."""
 
     def begin(self, node: OnnxNode) -> None:
-        """Names the node that is read now, for messages."""
+        """Sets the node that is read now, for messages."""
         self.of_node = node
         self.layer = node.label
 
     def note(self, found: MapValue) -> None:
-        """Remembers a map that was made, for what gets the size of one."""
+        """Remembers the size of a map, so that others can be resized to it."""
         if found.is_plain and not found.is_trimmed and not self.is_vector(found.value):
             self._sizes.setdefault((found.rows, found.columns), found.value)
 
     def of_size(self, rows: Lengths, columns: Lengths) -> int | None:
-        """A map of that size."""
+        """Returns a map of that size; None without one."""
         return self._sizes.get((rows, columns))
 
     def is_raw(self, found: MapValue) -> bool:
-        """Whether a map is the picture, as it is before anything is put around it."""
+        """Returns whether a map is the picture itself, before any padding."""
         sizes = found.shown_rows, found.shown_columns
         return not found.value and not found.pad and sizes == (self.rows, self.columns)
 
     def padded(self, found: MapValue, sides: Sequence[Lengths], mode: str) -> MapValue:
-        """The picture with so many pixels above, below, on the left and on the right."""
+        """Returns the picture padded above, below, left and right."""
         node, (above, below, left, right) = self.of_node, sides
         margins = {*above, *left}
         margin = margins.pop()
@@ -121,7 +121,7 @@ class OnnxGraph(GraphBuilder):
         return MapValue(0, rows, columns, found.pending)
 
     def on_the_padded(self, found: MapValue) -> MapValue:
-        """The picture as a part of the padded one; other maps as they are."""
+        """Returns the picture as a part of the padded one; other maps as they are."""
         edge = self.edge
         if edge is None or not self.is_raw(found):
             return found
@@ -133,7 +133,8 @@ class OnnxGraph(GraphBuilder):
         return replace(found, rows=rows, columns=columns, cuts=cuts, is_trimmed=edge.multiple > 1)
 
     def plain(self, found: MapValue) -> int:
-        """The value of a map with all that is pending done. Raises ModelError if that cannot be."""
+        """Returns the value of a map with everything pending done. Raises ModelError if it cannot
+        be."""
         if found.pad:
             raise self.of_node.refused("a padding that is not a convolution's: not supported")
         value = self._with_functions(found)
@@ -169,7 +170,7 @@ class OnnxGraph(GraphBuilder):
         return self.activated(value, elementwise(functions.canonical(function), planes))
 
     def activated(self, value: int, activation: Activation) -> int:
-        """An activation of a value as a node of its own."""
+        """Adds an activation of a value as a node."""
         planes = self.planes(value)
         return self.scaled(
             value, np.ones(planes, np.float32), np.zeros(planes, np.float32), activation
@@ -182,7 +183,7 @@ class OnnxGraph(GraphBuilder):
         shifts: NDArray[np.float32],
         activation: Activation,
     ) -> int:
-        """An activation of a value times factors plus shifts, one for each plane."""
+        """Adds an activation of a value times factors plus shifts, one for each plane."""
         planes = self.planes(value)
         self.budget.take_bytes(4 * planes * planes)
         weight = np.diag(factors)
@@ -194,7 +195,7 @@ class OnnxGraph(GraphBuilder):
         return made
 
     def rearranged(self, value: int, order: NDArray[np.int64]) -> int:
-        """The planes of a map in another order, or some of them."""
+        """Adds the planes of a map in this order; some may be missing or repeated."""
         planes = self.planes(value)
         if len(order) == planes and (order == np.arange(planes)).all():
             return value
@@ -206,7 +207,7 @@ class OnnxGraph(GraphBuilder):
         return made
 
     def sum(self, left: MapValue, right: MapValue, factor: float) -> MapValue:
-        """left + right * factor."""
+        """Adds left + right * factor."""
         right = self.times(right, factor)
         for one, other in ((right, left), (left, right)):
             by = _only_factor(one.pending)
@@ -216,7 +217,7 @@ class OnnxGraph(GraphBuilder):
         return self.like(left, self.add(self.plain(right), self.plain(left)))
 
     def times(self, found: MapValue, factor: float) -> MapValue:
-        """A map times a number."""
+        """Returns a map times a number."""
         if factor == 1:
             return found
         pending = functions.with_constant("*", found.pending, (factor,), is_first=False)
@@ -229,7 +230,7 @@ class OnnxGraph(GraphBuilder):
         return replace(found, pending=pending)
 
     def multiplied(self, left: MapValue, right: MapValue) -> MapValue:
-        """The product of maps of as many planes or of one, or of a map and a vector."""
+        """Adds the product of maps of as many planes or of one, or of a map and a vector."""
         if self.is_vector(left.value) or self.planes(left.value) < self.planes(right.value):
             left, right = right, left
         if not self.is_vector(right.value):
@@ -240,7 +241,7 @@ class OnnxGraph(GraphBuilder):
         return self.like(left, self.multiply(self.plain(left), self.plain(right)))
 
     def _gated(self, factor: MapValue, other: MapValue) -> int | None:
-        """(a + b) * (sigmoid(a) - 1/2) as one node, where it is one."""
+        """Adds (a + b) * (sigmoid(a) - 1/2) as one node; None for other products."""
         function = factor.pending.function
         added = self.node(other.value)
         if function is None or not other.is_plain or not isinstance(added, Add):
@@ -254,11 +255,11 @@ class OnnxGraph(GraphBuilder):
         return self.gate(factor.value, pair[0])
 
     def like(self, found: MapValue, value: int) -> MapValue:
-        """A value of the size that a map has as the file counts it, with nothing pending."""
+        """Returns a value, nothing pending, of the size that the file counts for a map."""
         return MapValue(value, found.shown_rows, found.shown_columns, is_trimmed=found.is_trimmed)
 
     def tidied(self, result: int) -> GraphBuilder:
-        """The graph of a result, without what that does not need, functions in their layers."""
+        """Returns the graph of a result, without unused nodes, functions merged into layers."""
         needed, uses = {result}, [0] * (self.last + 1)
         for value in range(self.last, 0, -1):
             if value in needed:
@@ -283,14 +284,14 @@ class OnnxGraph(GraphBuilder):
 
 
 def _only_factor(pending: PendingFunction) -> float | None:
-    """The number that all is multiplied with, if that is all that is pending."""
+    """Returns the pending factor, if nothing else is pending and it is the same for all planes."""
     if pending.function or len(set(pending.factors)) > 1 or set(pending.shifts) != {0.0}:
         return None
     return pending.factors[0]
 
 
 def _merged(before: Node | None, node: Node, order: NDArray[np.int64] | None) -> Node | None:
-    """A layer and what is behind it, planes in another order or times factors, as one layer."""
+    """Returns a layer merged with a reordering or scaling of its planes behind it, or None."""
     assert isinstance(node, Convolution | Dense)
     if isinstance(before, LayerNorm | GroupNorm):
         if order is not None or not node.activation.is_linear:

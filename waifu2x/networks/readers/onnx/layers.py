@@ -1,4 +1,4 @@
-"""Layers with weights, normalisation and means."""
+"""Layers with weights, batch norms, and means."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from waifu2x.networks.readers.onnx.values import MapValue, Value
 
 
 def convolution(call: NodeCall) -> Value:
-    """Conv, of any groups, as many pixels of padding on each side."""
+    """Adds Conv, of any groups, with equal padding on each side."""
     found, node, graph = call.map(), call.node, call.graph
     weight, stride, padding = _kernel(call)
     groups = node.get("group", 1)
     if not 1 <= groups <= len(weight):
         raise node.refused(f"damaged: {groups} groups of {len(weight)} planes")
-    # What groups of few planes become is a weight of all planes.
+    # Groups of few planes become one weight of all planes.
     graph.budget.take_bytes(4 * weight.size * (groups - 1))
     bias = _bias(call, len(weight))
     if graph.is_vector(found.value):
@@ -39,7 +39,7 @@ def convolution(call: NodeCall) -> Value:
 
 
 def transposed_convolution(call: NodeCall) -> Value:
-    """ConvTranspose, of one group."""
+    """Adds ConvTranspose, of one group."""
     found, node = call.map(), call.node
     weight, stride, crop = _kernel(call)
     if node.get("group", 1) != 1:
@@ -61,7 +61,7 @@ def _bias(call: NodeCall, planes: int) -> Floats:
 
 
 def _kernel(call: NodeCall) -> tuple[Floats, int, int]:
-    """Weights, stride and padding of a convolution that is the same in both directions."""
+    """Returns weights, stride and padding of a convolution that is the same in both directions."""
     node, weight = call.node, call.array(1)
     if weight is None or weight.ndim != 4:
         raise node.refused("not a convolution of pictures")
@@ -85,7 +85,7 @@ def _kernel(call: NodeCall) -> tuple[Floats, int, int]:
 
 
 def max_pool(call: NodeCall) -> Value:
-    """MaxPool, the same in both directions, without pads."""
+    """Adds MaxPool, the same in both directions, without pads."""
     found, node, graph = call.map(), call.node, call.graph
     kernels, strides = set(node.get("kernel_shape", ())), set(node.get("strides", (1,)))
     plain = (
@@ -102,7 +102,7 @@ def max_pool(call: NodeCall) -> Value:
 
 
 def mean(call: NodeCall) -> Value:
-    """GlobalAveragePool, and ReduceMean over rows and columns, or, in a norm, over planes."""
+    """Adds GlobalAveragePool, and ReduceMean over rows and columns or, in a norm, planes."""
     node, graph = call.node, call.graph
     if node.op == "ReduceMean":
         axes = axes_of(node, call.whole(1)[0]) or ()
@@ -115,7 +115,7 @@ def mean(call: NodeCall) -> Value:
 
 
 def batch_normalization(call: NodeCall) -> Value:
-    """BatchNormalization as it is after training: factors and shifts."""
+    """Adds BatchNormalization as it is after training: factors and shifts."""
     found = call.map()
     planes = call.graph.planes(found.value)
     arrays = [call.array(place) for place in range(1, 5)]

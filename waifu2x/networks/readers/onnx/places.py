@@ -1,4 +1,4 @@
-"""Planes joined and divided, edges cut off and put on."""
+"""Joins and divides planes, cuts edges off and pads them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from waifu2x.networks.readers.onnx.values import (
 
 
 def concatenate(call: NodeCall) -> Value:
-    """Concat of planes."""
+    """Adds Concat of planes."""
     if call.node.get("axis", 1) not in (1, -3):
         raise call.node.refused("joins maps along another axis than planes: not supported")
     maps = [call.map(place) for place in range(len(call.inputs))]
@@ -36,7 +36,7 @@ def concatenate(call: NodeCall) -> Value:
 
 
 def split(call: NodeCall) -> list[Value]:
-    """Split of planes."""
+    """Adds Split of planes."""
     node, graph, found = call.node, call.graph, call.map()
     if node.get("axis", 0) not in (1, -3):
         raise node.refused("splits another axis than planes: not supported")
@@ -64,8 +64,7 @@ def _planes(graph: OnnxGraph, found: MapValue, first: int, count: int) -> MapVal
 
 
 def scatter(call: NodeCall) -> Value:
-    """ScatterND: neighbouring planes of a map, others in their place, as exporters write
-    `x[:, :16] = y`."""
+    """Adds ScatterND that replaces neighbouring planes, as exporters write `x[:, :16] = y`."""
     node, graph = call.node, call.graph
     call.only("reduction", "none")
     view, updates, places = call.view(), call.view(2), call.whole(1)
@@ -93,8 +92,7 @@ def scatter(call: NodeCall) -> Value:
 
 
 def _planes_of(places: NDArray[np.int64], view: DividedMap) -> tuple[int, int] | None:
-    """The first of the planes that such indices name, and their count; None where the indices name
-    something else."""
+    """Returns first and count of the planes that indices name; None where they name others."""
     axes = places.shape[-1] if places.size else 0
     if not 1 <= axes <= len(view.dims) or not views.is_of_planes(view, axes - 1):
         return None
@@ -111,7 +109,7 @@ def _planes_of(places: NDArray[np.int64], view: DividedMap) -> tuple[int, int] |
 
 
 def cut(call: NodeCall) -> Value:
-    """Slice: some planes, or what is left of a map when its edges are cut off."""
+    """Adds Slice: some planes, or a map whose edges are cut off."""
     node, found = call.node, call.map()
     numbers = [call.whole(place) for place in range(1, 5)]
     cuts = [slices_of(node, [None, *(each[picture] for each in numbers)]) for picture in range(3)]
@@ -146,7 +144,7 @@ def _cut_edges(
     behind = lengths([n - end for n, (_, end) in zip(sizes, bounds, strict=True)])
     if found.pad:
         raise call.node.refused("cuts a padding: not supported")
-    # What the picture was made up to a multiple by, where the multiple is cut off again.
+    # The pixels that made the picture up to a multiple are cut off again.
     resolution = call.graph.shape(found.value).resolution or Fraction(1)
     picture = call.graph.rows if axis == 2 else call.graph.columns
     multiple = call.graph.edge.multiple if call.graph.edge else 1
@@ -164,8 +162,7 @@ def _cut_edges(
 
 
 def pad(call: NodeCall) -> Value:
-    """Pad: of the picture as it was found out before, or zeros for a convolution. Less than nothing
-    cuts edges off."""
+    """Notes Pad, of the picture or by zeros for a convolution; negative pads cut edges off."""
     node, found, graph = call.node, call.map(), call.graph
     sides = pads_of(node, [call.whole(1), call.whole(3)])
     if not any(map(any, sides)):
@@ -192,7 +189,7 @@ def pad(call: NodeCall) -> Value:
 def pads_of(
     node: OnnxNode, given: Sequence[Sequence[NDArray[np.int64] | None]]
 ) -> tuple[Lengths, Lengths, Lengths, Lengths]:
-    """Pixels above, below, on the left and on the right, from the inputs pads and axes."""
+    """Returns pixels above, below, left and right, from the inputs pads and axes."""
     by_picture = []
     for picture in range(3):
         pads, axes = (each[picture] for each in given)

@@ -63,7 +63,7 @@ from waifu2x.networks.readers.onnx.values import (
 
 
 def _identity(call: NodeCall) -> Value:
-    """What changes nothing: Identity, Dropout, Cast to another kind of fractions."""
+    """Passes a map on: Identity, Dropout, Cast to another kind of fractions."""
     if call.node.op == "Cast" and call.node.get("to", 1) not in FLOATS:
         raise call.node.refused("makes whole numbers of a map: not supported")
     found = call.optional(0)
@@ -113,7 +113,7 @@ _KINDS: dict[str, Callable[[NodeCall], Value | list[Value]]] = {
 
 
 def parse(content: bytes, name: str) -> Model:
-    """The network in the bytes of an ONNX file; `name` stands for it in messages.
+    """Returns the network in the bytes of an ONNX file; `name` stands for it in messages.
 
     Raises ModelError, which names operator and node, for what a Model cannot express.
     """
@@ -122,13 +122,13 @@ def parse(content: bytes, name: str) -> Model:
     try:
         return walk.model()
     except ModelError as error:
-        if walk.makes_up:  # other sizes, with which it has nothing to do, would hide that
+        if walk.makes_up:  # the error of other sizes would hide this one
             raise
         again = _Walk(file, name, EVEN_PICTURES)
         try:
             return again.model()
         except ModelError as other:
-            # What stopped the walk that came further.
+            # The error of the walk that came further.
             raise (other if again.nodes_read > walk.nodes_read else error) from None
 
 
@@ -157,7 +157,7 @@ class _Walk:
         return self._graph.edge is not None and self._graph.edge.multiple > 1
 
     def _planes(self, entry: ValueInfo) -> tuple[int, bool]:
-        """Planes of the picture, and whether they are its last axis."""
+        """Returns the planes of the picture, and whether they are its last axis."""
         if entry.kind and entry.kind not in FLOATS:
             raise ModelError(f"{self._name}: takes whole numbers: not supported")
         if len(entry.dims) != 4 or entry.dims[0] not in (None, 1):
@@ -171,7 +171,7 @@ class _Walk:
         )
 
     def model(self) -> Model:
-        """The network. Raises ModelError."""
+        """Returns the network. Raises ModelError."""
         needed = self._needed()
         for node in self._file.nodes:
             if any(each in needed for each in node.outputs if each):
@@ -185,7 +185,7 @@ class _Walk:
         return self._finished(found)
 
     def _needed(self) -> set[str]:
-        """The names of the values that the result depends on."""
+        """Returns the names of the values that the result depends on."""
         needed = {self._file.outputs[0].name}
         for node in reversed(self._file.nodes):
             if not needed.isdisjoint(each for each in node.outputs if each):
@@ -248,7 +248,7 @@ class _Walk:
         return [_sizes(list(each), node) for each in zip(*by_picture, strict=True)]
 
     def _result_of_view(self, view: DividedMap) -> MapValue | None:
-        """The result's planes may be the last axis too."""
+        """Returns the result of a view, whose last axis may be the planes."""
         turned = views.transposed(view, (0, 3, 1, 2)) if len(view.dims) == 4 else None
         for each in (view, turned):
             found = each and views.map_of(self._graph, each)
@@ -269,7 +269,7 @@ class _Walk:
         model = net.model(edge.border if edge else "reflect", same_planes=True)
         if edge is None:
             stretches = any(isinstance(node, InterpolateTo) for node in model.nodes)
-            if stretches and model.multiple > 1:  # what is made up would change all of the result
+            if stretches and model.multiple > 1:  # padding would change all of the result
                 raise ModelError(
                     f"{name}: enlarges a reduced map that small pictures have nothing left for:"
                     " not supported"
@@ -283,7 +283,7 @@ class _Walk:
 
 
 def _sizes(arrays: Sequence[NDArray[Any]], node: OnnxNode) -> Value:
-    """Numbers for each of the three pictures, or a constant if they are the same."""
+    """Returns numbers for each of the three pictures, or a constant if they are equal."""
     first, second, third = arrays
     if not first.shape == second.shape == third.shape:
         raise node.refused("numbers whose count depends on the picture's size: not supported")
@@ -293,7 +293,7 @@ def _sizes(arrays: Sequence[NDArray[Any]], node: OnnxNode) -> Value:
 
 
 def _without_clip(found: MapValue) -> MapValue:
-    """A result without bounds of 0 and 1, which all results have."""
+    """Returns a result without bounds of 0 and 1, which all results have."""
     function = found.pending.function
     while isinstance(function, Arithmetic):
         bound = {"min": 1.0, "max": 0.0}.get(function.operator)

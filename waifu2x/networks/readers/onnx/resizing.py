@@ -1,4 +1,4 @@
-"""Maps enlarged and reduced: shuffles, also in several steps, and interpolation."""
+"""Enlarges and reduces maps: shuffles, also in several steps, and interpolation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from waifu2x.networks.readers.onnx.values import DividedMap, MapValue, Value, le
 
 
 def depth_to_space(call: NodeCall) -> Value:
-    """DepthToSpace: planes in ONNX's order, or in PyTorch's."""
+    """Adds DepthToSpace, its planes in ONNX's order, or in PyTorch's."""
     found, node, graph = call.map(), call.node, call.graph
     factor = _block(call)
     source, planes = graph.plain(found), graph.planes(found.value)
@@ -30,7 +30,7 @@ def depth_to_space(call: NodeCall) -> Value:
 
 
 def space_to_depth(call: NodeCall) -> Value:
-    """SpaceToDepth, whose planes of each place stand together."""
+    """Adds SpaceToDepth, whose planes of each place stand together."""
     found, graph = call.map(), call.graph
     factor = _block(call)
     made = graph.pixel_unshuffle(graph.plain(found), factor)
@@ -47,8 +47,10 @@ def _block(call: NodeCall) -> int:
 
 
 def resize(call: NodeCall) -> Value:
-    """Resize and Upsample: nearest by whole factors, linear by those and to the size of another
-    map, cubic by any."""
+    """Adds Resize or Upsample.
+
+    Nearest by whole factors, linear by those and to the size of another map, cubic by any.
+    """
     found, node, graph = call.map(), call.node, call.graph
     mode = node.get("mode", "nearest")
     places = node.get("coordinate_transformation_mode", "half_pixel")
@@ -78,7 +80,7 @@ def resize(call: NodeCall) -> Value:
 
 
 def _linear(call: NodeCall, found: MapValue) -> Value:
-    """Bilinear interpolation to the size of another map, or by a whole factor."""
+    """Adds bilinear interpolation to the size of another map, or by a whole factor."""
     node, graph = call.node, call.graph
     call.up_to_its_edges(found)
     source = graph.plain(found)
@@ -96,7 +98,7 @@ def _linear(call: NodeCall, found: MapValue) -> Value:
 
 
 def _scale(call: NodeCall, found: MapValue) -> Fraction:
-    """By how much a map is enlarged, the same in both directions for every size."""
+    """Returns by how much a map is enlarged, the same in both directions for every size."""
     node = call.node
     sizes = call.whole(3)
     if sizes[0] is not None:
@@ -122,7 +124,7 @@ def _scale(call: NodeCall, found: MapValue) -> Fraction:
 
 
 def reshape(call: NodeCall) -> Value:
-    """Reshape of a map: a step of a shuffle."""
+    """Returns a Reshape of a map, a step of a shuffle."""
     keeps_zero = not call.node.get("allowzero", 0)
     wanted = call.whole(1)
     if wanted[0] is None:
@@ -138,7 +140,7 @@ def reshape(call: NodeCall) -> Value:
 
 
 def expand(call: NodeCall) -> Value:
-    """Expand of a map: axes of one, as parts of planes."""
+    """Returns an Expand of a map: axes of one, as parts of planes."""
     view = call.view()
     times = []
     for picture, wanted in enumerate(call.whole(1)):
@@ -152,14 +154,14 @@ def expand(call: NodeCall) -> Value:
 
 
 def tile(call: NodeCall) -> Value:
-    """Tile of a map: axes of one, as parts of planes."""
+    """Returns a Tile of a map: axes of one, as parts of planes."""
     view = call.view()
     times = [[] if each is None else [int(n) for n in each.reshape(-1)] for each in call.whole(1)]
     return _repeated(call, view, times)
 
 
 def _repeated(call: NodeCall, view: DividedMap, times: list[list[int]]) -> Value:
-    """A map so many times along each axis, in each picture."""
+    """Repeats a map along each axis, `times` for each picture."""
     if any(each != times[0] for each in times) or len(times[0]) != len(view.dims):
         raise call.node.refused("repeats a map: not supported")
     for axis, count in enumerate(times[0]):
@@ -173,7 +175,7 @@ def _repeated(call: NodeCall, view: DividedMap, times: list[list[int]]) -> Value
 
 
 def transpose(call: NodeCall) -> Value:
-    """Transpose of a map: a step of a shuffle."""
+    """Returns a Transpose of a map, a step of a shuffle."""
     view = call.view()
     order = call.node.get("perm", ()) or tuple(reversed(range(len(view.dims))))
     made = views.transposed(view, order)
@@ -183,7 +185,7 @@ def transpose(call: NodeCall) -> Value:
 
 
 def squeeze(call: NodeCall) -> Value:
-    """Squeeze and Unsqueeze: axes of one, which are no part of a shuffle, put in or left out."""
+    """Returns a Squeeze or Unsqueeze of a map: axes of one, which no shuffle needs."""
     view, node = call.view(), call.node
     axes = axes_of(node, call.whole(1)[0]) or ()
     more = len(axes) if node.op == "Unsqueeze" else 0

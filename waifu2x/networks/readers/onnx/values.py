@@ -1,4 +1,4 @@
-"""What a value of an ONNX graph may be while it is read."""
+"""The kinds of values of an ONNX graph while it is read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from waifu2x.networks.expressions import Expression
 from waifu2x.system.lazy_dataclass import dataclass
 
 PICTURES = ((64, 64), (96, 80), (65, 67))
-"""Rows and columns of the pictures for which whatever depends on sizes is computed. A padding to a
-multiple changes at the odd one alone."""
+"""Rows and columns of the pictures for which sizes are computed. A padding to a multiple changes at
+the odd one alone."""
 EVEN_PICTURES = ((64, 64), (96, 80), (128, 192))
 """For files that take pictures of some multiple alone, and do not pad."""
 
@@ -22,7 +22,7 @@ Lengths = tuple[int, int, int]
 
 
 def lengths(of: Sequence[int]) -> Lengths:
-    """Three numbers."""
+    """Returns three numbers as Lengths."""
     first, second, third = of
     return first, second, third
 
@@ -52,7 +52,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class PendingFunction:
-    """What is to be computed of each value, and is not in the graph yet.
+    """A function of each value that is not in the graph yet.
 
     function(x * factor + shift), or, without a function, that sum.
     """
@@ -85,7 +85,7 @@ class MapValue:
     cuts: tuple[Lengths, Lengths, Lengths, Lengths] = ((0, 0, 0),) * 4
     """Pixels to be cut off above, below, on the left and on the right."""
     is_trimmed: bool = False
-    """Whether what the picture was made up to is cut off already: of the result alone."""
+    """Whether the padding to a multiple is cut off already, which only the result is."""
 
     @property
     def is_plain(self) -> bool:
@@ -127,7 +127,7 @@ class DividedMap:
     lengths: tuple[Lengths, ...]
 
     def shape(self, picture: int) -> tuple[int, ...]:
-        """Its shape for one of the three pictures."""
+        """Returns its shape for one of the three pictures."""
         return tuple(
             int(np.prod([self.lengths[factor][picture] for factor in dim], dtype=np.int64))
             for dim in self.dims
@@ -142,7 +142,7 @@ class NormPart:
     """A step on the way to a norm over the planes of each pixel, and nothing that a graph has."""
 
     source: DividedMap
-    """What is normed."""
+    """The map that is normed."""
     stage: NormStage
     """mean; source - mean; its square; the square's mean; that and eps; the root; 1 / root."""
     eps: float = 0.0

@@ -19,7 +19,7 @@ _ONE: Lengths = (1, 1, 1)
 
 
 def view_of(graph: OnnxGraph, found: MapValue) -> DividedMap:
-    """A map as a view of itself."""
+    """Returns a map as a view of itself."""
     rows, columns = found.shown_rows, found.shown_columns
     plain = MapValue(graph.plain(found), rows, columns, is_trimmed=found.is_trimmed)
     planes = graph.planes(plain.value)
@@ -32,21 +32,23 @@ def _without_ones(view: DividedMap, factors: Sequence[int]) -> tuple[int, ...]:
 
 
 def is_of_planes(view: DividedMap, axis: int) -> bool:
-    """Whether an axis is all planes of the map, in their order."""
+    """Returns whether an axis is all planes of the map, in their order."""
     if not 0 <= axis < len(view.dims):
         return False
     return _without_ones(view, view.dims[axis]) == _without_ones(view, view.axes[0])
 
 
 def is_in_order(view: DividedMap) -> bool:
-    """Whether all planes come before all rows, and these before all columns, as in the map."""
+    """Returns whether planes, rows and columns come in the order of the map."""
     dims = [factor for dim in view.dims for factor in _without_ones(view, dim)]
     return dims == [factor for axis in view.axes for factor in _without_ones(view, axis)]
 
 
 def groups_of(view: DividedMap) -> int | None:
-    """How many groups of neighbouring planes the second axis is, where the first is empty and the
-    others are all that is left of a group; None where it is something else."""
+    """Returns how many groups of neighbouring planes a view's second axis is.
+
+    The first axis must be empty, and the others the rest of a group; None for other views.
+    """
     dims = [_without_ones(view, dim) for dim in view.dims]
     planes = _without_ones(view, view.axes[0])
     if len(dims) < 3 or dims[0] or dims[1] != planes[: len(dims[1])]:
@@ -55,7 +57,7 @@ def groups_of(view: DividedMap) -> int | None:
 
 
 def with_source(graph: OnnxGraph, view: DividedMap, made: MapValue) -> MapValue | DividedMap:
-    """The same view of another map of the same size: that map itself, if it is all of it."""
+    """Returns the view of another map of the same size; that map, if it is all of it."""
     source = graph.like(made, graph.plain(made))
     plain = view_of(graph, source)
     same = replace(view, source=source)
@@ -64,7 +66,7 @@ def with_source(graph: OnnxGraph, view: DividedMap, made: MapValue) -> MapValue 
 
 
 def transposed(view: DividedMap, order: Sequence[int]) -> DividedMap | None:
-    """The axes in another order; None for what is none."""
+    """Returns the axes in another order; None if `order` is none."""
     if sorted(order) != list(range(len(view.dims))):
         return None
     return replace(view, dims=tuple(view.dims[axis] for axis in order))
@@ -123,7 +125,7 @@ def _of_axes(axes: Axes, factor: int, made: tuple[int, int]) -> Axes:
 
 
 def repeated(graph: OnnxGraph, view: DividedMap, axis: int, times: int) -> DividedMap | None:
-    """A view with an axis of one so many times as long, each plane repeated; None for other axes.
+    """Returns a view with an axis of one `times` as long, each plane repeated; None for others.
 
     Raises ModelError for more planes than a map can have.
     """
@@ -184,7 +186,7 @@ def map_of(graph: OnnxGraph, view: DividedMap) -> MapValue | None:
 def _order(
     view: DividedMap, have: tuple[int, ...], want: tuple[int, ...]
 ) -> NDArray[np.int64] | None:
-    """Which plane of those made of the factors `have` each one made of `want` is."""
+    """Returns, for each plane made of the factors `want`, its index among those made of `have`."""
     if sorted(have) != sorted(want):
         return None
     sizes = [view.lengths[factor] for factor in have]

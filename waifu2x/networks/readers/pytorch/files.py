@@ -1,4 +1,4 @@
-"""PyTorch's files: a pickle of names and views, and the numbers that they are views of.
+"""Reads PyTorch's files: a pickle of names and views, and the numbers that they view.
 
 Since 1.6 they are zip files, `<root>/data.pkl` and `<root>/data/<key>`, nothing compressed. Before,
 they were five pickles in a row, followed by each storage: its length as int64, then its numbers.
@@ -46,13 +46,13 @@ _DTYPES: dict[str, str] = {
 }
 _SIGNATURE = b"PK\x03\x04"
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
-"""What stands before a member of a zip file: a signature, and how long name and extra are."""
+"""The header of a member of a zip file: a signature, and the lengths of name and extra."""
 
 _Read = Callable[[], memoryview]
 
 
 def parse(content: bytes, name: str) -> Contents:
-    """The tensors in the bytes of a .pth file; `name` stands for it in messages."""
+    """Returns the tensors in the bytes of a .pth file; `name` stands for it in messages."""
     if content[:2] == b"PK":
         return _zipped(content, name)
     if content[:1] == b"\x80":
@@ -109,7 +109,7 @@ class _StoredMembers:
             self._places[member.filename] = begin, end, member.CRC
 
     def _begin(self, member: zipfile.ZipInfo) -> int:
-        """Where the content of a member begins."""
+        """Returns where the content of a member begins."""
         at = member.header_offset
         header = self._content[max(at, 0) : max(at, 0) + _LOCAL_HEADER.size]
         if at < 0 or len(header) < _LOCAL_HEADER.size or header[:4].tobytes() != _SIGNATURE:
@@ -118,7 +118,7 @@ class _StoredMembers:
         return int(at + _LOCAL_HEADER.size + name_length + extra_length)
 
     def read(self, member: str) -> memoryview:
-        """A view of a member, its checksum compared. Raises ModelError."""
+        """Returns a view of a member, its checksum compared. Raises ModelError."""
         if member not in self._places:
             raise ModelError(f"{self._name}: damaged archive: {_short(member)} is missing")
         begin, end, checksum = self._places[member]
@@ -183,7 +183,7 @@ def _itemsize(stored: Stored, name: str) -> int:
 
 
 def _contents(found: object, data: Mapping[str, _Read], size: int, name: str) -> Contents:
-    """The tensors by name, each a view of its storage's bytes, which `data` has by key.
+    """Returns the tensors by name, views of their storage's bytes, which `data` has by key.
 
     `size` is the file's in bytes.
     """

@@ -1,8 +1,9 @@
 """Pickles of PyTorch's tensors, read without PyTorch and without running anything.
 
-A pickle is a program. Its instructions are held against those that PyTorch writes, as a whole, and
-run by a machine of our own that calls nothing. What comes out are records of where each tensor
-lies in the data that follows: see `files`.
+A pickle is a program. All its instructions must be those that PyTorch writes, and run on a machine
+that can call nothing: a stack and a memory. It makes plain numbers, strings, lists, tuples and
+dictionaries, and records of where each tensor lies in the data that follows. Elements and depth are
+bounded.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class _StackMark:
 
 
 class DamagedError(Exception):
-    """What is wrong with a pickle, without the file's name."""
+    """The reason why a pickle is refused, without the file's name."""
 
 
 class PickleMachine:
@@ -74,12 +75,12 @@ class PickleMachine:
         self._depths: dict[int, int] = {}
         """How deep lists, tuples and dictionaries are nested, by their identity."""
         self._made: list[Any] = []
-        """Those, kept: the identity of what is gone can be another's."""
+        """These objects, kept: the identity of a freed one can be another's."""
         self._closed: set[int] = set()
-        """Those that are elements of others: filled further, they would be deeper than counted."""
+        """Identities of elements of others: filled further, they would be deeper than counted."""
 
     def result(self) -> Any:
-        """What is on the stack when the program stops."""
+        """Returns the object on the stack when the program stops."""
         if len(self._stack) != 1 or isinstance(self._stack[0], _StackMark):
             raise DamagedError("damaged: its pickle does not make one object")
         return self._stack[0]
@@ -96,7 +97,7 @@ class PickleMachine:
         return value
 
     def top(self, kind: type) -> Any:
-        """What is on the stack, of a kind that can be filled."""
+        """Returns the object on the stack, which must be of a kind that can be filled."""
         value = self._stack[-1]
         if type(value) is not kind:
             raise DamagedError("damaged: its pickle fills what is no list or dictionary")
@@ -105,7 +106,7 @@ class PickleMachine:
         return value
 
     def to_mark(self) -> list[Any]:
-        """What has been pushed since the last mark."""
+        """Returns what has been pushed since the last mark."""
         taken: list[Any] = []
         while not isinstance(value := self._stack.pop(), _StackMark):
             taken.append(value)
@@ -139,34 +140,34 @@ class PickleMachine:
         into.update(_pairs(values[::2], values[1::2]))
 
     def dictionary(self, values: list[Any]) -> None:
-        """A dictionary of names and values in turn."""
+        """Pushes a dictionary of names and values in turn."""
         self.collect({})
         self.set_items(values)
 
     def take(self, count: int) -> list[Any]:
-        """So many elements from the top, in the order in which they were pushed."""
+        """Returns `count` elements from the top, in the order in which they were pushed."""
         return [self.pop() for _ in range(count)][::-1]
 
     def put(self, index: int) -> None:
-        """Keeps what is on the stack in the memory."""
+        """Keeps the top of the stack in the memory."""
         value = self._stack[-1]
         if isinstance(value, _StackMark):
             raise DamagedError("damaged: its pickle keeps nothing")
         self._memory[index] = value
 
     def get(self, index: int) -> None:
-        """Pushes what the memory holds."""
+        """Pushes an object of the memory."""
         if index not in self._memory:
             raise DamagedError("damaged: its pickle recalls what it never kept")
         self.push(self._memory[index])
 
     def duplicate(self) -> None:
-        """Pushes what is on the stack once more."""
+        """Pushes the top of the stack once more."""
         value = self.pop()
         self._stack += [value, value]
 
     def name(self, argument: str) -> None:
-        """A class or function by its module and name."""
+        """Pushes a class or function by its module and name."""
         module, _, name = argument.partition(" ")
         if module == "torch" and name.endswith("Storage"):
             self.push(_StorageClass(name.removesuffix("Storage")))
@@ -177,7 +178,7 @@ class PickleMachine:
             raise DamagedError(f"asks for {asked}: {_ONLY_TENSORS}")
 
     def call(self) -> None:
-        """What one of the known functions would make of its arguments."""
+        """Pushes the result of one of the known functions."""
         arguments, function = self.pop(), self.pop()
         if not isinstance(function, _Function) or not isinstance(arguments, tuple):
             raise DamagedError("damaged: its pickle calls what is no function")
@@ -191,7 +192,7 @@ class PickleMachine:
             self.push(_tensor(arguments))
 
     def _ordered(self, arguments: tuple[Any, ...]) -> dict[Any, Any]:
-        """A dictionary, empty or of a list of pairs, as Python 2 wrote it."""
+        """Returns a dictionary, empty or of a list of pairs, as Python 2 wrote it."""
         pairs = arguments[0] if arguments else []
         if len(arguments) > 1 or type(pairs) is not list:
             raise DamagedError("damaged: a dictionary of something else than pairs")
@@ -207,7 +208,7 @@ class PickleMachine:
             raise DamagedError(f"damaged: gives attributes to a name: {_ONLY_TENSORS}")
 
     def storage(self) -> None:
-        """A storage by PyTorch's name: ("storage", class, key, place, count).
+        """Pushes a storage by PyTorch's name: ("storage", class, key, place, count).
 
         In legacy files, None stands behind those.
         """
@@ -227,7 +228,7 @@ class PickleMachine:
 
 
 def _pairs(keys: list[Any], values: list[Any]) -> dict[str | int, Any]:
-    """A dictionary whose keys are names or numbers."""
+    """Returns a dictionary whose keys are names or numbers."""
     if len(keys) != len(values):
         raise DamagedError("damaged: a name without a value")
     # Others can take for ever to be hashed: a tuple of itself twice, sixty deep.
@@ -241,7 +242,7 @@ def _is_size(value: object) -> bool:
 
 
 def _tensor(arguments: tuple[Any, ...]) -> Tensor:
-    """What _rebuild_tensor and _rebuild_tensor_v2 would make."""
+    """Returns the tensor of _rebuild_tensor and _rebuild_tensor_v2."""
     if len(arguments) < 4:
         raise DamagedError("damaged: a tensor without a shape")
     storage, offset, shape, strides = arguments[:4]
@@ -270,7 +271,7 @@ _FUNCTIONS = frozenset(
 
 
 def _text(value: str) -> str:
-    """A string of Python 2, which pickletools gives byte by byte."""
+    """Decodes a string of Python 2, which pickletools gives byte by byte."""
     try:
         return value.encode("latin-1").decode()
     except UnicodeDecodeError:
@@ -315,7 +316,7 @@ ACTIONS: dict[str, Action] = {
     "BUILD": lambda machine, value: machine.build(),
     "BINPERSID": lambda machine, value: machine.storage(),
 }
-"""What each instruction that PyTorch writes does, by its name, with its argument."""
+"""The action of each instruction that PyTorch writes, by its name."""
 
 
 MAX_PICKLE = 16 << 20
@@ -332,11 +333,11 @@ def load(
     *,
     legacy: bool = False,
 ) -> tuple[Any, int]:
-    """The object of the pickle that begins at a place of a file's bytes, and where that ends.
+    """Returns the object of the pickle that begins at `at`, and where the pickle ends.
 
     `storages` receives all storages that it names. Raises ModelError for damage, for more than the
-    budget allows, and for whatever is not made of plain numbers, strings with names, lists,
-    dictionaries and tensors.
+    budget allows, and for anything but plain numbers, strings, lists, dictionaries with names and
+    tensors.
     """
     machine = PickleMachine(budget, storages, legacy)
     try:
@@ -351,7 +352,7 @@ def load(
 
 
 class _Window:
-    """The bytes that a pickle may take, read without a copy of all of them."""
+    """The bytes that a pickle may take, read without copying all of them."""
 
     def __init__(self, content: bytes, at: int) -> None:
         self._content = content
@@ -371,7 +372,7 @@ class _Window:
 
 
 def _instructions(window: _Window, budget: ModelBudget) -> list[tuple[Action, Any]]:
-    """What all instructions of a pickle do, each with its argument; refused as a whole."""
+    """Returns the actions of all instructions with their arguments; one unknown refuses all."""
     found: list[tuple[Action, Any]] = []
     try:
         for instruction, argument, _ in pickletools.genops(cast(IO[bytes], window)):
@@ -385,6 +386,6 @@ def _instructions(window: _Window, budget: ModelBudget) -> list[tuple[Action, An
             found.append((action, argument))
     except (ModelError, DamagedError):
         raise
-    except Exception as error:  # whatever damage makes pickletools raise
+    except Exception as error:  # pickletools raises anything for damage
         raise DamagedError("damaged: not a whole pickle") from error
     return found
