@@ -272,7 +272,7 @@ def test_every_filter_is_undone_where_bands_meet(kind: int, length: int) -> None
     deflated = memoryview(zlib.compress(rows.tobytes()))
     parts = [deflated[at : at + length] for at in range(0, len(deflated), length)]
     samples = np.empty((height, width, PLANES[kind])[: 2 + (PLANES[kind] > 1)], np.uint8)
-    assert read.decode([memoryview(b""), *parts], kind, samples)
+    assert read.decode_bands([memoryview(b""), *parts], kind, samples)
     assert (samples.reshape(height, width, -1) == obvious(rows, kind, 8, width)).all()
 
 

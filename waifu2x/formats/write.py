@@ -20,57 +20,74 @@ from waifu2x.system.files import abandon, reason, writing
 from waifu2x.system.stopwatch import Stopwatch
 
 
-class Encoder(Writer):
-    """Writes any format, of pictures as `Adapter` leaves them."""
+class ContentSink:
+    """A Sink that writes the content of an open file, of pictures as `Adapter` leaves them."""
 
     def __init__(
         self,
-        header: Header,
+        file: IO[bytes],
         extension: str,
         quality: Quality,
         name: str,
-        file: IO[bytes],
+        spent: Stopwatch,
         threads: int | None = None,
     ) -> None:
-        """Begins the content of `file`, which can be read and sought.
+        """`file` can be read and sought; `name` stands for it in messages.
 
-        `header` is that of the results, `name` stands for the file in messages. `quality.level` is
-        for formats of table.LOSSY; "like", for JPEG, codes a picture that was read from a JPEG as
-        that was. `threads` is how many cores the encoder may use, all by default; callers that
-        write several files together pass 1. The file is the same. Raises OutputError for a format
-        whose plugin is missing.
+        `quality.level` is for formats of table.LOSSY; "like", for JPEG, codes a picture that was
+        read from a JPEG as that was. `threads` is how many cores the encoder may use, all by
+        default; callers that write several files together pass 1. The file is the same. `spent`
+        gets the seconds of `encode`.
         """
-        self._name = name
+        self._file = file
         self._form = table.of(extension)
-        self._writer = self._writer_for(header, quality, file, threads)
+        self._quality = quality
+        self._name = name
+        self.spent = spent
+        self._threads = threads
+        self._writer: Writer | None = None
 
-    def add(self, timed: Timed) -> None:
+    def open(self, header: Header) -> None:
+        """Begins. Raises OutputError for a format whose plugin is missing."""
+        with self._encoding():
+            self._writer = self._writer_for(header)
+
+    def add(self, result: Timed) -> None:
         """Writes the next picture. Raises OutputError, and OSError if the file is not writable."""
-        picture = timed.picture
-        # Sizes in the metadata must be those of the result.
-        said = transfer.sized(picture.metadata, *picture.pixels.shape[:2])
-        try:
-            self._writer.add(replace(timed, picture=replace(picture, metadata=said)))
-        except MemoryError as error:
-            raise self._too_large() from error
+        assert self._writer is not None
+        with self._encoding():
+            picture = result.picture
+            # Sizes in the metadata must be those of the result.
+            said = transfer.sized(picture.metadata, *picture.pixels.shape[:2])
+            self._writer.add(replace(result, picture=replace(picture, metadata=said)))
 
-    def finish(self) -> None:
-        """Writes what comes after the last picture. Raises as `add` does."""
-        try:
+    def close(self) -> None:
+        """Completes the content; the file stays open. Raises as `add` does."""
+        assert self._writer is not None
+        with self._encoding():
             self._writer.finish()
-        except MemoryError as error:
-            raise self._too_large() from error
 
     def abort(self) -> None:
-        """Ends the work, instead of `finish`."""
-        self._writer.abort()
+        """Ends the work, and leaves what is written."""
+        if self._writer is not None:
+            self._writer.abort()
 
-    def _writer_for(
-        self, header: Header, quality: Quality, file: IO[bytes], threads: int | None
-    ) -> Writer:
-        form = self._form
+    @contextmanager
+    def _encoding(self) -> Iterator[None]:
+        """Measures its block, and makes an OutputError of a lack of memory."""
+        with self.spent("encode"):
+            try:
+                yield
+            except MemoryError as error:
+                raise OutputError(
+                    f"{self._name}: not enough memory to encode as {self._form.name}: use a smaller"
+                    " scale"
+                ) from error
+
+    def _writer_for(self, header: Header) -> Writer:
+        form, quality, file = self._form, self._quality, self._file
         if form.name == "PNG":
-            return PngWriter(header, file, quality.compression, threads)
+            return PngWriter(header, file, quality.compression, self._threads)
         if form.name == "TIFF":
             from waifu2x.formats.tiff import TiffWriter
 
@@ -84,57 +101,6 @@ class Encoder(Writer):
         from waifu2x.formats.pillow.write import PillowWriter
 
         return PillowWriter(form, quality, self._name, file)
-
-    def _too_large(self) -> OutputError:
-        return OutputError(
-            f"{self._name}: not enough memory to encode as {self._form.name}: use a smaller scale"
-        )
-
-
-class ContentSink:
-    """A Sink that writes the content of an open file."""
-
-    def __init__(
-        self,
-        file: IO[bytes],
-        extension: str,
-        quality: Quality,
-        name: str,
-        spent: Stopwatch,
-        threads: int | None = None,
-    ) -> None:
-        """Takes the arguments of an Encoder; `spent` gets the seconds of `encode`."""
-        self._file = file
-        self._extension = extension
-        self._quality = quality
-        self._name = name
-        self.spent = spent
-        self._threads = threads
-        self._encoder: Encoder | None = None
-
-    def open(self, header: Header) -> None:
-        """Begins. Raises OutputError for a format whose plugin is missing."""
-        with self.spent("encode"):
-            self._encoder = Encoder(
-                header, self._extension, self._quality, self._name, self._file, self._threads
-            )
-
-    def add(self, result: Timed) -> None:
-        """Writes the next picture. Raises OutputError, and OSError if the file is not writable."""
-        assert self._encoder is not None
-        with self.spent("encode"):
-            self._encoder.add(result)
-
-    def close(self) -> None:
-        """Completes the content; the file stays open. Raises as `add` does."""
-        assert self._encoder is not None
-        with self.spent("encode"):
-            self._encoder.finish()
-
-    def abort(self) -> None:
-        """Ends the work, and leaves what is written."""
-        if self._encoder is not None:
-            self._encoder.abort()
 
 
 class FileSink:
@@ -150,7 +116,7 @@ class FileSink:
         replace: bool = False,
         threads: int | None = None,
     ) -> None:
-        """`spent` gets the seconds of `encode` and of `write`; `threads` is as for an Encoder.
+        """`spent` gets the seconds of `encode` and of `write`; `threads` is as for a ContentSink.
 
         With `replace` false, a file of that name is kept, and closing raises OutputError.
         """

@@ -26,6 +26,7 @@ Curve = Callable[[NDArray[Any]], NDArray[Any]]
 """A tone curve: from values in [0, 1] to light in [0, 1]."""
 BAD_PROFILE = "its colour profile is damaged or for other colours, and is left out"
 _NODES = 4096
+_EVEN = np.linspace(0, 1, _NODES)
 _NEAR = 1.5 / 255
 """Tone curves that differ from sRGB's by less than this, in [0, 1], count as sRGB's."""
 _BAND = 1 << 22
@@ -68,29 +69,24 @@ class Tone(NamedTuple):
 
     def forth(self, picture: Picture) -> Picture:
         """Returns the picture with sRGB's tone curve, in float32, as a network takes it."""
-        even = np.linspace(0, 1, _NODES)
-        return replace(
-            picture, pixels=self._mapped(picture.pixels, [(even, table) for table in self.tables])
-        )
+        return self._mapped(picture, [(_EVEN, table) for table in self.tables])
 
     def back(self, picture: Picture) -> Picture:
         """Returns a network's picture with the original tone curves, in float32."""
-        even = np.linspace(0, 1, _NODES)
-        return replace(
-            picture, pixels=self._mapped(picture.pixels, [(table, even) for table in self.tables])
-        )
+        return self._mapped(picture, [(table, _EVEN) for table in self.tables])
 
     @staticmethod
     def _mapped(
-        pixels: NDArray[Any], ways: list[tuple[NDArray[np.float64], NDArray[np.float64]]]
-    ) -> NDArray[np.float32]:
+        picture: Picture, curves: list[tuple[NDArray[np.float64], NDArray[np.float64]]]
+    ) -> Picture:
+        pixels = picture.pixels
         result = np.empty(pixels.shape, np.float32)
         rows = max(1, _BAND // max(1, pixels.shape[1] * pixels.shape[2]))
         for top in range(0, len(pixels), rows):
             band = to_unit(pixels[top : top + rows], np.float32)
-            for plane, (xs, ys) in enumerate(ways):
+            for plane, (xs, ys) in enumerate(curves):
                 result[top : top + rows, :, plane] = np.interp(band[..., plane], xs, ys)
-        return result
+        return replace(picture, pixels=result)
 
 
 def in_srgb_tone(picture: Picture, work: Callable[[Picture], Picture]) -> Picture:
@@ -137,15 +133,14 @@ def tone(colours: Colours, planes: int) -> Tone | None:
     curves = _curves(colours, planes)
     if curves is None:
         return None
-    even = np.linspace(0, 1, _NODES)
     tables = []
     for curve in curves:
-        table = srgb_encoded(np.clip(curve(even), 0, 1))
+        table = srgb_encoded(np.clip(curve(_EVEN), 0, 1))
         # Only a curve that rises everywhere can be inverted.
         if np.diff(table).min() < 0 or table[-1] - table[0] < 0.5:
             return None
         tables.append(table + np.arange(_NODES) * 1e-12)
-    if max(np.abs(table - even).max() for table in tables) < _NEAR:
+    if max(np.abs(table - _EVEN).max() for table in tables) < _NEAR:
         return None
     return Tone(tuple(tables))
 

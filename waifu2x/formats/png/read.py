@@ -102,10 +102,12 @@ def _samples(
     # Alpha is taken apart from the colours, which are copied then.
     make = np.empty if allocate is None or planes in (2, 4) else allocate
     samples = make(shape, np.dtype(f"u{header.depth // 8}"))
-    if by_libpng or not _by_bands(data, places, header, samples):
+    view = memoryview(data)
+    deflated = (view[start:end] for kind, start, end in places if kind == b"IDAT")
+    if by_libpng or not decode_bands(deflated, header.kind, samples):
         bare = _bare(data, places) if {b"IDAT", b"IEND"} <= kinds else data
-        decode = imagecodecs.png_decode if by_libpng else imagecodecs.spng_decode
-        decode(bare, out=samples)
+        decode_file = imagecodecs.png_decode if by_libpng else imagecodecs.spng_decode
+        decode_file(bare, out=samples)
     return samples
 
 
@@ -150,15 +152,6 @@ def _checked(data: bytes, name: str) -> tuple[list[chunks.Place], set[str]]:
     return found, notes
 
 
-def _by_bands(
-    data: bytes, places: list[chunks.Place], header: _PngHeader, out: NDArray[np.uint8]
-) -> bool:
-    """Decodes samples by ISA-L and libspng; returns whether that worked."""
-    view = memoryview(data)
-    deflated = (view[start:end] for kind, start, end in places if kind == b"IDAT")
-    return decode(deflated, header.kind, out)
-
-
 def _bare(data: bytes, places: list[chunks.Place]) -> bytes:
     """Returns the file with the chunks of its pixels alone: libpng prints complaints about
     others."""
@@ -186,7 +179,7 @@ _END = b"\x03\x00"
 """A last block with nothing in it."""
 
 
-def decode(deflated: Iterable[memoryview], kind: int, out: NDArray[np.uint8]) -> bool:
+def decode_bands(deflated: Iterable[memoryview], kind: int, out: NDArray[np.uint8]) -> bool:
     """Fills `out`, (H, W, planes), or (H, W) of one plane, with samples; returns whether it could.
 
     `deflated` are the contents of IDAT in their order, `kind` is IHDR's colour type. It cannot

@@ -59,7 +59,8 @@ def build(
     are not its.
     """
     stack = re.fullmatch(r"vgg_(\d{1,4})", architecture)
-    network = (int(stack[1]), _vgg) if stack else _NETWORKS.get(architecture)
+    vgg = (int(stack[1]), _vgg) if stack else None
+    network = vgg or _NETWORKS.get(architecture)
     if not network:
         raise ModelError(
             f"{name}: layer 1: model_config: architecture {reprlib.repr(architecture)}"
@@ -190,18 +191,6 @@ def _upconv(net: _LayeredGraph) -> None:
     net.next_transposed(value, taps=4, crop=3, slope=1.0)
 
 
-def _cunet(net: _LayeredGraph) -> None:
-    _both(net, None)
-
-
-def _upcunet(net: _LayeredGraph) -> None:
-    _both(net, (4, 2, 3))
-
-
-def _upcunet3x(net: _LayeredGraph) -> None:
-    _both(net, (5, 3, 2))
-
-
 def _upcunet4x(net: _LayeredGraph) -> None:
     """Adds Real-CUGAN's network of 4x, whose halves hand on many planes.
 
@@ -212,7 +201,7 @@ def _upcunet4x(net: _LayeredGraph) -> None:
     net.add(made, net.crop(net.enlarge(0, 4), 76))
 
 
-def _both(net: _LayeredGraph, enlarge: tuple[int, int, int] | None) -> int:
+def _both(net: _LayeredGraph, enlarge: tuple[int, int, int] | None = None) -> int:
     first = _shallow(net, enlarge)
     return net.add_cropped(first, 20, _deep(net, first))
 
@@ -295,12 +284,12 @@ def _anime4k(net: _LayeredGraph) -> tuple[list[int], int]:
     return [*cropped, made[-1]], len(made)
 
 
-_NETWORKS: dict[str, tuple[int, Callable[[_LayeredGraph], None]]] = {
+_NETWORKS: dict[str, tuple[int, Callable[[_LayeredGraph], object]]] = {
     "upconv_7": (7, _upconv),
     "upconv_7l": (7, _upconv),
-    "cunet": (30, _cunet),
-    "upcunet": (30, _upcunet),
-    "upcunet3x": (30, _upcunet3x),
+    "cunet": (30, _both),
+    "upcunet": (30, partial(_both, enlarge=(4, 2, 3))),
+    "upcunet3x": (30, partial(_both, enlarge=(5, 3, 2))),
     "upcunet4x": (31, _upcunet4x),
     "anime4k_2x": (0, _anime4k_2x),
     "anime4k_restore": (0, _anime4k_restore),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 
@@ -45,6 +46,10 @@ class NamedWeights:
     def planes(self, layer: str) -> int:
         """Returns how many planes a convolution makes."""
         return self.length(f"{layer}.weight", 0)
+
+    def count(self, layer: str, first: int = 0) -> int:
+        """Returns how many layers there are, named `layer` with `first`, `first` + 1 ... for {}."""
+        return next(n for n in itertools.count() if f"{layer.format(first + n)}.weight" not in self)
 
     def take(self, key: str, *shape: int | None) -> NDArray[np.float32]:
         """Returns a tensor of this shape; None stands for any length.
@@ -111,6 +116,16 @@ class NamedGraph(GraphBuilder):
         if isinstance(activation, float):
             activation = leaky(activation, len(bias))
         return self.convolution(source, weight, bias, activation, padding=taps // 2)
+
+    def depthwise(
+        self, source: int, layer: str, taps: int = 3, activation: Activation | None = None
+    ) -> int:
+        """Adds a convolution of each plane, padded to keep the size, and an activation."""
+        planes = self.planes(source)
+        weight = self.weights.take(f"{layer}.weight", planes, 1, taps, taps)
+        bias = self.weights.take(f"{layer}.bias", planes)
+        self.layer = layer[:80]
+        return self.convolution(source, weight, bias, activation, groups=planes, padding=taps // 2)
 
     def last_convolution(
         self,

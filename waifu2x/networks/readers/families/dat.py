@@ -29,15 +29,12 @@ def dat(weights: NamedWeights) -> Model:
     net = ends.net
     start = ends.begin()
     value = normalised(net, start, "before_RG.1")
-    group = 0
-    while f"layers.{group}.blocks.0.norm1.weight" in weights:
-        outer, block = value, 0
-        while f"layers.{group}.blocks.{block}.norm1.weight" in weights:
+    for group in range(weights.count("layers.{}.blocks.0.norm1")):
+        outer = value
+        for block in range(weights.count(f"layers.{group}.blocks.{{}}.norm1")):
             is_shifted = block % 4 == (2 if group % 2 == 0 else 0)
             value = _block(net, value, f"layers.{group}.blocks.{block}", is_shifted)
-            block += 1
         value = net.add(residual_convolution(net, value, f"layers.{group}.conv"), outer)
-        group += 1
     value = residual_convolution(net, normalised(net, value, "norm"), "conv_after_body")
     ends.finish(net.add(value, start))
     weights.ignore(_DERIVED)

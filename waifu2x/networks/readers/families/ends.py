@@ -61,10 +61,9 @@ class FirstAndLast:
         return net.affine(value, np.full(len(self._mean), 1 / self._most, np.float32), self._mean)
 
     def _nearest(self, value: int) -> int:
-        net, step = self.net, 1
-        while f"conv_up{step}.weight" in self._weights:
-            value = net.same_size(net.enlarge(value, 2), f"conv_up{step}", 0.2)
-            step += 1
+        net = self.net
+        for step in range(self._weights.count("conv_up{}", 1)):
+            value = net.same_size(net.enlarge(value, 2), f"conv_up{step + 1}", 0.2)
         return net.same_size(value, "conv_hr", 0.2)
 
 

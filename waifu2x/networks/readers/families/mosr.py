@@ -58,13 +58,7 @@ def _block(net: NamedGraph, source: int, key: str) -> int:
         raise ModelError(f"{weights.name}: {key[:80]}: {mixed} planes of {inner} are convolved")
     rest = [inner - mixed] if inner > mixed else []
     gate, *kept, large = net.split(made, inner, *rest, mixed)
-    taps = weights.length(f"{key}.conv.weight", 2)
-    kernel, bias = (
-        weights.take(f"{key}.conv.weight", mixed, 1, taps, taps),
-        weights.take(f"{key}.conv.bias", mixed),
-    )
-    net.layer = key[:80]
-    large = net.convolution(large, kernel, bias, groups=mixed, padding=taps // 2)
+    large = net.depthwise(large, f"{key}.conv", weights.length(f"{key}.conv.weight", 2))
     gate = net.activate(gate, elementwise(MISH, inner))
     joined = net.concatenate(*kept, large) if kept else large
     value = _with_mish(net, net.multiply(gate, joined), f"{key}.fc2")

@@ -32,15 +32,13 @@ def omnisr(weights: NamedWeights) -> Model:
     if table in weights:
         side = (bias_of(weights, table).shape[1] + 1) // 2
     first = value = _same(net, 0, "input")
-    group = 0
-    while f"residual_layer.{group}.esa.conv1.weight" in weights:
-        key, outer, block = f"residual_layer.{group}", value, 0
-        while f"{key}.residual_layer.{block}.layer.0.fn.0.weight" in weights:
+    for group in range(weights.count("residual_layer.{}.esa.conv1")):
+        key, outer = f"residual_layer.{group}", value
+        blocks = weights.count(f"{key}.residual_layer.{{}}.layer.0.fn.0")
+        for block in range(blocks):
             value = _block(net, value, f"{key}.residual_layer.{block}.layer", side)
-            block += 1
-        value = net.add(_same(net, value, f"{key}.residual_layer.{block}", taps=1), outer)
+        value = net.add(_same(net, value, f"{key}.residual_layer.{blocks}", taps=1), outer)
         value = _weighed_pixels(net, value, f"{key}.esa")
-        group += 1
     value = net.add(_same(net, value, "output"), first)
     net.last_convolution(value, "up.0", has_bias="up.0.bias" in weights)
     weights.ignore(_COUNTED)

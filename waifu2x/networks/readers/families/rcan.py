@@ -29,12 +29,9 @@ def rcan(weights: NamedWeights) -> Model:
         value = net.pixel_unshuffle(value, by) if by > 1 else value
     taps = weights.length(f"{head}.weight", 2)
     first = value = net.same_size(value, head, taps=taps)
-    count = 0
-    while (
-        f"body.{count}.body.0.weight" in weights or f"body.{count}.body.0.body.0.weight" in weights
-    ):
-        value = _group(net, value, f"body.{count}", taps)
-        count += 1
+    count = weights.count("body.{}.body.0") or weights.count("body.{}.body.0.body.0")
+    for group in range(count):
+        value = _group(net, value, f"body.{group}", taps)
     value = net.add(net.same_size(value, f"body.{count}", taps=taps), first)
     value = net.same_size(shuffled(net, value, "tail.0"), "tail.1", taps=taps)
     _shifted(net, value, "add_mean", 1, _RANGE)
@@ -56,10 +53,9 @@ def _group(net: NamedGraph, source: int, key: str, taps: int) -> int:
     """Adds a group of an RCAN, or a block of an EDSR."""
     if f"{key}.body.0.weight" in net.weights:
         return _block(net, source, f"{key}.body", taps)
-    value, count = source, 0
-    while f"{key}.body.{count}.body.0.weight" in net.weights:
-        value = _block(net, value, f"{key}.body.{count}.body", taps)
-        count += 1
+    value, count = source, net.weights.count(f"{key}.body.{{}}.body.0")
+    for block in range(count):
+        value = _block(net, value, f"{key}.body.{block}.body", taps)
     return net.add(net.same_size(value, f"{key}.body.{count}", taps=taps), source)
 
 

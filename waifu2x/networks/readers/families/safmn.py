@@ -18,10 +18,8 @@ def safmn(weights: NamedWeights) -> Model:
     """Builds blocks between two convolutions; the last one is shuffled."""
     net = NamedGraph(weights, weights.length("to_feat.weight", 1))
     first = value = net.same_size(0, "to_feat")
-    block = 0
-    while f"feats.{block}.norm1.weight" in weights:
+    for block in range(weights.count("feats.{}.norm1")):
         value = _block(net, value, f"feats.{block}")
-        block += 1
     net.last_convolution(net.add(value, first), "to_img.0")
     # All sizes at which parts are seen are to be whole.
     return net.model("reflect", same_planes=True, multiple=2 ** (_PARTS - 1))
@@ -53,11 +51,8 @@ def _seen_from_afar(net: NamedGraph, source: int, key: str) -> int:
     seen = []
     for part, value in enumerate(net.split(source, *[planes] * _PARTS)):
         side, layer = 2**part, f"{key}.{part}"
-        kernel = net.weights.take(f"{layer}.weight", planes, 1, 3, 3)
-        bias = net.weights.take(f"{layer}.bias", planes)
-        net.layer = layer[:80]
         if side > 1:
             value = net.max_pool(value, side, side)
-        value = net.convolution(value, kernel, bias, groups=planes, padding=1)
+        value = net.depthwise(value, layer)
         seen.append(net.enlarge(value, side) if side > 1 else value)
     return net.concatenate(*seen)

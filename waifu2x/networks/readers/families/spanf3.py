@@ -31,10 +31,9 @@ def spanf3(weights: NamedWeights) -> Model:
 
     net.layer = "conv_1"
     start = value = net.convolution(source, *first, padding=1)
-    after_first = tap = block = 0
-    while f"block_{block + 1}.att_conv.weight" in weights:
-        block += 1
-        key = f"block_{block}"
+    after_first = tap = 0
+    for block in range(weights.count("block_{}.att_conv", 1)):
+        key = f"block_{block + 1}"
         tap = same(value, f"{key}.c1_r", 0.0)
         made = same(same(tap, f"{key}.c2_r", 0.0), f"{key}.c3_r")
         planes = weights.planes(f"{key}.att_conv")

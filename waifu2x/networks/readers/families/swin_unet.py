@@ -50,15 +50,13 @@ def swin_unet(weights: NamedWeights) -> Model:
 
 
 def _blocks(net: NamedGraph, value: int, key: str) -> int:
-    block = 0
-    while f"{key}.block.{block}.attn.qkv.weight" in net.weights:
+    for block in range(net.weights.count(f"{key}.block.{{}}.attn.qkv")):
         inner = f"{key}.block.{block}"
         made = attention(
             net, value, f"{inner}.attn", is_shifted=block % 2 == 1, shifts_single=False
         )
         value = net.add(made, value)
         value = net.add(mixed(net, value, f"{inner}.mlp.0", f"{inner}.mlp.3"), value)
-        block += 1
     return value
 
 

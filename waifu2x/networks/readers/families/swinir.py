@@ -37,17 +37,13 @@ def swinir(weights: NamedWeights) -> Model:
     net = ends.net
     start = value = ends.begin()
     value = normalised(net, value, "patch_embed.norm")
-    group = 0
-    while f"layers.{group}.residual_group.blocks.0.norm1.weight" in weights:
+    for group in range(weights.count("layers.{}.residual_group.blocks.0.norm1")):
         key, outer = f"layers.{group}", value
-        block = 0
-        while f"{key}.residual_group.blocks.{block}.norm1.weight" in weights:
+        for block in range(weights.count(f"{key}.residual_group.blocks.{{}}.norm1")):
             value = _block(net, value, f"{key}.residual_group.blocks.{block}", block % 2 == 1)
-            block += 1
         if f"{key}.residual_group.overlap_attn.qkv.weight" in weights:
             value = _overlapped(net, value, f"{key}.residual_group.overlap_attn", window)
         value = net.add(residual_convolution(net, value, f"{key}.conv"), outer)
-        group += 1
     value = normalised(net, value, "norm")
     value = net.add(residual_convolution(net, value, "conv_after_body"), start)
     ends.finish(value)
@@ -76,13 +72,8 @@ def _block(net: NamedGraph, source: int, key: str, is_shifted: bool) -> int:
     if f"{key}.{deep}.weight" not in net.weights:
         return net.add(mixed(net, normal, f"{key}.mlp.fc1", f"{key}.mlp.fc2"), value)
     inner = linear(net, normal, f"{key}.mlp.fc1", GELU)
-    planes = net.planes(inner)
     taps = net.weights.length(f"{key}.{deep}.weight", 2)
-    kernel = net.weights.take(f"{key}.{deep}.weight", planes, 1, taps, taps)
-    bias = net.weights.take(f"{key}.{deep}.bias", planes)
-    net.layer = f"{key}.{deep}"[:80]
-    function = elementwise(GELU, planes)
-    near = net.convolution(inner, kernel, bias, function, groups=planes, padding=taps // 2)
+    near = net.depthwise(inner, f"{key}.{deep}", taps, elementwise(GELU, net.planes(inner)))
     return net.add(linear(net, net.add(near, inner), f"{key}.mlp.fc2"), value)
 
 
@@ -152,8 +143,7 @@ def drct(weights: NamedWeights) -> Model:
     net = ends.net
     start = value = ends.begin()
     value = normalised(net, value, "patch_embed.norm")
-    group = 0
-    while f"layers.{group}.swin1.norm1.weight" in weights:
+    for group in range(weights.count("layers.{}.swin1.norm1")):
         key, parts, made = f"layers.{group}", [value], value
         for number in range(1, 6):
             read = parts[0] if number == 1 else net.concatenate(*parts)
@@ -162,7 +152,6 @@ def drct(weights: NamedWeights) -> Model:
             made = net.same_size(made, f"{key}.adjust{number}", slope, taps=1)
             parts.append(made)
         value = net.add(made, value, 0.2)
-        group += 1
     value = net.add(
         residual_convolution(net, normalised(net, value, "norm"), "conv_after_body"), start
     )
