@@ -86,7 +86,6 @@ class Adapter:
 
 
 def _translucent(picture: Picture) -> bool:
-    """Returns whether any pixel is neither opaque nor clear."""
     if picture.alpha is None:
         return False
     opaque = np.iinfo(picture.alpha.dtype).max if picture.alpha.dtype.kind == "u" else 1
@@ -186,8 +185,7 @@ def _in_colours(
 
 
 def _deep(picture: Picture, form: Format, options: OutputOptions) -> tuple[Picture, list[str]]:
-    """Gives the picture the depth that is asked for, if it has less: networks keep their input's
-    depth."""
+    """Gives the picture the depth asked for, if it has less: networks keep their input's depth."""
     has = 8 * picture.pixels.dtype.itemsize
     bits = _bits(picture.pixels.dtype, form, options)
     if bits < has and options.depth == "auto":
@@ -198,7 +196,6 @@ def _deep(picture: Picture, form: Format, options: OutputOptions) -> tuple[Pictu
 
 
 def _bits(dtype: np.dtype[Any], form: Format, options: OutputOptions) -> int:
-    """Returns the bits of an output's sample for a picture of a dtype."""
     if options.depth != "auto":
         return int(options.depth)
     return max(depth for depth in form.depths if depth <= max(8, 8 * dtype.itemsize))

@@ -66,7 +66,6 @@ def previews(
 
 
 def _enlarged(source: Picture, part: Part, rows: int, columns: int) -> NDArray[Any]:
-    """Returns a part of a source at another size, by Lanczos."""
     from waifu2x.imaging import resample
 
     left, top, width, height = part.left, part.top, part.width, part.height

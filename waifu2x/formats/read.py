@@ -20,8 +20,7 @@ from waifu2x.system.files import read_bytes, reason
 
 
 def first_picture(path: Path, max_pixels: int = MAX_PIXELS) -> Picture:
-    """Returns the first picture in a file. Raises ImageError as `open_content` and its source
-    do."""
+    """Returns the first picture in a file. Raises ImageError as `open_content` does."""
     with closing(open_content(content(path), str(path), max_pixels)) as source:
         return source.first().picture
 
@@ -35,8 +34,7 @@ def content(path: Path) -> bytes:
 
 
 def extent(data: bytes) -> Extent | None:
-    """Returns the size that a file's content declares, without decoding; None if it does not
-    say."""
+    """Returns the size that a file declares, without decoding it; None if it does not say."""
     try:
         found = png_read.extent(data) if data.startswith(chunks.SIGNATURE) else None
     except OverBudgetError:
@@ -90,8 +88,7 @@ def _silence() -> None:
 
 
 def _deep_tiff(data: bytes) -> bool:
-    """Returns whether a TIFF has samples of more than 8 bits, which Pillow reads in part or not at
-    all."""
+    """Returns whether a TIFF has more than 8 bits a sample, which Pillow reads in part or never."""
     from waifu2x.formats.metadata import tags
 
     budget = Budget(len(data))

@@ -69,8 +69,7 @@ def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
 
 
 def _pages(file: tifffile.TiffFile, data: bytes, budget: Budget) -> Generator[tifffile.TiffPage]:
-    """Yields the pages of a file, without thumbnails. tifffile's own list of them may be
-    endless."""
+    """Yields the pages of a file, without thumbnails. tifffile's own list may be endless."""
     for index, at in enumerate(tags.pages(data, budget)):
         if not tags.is_thumbnail(data, at, budget):
             file.filehandle.seek(at)
@@ -87,7 +86,6 @@ def _check_samples(page: tifffile.TiffPage, name: str, max_pixels: int) -> None:
 
 
 def _extent(page: tifffile.TiffPage) -> Extent:
-    """Returns its size upright, and about how many bytes its samples take in memory."""
     height, width = page.imagelength, page.imagewidth
     orientation = page.tags.valueof(ORIENTATION, 1)
     rows, columns = oriented_size(height, width, orientation if isinstance(orientation, int) else 1)
@@ -138,8 +136,7 @@ class TiffWriter(Writer):
                 _describe(self._file, described)
 
     def _total(self, first: Picture) -> float:
-        """Returns about how many bytes the samples of all pages have, by the first and the
-        header."""
+        """Returns about how many bytes all samples have, by the first page and the header."""
         nbytes = [extent.nbytes for extent in self._extents]
         return _raw_size(first) * sum(nbytes) / max(nbytes[0], 1)
 

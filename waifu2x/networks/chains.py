@@ -67,8 +67,7 @@ class Chains(Facts, Protocol):
 
 
 class EngineChains:
-    """Runs the chains of a model set on an engine. Keeps each network from its first use to
-    `close`."""
+    """Runs the chains of a model set on an engine. Keeps networks from first use to `close`."""
 
     def __init__(self, models: ModelSet, engine: Engine) -> None:
         self.name = str(models.folder)
@@ -143,7 +142,7 @@ class FactTable:
     def of(
         cls, facts: Facts, levels: Iterable[int | None], scales: Iterable[Fraction]
     ) -> FactTable:
-        """Returns the facts that pictures need that grow by one of `scales`, with or without
+        """Returns the facts for pictures that grow by one of `scales`, with or without
         transparency, and have one of the noise `levels` removed."""
         whole: dict[tuple[int, int | None], tuple[int, ...] | str] = {}
         chains: dict[tuple[int, int | None], ChainFacts | str] = {}
@@ -162,8 +161,7 @@ class FactTable:
         return cls(facts.name, whole, chains)
 
     def factors(self, scale: Fraction, noise: int | None) -> tuple[int, ...]:
-        """Returns the factors of the next whole scale, as chains have no others. Raises
-        ModelError."""
+        """Returns the factors of the next whole scale: chains have no others. Raises ModelError."""
         return _known(self.scales[math.ceil(scale), noise])
 
     def facts(self, factor: int, noise: int | None) -> ChainFacts:

@@ -93,8 +93,7 @@ def maximum(left: Expression, right: Expression | float) -> Expression:
 
 
 def _mish(x: Expression) -> Expression:
-    """Returns x * tanh(log(1 + exp(x))), without a logarithm; from 20 on the factor is 1 to any
-    float."""
+    """Returns x * tanh(log(1 + exp(x))), without a logarithm; the factor is 1 from 20 on."""
     power = Elementary("exp", minimum(x, 20))
     sums = power * (power + 2)
     return x * (sums / (sums + 2))
@@ -124,8 +123,7 @@ Emitted = TypeVar("Emitted")
 
 
 class ExpressionEmitter(Protocol[Emitted]):
-    """Makes the target of an engine from each kind of node: source text, an instruction, an
-    array."""
+    """Makes an engine's form of each kind of node: source text, an instruction, an array."""
 
     def number(self, value: float) -> Emitted:
         """Emits a constant."""
@@ -213,8 +211,6 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 
 class _Arrays:
-    """Emits NumPy's arrays."""
-
     def __init__(self, values: NDArray[np.float64], parameters: NDArray[np.floating]) -> None:
         self._values = values
         self._parameters = parameters

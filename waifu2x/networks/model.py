@@ -124,13 +124,11 @@ class Model:
         return node.weight.size * resolution**2 / self.scale**2
 
     def sizes(self, height: int, width: int) -> tuple[Size, ...]:
-        """Returns rows and columns of every value for a picture of that size; (1, 1) for
-        vectors."""
+        """Returns rows and columns of every value for a picture of that size; (1, 1) of vectors."""
         rows, columns = self._lengths(height), self._lengths(width)
         return tuple(zip(rows, columns, strict=True))
 
     def _lengths(self, length: int) -> list[int]:
-        """Returns rows, or columns, of every value."""
         padded = -(-length // self.multiple) * self.multiple + 2 * self.padding
         return infer_lengths(self.name, self.nodes, padded)
 

@@ -61,7 +61,7 @@ class _SourceFile:
     """The .bin file beside a .param file; None if there is none."""
 
     def read_named(self) -> Model:
-        """Returns the network in a file of weights by name, read once. Raises ModelError."""
+        """Returns the network of weights by name, read once. Raises ModelError."""
         return self._named
 
     @cached_property
@@ -148,7 +148,6 @@ def _set_name(only: str | None) -> str | None:
 
 
 def _nothing(source: Path, only: str | None, results: list[Imported]) -> str:
-    """Returns why nothing was imported."""
     if not _is_archive(source) or (only and results):
         return results[0].reason
     if only is None:
@@ -182,8 +181,7 @@ def _write(contents: dict[Path, bytes], overwrite: bool) -> None:
 
 
 def _rivals(path: Path) -> list[Path]:
-    """Returns paths of the same model in other formats, which would be read instead of this
-    file."""
+    """Returns paths of the same model in other formats, which would be read instead of this."""
     if path.suffix == ".bin":
         return []
     stem = path.with_suffix("").name
@@ -195,7 +193,6 @@ def _is_archive(source: Path) -> bool:
 
 
 def _members(source: Path) -> Iterator[_SourceFile]:
-    """Yields each file that may hold a model."""
     if not _is_archive(source):
         weights = None
         if source.suffix.lower() == ".param":
@@ -224,8 +221,7 @@ def _members(source: Path) -> Iterator[_SourceFile]:
 
 
 def _files(member: _SourceFile, path: Path) -> dict[Path, bytes]:
-    """Returns the files to write for a model, one or two. Raises ModelError if it cannot be
-    used."""
+    """Returns the one or two files to write for a model. Raises ModelError if it is unusable."""
     name, content = member.name, member.content
     if name.endswith(".param"):
         if member.weights is None:
@@ -252,7 +248,6 @@ def _own_names(member: _SourceFile) -> tuple[str, str]:
 
 
 def _names(member: str) -> tuple[str, str]:
-    """Returns model set and file name for a source file, from its path."""
     if not member.isprintable():
         raise ModelError(f"{member}: its name has characters that cannot be shown")
     if len(member) > _MAX_NAME:

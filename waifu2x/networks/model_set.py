@@ -118,7 +118,6 @@ class ModelSet:
         return None
 
     def _denoiser(self, noise: int) -> Model:
-        """Returns the model that removes noise and does not enlarge."""
         other = self._other_denoiser(noise)
         if other:
             return other._read((noise, 1))
@@ -130,8 +129,7 @@ class ModelSet:
         return self._read((noise, 1))
 
     def _other_denoiser(self, noise: int) -> ModelSet | None:
-        """Returns the set that stands in where this one cannot remove noise alone, as upstream
-        does."""
+        """Returns upstream's substitute for a set that cannot remove noise without enlarging."""
         known = catalogue.entry(self.name)
         if not known or not known.denoiser or (noise, 1) in self.files:
             return None
@@ -182,7 +180,6 @@ def _factors(
 
 
 def _has_chain(roles: frozenset[Role], factors: Sequence[int], noise: int | None) -> bool:
-    """Returns whether a set with models of these roles has a chain of these factors."""
     plain = list(factors)
     if noise is not None and factors:
         joint = next((factor for factor in factors if (noise, factor) in roles), None)
@@ -223,8 +220,7 @@ def find(name: str) -> ModelSet:
 
 
 def role(file_name: str) -> Role | None:
-    """Returns noise level and enlargement by a file's name; None for one that waifu2x does not
-    use."""
+    """Returns noise level and enlargement by a file's name; None for names of other files."""
     name = file_name.lower()
     suffix = next((suffix for suffix in SUFFIXES if name.endswith(suffix)), "")
     match = _STEM.fullmatch(file_name.removesuffix(suffix)) if suffix else None
@@ -272,7 +268,6 @@ def _of_catalogue(name: str) -> ModelSet | None:
 
 
 def _of_user(name: str) -> ModelSet | None:
-    """Returns an imported set."""
     root = user_models()
     with contextlib.suppress(OSError, ValueError):  # such as a name too long
         if root and (root / name).is_dir() and root != root / name:
@@ -282,7 +277,6 @@ def _of_user(name: str) -> ModelSet | None:
 
 
 def _of_path(name: str) -> ModelSet:
-    """Returns the set in a folder, or of a file."""
     folder = Path(name)
     try:
         mode = folder.stat().st_mode
@@ -303,8 +297,7 @@ def _of_path(name: str) -> ModelSet:
 
 
 def _of_file(path: Path) -> ModelSet:
-    """Returns the set of one file of any name; a model that does not enlarge counts as noise level
-    0."""
+    """Returns the set of one file of any name; without enlargement, it counts as noise level 0."""
     from waifu2x.networks.shared import shared
 
     model = shared(path)
@@ -317,7 +310,6 @@ def role_of(model: Model) -> Role:
 
 
 def _files(folder: Path) -> dict[Role, Path]:
-    """Returns the models in a folder by their roles."""
     found: dict[Role, Path] = {}
     for path in _listed(folder):
         of_file = role(path.name)

@@ -99,7 +99,7 @@ class Windows:
 
     @property
     def bias_sides(self) -> tuple[int, int]:
-        """Rows and columns of a head's table of biases: one for each way in which a key can lie to
-        the cell of a query."""
+        """Rows and columns of a head's table of biases: one entry for each offset of key and
+        query."""
         rows, columns = (self.keys(axis) + self.size(axis) // self.cell - 1 for axis in (0, 1))
         return rows, columns

@@ -53,7 +53,6 @@ def declared(data: bytes) -> Declared | None:
 
 
 def _gif(data: bytes, budget: Budget) -> Declared:
-    """Returns the canvas, grown by frames that reach beyond it."""
     width, height = struct.unpack_from("<HH", data, 6)
     count = 0
     for at in gif.images(data, budget):
@@ -96,8 +95,7 @@ def _riff(data: bytes, budget: Budget) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _icon(data: bytes, budget: Budget) -> Declared:
-    """Returns the size of the largest picture by its own header, which the icon's may
-    contradict."""
+    """Returns the size of the largest picture by its own header; the icon's may be wrong."""
     (count,) = struct.unpack_from("<H", data, 4)
     budget.visit(count)
     width = height = 0
@@ -126,8 +124,7 @@ _MARKER = rb"\xff[^\x00\xd0-\xd7\xff]"
 
 
 def _check_jpeg(data: bytes) -> None:
-    """Raises OverBudgetError for more segments, bytes between them or scans than sound files
-    have."""
+    """Raises OverBudgetError for more segments or scans, or longer gaps, than sound files have."""
     budget, scans, progressive = Budget(len(data)), 0, False
     at = 2
     while at + 4 <= len(data):

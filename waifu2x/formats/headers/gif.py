@@ -60,12 +60,10 @@ def has_colours(data: bytes) -> bool:
 
 
 def _colour_table(data: bytes, at: int, flags: int) -> tuple[bytes, int]:
-    """Returns the colour table at an offset, empty unless flags tell of one, and the offset behind
-    it."""
+    """Returns the colour table at an offset, empty if flags tell of none, and where it ends."""
     end = at + (3 << ((flags & 7) + 1)) if flags & _TABLE else at
     return data[at:end], end
 
 
 def _is_grey(table: bytes) -> bool:
-    """Returns whether entry n of a colour table is the grey n."""
     return all(table[at : at + 3] == bytes((at // 3,)) * 3 for at in range(0, len(table), 3))

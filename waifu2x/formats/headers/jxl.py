@@ -63,7 +63,6 @@ class _BitReader:
         return value
 
     def size(self) -> tuple[int, int]:
-        """Returns width and height of a SizeHeader."""
         small = self.take(1)
 
         def side() -> int:

@@ -92,7 +92,6 @@ def _put(data: bytearray, form: TiffLayout, place: tags.Place, value: int) -> No
 
 
 def _reset(data: bytearray, form: TiffLayout, directory: int) -> None:
-    """Sets the orientation of a directory to 1."""
     for place in _places(bytes(data), form, directory):
         if place.tag == ORIENTATION:
             _put(data, form, place, 1)

@@ -104,21 +104,18 @@ def quality_of(coding: JpegCoding) -> JpegQuality:
 
 
 def scaled(table: Table, quality: int, bits: int = 8) -> tuple[int, ...]:
-    """Returns a table as libjpeg scales it for a quality from 1 to 100, with entries of 8 or 16
-    bits."""
+    """Scales a table as libjpeg does for a quality from 1 to 100, to entries of 8 or 16 bits."""
     percent = 5000 // quality if quality < 50 else 200 - 2 * quality
     return tuple(min(max((entry * percent + 50) // 100, 1), _MOST[bits]) for entry in table)
 
 
 @functools.cache
 def _qualities() -> dict[tuple[int, ...], int]:
-    """Maps libjpeg's luma tables to their quality."""
     return {scaled(LUMA, quality, bits): quality for bits in (16, 8) for quality in range(1, 101)}
 
 
 @functools.cache
 def _sizes() -> list[float]:
-    """Returns the size of libjpeg's luma tables from quality 1 to 100."""
     return [_size(scaled(LUMA, quality, 16)) for quality in range(1, 101)]
 
 

@@ -61,8 +61,7 @@ def srgb_light(values: NDArray[Any]) -> NDArray[Any]:
 
 
 class Tone(NamedTuple):
-    """Tone curves of a picture's planes, which rise everywhere, as tables to sRGB's curve and
-    back."""
+    """Rising tone curves of a picture's planes, as tables to sRGB's curve and back."""
 
     tables: tuple[NDArray[np.float64], ...]
     """For each plane, sRGB's value, in [0, 1], for 4096 values evenly from 0 to 1."""
@@ -90,8 +89,7 @@ class Tone(NamedTuple):
 
 
 def in_srgb_tone(picture: Picture, work: Callable[[Picture], Picture]) -> Picture:
-    """Calls `work` with the picture in sRGB's tone curve; returns its result in the picture's
-    own."""
+    """Calls `work` with the picture in sRGB's tone curve; returns its result in the original."""
     found = tone(picture.colours, picture.pixels.shape[-1])
     if found is None:
         return work(picture)

@@ -120,8 +120,7 @@ def first(data: bytes, form: TiffLayout) -> int:
 
 
 def following(data: bytes, form: TiffLayout, at: int) -> int:
-    """Returns where a directory has the offset of the next one. Raises struct.error if it is cut
-    off."""
+    """Returns where a directory's link to the next one is. Raises struct.error if it is cut off."""
     (count,) = struct.unpack_from(form.number, data, at)
     return int(at + struct.calcsize(form.number) + count * form.size)
 

@@ -247,7 +247,6 @@ def _iptc(value: Any) -> bytes | None:
 
 
 def _of_png(metadata: Metadata, data: bytes) -> Metadata:
-    """Returns metadata with that of a PNG's chunks added, all but the colours."""
     kept: list[Chunk] = []
     budget = Budget(len(data))
     found = list(chunks.contents(data))

@@ -101,7 +101,6 @@ class CodedAnimation(Writer):
             further.drain()
 
     def _check(self) -> None:
-        """Raises what the encoder has raised."""
         if self._error is not None:
             with in_words(self._form, self._name):
                 raise self._error
@@ -132,7 +131,6 @@ class _Further:
             self._ended = self._frames.get() is None
 
     def __getattr__(self, name: str) -> Any:
-        """Returns an attribute of the current frame."""
         return getattr(self._image, name)
 
 
@@ -264,15 +262,13 @@ def _packed(image: Image.Image) -> tuple[bytes, bytes]:
 
 
 def _with_palette(image: Image.Image) -> Image.Image:
-    """Gives a grey image a palette of all greys."""
     if image.mode == "L":
         image.putpalette([level for level in range(256) for _ in range(3)])
     return image
 
 
 def _seen(image: Image.Image, transparent: bool) -> NDArray[np.uint8]:
-    """Returns (H, W, 4): colours and opacity, all 0 where an image with a palette is
-    transparent."""
+    """Returns (H, W, 4), colours and opacity of an image with a palette; 0 where transparent."""
     table = np.zeros((256, 4), np.uint8)
     palette = np.array(image.getpalette(), np.uint8).reshape(-1, 3)
     table[: len(palette), :3] = palette

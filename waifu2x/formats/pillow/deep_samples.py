@@ -31,7 +31,7 @@ _WORD = 16
 
 
 def depth(image: Image.Image, data: bytes) -> int:
-    """Returns bits of a sample by a file's header and Pillow; 8 for floats and where neither says
+    """Returns bits of a sample by a file's header and Pillow; 8 for floats and if neither says
     it."""
     with contextlib.suppress(ValueError, TypeError):
         if image.format == "AVIF":
@@ -63,7 +63,7 @@ def deepened(picture: Picture, image: Image.Image, data: bytes) -> tuple[Picture
 
 
 def _samples(form: str, data: bytes, bits: int) -> NDArray[Any]:
-    """Returns samples as integers from 0 to 2^bits - 1. Raises what decoders raise."""
+    """Returns integers from 0 to 2^bits - 1. Raises what decoders raise."""
     if form == "HEIF":
         import pillow_heif
 

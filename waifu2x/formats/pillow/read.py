@@ -96,7 +96,6 @@ def extent(data: bytes) -> Extent | None:
 
 
 def _nbytes(image: Image.Image, data: bytes) -> int:
-    """Returns about how many bytes the samples of an opened image take in memory."""
     planes = 4 if image.mode == "P" else len(image.getbands())
     sample = 4 if image.mode[0] in "IF" else -(-deep_samples.depth(image, data) // 8)
     return image.height * image.width * planes * sample
@@ -154,7 +153,6 @@ def _one_picture(
 def _loaded(
     image: Image.Image, data: bytes, name: str, allocate: Allocate | None = None
 ) -> tuple[Picture, tuple[str, ...]]:
-    """Returns the frame that an image is at, and notices."""
     image.load()
     picture, notices = plain(image, name, allocate)
     if image.format == "PNG" and not picture.colours.icc_profile:

@@ -101,12 +101,10 @@ def image_of(picture: Picture, form: Format) -> Image.Image:
 
 
 def _like(coding: JpegCoding) -> dict[str, Any]:
-    """Returns arguments that code a JPEG as another one was."""
     return {"qtables": [list(table) for table in coding.tables], "subsampling": coding.subsampling}
 
 
 def _level(form: Format, level: int | None) -> dict[str, Any]:
-    """Returns the encoder's arguments for a quality."""
     options: dict[str, Any] = {}
     chosen = level or _LEVEL.get(form.name)
     if form.name == "JPEG":
@@ -131,8 +129,7 @@ def _level(form: Format, level: int | None) -> dict[str, Any]:
 
 
 def _indexed(picture: Picture) -> Image.Image:
-    """Reduces to 256 colours, exactly where there are no more, one of them transparent if
-    needed."""
+    """Reduces to 256 colours, exactly if there are no more; one of them may be transparent."""
     image = to_pil(replace(picture, alpha=None))
     room = 256 if picture.alpha is None else TRANSPARENT
     if image.mode == "RGB":

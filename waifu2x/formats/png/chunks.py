@@ -129,8 +129,7 @@ def background(found: Mapping[bytes, bytes]) -> bytes | None:
 
 
 def background_chunk(background: bytes, planes: int, depth: int) -> Chunk | None:
-    """Returns bKGD of a picture of 1 or 3 planes without transparency; None if it has no such
-    colour."""
+    """Returns bKGD for 1 or 3 planes without transparency; None if it has no such colour."""
     peak = (1 << depth) - 1
     levels = [round(level * peak / 65535) for level in struct.unpack(">3H", background)]
     if planes == 3:

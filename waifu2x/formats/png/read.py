@@ -124,7 +124,6 @@ def _nbytes(header: _PngHeader) -> int:
 
 
 def _header(data: bytes) -> _PngHeader | None:
-    """Returns the header of a picture that this module may read."""
     first = next(chunks.places(data), None)
     if first is None or (first[0], first[2] - first[1]) != (b"IHDR", 13):
         return None
@@ -153,8 +152,7 @@ def _checked(data: bytes, name: str) -> tuple[list[chunks.Place], set[str]]:
 
 
 def _bare(data: bytes, places: list[chunks.Place]) -> bytes:
-    """Returns the file with the chunks of its pixels alone: libpng prints complaints about
-    others."""
+    """Returns the file without other chunks than its pixels': libpng prints complaints of those."""
     view = memoryview(data)
     needed = (b"IHDR", b"tRNS", b"IDAT", b"IEND")
     return b"".join(

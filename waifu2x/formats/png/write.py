@@ -63,8 +63,7 @@ class PngWriter(Writer):
         compression: Compression = "default",
         threads: int | None = None,
     ) -> None:
-        """`threads` is how many cores work on it, all by default; 1 is the caller's alone. `file`
-        can be sought."""
+        """`threads` is how many cores work on it, all by default. `file` can be sought."""
         self._header = header
         self._file = file
         self._compression = compression
@@ -120,7 +119,6 @@ class PngWriter(Writer):
 
 
 def _ancillary(picture: Picture) -> list[Chunk]:
-    """Returns the chunks before the pixels of the first picture."""
     colours, planes = picture.colours, picture.pixels.shape[-1]
     depth = 8 * picture.pixels.dtype.itemsize
     first: Sequence[Chunk] = colours.chunks
@@ -130,7 +128,6 @@ def _ancillary(picture: Picture) -> list[Chunk]:
 
 
 def _frame_control(number: int, width: int, height: int, duration: float) -> bytes:
-    """Returns fcTL of a frame that replaces the whole picture."""
     unit = 1000 if duration < 65536 else 10
     ticks = min(round(duration * unit / 1000), 65535)
     return struct.pack(">IIIIIHHBB", number, width, height, 0, 0, ticks, unit, 0, 0)
@@ -186,7 +183,6 @@ class _Bands:
         """Used again: new memory costs as much as filtering."""
 
     def __call__(self, top: int) -> _Packed:
-        """Returns the rows from `top` on, deflated."""
         try:
             buffers = self._buffers.pop()
         except IndexError:
@@ -268,8 +264,7 @@ def average(lines: Bytes, pixel: int, out: Bytes) -> None:
 
 
 def paeth(lines: Bytes, pixel: int, out: Bytes) -> None:
-    """Filters by Paeth: differences from left, above or above left, the one nearest to left + above
-    - above left."""
+    """Filters by Paeth: differences from left, above or above left, as PNG chooses."""
     out[:, 0] = 4
     above, left = lines[:-1], _left(lines[1:], pixel)
     corner = _left(above, pixel)

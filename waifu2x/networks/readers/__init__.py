@@ -45,8 +45,7 @@ def parse_named(content: bytes, name: str) -> Model:
 
 
 def content_files(path: Path) -> tuple[Path, ...]:
-    """Returns the files that `read_model` reads for a path: for ncnn, the .bin file beside it
-    too."""
+    """Returns the files that `read_model` reads for a path: of ncnn, the .bin file too."""
     return (path, path.with_suffix(".bin")) if path.name.lower().endswith(".param") else (path,)
 
 

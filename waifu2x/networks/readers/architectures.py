@@ -100,7 +100,6 @@ class _LayeredGraph(GraphBuilder):
     def next_convolution(
         self, source: int, taps: int = 3, stride: int = 1, slope: float = SLOPE
     ) -> int:
-        """Adds the next layer, a convolution without padding."""
         layer = self._take("convolution", taps, stride, 0)
         activation = leaky(slope, len(layer.bias))
         return self.convolution(source, layer.weight, layer.bias, activation, stride=stride)
@@ -127,13 +126,11 @@ class _LayeredGraph(GraphBuilder):
 
     @property
     def last_taps(self) -> int:
-        """Taps of the last layer in each direction."""
         return int(self._layers[-1].weight.shape[-1])
 
     def next_transposed(
         self, source: int, taps: int, crop: int = 0, slope: float = SLOPE, stride: int = 2
     ) -> int:
-        """Adds the next layer, a transposed convolution."""
         layer = self._take("transposed", taps, stride, crop)
         activation = leaky(slope, len(layer.bias))
         return self.transposed(
@@ -223,7 +220,6 @@ def _shallow(net: _LayeredGraph, enlarge: tuple[int, int, int] | None) -> int:
 
 
 def _deep(net: _LayeredGraph, source: int) -> int:
-    """Adds the second U-net, which goes down twice."""
     wide = net.next_convolution(net.next_convolution(source))
     value = net.next_convolution(wide, taps=2, stride=2)
     value = net.next_convolution(net.next_convolution(value))
@@ -260,7 +256,6 @@ def _anime4k_2x(net: _LayeredGraph) -> None:
 
 
 def _anime4k_restore(net: _LayeredGraph) -> None:
-    """Adds the picture plus the result of the layers."""
     maps, lost = _anime4k(net)
     weight, bias = net.last_repeated(net.planes(0))
     value = net.convolution(net.concatenate(*maps), weight, bias)

@@ -47,7 +47,6 @@ def parse(raw: bytes, name: str) -> NetworkWeights:
 
 
 def _checked(raw: bytes, name: str) -> tuple[NetworkWeights, Model]:
-    """Returns the content of an .npz file, and its network."""
     stored = _arrays(raw, name)
     if "conv_pre/W" in stored:
         found = "upresnet10" if any("/fc1/" in each for each in stored) else "resnet10"

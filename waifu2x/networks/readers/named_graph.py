@@ -74,8 +74,7 @@ class NamedWeights:
     def convolution(
         self, layer: str, taps: int = 3, *, has_bias: bool = True
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Returns weight (out_planes, in_planes, taps, taps) and bias of a layer; zeros for no
-        bias."""
+        """Returns a layer's weight (out_planes, in_planes, taps, taps) and bias, zeros for none."""
         weight = self.take(f"{layer}.weight", None, None, taps, taps)
         planes = len(weight)
         bias = self.take(f"{layer}.bias", planes) if has_bias else np.zeros(planes, np.float32)
@@ -109,8 +108,8 @@ class NamedGraph(GraphBuilder):
         taps: int = 3,
         has_bias: bool = True,
     ) -> int:
-        """Adds a convolution padded to keep the size, and an activation, or leaky ReLU of a
-        slope."""
+        """Adds a convolution padded to keep the size, and an activation (a number: a leaky
+        ReLU)."""
         self.layer = layer[:80]
         weight, bias = self.weights.convolution(layer, taps, has_bias=has_bias)
         if isinstance(activation, float):

@@ -87,7 +87,7 @@ def check_size(shapes: Iterable[Sequence[int]], size: int, name: str) -> None:
 
 
 def floats(raw: NDArray[Any], where: str) -> NDArray[np.float32]:
-    """Returns numbers as float32, without a copy if they are. Raises ModelError if one is not
+    """Returns float32 numbers, without a copy if they are. Raises ModelError if one is not
     finite."""
     with np.errstate(over="ignore"):
         # A copy only where the file's bytes are not such numbers already.

@@ -82,7 +82,6 @@ def parse(raw: bytes, name: str) -> NetworkWeights:
 
 
 def _checked(raw: bytes, name: str) -> tuple[NetworkWeights, Model]:
-    """Returns the content of a model file, and its network."""
     if raw[:2] == b"\x1f\x8b":
         raw = gunzip(raw, name)
     # Each list and each number takes up to a hundred bytes, however few it is written in.

@@ -12,8 +12,7 @@ from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 
 def compact(weights: NamedWeights) -> Model:
-    """Builds convolutions with a slope for each plane, and a last one, shuffled onto the
-    picture."""
+    """Builds convolutions with a slope for each plane; the last is shuffled onto the picture."""
     last = 0
     while f"body.{last + 2}.weight" in weights:
         last += 2

@@ -96,8 +96,7 @@ def _in_windows(net: NamedGraph, joined: int, own: int, key: str, is_shifted: bo
 
 
 def _window(weights: NamedWeights, key: str) -> tuple[int, int]:
-    """Returns rows and columns of a window: one more than the furthest that a key lies from its
-    query."""
+    """Returns rows and columns of a window, one more than the furthest key of a query."""
     last = weights.take(f"{key}.rpe_biases", None, 2)[-1]
     rows, columns = (int(each) + 1 for each in last)
     count = weights.length(f"{key}.rpe_biases", 0)

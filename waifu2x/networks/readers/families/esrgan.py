@@ -32,8 +32,7 @@ def esrgan(weights: NamedWeights) -> Model:
 
 
 def _dense_block(net: NamedGraph, source: int, key: str) -> int:
-    """Adds five convolutions, each of all maps before it, and a fifth of the result to the
-    source."""
+    """Adds five convolutions, each of all maps before it, a fifth of the result to the source."""
     plus = key.format("1x1").removesuffix(".0")
     has_more = f"{plus}.weight" in net.weights
     parts = [source]

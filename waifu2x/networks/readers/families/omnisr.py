@@ -24,8 +24,7 @@ _COUNTED = r".*(total_ops|total_params)"
 
 
 def omnisr(weights: NamedWeights) -> Model:
-    """Builds groups of blocks between two convolutions, the map padded to whole windows by
-    zeros."""
+    """Builds groups of blocks between two convolutions, the map padded to whole windows."""
     net = NamedGraph(weights, weights.length("input.weight", 1))
     side = _WINDOW
     table = "residual_layer.0.residual_layer.0.layer.2.fn.rel_pos_bias.weight"
@@ -123,8 +122,7 @@ def _gated(net: NamedGraph, source: int, key: str) -> int:
 
 
 def _weighed_pixels(net: NamedGraph, source: int, key: str) -> int:
-    """Returns multiplies each value by a factor from 0 to 1, which a reduced map makes of its
-    surroundings."""
+    """Multiplies by factors from 0 to 1, which a reduced map makes of the surroundings."""
     few = _same(net, source, f"{key}.conv1", taps=1)
     net.layer = f"{key}.conv2"[:80]
     weight, bias = net.weights.convolution(f"{key}.conv2")

@@ -16,8 +16,7 @@ from waifu2x.networks.windows import Windows
 
 
 def linear(net: NamedGraph, source: int, layer: str, function: Expression | None = None) -> int:
-    """Adds a linear layer, with a bias, if it is stored, and a function: a convolution of one
-    tap."""
+    """Adds a linear layer, with a bias, if stored, and a function: a convolution of one tap."""
     net.layer = layer[:80]
     weight = net.weights.take(f"{layer}.weight", None, None)
     bias = np.zeros(len(weight), np.float32)
@@ -50,7 +49,7 @@ def bias_of(weights: NamedWeights, key: str) -> NDArray[np.float32]:
 def attention(
     net: NamedGraph, source: int, key: str, *, is_shifted: bool, shifts_single: bool = True
 ) -> int:
-    """Adds attention in square windows, queries, keys and values of one layer, and a linear
+    """Adds attention in square windows, of queries, keys and values of one layer, and a linear
     layer."""
     bias = bias_of(net.weights, f"{key}.relative_position_bias_table")
     side, planes = (bias.shape[1] + 1) // 2, net.planes(source)

@@ -16,8 +16,7 @@ _MULTIPLE = 24
 
 
 def swin_unet(weights: NamedWeights) -> Model:
-    """Builds two convolutions, then blocks of attention at three sizes, the larger ones added
-    again."""
+    """Builds two convolutions, then blocks of attention at three sizes, larger ones added."""
     name = weights.name
     if any(f"unet.{part}.weight" in weights for part in ("norm", "swin1.norm")) or (
         "unet.swin1.block.0.norm1.weight" in weights

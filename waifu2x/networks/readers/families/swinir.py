@@ -52,7 +52,6 @@ def swinir(weights: NamedWeights) -> Model:
 
 
 def _window(weights: NamedWeights, key: str) -> int:
-    """Returns the rows of a window."""
     cell = 2 if f"{key}.kv.weight" in weights else 1
     count = weights.length(f"{key}.relative_position_bias_table", 0)
     return (math.isqrt(count) + 1) // 2 * cell

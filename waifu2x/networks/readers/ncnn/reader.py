@@ -40,7 +40,7 @@ def weights_path(path: Path) -> Path:
 
 
 def parse(text: bytes, weights: bytes, name: str) -> Model:
-    """Returns the network in the contents of both files; `name` stands for the .param file in
+    """Returns the network in the contents of both files; `name` names the .param file in
     messages."""
     lines = parse_lines(text, name)
     graph = BlobGraph(name, lines, BinFile(weights))
@@ -202,8 +202,7 @@ def _binary_operation(graph: BlobGraph, line: Line) -> int | GateFactor:
 
 
 def _affine(graph: BlobGraph, line: Line, operation: int, numbers: NDArray[np.float32]) -> int:
-    """Adds, subtracts, multiplies or divides by a number for each plane: a convolution of one
-    tap."""
+    """Adds, subtracts, multiplies or divides by numbers by plane: a convolution of one tap."""
     source = graph.value(line.inputs[0])
     if graph.is_vector(source) or operation > 3:
         raise ModelError(f"{line.where}: key 0 (operation) is {operation}: not supported")
@@ -366,7 +365,7 @@ def _swish(graph: BlobGraph, line: Line) -> int:
 
 
 def _before(graph: BlobGraph, line: Line) -> tuple[int, int]:
-    """Returns the layer that an activation belongs to: its value and planes."""
+    """Returns value and planes of the layer that an activation belongs to."""
     (source,) = graph.read(1)
     node = graph.net.node(source) if source else None
     if not isinstance(node, Weighted) or not node.activation.is_linear:
@@ -377,7 +376,6 @@ def _before(graph: BlobGraph, line: Line) -> tuple[int, int]:
 
 
 def _side(line: Line) -> int:
-    """Returns the taps in each direction."""
     side = _pair(line, 1, 11, "taps", None, least=1)
     if _pair(line, 2, 12, "dilation", 1) != 1:
         raise ModelError(f"{line.where}: key 2 (dilation): only 1 is supported")

@@ -45,7 +45,6 @@ class _Call:
         return found
 
     def optional(self, place: int) -> Array | None:
-        """Returns an input; None for one that is left out."""
         return self.inputs[place] if place < len(self.inputs) else None
 
     def take(self, shape: Sequence[int]) -> tuple[int, ...]:
@@ -64,8 +63,7 @@ class _Call:
 
 
 def axes_of(node: OnnxNode, given: Array | None) -> tuple[int, ...] | None:
-    """Returns the axes of a node, of an input or, in older files, an attribute; None without
-    any."""
+    """Returns the axes of an input or, in older files, an attribute; None without any."""
     if given is not None:
         return tuple(int(axis) for axis in given.reshape(-1))
     return node.get("axes", ()) or None
@@ -156,7 +154,6 @@ def _reshape(call: _Call) -> Array:
 
 
 def _whole(numbers: Array) -> tuple[int, ...]:
-    """Returns the numbers of a shape."""
     if numbers.size > _MOST_DIMENSIONS:
         raise ValueError(f"{numbers.size} dimensions")
     return tuple(int(each) for each in np.ravel(numbers))

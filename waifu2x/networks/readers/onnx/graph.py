@@ -133,8 +133,7 @@ class OnnxGraph(GraphBuilder):
         return replace(found, rows=rows, columns=columns, cuts=cuts, is_trimmed=edge.multiple > 1)
 
     def plain(self, found: MapValue) -> int:
-        """Returns the value of a map with everything pending done. Raises ModelError if it cannot
-        be."""
+        """Returns a map's value with everything pending done. Raises ModelError if it cannot be."""
         if found.pad:
             raise self.of_node.refused("a padding that is not a convolution's: not supported")
         value = self._with_functions(found)

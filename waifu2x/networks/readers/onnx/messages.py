@@ -150,8 +150,7 @@ def parse_file(content: bytes, name: str) -> OnnxFile:
 
 
 def _opset(message: Message) -> int:
-    """Returns the version of ONNX's own operators; 0 for others, which a file may name and not
-    use."""
+    """Returns the version of ONNX's own operators; 0 for others, which may be named unused."""
     domain, version = "", 0
     for number, _, field in message.fields():
         if number == 1:

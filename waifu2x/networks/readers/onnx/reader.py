@@ -171,7 +171,6 @@ class _Walk:
         )
 
     def model(self) -> Model:
-        """Returns the network. Raises ModelError."""
         needed = self._needed()
         for node in self._file.nodes:
             if any(each in needed for each in node.outputs if each):
@@ -185,7 +184,6 @@ class _Walk:
         return self._finished(found)
 
     def _needed(self) -> set[str]:
-        """Returns the names of the values that the result depends on."""
         needed = {self._file.outputs[0].name}
         for node in reversed(self._file.nodes):
             if not needed.isdisjoint(each for each in node.outputs if each):

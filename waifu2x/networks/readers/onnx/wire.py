@@ -24,8 +24,7 @@ class Message:
         self.budget = budget
 
     def fields(self) -> Iterator[tuple[int, int, int | memoryview]]:
-        """Yields number, kind and content of each field, in order: an int, or the bytes of the
-        others."""
+        """Yields number, kind and content of each field: an int, or the bytes of other kinds."""
         at, data = 0, self.data
         while at < len(data):
             self.budget.take_steps()

@@ -109,7 +109,6 @@ class _StoredMembers:
             self._places[member.filename] = begin, end, member.CRC
 
     def _begin(self, member: zipfile.ZipInfo) -> int:
-        """Returns where the content of a member begins."""
         at = member.header_offset
         header = self._content[max(at, 0) : max(at, 0) + _LOCAL_HEADER.size]
         if at < 0 or len(header) < _LOCAL_HEADER.size or header[:4].tobytes() != _SIGNATURE:

@@ -242,7 +242,6 @@ def _is_size(value: object) -> bool:
 
 
 def _tensor(arguments: tuple[Any, ...]) -> Tensor:
-    """Returns the tensor of _rebuild_tensor and _rebuild_tensor_v2."""
     if len(arguments) < 4:
         raise DamagedError("damaged: a tensor without a shape")
     storage, offset, shape, strides = arguments[:4]
