@@ -8,8 +8,8 @@ that every engine has.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Literal, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -207,7 +207,20 @@ def evaluate(
     return np.asarray(emitted(expression, _Arrays(values, parameters)))
 
 
-_erf = np.frompyfunc(math.erf, 1, 1)
+_OPERATORS: Mapping[Operator, Callable[..., Any]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+_FUNCTIONS: Mapping[Function, Callable[..., Any]] = {
+    "exp": np.exp,
+    "tanh": np.tanh,
+    "erf": np.frompyfunc(math.erf, 1, 1),
+    "sigmoid": sigmoid,
+}
 
 
 class _Arrays:
@@ -227,30 +240,10 @@ class _Arrays:
     def binary(
         self, operator: Operator, left: NDArray[np.float64], right: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        match operator:
-            case "+":
-                return left + right
-            case "-":
-                return left - right
-            case "*":
-                return left * right
-            case "/":
-                return left / right
-            case "max":
-                return np.maximum(left, right)
-            case "min":
-                return np.minimum(left, right)
+        return np.asarray(_OPERATORS[operator](left, right))
 
     def call(self, function: Function, argument: NDArray[np.float64]) -> NDArray[np.float64]:
-        match function:
-            case "exp":
-                return np.exp(argument)
-            case "tanh":
-                return np.tanh(argument)
-            case "erf":
-                return np.asarray(_erf(argument), np.float64)
-            case "sigmoid":
-                return sigmoid(argument)
+        return np.asarray(_FUNCTIONS[function](argument), np.float64)
 
     def where(
         self,

@@ -6,6 +6,7 @@ Nothing else is changed or moved: makers' notes hold offsets of their own, which
 
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
 
@@ -26,14 +27,12 @@ _DAMAGE = (ValueError, struct.error, OverBudgetError)
 
 def orientation(exif: bytes) -> int:
     """Returns the orientation that a block names, 1 to 8; 1 (upright) for nonsense."""
-    try:
+    with contextlib.suppress(*_DAMAGE):
         form = tags.layout(exif)
         for place in _places(exif, form, tags.first(exif, form)):
             if (place.tag, place.kind, place.count) == (ORIENTATION, SHORT, 1):
                 (value,) = struct.unpack_from(form.order + "H", exif, place.at)
                 return int(value) if 1 <= value <= 8 else 1
-    except _DAMAGE:
-        pass
     return 1
 
 
@@ -49,13 +48,11 @@ def readable(exif: bytes) -> bool:
 def upright(exif: bytes, orientation: int) -> bytes:
     """Returns the block of a picture that was turned: orientation 1, the thumbnail turned along."""
     changed = bytearray(exif)
-    try:
+    with contextlib.suppress(*_DAMAGE):
         form = tags.layout(exif)
         first = tags.first(exif, form)
         _reset(changed, form, first)
         _turn_thumbnail(changed, form, first, orientation)
-    except _DAMAGE:
-        pass
     return bytes(changed)
 
 
@@ -63,7 +60,7 @@ def sized(exif: bytes, height: int, width: int) -> bytes:
     """Returns the block with this size wherever it names one."""
     changed = bytearray(exif)
     sizes = {_WIDTH: width, _PIXELS_ACROSS: width, _HEIGHT: height, _PIXELS_DOWN: height}
-    try:
+    with contextlib.suppress(*_DAMAGE):
         form = tags.layout(exif)
         directories = [tags.first(exif, form)]
         for directory in directories:
@@ -72,8 +69,6 @@ def sized(exif: bytes, height: int, width: int) -> bytes:
                     _put(changed, form, place, sizes[place.tag])
                 elif place.tag == tags.EXIF and len(directories) == 1:
                     directories.append(struct.unpack_from(form.order + "I", exif, place.at)[0])
-    except _DAMAGE:
-        pass
     return bytes(changed)
 
 

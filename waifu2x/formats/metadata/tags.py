@@ -152,15 +152,17 @@ def pages(data: bytes, budget: Budget) -> list[int]:
 def places(data: bytes, form: TiffLayout, at: int, budget: Budget) -> Iterator[Place]:
     """Yields the entries of the directory at an offset.
 
-    Raises ValueError or struct.error if it is beyond the end, and OverBudgetError.
+    Raises ValueError if it is beyond the end, and OverBudgetError.
     """
+    first = at + struct.calcsize(form.number)
+    if first > len(data):
+        raise ValueError("a directory beyond the end")
     (count,) = struct.unpack_from(form.number, data, at)
-    at += struct.calcsize(form.number)
-    head = form.size - form.room
-    if at + count * form.size > len(data):
+    end, head = first + count * form.size, form.size - form.room
+    if end > len(data):
         raise ValueError("a directory beyond the end")
     budget.visit(count)
-    for start in range(at, at + count * form.size, form.size):
+    for start in range(first, end, form.size):
         yield Place(start + head, *struct.unpack_from(form.entry, data, start))
 
 
@@ -195,12 +197,9 @@ def values(data: bytes, at: int, wanted: Collection[int], budget: Budget) -> dic
     Raises as `numbers` does.
     """
     form = layout(data)
-    try:
-        found = places(data, form, at, budget)
-        read = (_tag(data, form, place, budget) for place in found if place.tag in wanted)
-        return {tag.number: tag.value for tag in read if tag}
-    except struct.error as error:
-        raise ValueError("a directory beyond the end") from error
+    found = places(data, form, at, budget)
+    read = (_tag(data, form, place, budget) for place in found if place.tag in wanted)
+    return {tag.number: tag.value for tag in read if tag}
 
 
 def described(data: bytes, at: int, budget: Budget, but: Collection[int] = ()) -> Directory:
@@ -216,25 +215,22 @@ def _described(
 ) -> Directory:
     found: list[Tag] = []
     children = {}
-    try:
-        for place in places(data, form, at, budget):
-            if depth == 0 and (place.tag in _STRUCTURE or place.tag in but):
-                continue
-            tag = _tag(data, form, place, budget)
-            if tag is None:
-                continue
-            if tag.number in CHILDREN and depth < _DEEPEST and len(tag.value) <= form.room:
-                code = "Q" if len(tag.value) == 8 else "I"
-                (start,) = struct.unpack_from(form.order + code, tag.value.ljust(8, b"\0"))
-                try:
-                    below = _described(data, form, start, budget, but, depth + 1)
-                except ValueError:
-                    continue  # one broken directory does not spoil the others
-                children[tag.number] = below
-            elif tag.kind < _LONG8:
-                found.append(tag)
-    except struct.error as error:
-        raise ValueError("a directory beyond the end") from error
+    for place in places(data, form, at, budget):
+        if depth == 0 and (place.tag in _STRUCTURE or place.tag in but):
+            continue
+        tag = _tag(data, form, place, budget)
+        if tag is None:
+            continue
+        if tag.number in CHILDREN and depth < _DEEPEST and len(tag.value) <= form.room:
+            code = "Q" if len(tag.value) == 8 else "I"
+            (start,) = struct.unpack_from(form.order + code, tag.value.ljust(8, b"\0"))
+            try:
+                below = _described(data, form, start, budget, but, depth + 1)
+            except ValueError:
+                continue  # one broken directory does not spoil the others
+            children[tag.number] = below
+        elif tag.kind < _LONG8:
+            found.append(tag)
     return Directory(tuple(found), children)
 
 
@@ -249,7 +245,7 @@ def _tag(data: bytes, form: TiffLayout, place: Place, budget: Budget) -> Tag | N
 
 
 def _start(data: bytes, form: TiffLayout, place: Place) -> int:
-    """Returns where the value of an entry starts. Raises struct.error if its offset is cut off."""
+    """Returns where the value of an entry starts."""
     if _SIZES.get(place.kind, 0) * place.count <= form.room:
         return place.at
     return int(struct.unpack_from(form.offset, data, place.at)[0])

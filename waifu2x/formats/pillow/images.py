@@ -105,6 +105,10 @@ _NUMBERS = {"4:4:4": 0, "4:2:2": 1, "4:2:0": 2}
 """Pillow's numbers for those that its encoder writes."""
 
 
+_PLAIN = {"YCbCr": "RGB", "RGBX": "RGB", "HSV": "RGB", "RGBa": "RGBA", "La": "LA"}
+"""Modes that are converted to others without a loss."""
+
+
 def _ratio(factors: Sequence[Sequence[int]]) -> str:
     """Returns chroma subsampling in words, by the sampling factors of each plane."""
     if len(factors) < 3:
@@ -127,12 +131,8 @@ def _simple(image: Image.Image) -> Image.Image:
         return image.convert("LA" if transparent else "L")
     if mode in ("RGB", "L") and transparent:
         return image.convert("RGBA" if mode == "RGB" else "LA")
-    if mode in ("YCbCr", "RGBX", "HSV"):
-        return image.convert("RGB")
-    if mode == "RGBa":
-        return image.convert("RGBA")
-    if mode == "La":
-        return image.convert("LA")
+    if mode in _PLAIN:
+        return image.convert(_PLAIN[mode])
     if mode in ("I;16B", "I;16L", "I;16N", "I"):
         values = np.asarray(image)
         if values.min() >= 0 and values.max() < 65536:

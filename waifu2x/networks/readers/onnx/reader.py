@@ -18,37 +18,11 @@ from waifu2x.networks.expressions import Arithmetic, Input, Number
 from waifu2x.networks.model import Model
 from waifu2x.networks.pooling import InterpolateTo
 from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES, ModelBudget
-from waifu2x.networks.readers.onnx import views
-from waifu2x.networks.readers.onnx.arithmetic import activation, arithmetic, prelu
+from waifu2x.networks.readers.onnx import arithmetic, layers, norms, places, resizing, views
 from waifu2x.networks.readers.onnx.call import NodeCall
 from waifu2x.networks.readers.onnx.folding import folded
 from waifu2x.networks.readers.onnx.graph import OnnxGraph
-from waifu2x.networks.readers.onnx.layers import (
-    batch_normalization,
-    convolution,
-    max_pool,
-    mean,
-    transposed_convolution,
-)
 from waifu2x.networks.readers.onnx.messages import OnnxFile, OnnxNode, ValueInfo, parse_file
-from waifu2x.networks.readers.onnx.norms import (
-    group_normalization,
-    instance_normalization,
-    layer_normalization,
-    power,
-    root,
-)
-from waifu2x.networks.readers.onnx.places import concatenate, cut, pad, scatter, split
-from waifu2x.networks.readers.onnx.resizing import (
-    depth_to_space,
-    expand,
-    reshape,
-    resize,
-    space_to_depth,
-    squeeze,
-    tile,
-    transpose,
-)
 from waifu2x.networks.readers.onnx.tensors import FLOATS, shown
 from waifu2x.networks.readers.onnx.values import (
     EVEN_PICTURES,
@@ -73,40 +47,40 @@ def _identity(call: NodeCall) -> Value:
 
 
 _KINDS: dict[str, Callable[[NodeCall], Value | list[Value]]] = {
-    "Conv": convolution,
-    "ConvTranspose": transposed_convolution,
+    "Conv": layers.convolution,
+    "ConvTranspose": layers.transposed_convolution,
     **dict.fromkeys(
         (
             *("Relu", "LeakyRelu", "Sigmoid", "Tanh", "Softplus", "Exp", "Erf", "Neg"),
             *("Mish", "Gelu", "Clip", "HardSigmoid", "HardSwish"),
         ),
-        activation,
+        arithmetic.activation,
     ),
-    "PRelu": prelu,
-    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), arithmetic),
-    "Concat": concatenate,
-    "Split": split,
-    "Slice": cut,
-    "Pad": pad,
-    "ScatterND": scatter,
-    "DepthToSpace": depth_to_space,
-    "SpaceToDepth": space_to_depth,
-    "Resize": resize,
-    "Upsample": resize,
-    "MaxPool": max_pool,
-    "GlobalAveragePool": mean,
-    "ReduceMean": mean,
-    "BatchNormalization": batch_normalization,
-    "LayerNormalization": layer_normalization,
-    "GroupNormalization": group_normalization,
-    "InstanceNormalization": instance_normalization,
-    **dict.fromkeys(("Sqrt", "Reciprocal"), root),
-    "Pow": power,
-    "Reshape": reshape,
-    "Expand": expand,
-    "Tile": tile,
-    "Transpose": transpose,
-    **dict.fromkeys(("Squeeze", "Unsqueeze"), squeeze),
+    "PRelu": arithmetic.prelu,
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), arithmetic.arithmetic),
+    "Concat": places.concatenate,
+    "Split": places.split,
+    "Slice": places.cut,
+    "Pad": places.pad,
+    "ScatterND": places.scatter,
+    "DepthToSpace": resizing.depth_to_space,
+    "SpaceToDepth": resizing.space_to_depth,
+    "Resize": resizing.resize,
+    "Upsample": resizing.resize,
+    "MaxPool": layers.max_pool,
+    "GlobalAveragePool": layers.mean,
+    "ReduceMean": layers.mean,
+    "BatchNormalization": layers.batch_normalization,
+    "LayerNormalization": norms.layer_normalization,
+    "GroupNormalization": norms.group_normalization,
+    "InstanceNormalization": norms.instance_normalization,
+    **dict.fromkeys(("Sqrt", "Reciprocal"), norms.root),
+    "Pow": norms.power,
+    "Reshape": resizing.reshape,
+    "Expand": resizing.expand,
+    "Tile": resizing.tile,
+    "Transpose": resizing.transpose,
+    **dict.fromkeys(("Squeeze", "Unsqueeze"), resizing.squeeze),
     **dict.fromkeys(("Identity", "Dropout", "Cast"), _identity),
 }
 """The function of each operator that reads a map."""
