@@ -45,7 +45,7 @@ def overlapping_tags(size: int) -> bytes:
 
 
 def chain(count: int, entries: int = 0) -> bytes:
-    """A TIFF of 2x2 pixels and many directories behind, each with so many empty entries."""
+    """A TIFF of 2x2 pixels and many directories behind, each with `entries` empty entries."""
     start = len(tiff_of())
     size = 6 + 12 * entries
     links = [
@@ -56,7 +56,7 @@ def chain(count: int, entries: int = 0) -> bytes:
 
 
 def peak_of_info(path: Path) -> int:
-    """The most bytes that Python and NumPy have at a time while `info` reads a file."""
+    """The peak of bytes that Python and NumPy hold while `info` reads a file."""
     tracemalloc.start()
     try:
         result = CliRunner().invoke(cli, ["info", str(path)])
@@ -149,7 +149,7 @@ def test_directories_below_are_within_a_budget() -> None:
 
 
 def gif_of(canvas: tuple[int, int], *frames: tuple[int, int, int, int], disposal: int = 2) -> bytes:
-    """A GIF whose frames (left, top, width, height) hold a few pixels, whatever they declare."""
+    """A GIF whose frames hold a few pixels and declare (left, top, width, height)."""
     data = b"GIF89a" + struct.pack("<HHBBB", *canvas, 0x80, 0, 0) + b"\0\0\0\xff\xff\xff"
     for frame in frames:
         data += b"!\xf9\4" + bytes((disposal << 2, 5, 0, 0, 0))

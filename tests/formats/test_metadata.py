@@ -1,4 +1,4 @@
-"""What files say besides their pixels: kept, put right, or left out with a word."""
+"""Metadata of files: kept, corrected, or left out with a notice."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ MUST_DIFFER = re.compile(
     "|PlanarConfiguration|YCbCrPositioning)|File:(ExifByteOrder|EncodingProcess|YCbCrSubSampling"
     "|CurrentIPTCDigest)|RIFF:(VP8|WebP|HorizontalScale|VerticalScale)"
 )
-"""What follows from the size of a picture, and from how its pixels are stored."""
+"""Tags that follow from the size of a picture, and from how its pixels are stored."""
 
 
 def listed(path: Path) -> dict[str, Any]:

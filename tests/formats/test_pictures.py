@@ -27,7 +27,7 @@ LOSSLESS = ("png", "bmp", "tif", "tiff", "webp", "ppm", "tga", "jp2", "qoi", "jx
 LOSSY = ("jpg", "jpeg", "webp", "avif", "jp2", "jxl", "heic")
 WITH_ALPHA = ("png", "webp", "tif", "tiff", "tga", "jp2", "qoi", "jxl")
 WITHOUT_GREY = ("webp", "qoi")
-"""Those of LOSSLESS and WITH_ALPHA in which grey comes back as three equal planes."""
+"""Formats of LOSSLESS and WITH_ALPHA in which grey comes back as three equal planes."""
 PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
 
@@ -208,7 +208,7 @@ UPRIGHT: dict[int, Callable[[Pixels], Pixels]] = {
     7: lambda p: p[::-1, ::-1].swapaxes(0, 1),
     8: lambda p: p[:, ::-1].swapaxes(0, 1),
 }
-"""What the values of EXIF's orientation ask for."""
+"""The turns that values of EXIF's orientation ask for."""
 
 
 @pytest.mark.parametrize("orientation", UPRIGHT)

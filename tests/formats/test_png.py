@@ -50,7 +50,7 @@ KINDS = (
 
 
 class Sink(io.BytesIO):
-    """What forgets what is written to it."""
+    """A file that drops its content."""
 
     size = 0
 

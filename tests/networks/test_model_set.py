@@ -262,7 +262,7 @@ def test_names_that_no_file_can_have(
 
 
 def refuse_below(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a folder without permissions does; root, who may run the tests, is not refused."""
+    """Makes a folder fail as one without permissions does, even for root."""
     stat, scandir = os.stat, os.scandir
 
     def check(path: object) -> None:

@@ -41,7 +41,7 @@ class Files:
         return self
 
     def constant(self, numbers: NDArray[np.float32]) -> Files:
-        """What the last line holds, without a tag."""
+        """The content of the last line, without a tag."""
         self.weights.append(numbers.astype("<f4").tobytes())
         return self
 
@@ -96,7 +96,7 @@ LEAKY: dict[str, Any] = {"9": 2, "_23310": "1,0.1"}
 
 
 def same(planes: int = 4) -> Files:
-    """A picture as maps of so many planes and of its own size."""
+    """A picture as maps of `planes` planes of the picture's size."""
     return Files().convolution("data", "a", (3, planes), **LEAKY | {"4": 1})
 
 

@@ -29,7 +29,7 @@ Document = list[dict[str, Any]]
 
 @pytest.fixture(autouse=True)
 def cache_folder_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of its own for each test: what one parsed, another must not find."""
+    """A new cache for each test: none must find what another has parsed."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(folder))
     return folder
