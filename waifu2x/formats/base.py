@@ -36,7 +36,7 @@ DAMAGED = "damaged or cut off"
 
 
 def _nothing() -> None:
-    """For decoders that need not be closed."""
+    """Does nothing, for decoders that need not be closed."""
 
 
 class DecodedFile:

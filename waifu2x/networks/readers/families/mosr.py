@@ -19,7 +19,7 @@ _TURNED = 8
 
 
 def mosr(weights: NamedWeights) -> Model:
-    """Blocks between convolutions, a shortcut beside them, and a last one that is shuffled."""
+    """Builds blocks between convolutions, a shortcut beside them, and a last one, shuffled."""
     if "upsampler.offset.weight" in weights:
         raise ModelError(f"{weights.name}: a MoSR with DySample: not supported yet")
     net = NamedGraph(weights, weights.length("gblocks.0.weight", 1))

@@ -15,7 +15,7 @@ _LAYER_EPS, _GROUP_EPS = 1e-6, 1e-5
 
 
 def realplksr(weights: NamedWeights) -> Model:
-    """Blocks between two convolutions; the last one is shuffled, and added to the picture."""
+    """Builds blocks between two convolutions; the last one is shuffled, and the picture added."""
     if any(key in weights for key in ("to_img.init_pos", "to_img.offset.weight")):
         raise ModelError(f"{weights.name}: a RealPLKSR with DySample: not supported yet")
     planes = weights.length("feats.0.weight", 1)

@@ -15,7 +15,7 @@ _PLANES = 3
 
 
 def spanf3(weights: NamedWeights) -> Model:
-    """Blocks between two convolutions, of a picture that may be unshuffled first."""
+    """Builds blocks between two convolutions, of a picture that may be unshuffled first."""
     has_unshuffle = any(f"conv_1.1.{part}.weight" in weights for part in ("sk", "eval_conv"))
     first = folded(weights, "conv_1.1" if has_unshuffle else "conv_1")
     by = math.isqrt(first[0].shape[1] // _PLANES)

@@ -86,9 +86,8 @@ def _of_maps(call: NodeCall, operator: Operator, left: MapValue, right: MapValue
     together = _together(left, right, operator)
     if together is not None:
         return together
-    sizes = [(each.shown_rows, each.shown_columns) for each in (left, right)]
     vectors = [graph.is_vector(each.value) for each in (left, right)]
-    if sizes[0] != sizes[1] and not (operator == "*" and any(vectors)):
+    if left.shown != right.shown and not (operator == "*" and any(vectors)):
         raise node.refused("maps of different sizes: not supported")
     match operator:
         case "+":

@@ -194,7 +194,7 @@ def _slice(call: _Call) -> Array:
 
 
 def slices_of(node: OnnxNode, inputs: Sequence[Array | None]) -> list[tuple[int, int, int, int]]:
-    """Axis, begin, end and step of each cut of a Slice."""
+    """Returns axis, begin, end and step of each cut of a Slice."""
     given = [None if each is None else [int(n) for n in each.reshape(-1)] for each in inputs[1:]]
     given += [None] * (4 - len(given))
     begins = given[0] if given[0] is not None else list(node.get("starts", ()))

@@ -29,9 +29,10 @@ from waifu2x.networks.readers.onnx.messages import OnnxNode
 from waifu2x.networks.readers.onnx.values import (
     NOTHING,
     Lengths,
+    MapSize,
     MapValue,
     PendingFunction,
-    lengths,
+    map_size,
 )
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -61,13 +62,13 @@ class OnnxGraph(GraphBuilder):
     ) -> None:
         """`pictures` are rows and columns of the three for which sizes are computed."""
         super().__init__(name, planes)
-        self.rows, self.columns = (lengths(each) for each in zip(*pictures, strict=True))
+        self.size = map_size(zip(*pictures, strict=True))
         self.budget = budget
         self.edge: Edge | None = None
         """The padding of the picture, once the file has named it."""
         self.of_node: OnnxNode
         """The node that is being read."""
-        self._sizes: dict[tuple[Lengths, Lengths], int] = {}
+        self._sizes: dict[MapSize, int] = {}
         """The first map of each size."""
         self._plain: dict[tuple[int, PendingFunction], int] = {}
         self._simple: dict[int, NDArray[np.int64] | None] = {}
@@ -81,16 +82,15 @@ class OnnxGraph(GraphBuilder):
     def note(self, found: MapValue) -> None:
         """Remembers the size of a map, so that others can be resized to it."""
         if found.is_plain and not found.is_trimmed and not self.is_vector(found.value):
-            self._sizes.setdefault((found.rows, found.columns), found.value)
+            self._sizes.setdefault(found.size, found.value)
 
-    def of_size(self, rows: Lengths, columns: Lengths) -> int | None:
+    def of_size(self, size: MapSize) -> int | None:
         """Returns a map of that size; None without one."""
-        return self._sizes.get((rows, columns))
+        return self._sizes.get(size)
 
     def is_raw(self, found: MapValue) -> bool:
         """Returns whether a map is the picture itself, before any padding."""
-        sizes = found.shown_rows, found.shown_columns
-        return not found.value and not found.pad and sizes == (self.rows, self.columns)
+        return not found.value and not found.pad and found.shown == self.size
 
     def padded(self, found: MapValue, sides: Sequence[Lengths], mode: str) -> MapValue:
         """Returns the picture padded above, below, left and right."""
@@ -99,12 +99,11 @@ class OnnxGraph(GraphBuilder):
         margin = margins.pop()
         border = _BORDERS.get(mode)
         more = [[by - margin for by in each] for each in (below, right)]
-        sizes = (self.rows, self.columns)
         multiple = (
             1
             if not any(map(any, more))
             else next(
-                (m for m in _MULTIPLES if more == [[-n % m for n in each] for each in sizes]), 0
+                (m for m in _MULTIPLES if more == [[-n % m for n in each] for each in self.size]), 0
             )
         )
         if margins or margin < 0 or not multiple or border is None:
@@ -115,10 +114,10 @@ class OnnxGraph(GraphBuilder):
         if self.edge not in (None, edge) or any(0 in sources(each) for each in self._nodes):
             raise node.refused("pads a picture that something else reads too: not supported")
         self.edge = edge
-        rows, columns = (
-            lengths([-(-n // multiple) * multiple + 2 * margin for n in each]) for each in sizes
+        size = map_size(
+            [-(-n // multiple) * multiple + 2 * margin for n in each] for each in self.size
         )
-        return MapValue(0, rows, columns, found.pending)
+        return MapValue(0, size, found.pending)
 
     def on_the_padded(self, found: MapValue) -> MapValue:
         """Returns the picture as a part of the padded one; other maps as they are."""
@@ -126,11 +125,9 @@ class OnnxGraph(GraphBuilder):
         if edge is None or not self.is_raw(found):
             return found
         margin = (edge.margin,) * 3
-        rows, columns = (
-            lengths([n + 2 * edge.margin for n in each]) for each in (self.rows, self.columns)
-        )
+        size = map_size([n + 2 * edge.margin for n in each] for each in self.size)
         cuts = (margin, margin, margin, margin)
-        return replace(found, rows=rows, columns=columns, cuts=cuts, is_trimmed=edge.multiple > 1)
+        return replace(found, size=size, cuts=cuts, is_trimmed=edge.multiple > 1)
 
     def plain(self, found: MapValue) -> int:
         """Returns a map's value with everything pending done. Raises ModelError if it cannot be."""
@@ -222,7 +219,7 @@ class OnnxGraph(GraphBuilder):
         pending = functions.with_constant("*", found.pending, (factor,), is_first=False)
         if pending is None:
             return MapValue(
-                *(self.plain(found), found.shown_rows, found.shown_columns),
+                *(self.plain(found), found.shown),
                 pending=replace(NOTHING, factors=(factor,)),
                 is_trimmed=found.is_trimmed,
             )
@@ -255,7 +252,7 @@ class OnnxGraph(GraphBuilder):
 
     def like(self, found: MapValue, value: int) -> MapValue:
         """Returns a value, nothing pending, of the size that the file counts for a map."""
-        return MapValue(value, found.shown_rows, found.shown_columns, is_trimmed=found.is_trimmed)
+        return MapValue(value, found.shown, is_trimmed=found.is_trimmed)
 
     def tidied(self, result: int) -> GraphBuilder:
         """Returns the graph of a result, without unused nodes, functions merged into layers."""

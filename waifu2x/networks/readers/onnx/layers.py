@@ -28,7 +28,7 @@ def convolution(call: NodeCall) -> Value:
         if weight.shape[2:] != (1, 1) or stride != 1 or padding or groups != 1:
             raise node.refused("a convolution of a vector: not supported")
         made = graph.dense(graph.plain(found), weight[:, :, 0, 0], bias)
-        return MapValue(made, (1, 1, 1), (1, 1, 1))
+        return MapValue(made, ((1, 1, 1), (1, 1, 1)))
     padding += found.pad
     if padding:
         call.up_to_its_edges(found)
@@ -111,7 +111,7 @@ def mean(call: NodeCall) -> Value:
         if sorted(axis % 4 for axis in axes) != [2, 3] or not node.get("keepdims", 1):
             raise node.refused(f"a mean over the axes {tuple(axes)[:4]}: not supported")
     found = call.up_to_its_edges(call.map())
-    return MapValue(graph.mean(graph.plain(found)), (1, 1, 1), (1, 1, 1))
+    return MapValue(graph.mean(graph.plain(found)), ((1, 1, 1), (1, 1, 1)))
 
 
 def batch_normalization(call: NodeCall) -> Value:

@@ -30,7 +30,7 @@ def concatenate(call: NodeCall) -> Value:
     if call.node.get("axis", 1) not in (1, -3):
         raise call.node.refused("joins maps along another axis than planes: not supported")
     maps = [call.map(place) for place in range(len(call.inputs))]
-    if len({(each.shown_rows, each.shown_columns) for each in maps}) != 1:
+    if len({each.shown for each in maps}) != 1:
         raise call.node.refused("maps of different sizes: not supported")
     return call.graph.like(maps[0], call.graph.concatenate(*map(call.graph.plain, maps)))
 
@@ -119,9 +119,9 @@ def cut(call: NodeCall) -> Value:
             raise node.refused("steps other than 1: not supported")
         axis = axis + 4 if axis < 0 else axis
         planes = call.graph.planes(found.value)
-        sizes = {1: (planes,) * 3, 2: found.shown_rows, 3: found.shown_columns}.get(axis)
-        if sizes is None:
+        if not 1 <= axis <= 3:
             raise node.refused(f"cuts axis {axis}: not supported")
+        sizes = ((planes,) * 3, *found.shown)[axis - 1]
         bounds = [
             slice(each[1], each[2]).indices(length)[:2]
             for each, length in zip(places, sizes, strict=True)
@@ -133,29 +133,30 @@ def cut(call: NodeCall) -> Value:
                 raise node.refused("damaged: planes that depend on the picture's size")
             found = _planes(call.graph, found, bounds[0][0], bounds[0][1] - bounds[0][0])
         else:
-            found = _cut_edges(call, found, axis, bounds, sizes)
+            found = _cut_edges(call, found, axis - 2, bounds)
     return found
 
 
 def _cut_edges(
-    call: NodeCall, found: MapValue, axis: int, bounds: list[tuple[int, int]], sizes: Lengths
+    call: NodeCall, found: MapValue, axis: int, bounds: list[tuple[int, int]]
 ) -> MapValue:
+    """Cuts rows (axis 0) or columns (1) to these bounds, for each picture."""
+    sizes = found.shown[axis]
     before = lengths([begin for begin, _ in bounds])
     behind = lengths([n - end for n, (_, end) in zip(sizes, bounds, strict=True)])
     if found.pad:
         raise call.node.refused("cuts a padding: not supported")
     # The pixels that made the picture up to a multiple are cut off again.
     resolution = call.graph.shape(found.value).resolution or Fraction(1)
-    picture = call.graph.rows if axis == 2 else call.graph.columns
+    picture = call.graph.size[axis]
     multiple = call.graph.edge.multiple if call.graph.edge else 1
     more = [int(-n % multiple * resolution) for n in picture]
     if not any(before) and list(behind) == more and any(more):
         kept = lengths([n - by for n, by in zip(sizes, behind, strict=True)])
-        if axis == 2:
-            return replace(found, rows=kept, is_trimmed=True)
-        return replace(found, columns=kept, is_trimmed=True)
-    place = 2 * (axis - 2)
-    cuts = list(found.cuts)
+        rows, columns = found.size
+        size = (rows, kept) if axis else (kept, columns)
+        return replace(found, size=size, is_trimmed=True)
+    cuts, place = list(found.cuts), 2 * axis
     for at, by in ((place, before), (place + 1, behind)):
         cuts[at] = lengths([old + new for old, new in zip(cuts[at], by, strict=True)])
     return replace(found, cuts=cast("tuple[Lengths, Lengths, Lengths, Lengths]", tuple(cuts)))
@@ -168,12 +169,11 @@ def pad(call: NodeCall) -> Value:
     if not any(map(any, sides)):
         return found
     if all(length <= 0 for side in sides for length in side):
-        for axis, first, last in ((2, *sides[:2]), (3, *sides[2:])):
-            sizes = found.shown_rows if axis == 2 else found.shown_columns
-            bounds = [(-a, n + b) for a, b, n in zip(first, last, sizes, strict=True)]
+        for axis, first, last in ((0, *sides[:2]), (1, *sides[2:])):
+            bounds = [(-a, n + b) for a, b, n in zip(first, last, found.shown[axis], strict=True)]
             if any(end <= begin for begin, end in bounds):
                 raise node.refused("nothing is left of a map")
-            found = _cut_edges(call, found, axis, bounds, sizes)
+            found = _cut_edges(call, found, axis, bounds)
         return found
     mode, fill = node.get("mode", "constant"), call.array(2)
     if graph.is_raw(found):

@@ -33,6 +33,7 @@ from waifu2x.networks.readers.onnx.values import (
     MapValue,
     Sizes,
     Value,
+    map_size,
 )
 
 
@@ -119,7 +120,7 @@ class _Walk:
         self.nodes_read = 0
         self._budget = ModelBudget(name, size=MAX_TENSOR_BYTES // 2)
         self._graph = graph = OnnxGraph(name, planes, pictures, self._budget)
-        picture = MapValue(0, graph.rows, graph.columns)
+        picture = MapValue(0, graph.size)
         self._values: dict[str, Value] = {entry.name: picture}
         if is_last:
             view = views.view_of(graph, picture)
@@ -198,7 +199,7 @@ class _Walk:
             return Constant(np.array(found.array.shape, np.int64))
         if isinstance(found, MapValue):
             planes = self._graph.planes(found.value)
-            sizes = zip(found.shown_rows, found.shown_columns, strict=True)
+            sizes = zip(*found.shown, strict=True)
             shapes: list[tuple[int, ...]] = [(1, planes, *size) for size in sizes]
         elif isinstance(found, DividedMap):
             shapes = [found.shape(picture) for picture in range(3)]
@@ -231,9 +232,8 @@ class _Walk:
     def _finished(self, found: MapValue) -> Model:
         graph, name = self._graph, self._name
         found = graph.on_the_padded(_without_clip(found))
-        made = [found.shown_rows, found.shown_columns]
-        scale = made[0][0] // graph.rows[0]
-        if made != [tuple(scale * n for n in each) for each in (graph.rows, graph.columns)]:
+        scale = found.shown[0][0] // graph.size[0][0]
+        if found.shown != map_size([scale * n for n in each] for each in graph.size):
             raise ModelError(f"{name}: its result's size does not follow from the picture's")
         result = graph.plain(replace(found, is_trimmed=False))
         net = graph.tidied(result)

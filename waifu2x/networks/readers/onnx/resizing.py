@@ -10,7 +10,7 @@ import numpy as np
 from waifu2x.networks.readers.onnx import views
 from waifu2x.networks.readers.onnx.call import NodeCall
 from waifu2x.networks.readers.onnx.folding import axes_of
-from waifu2x.networks.readers.onnx.values import DividedMap, MapValue, Value, lengths
+from waifu2x.networks.readers.onnx.values import DividedMap, MapValue, Value, map_size
 
 
 def depth_to_space(call: NodeCall) -> Value:
@@ -86,10 +86,10 @@ def _linear(call: NodeCall, found: MapValue) -> Value:
     source = graph.plain(found)
     wanted = [[int(n) for n in each[2:]] for each in call.whole(3) if each is not None]
     if wanted and all(len(each) == 2 for each in wanted):
-        rows, columns = (lengths([each[axis] for each in wanted]) for axis in (0, 1))
-        like = graph.of_size(rows, columns)
+        size = map_size(zip(*wanted, strict=True))
+        like = graph.of_size(size)
         if like is not None:
-            return MapValue(graph.interpolate_to(source, like), rows, columns)
+            return MapValue(graph.interpolate_to(source, like), size)
     by = _scale(call, found)
     if by.denominator != 1:
         raise node.refused(f"mode 'linear' by {by}: not supported")
@@ -104,7 +104,7 @@ def _scale(call: NodeCall, found: MapValue) -> Fraction:
     if sizes[0] is not None:
         scales = set()
         for picture, wanted in enumerate(sizes):
-            have = (found.shown_rows[picture], found.shown_columns[picture])
+            have = [each[picture] for each in found.shown]
             if wanted is None or wanted.size != 4:
                 raise node.refused("damaged: sizes of other than four axes")
             scales |= {Fraction(int(n), m) for n, m in zip(wanted[2:], have, strict=True)}

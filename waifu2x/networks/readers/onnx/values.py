@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +25,16 @@ def lengths(of: Sequence[int]) -> Lengths:
     """Returns three numbers as Lengths."""
     first, second, third = of
     return first, second, third
+
+
+MapSize = tuple[Lengths, Lengths]
+"""Rows and columns."""
+
+
+def map_size(of: Iterable[Sequence[int]]) -> MapSize:
+    """Returns rows and columns as MapSize."""
+    rows, columns = map(lengths, of)
+    return rows, columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +87,7 @@ class MapValue:
 
     value: int
     """Its number in the GraphBuilder."""
-    rows: Lengths
-    columns: Lengths
+    size: MapSize
     pending: PendingFunction = NOTHING
     pad: int = 0
     """Zeros around it that the next convolution is to read."""
@@ -93,25 +102,17 @@ class MapValue:
         return self.pending.is_nothing and not self.pad and not any(map(any, self.cuts))
 
     @property
-    def shown_rows(self) -> Lengths:
-        """Its rows as the file counts them, with padding and without what is cut off."""
-        return _shown(self.rows, self.pad, self.cuts[0], self.cuts[1])
-
-    @property
-    def shown_columns(self) -> Lengths:
-        """Its columns, counted in the same way."""
-        return _shown(self.columns, self.pad, self.cuts[2], self.cuts[3])
+    def shown(self) -> MapSize:
+        """Its size as the file counts it, with padding and without what is cut off."""
+        return map_size(
+            [n + 2 * self.pad - a - b for n, a, b in zip(each, before, behind, strict=True)]
+            for each, before, behind in zip(self.size, self.cuts[::2], self.cuts[1::2], strict=True)
+        )
 
     def made(self, value: int, length: Callable[[int], int]) -> MapValue:
         """Returns the map of a layer that makes `length(n)` rows, or columns, of `n`."""
-        rows, columns = (
-            lengths([length(n) for n in each]) for each in (self.shown_rows, self.shown_columns)
-        )
-        return MapValue(value, rows, columns, is_trimmed=self.is_trimmed)
-
-
-def _shown(each: Lengths, pad: int, before: Lengths, behind: Lengths) -> Lengths:
-    return lengths([n + 2 * pad - a - b for n, a, b in zip(each, before, behind, strict=True)])
+        size = map_size([length(n) for n in each] for each in self.shown)
+        return MapValue(value, size, is_trimmed=self.is_trimmed)
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,9 @@ _ONE: Lengths = (1, 1, 1)
 
 def view_of(graph: OnnxGraph, found: MapValue) -> DividedMap:
     """Returns a map as a view of itself."""
-    rows, columns = found.shown_rows, found.shown_columns
-    plain = MapValue(graph.plain(found), rows, columns, is_trimmed=found.is_trimmed)
+    plain = graph.like(found, graph.plain(found))
     planes = graph.planes(plain.value)
-    factors = ((planes,) * 3, rows, columns)
+    factors = ((planes,) * 3, *plain.size)
     return DividedMap(plain, ((0,), (1,), (2,)), ((), (0,), (1,), (2,)), factors)
 
 
