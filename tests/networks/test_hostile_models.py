@@ -401,7 +401,7 @@ def test_only_regular_files_are_read(tmp_path: Path, name: str, kind: str) -> No
 
 def test_names_are_no_orders_to_a_terminal(tmp_path: Path) -> None:
     source = tmp_path / "models.zip"
-    text = waifu2x_json.dump(waifu2x_json.parse(_json(), "m"))
+    text = waifu2x_json.dump(waifu2x_json.parse(_json(), "m")[0])
     with zipfile.ZipFile(source, "w") as archive:
         archive.writestr("a/\x1b[2J/noise1_model.json", text)
         archive.writestr("a/b\nc/noise1_model.json", text)

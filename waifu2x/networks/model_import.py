@@ -232,7 +232,7 @@ def _files(member: _SourceFile, path: Path) -> dict[Path, bytes]:
         member.read_named()
         return {path: content}
     parse = chainer.parse if name.endswith(".npz") else waifu2x_json.parse
-    return {path: waifu2x_json.dump(parse(content, name))}
+    return {path: waifu2x_json.dump(parse(content, name)[0])}
 
 
 def _own_names(member: _SourceFile) -> tuple[str, str]:

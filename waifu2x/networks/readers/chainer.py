@@ -33,20 +33,15 @@ _HEADER = re.compile(
 
 def read_model(path: Path) -> Model:
     """Returns the network in an .npz file. Raises ModelError."""
-    _, model = _checked(read_file(path), str(path))
-    return model
+    return parse(read_file(path), str(path))[1]
 
 
-def parse(raw: bytes, name: str) -> NetworkWeights:
-    """Returns the checked content of an .npz file; `name` stands for the file in messages.
+def parse(raw: bytes, name: str) -> tuple[NetworkWeights, Model]:
+    """Returns the checked content of an .npz file, and its network.
 
-    Raises ModelError if it is damaged or of an architecture other than VGG7 and UpConv7.
+    `name` stands for the file in messages. Raises ModelError if it is damaged or of an
+    architecture other than VGG7 and UpConv7.
     """
-    weights, _ = _checked(raw, name)
-    return weights
-
-
-def _checked(raw: bytes, name: str) -> tuple[NetworkWeights, Model]:
     stored = _arrays(raw, name)
     if "conv_pre/W" in stored:
         found = "upresnet10" if any("/fc1/" in each for each in stored) else "resnet10"

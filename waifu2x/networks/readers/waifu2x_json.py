@@ -67,21 +67,16 @@ def read_model(path: Path) -> Model:
     kept = _from_cache(content)
     if kept is not None:
         return build(str(path), *kept)
-    weights, model = _checked(raw, str(path))
+    weights, model = parse(raw, str(path))
     cache.store(_CACHE_KIND, _cache_key(content), _to_binary(weights))
     return model
 
 
-def parse(raw: bytes, name: str) -> NetworkWeights:
-    """Returns the checked content of a model file; `name` stands for the file in messages.
+def parse(raw: bytes, name: str) -> tuple[NetworkWeights, Model]:
+    """Returns the checked content of a model file, and its network.
 
-    Raises ModelError.
+    `name` stands for the file in messages. Raises ModelError.
     """
-    weights, _ = _checked(raw, name)
-    return weights
-
-
-def _checked(raw: bytes, name: str) -> tuple[NetworkWeights, Model]:
     if raw[:2] == b"\x1f\x8b":
         raw = gunzip(raw, name)
     # Each list and each number takes up to a hundred bytes, however few it is written in.
