@@ -15,7 +15,7 @@ from waifu2x.system.resources import user_models
 
 @dataclass(frozen=True)
 class Removed:
-    """The files that were removed of a model set."""
+    """The removed files of a model set."""
 
     folder: Path
     """Where its files were."""

@@ -18,7 +18,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True)
 class _Family:
-    """Networks that are told by names of their weights."""
+    """A family of networks, recognised by names of their weights."""
 
     module: str
     """The module of `readers/` that makes their graph; imported when it is needed."""

@@ -34,8 +34,7 @@ class Contents:
 
     tensors: dict[str, TensorInfo]
     marks: frozenset[str] = frozenset()
-    """Which of `state_dicts.MARKS` it has; `pre_antialias` where the program that wrote it says
-    that."""
+    """Those of MARKS that it has; `pre_antialias` where the program that wrote it says so."""
     maker: str = ""
     """The network's name, where the program that wrote the file says it."""
 
@@ -105,7 +104,7 @@ def from_bfloats(raw: NDArray[np.uint16]) -> NDArray[np.float32]:
 
 
 _WRAPPERS = ("model_state_dict", "state_dict", "params_ema", "params-ema", "params", "model", "net")
-"""Keys under which the weights stand, the first one that is there; as spandrel takes them."""
+"""Keys under which the weights stand, the first that is there, in spandrel's order."""
 _PREFIXES = ("module.", "netG.")
 """Prefixes that training programs give every name."""
 MARKS = ("pro", "no_norm")

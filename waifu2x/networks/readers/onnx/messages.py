@@ -17,7 +17,7 @@ MOST_TENSORS = 10_000
 MOST_STEPS = 1_000_000
 """Fields of all messages, and numbers that are not raw."""
 _MOST_NAMES = 64
-"""Names that one node may read, or make."""
+"""The most names that a node may read, or make."""
 _MOST_FLOATS = 1 << 16
 """Bytes of a list of numbers that is no tensor."""
 _DOMAINS = ("", "ai.onnx")
