@@ -31,7 +31,7 @@ from waifu2x.backends.call import Call
 from waifu2x.errors import BackendError
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
-from waifu2x.networks.readers.ncnn import weights_path
+from waifu2x.networks.readers.ncnn.reader import weights_path
 
 DRAWN = Path(__file__).parent.parent / "examples" / "drawn.png"
 LEAST = {"fp32": 100.0}

@@ -32,7 +32,7 @@ from waifu2x.networks.readers import read_model
 
 LEAST = 100.0
 SIZES = ((35, 41), (36, 44))
-"""Odd, and a multiple of whatever a network wants: spandrel pads pictures its own way."""
+"""Odd, and a multiple of any network's window: spandrel pads pictures its own way."""
 
 Weights = dict[str, Any]
 

@@ -3,9 +3,9 @@
     python benchmarks/attention_peers.py [--size 960x540] [--tuning 0] [NETWORK ...]
 
 Networks are those of attention_units.py. PyTorch runs our graph, node by node, in fp16: eager with
-attention by products of matrices, eager with its kernel for attention, and both compiled
-(--tuning 60: tuned for so many seconds); swin_unet also as its own program has it. Milliseconds are
-the device's, of the network alone, after results were compared; memory is the most that was taken.
+attention by products of matrices, eager with its kernel for attention, and both compiled (--tuning
+60: seconds of tuning); swin_unet also as its own program has it. Milliseconds are the device's, of
+the network alone, after results were compared; memory is the most that was taken.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
     python benchmarks/attention_units.py [--seconds 400] [--size 960x540] [STAGE ...]
 
-Each stage is a process of its own, which prints as it goes and is stopped when its time is over;
-what failed is named at the end, and the other stages go on. A stage for a network, of random
-weights but for Anime4K: how many dB results of matrix units keep of those of the multiply-add
-units, milliseconds of a call by each in turn and of the network alone by the device's clock,
-memory, and the steps that take longest. `windows` times attention alone, `contract` runs the tests
-of it. Tables come last.
+Each stage runs in a process, which prints as it goes and is stopped when its time is over; what
+failed is named at the end, and the other stages go on. A stage for a network, of random weights but
+for Anime4K: how many dB results of matrix units keep of those of the multiply-add units,
+milliseconds of a call by each in turn and of the network alone by the device's clock, memory, and
+the steps that take longest. `windows` times attention alone, `contract` runs the tests of it.
+Tables come last.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from waifu2x.networks.readers import read_model
 ROOT = Path(__file__).parents[1]
 LIGHT_WINDOW = (8, 32)
 BINDING = "matrix units", "memory", "exponentials", "fp32"
-"""What attention cannot do without. How much shared memory is read depends on the kernel."""
+"""The least work of attention. How much shared memory is read depends on the kernel."""
 ROUNDS = 7
 BYTES_A_SECOND = 4.3e12
 """An H200's, as a copy on the device reaches them."""
 CLOCKS_A_SECOND = 132 * 1.98e9
 """Clocks of an H200's multiprocessors together, at their highest rate."""
 EXPONENTIALS_A_CLOCK, FLOATS_A_CLOCK, SHARED_A_CLOCK = 16, 128, 128
-"""What a multiprocessor does: powers of two, instructions of fp32, bytes of shared memory."""
+"""Rates of a multiprocessor: powers of two, instructions of fp32, bytes of shared memory."""
 SIDES: tuple[tuple[str, str, Precision], ...] = (
     ("multiply-add", "fma", "fp32"),
     ("matrix, fp16", "wgmma", "fp16"),
@@ -128,7 +128,7 @@ def main() -> None:
 
 
 def all_stages(stages: Any, seconds: int, size: str) -> None:
-    """Every stage in a process of its own, then what they found."""
+    """Runs each stage in a process, and prints their results."""
     end, failed, tables = time.monotonic() + seconds, [], []
     with tempfile.TemporaryDirectory() as folder:
         for stage in stages:

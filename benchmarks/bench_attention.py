@@ -6,7 +6,7 @@
 FILE is a network that `models import` takes, or `swinir-light`: that network, with random weights.
 PyTorch's side is spandrel's network on the same device, in inference mode; where torch or spandrel
 are missing, ours is shown alone. Results are compared before they are timed, and rounds go through
-both in turn. `--memory` adds what each takes at most in a process of its own, on the processor.
+both in turn. `--memory` adds the peak of each in a separate process, on the processor.
 """
 
 from __future__ import annotations
@@ -193,14 +193,14 @@ def torchs(path: Path, backend: str) -> Run:
 
 
 def check(result: Any, expected: Any, least: float = 100) -> None:
-    """Raises SystemExit unless both have so many dB in common."""
+    """Raises SystemExit unless both agree within this many dB."""
     error = float(np.mean((result.astype(np.float64).clip(0, 1) - expected.clip(0, 1)) ** 2))
     if error > 10 ** (-least / 10):
         raise SystemExit(f"wrong: {-10 * math.log10(error):.0f} dB")
 
 
 def memory_of(side: str, path: Path, size: tuple[int, int], options: Any) -> str:
-    """The most memory of a process that runs one side once, in MiB; "-" if nobody asked."""
+    """Returns the peak MiB of a process that runs one side once; "-" without --memory."""
     if not options.memory or options.backend != "cpu":
         return "-"
     size_text = f"{size[1]}x{size[0]}"

@@ -1,4 +1,4 @@
-"""What the size of the Winograd groups does: cells whose inputs and products stay in a cache.
+"""Measures the size of Winograd's groups: cells whose inputs and products stay in a cache.
 
 python benchmarks/bench_chunks.py [--size 480x270]
 

@@ -109,7 +109,7 @@ def write_and_read(name: str, pixels: Pixels, form: str, rounds: int) -> None:
 
 
 def repeated(pixels: Pixels, width: int, height: int) -> Pixels:
-    """A picture of a size, of which no row holds the same piece twice."""
+    """Returns a picture of a size; no row holds the same piece twice."""
     large = np.empty((height, width, pixels.shape[-1]), pixels.dtype)
     step = pixels.shape[1]
     for index, x in enumerate(range(0, width, step)):

@@ -152,7 +152,7 @@ def draw(path: Path, height: int, width: int, bits: int, frames: int) -> None:
 
 @contextmanager
 def opened(arguments: argparse.Namespace, source: Path) -> Iterator[FrameDevice]:
-    """What enlarges."""
+    """Opens the device that enlarges the frames of a film."""
     with FilmReader(source) as reader:
         film = reader.film
         shape = prepared_of(reader, FilmJob(source, source.with_name("x.y4m"))).shape

@@ -4,7 +4,7 @@
         [--device 0,1] [-- OPTIONS]
 
 Pictures are crops of the examples. Of one size, some fifty are different, the others links to them;
---mixed gives every picture a size of its own, from a third of --size to 1.7 times, in no order, and
+--mixed gives every picture another size, from a third of --size to 1.7 times, in no order, and
 first runs as many pictures of that one size, for the ratio of their megapixels a second. What
 stands behind -- goes to `waifu2x batch` as it is. The network alone: arrays in, arrays out, called
 from so many threads. Codecs alone: each picture decoded and a result of its size encoded, in as
@@ -53,7 +53,7 @@ def make_folder(
     mixed: bool = False,
     kinds: Sequence[str] = ("png",),
 ) -> None:
-    """So many pictures of a size, or all of different ones; formats take turns."""
+    """Writes `count` pictures of a size, or all of different ones; formats take turns."""
     folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
     large = 2 * size[0], 2 * size[1]
@@ -85,7 +85,7 @@ def make_folder(
 
 
 def network_rate(upscaler: Upscaler, pixels: np.ndarray, threads: int) -> float:
-    """Pictures a second, from arrays to arrays, in so many threads."""
+    """Returns pictures a second, from arrays to arrays, in `threads` threads."""
     upscaler(pixels)
     end = time.perf_counter() + _SECONDS
 
@@ -121,7 +121,7 @@ def codec_rate(folder: Path, count: int, scale: int) -> float:
 
 
 class Ran(NamedTuple):
-    """What a whole `waifu2x batch` took."""
+    """A run of a whole `waifu2x batch`."""
 
     seconds: float
     """From its start to its end."""

@@ -70,7 +70,7 @@ window.opened = new Promise(resolve => {
 
 
 def fill(folder: Path, count: int) -> None:
-    """A queue of pictures that nobody computes: they were cancelled."""
+    """Makes a queue of `count` cancelled pictures in a folder."""
     (folder / "serve").mkdir(mode=0o700)
     spool = Spool(folder / "serve")
     store = Store(spool.database, print)

@@ -192,7 +192,7 @@ def conversion_on_cpu(network: Network, source: PlanarPicture, target: PlanarPic
 
 
 def moved_bytes(one: PlanarPicture) -> int:
-    """What a conversion reads and writes: planes, and floats of RGB."""
+    """Returns the bytes that a conversion reads or writes: planes, and floats of RGB."""
     return sum(plane.nbytes for plane in one.planes) + 12 * one.planes[0].size
 
 
@@ -203,12 +203,12 @@ def show(read: float, write: float, network: float, read_bytes: int, written: in
 
 
 def pages(size: int) -> NDArray[np.uint8]:
-    """Memory on pages of its own."""
+    """Returns memory whose pages hold nothing else."""
     return np.frombuffer(mmap.mmap(-1, size), np.uint8)
 
 
 class InMemory:
-    """What a call of a stack uses, one behind the other: a driver locks no page twice."""
+    """The arrays of a stack's calls, one behind the other: a driver locks no page twice."""
 
     def __init__(
         self,

@@ -110,7 +110,7 @@ class Listening:
         threading.Thread(target=self._listen, args=(client.stream(),), daemon=True).start()
 
     def wait(self, finished: int) -> None:
-        """Until so many jobs are finished."""
+        """Waits until `finished` jobs are finished."""
         with self._changed:
             self._changed.wait_for(
                 lambda: sum(self._counts.get(one, 0) for one in FINISHED) >= finished
@@ -130,7 +130,7 @@ class Listening:
 
 @contextmanager
 def running(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], Client]]:
-    """A server with a folder of its own, and a client."""
+    """Starts a server with a new folder, and a client."""
     words = [sys.executable, "-m", "waifu2x", "serve", "--no-browser", "--port", "0", *options]
     environment = {**os.environ, "WAIFU2X_CACHE_DIR": str(folder)}
     server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)
@@ -210,7 +210,7 @@ def measure(
         by_batch = time.perf_counter() - start
         finished += len(paths)
         start = time.perf_counter()
-        with ThreadPoolExecutor(6) as pool:  # as many as a browser sends at a time
+        with ThreadPoolExecutor(6) as pool:  # the connections of a browser
             sent = list(
                 pool.map(
                     lambda path: client.data(

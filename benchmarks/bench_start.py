@@ -1,4 +1,4 @@
-"""What it costs to start the program for one picture, beside a process that only imports NumPy.
+"""Measures the start of the program for one picture, beside a process that only imports NumPy.
 
     python benchmarks/bench_start.py [CHECKOUT ...] [--rounds 15] [--size 240x160] [--cold 1]
         [--batch] [UPSCALE OPTIONS, such as --backend cpu]
@@ -6,8 +6,8 @@
 Processes take turns, in another order each round: an empty one, `import numpy`, with `--backend
 cuda` one that makes a context of the driver and nothing else, and of each checkout (this one if
 none is given) `--help` and `upscale -m vgg_7` of a PNG to a PNG. With `--batch`, `batch` of a
-folder with that one picture, too. Each checkout has caches of its own, which the first runs fill;
-`--cold` is how many runs of each begin with empty ones.
+folder with that one picture, too. Each checkout has new caches, which the first runs fill; `--cold`
+is how many runs of each begin with empty ones.
 
 Bytecode is kept beside the sources, as where pip has installed them: without it, two thirds of the
 time of imports is compiling.
@@ -87,18 +87,18 @@ def picture(width: int, height: int) -> Image.Image:
 
 
 def plain_environment() -> dict[str, str]:
-    """That of all processes."""
+    """Returns the environment of all processes."""
     return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 def environment(checkout: Path, cache: Path) -> dict[str, str]:
-    """That of a process of a checkout."""
+    """Returns the environment of a checkout's processes."""
     path = os.pathsep.join(filter(None, [str(checkout), os.environ.get("PYTHONPATH", "")]))
     return plain_environment() | {"PYTHONPATH": path, "WAIFU2X_CACHE_DIR": str(cache)}
 
 
 def stages(contender: Contender) -> str:
-    """What a warm run says of its own stages, in milliseconds."""
+    """Returns the stages of a warm run, in milliseconds."""
     found = subprocess.run(
         [sys.executable, *contender.arguments, "--json"],
         env=contender.environment,
@@ -113,7 +113,7 @@ def stages(contender: Contender) -> str:
 
 
 def measure(contenders: list[Contender], rounds: int) -> dict[str, list[Taken]]:
-    """What each takes in each round."""
+    """Returns the time of each in each round."""
     figures: dict[str, list[Taken]] = {one.name: [] for one in contenders}
     for turn in range(rounds):
         shift = turn % len(contenders)

@@ -1,4 +1,4 @@
-"""What `auto` finds of each model on a GPU with matrix units, and what its flags cost.
+"""Measures which models `auto` trusts on a GPU with matrix units, and the cost of its flags.
 
 python benchmarks/bench_trusted.py [NAME ...]
     For every model of the sets: how much fp16 and fp32 keep (dB against fp32 on other units) of the
@@ -64,7 +64,7 @@ def pictures() -> dict[str, NDArray[np.uint8]]:
 
 
 def kept(backend: Any, model: Model, probes: dict[str, NDArray[np.uint8]]) -> str:
-    """What fp16 and fp32 keep of each picture."""
+    """Returns the accuracy of fp16 and fp32 for each picture."""
     *_, wide = backend._makers["fp32"]
     cells = []
     with ExitStack() as held:

@@ -4,8 +4,8 @@
     python benchmarks/compare_commits.py ../before . [--backend cpu] [--models cunet/art ...]
         [--precisions auto fp32] [--timed vgg_7/art cunet/art] [--size 480x270] [--rounds 5]
 
-Each checkout runs in a process of its own, and the two take turns, so that drift of the machine's
-speed meets them alike. Both are used through the public interface, which every version has.
+Each checkout runs in its process, and the two take turns, so that drift of the machine's speed
+meets them alike. Both are used through the public interface, which every version has.
 
 Bits: each model of each set, by role (noise level and scale), in every precision that both
 checkouts have. Each runs on a crop of odd size of a shipped picture, whole and in tiles, and on a

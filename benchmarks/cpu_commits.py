@@ -4,10 +4,10 @@
     python benchmarks/cpu_commits.py ../older ../before . [--cores 1 2] [--rounds 9]
         [vgg_7/art:960x540 cunet/art:480x270:fp32 ...]
 
-Each checkout runs in a process of its own that stays, and they take turns picture by picture, so
-that drift of the machine's speed meets them alike. Prints the least and the median of each by the
-clock, and the median of the ratios of the last checkout's times to those beside them. The results
-are not compared: `compare_commits.py` does that. A set that a checkout lacks is left out there.
+Each checkout runs in a process that stays, and they take turns picture by picture, so that drift of
+the machine's speed meets them alike. Prints the least and the median of each by the clock, and the
+median of the ratios of the last checkout's times to those beside them. The results are not
+compared: `compare_commits.py` does that. A set that a checkout lacks is left out there.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def serve(cores: int) -> None:
 
 
 def compare(folders: list[Path], works: list[str], cores: int, rounds: int) -> None:
-    """Prints what each checkout takes for each work on so many cores."""
+    """Prints the time of each checkout for each work on `cores` cores."""
     checkouts = [Checkout(folder, cores) for folder in folders]
     for work in works:
         times: list[list[float | None]] = [

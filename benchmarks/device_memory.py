@@ -1,4 +1,4 @@
-"""What memory a network takes on an NVIDIA GPU, and which maps live where it is most.
+"""Measures the memory of a network on an NVIDIA GPU, and the maps alive at its peak.
 
     python benchmarks/device_memory.py [--size 960x540] [--terms 1|2] [--device] [NETWORK ...]
 
@@ -116,7 +116,7 @@ def measure(model: Model, size: Size, precision: Precision) -> None:
 
 
 def _no_runtime() -> Any:
-    """What executors ask a device's library for, without one: an H200's limits, and no memory."""
+    """Stands in for a device's library: an H200's limits, and no memory."""
     buffer = SimpleNamespace(address=1 << 20, size=0, release=lambda: None)
     return SimpleNamespace(
         capability=(9, 0),

@@ -1,4 +1,4 @@
-"""What the host does before a device has something to do: on a driver that computes nothing.
+"""Measures the host's work before a device can begin, on a driver that computes nothing.
 
 python benchmarks/engine_latency.py [-m vgg_7 ...] [--side 256] [--repeats 300]
 

@@ -1,9 +1,9 @@
-"""What fewer or smaller passes of a fractional scale cost: PSNR by three ways to one size.
+"""Measures fewer or smaller passes of a fractional scale: PSNR by three ways to one size.
 
 python -m benchmarks.fewer_passes [--set NAME ...] [--scale SCALE ...] [--backend NAME]
                                                             (needs: pip install -e ".[bench]")
 
-A truth is reduced by Lanczos so many times and enlarged again in three ways. behind: networks
+A truth is reduced by Lanczos by the scale and enlarged again in three ways. behind: networks
 enlarge until the picture is large enough, and Lanczos reduces the result. between: Lanczos reduces
 the input of the last pass, so that its result has the size. enlarged: one pass less, by the most
 that enlarges less than the scale, and Lanczos enlarges its result. Figures are means of PSNR in dB
@@ -86,7 +86,7 @@ class Ways:
         return tuple(sorted(self._models.factors(scale)))
 
     def less(self, scale: Fraction) -> tuple[int, ...]:
-        """Those that enlarge most of what is less than the scale, with one pass less."""
+        """Returns the factors with the largest product below the scale, in one pass less."""
         return max(
             itertools.combinations_with_replacement(self._passes, len(self.factors(scale)) - 1),
             key=lambda factors: (math.prod(factors) < scale) * math.prod(factors),

@@ -148,7 +148,7 @@ def written(data: bytes | Callable[[], bytes]) -> Attack:
 
 
 def by_hand(address: str, beside: Path) -> Iterator[tuple[str, Attack]]:
-    """Those that are made byte by byte; all may name the address and the film beside."""
+    """Yields files made byte by byte; all may name the address and the film beside."""
     lists = {
         "m3u8": "#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n{0}\n#EXT-X-ENDLIST\n",
         "ffconcat": "ffconcat version 1.0\nfile '{0}'\n",
@@ -393,7 +393,7 @@ def twice(
 
 
 def outcome(source: Path, target: Path) -> tuple[str, str]:
-    """What became of a film: a word and what was said."""
+    """Returns the outcome of a film: a word and the message."""
     job = FilmJob(source, target, Wish("ffv1"), drop_unsupported=True)
     try:
         with WatchedReader(source) as reader:

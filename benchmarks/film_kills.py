@@ -167,7 +167,7 @@ class Film(NamedTuple):
 
 
 def trial(film: Film, whole: Path, kills: int, seconds: float, rng: random.Random) -> str:
-    """Kills a film so many times; what came of it."""
+    """Kills a film `kills` times and resumes it; returns the outcome."""
     done = finished = worst = of_workers = 0
     sizes: list[float] = []
 

@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def part(truth: Pixels, index: int) -> Pixels:
-    """What a frame shows of a picture, before it is halved."""
+    """Returns a frame's part of a picture, before it is halved."""
     height, width = (size - size % 4 for size in truth.shape[:2])
     width -= FRAMES * STEP
     return truth[:height, index * STEP : index * STEP + width - width % 4]

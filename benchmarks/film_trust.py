@@ -1,4 +1,4 @@
-"""What is kept of a film: 25 small films into every container, read by other programs than ours.
+"""Measures what films keep: 25 small ones into every container, read by other programs.
 
     python -m benchmarks.film_trust [NAME ...]
 
@@ -36,7 +36,7 @@ LIMIT = 300
 
 
 def run(*command: str) -> bytes:
-    """What another program prints. Raises CalledProcessError."""
+    """Returns the output of another program. Raises CalledProcessError."""
     return subprocess.run(command, check=True, capture_output=True, timeout=LIMIT).stdout
 
 
@@ -101,7 +101,7 @@ class Told:
         return {key.lower(): value for key, value in stream.get("tags", {}).items()}
 
     def streams(self, kind: str) -> list[dict[str, Any]]:
-        """Those of a kind that are no covers."""
+        """Returns the streams of a kind that are no covers."""
         return [
             one
             for one in self.all["streams"]
@@ -155,7 +155,7 @@ class Told:
 
 
 def compare(old: Told, new: Told, said: str) -> dict[str, str]:
-    """What became of each point: kept, said (not kept, and the program says so) or lost."""
+    """Returns the outcome of each point: kept, said (lost with a notice) or lost."""
     found: dict[str, str] = {}
     in_matroska = new.path.suffix in (".mkv", ".webm")
 
@@ -323,7 +323,7 @@ def plain(source: Path, target: Path) -> str:
 
 
 def tell(program: Callable[[Path, Path], str], source: Path, target: Path) -> dict[str, str]:
-    """What became of a film."""
+    """Returns the outcome of a film."""
     try:
         said = program(source, target)
     except Exception as error:  # a peer's failure is a result

@@ -36,7 +36,7 @@ WAYS = ["fp16", "fp32", "fp32 on any GPU"]
 
 
 class Maps:
-    """What schedules ask of executors: the two over matrix units, and the one for any device."""
+    """Stands in for executors: the two over matrix units, and the one for any device."""
 
     def __init__(self, program: Program, way: str) -> None:
         self.program = program

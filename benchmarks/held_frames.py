@@ -28,7 +28,7 @@ MOVEMENTS = (
     "dot of 3", "dot of 2", "square of 8 by 1", "square of 4 by 1", "pan by 1", "pan by 0.5",
     "fade by 1", "fade by 2", "nothing",
 )  # fmt: skip
-"""What moves from a drawing to the next, in pixels or levels of 255."""
+"""The movement from a drawing to the next, in pixels or levels of 255."""
 CODED = 0.1
 """The least share of a move that is in the coded film, unless the encoder holds the drawing."""
 GOES = (0, 2, 3, 2)

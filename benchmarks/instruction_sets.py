@@ -2,9 +2,9 @@
 
 python benchmarks/instruction_sets.py [-m vgg_7/art] [--size 480x270] [--rounds 5]
 
-Each set runs in a process of its own, since the engine's code is made for one. There fp32, int16
-and ncnn in single precision, if it is installed, go in turn; medians are shown. The last column is
-a digest of int16's results on pictures of odd sizes, in floats: it must not depend on the set.
+Each set runs in its process, since the engine's code is made for one. There fp32, int16 and ncnn in
+single precision, if it is installed, go in turn; medians are shown. The last column is a digest of
+int16's results on pictures of odd sizes, in floats: it must not depend on the set.
 """
 
 from __future__ import annotations

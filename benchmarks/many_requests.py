@@ -4,12 +4,12 @@ python benchmarks/many_requests.py [--backend auto] [--requests 200] [--threads 
     [--largest 640] [--keep] [-m MODEL ...]
 
 From several threads, on one engine: requests of all model sets that are here, the noise levels
-None, 0 and 1 (those that a set has) and twenty sizes, each with a picture of its own. Every result
-is compared to the bit with that of an upscaler that has an engine of its own, made one after the
-other. Bytes that the engine counts, and those of the device's memory in use where that can be
-asked, are shown after the first request is closed and after the last; with --keep all requests
-stay open until the last is served, so that nearly all find their networks compiled. The exit code
-is 1 if a bit differs, another context was opened, or either has grown by more than 5 %.
+None, 0 and 1 (those that a set has) and twenty sizes, each with another picture. Every result is
+compared to the bit with that of an upscaler that has its own engine, made one after the other.
+Bytes that the engine counts, and those of the device's memory in use where that can be asked, are
+shown after the first request is closed and after the last; with --keep all requests stay open until
+the last is served, so that nearly all find their networks compiled. The exit code is 1 if a bit
+differs, another context was opened, or either has grown by more than 5 %.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SIZES = 20
 
 
 class Request(NamedTuple):
-    """What one request asks for."""
+    """The settings and the picture of a request."""
 
     model: str
     scale: int
@@ -139,7 +139,7 @@ def served(
 
 
 def same(request: Request, result: NDArray[Any], backend: str) -> bool:
-    """Whether an upscaler with an engine of its own makes the same of the picture."""
+    """Returns whether an upscaler with its own engine makes the same of the picture."""
     model, scale, noise, size = request
     with Upscaler(scale, noise, model=model, backend=backend) as upscaler:
         return bool(np.array_equal(upscaler(np.asarray(make_picture(*size))), result))

@@ -1,12 +1,12 @@
-"""What a picture of a size never seen costs the host: on a driver that computes nothing.
+"""Measures the host's work for a picture of a new size, on a driver that computes nothing.
 
     python benchmarks/new_sizes.py [-m vgg_7 ...] [--sizes 300] [--precision fp16] [--opencl]
 
 Calls of a compiled network, its pictures and results in page-locked memory: from the call to its
 return, where the device takes no time. The slowest of the first 20 sizes makes the formulas of all;
 then each size comes once, and the last one again: as a graph that is captured, and as a graph.
-Needs no GPU: it is this machine's Python that is timed. With --opencl, programs are built by
-whatever OpenCL there is (PoCL will do) and never run. In ms; `--profile` says where they go.
+Needs no GPU: it is this machine's Python that is timed. With --opencl, programs are built by any
+OpenCL (such as PoCL) and never run. In ms; `--profile` says where they go.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class IdleLibrary(FakeLibrary):
 
 
 def different_sizes(count: int, least: int, most: int) -> list[tuple[int, int]]:
-    """So many (rows, columns), none twice."""
+    """Returns `count` (rows, columns), none twice."""
     rng = np.random.default_rng(0)
     found: dict[tuple[int, int], None] = {}
     while len(found) < count:

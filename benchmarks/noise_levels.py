@@ -43,13 +43,13 @@ QUALITIES = (30, 40, 50, 60, 70, 75, 80, 85, 90, 93, 95, 98)
 SUBSAMPLINGS = {0: "4:4:4", 2: "4:2:0"}
 SCALES = (1, 2)
 LEVELS = (0, 1, 2)
-"""Those that may be chosen."""
+"""The levels that may be chosen."""
 MARGIN = 0.2
 """dB that a level has to gain on every deciding picture, for those that it has not seen."""
 LOSS = 0.05
-"""dB that a level may lose on any picture, of whichever group."""
+"""dB that a level may lose on any picture."""
 CLOSE = 0.1
-"""dB between means that nobody sees: the weaker level invents less."""
+"""Invisible difference of means in dB: the weaker level invents less."""
 SETS = ("cunet/art", "upconv_7/art", "upconv_7/photo", "vgg_7/art", "cugan/se")
 
 

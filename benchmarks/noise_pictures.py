@@ -50,7 +50,7 @@ def deciding() -> list[Truth]:
 
 
 def testing() -> list[Truth]:
-    """Those that thresholds are judged by."""
+    """Returns the pictures that thresholds are judged by."""
     return [
         *(_scene(name) for name in ("people", "tanks", "hand", "pond", "walkers")),
         _page(

@@ -34,7 +34,7 @@ PARTS = {"drawn.png": (20, 40), "photo.jpg": (10, 60)}
 HEIGHT, WIDTH = 110, 150
 
 Case = tuple[str, list[Model], NDArray[np.uint8], NDArray[np.float64]]
-"""What it is, the models, the picture and the exact result."""
+"""A case: its name, the models, the picture and the exact result."""
 
 
 def cases(name: str) -> Iterator[Case]:

@@ -85,7 +85,7 @@ def main() -> None:
         ]
         command += [*options, str(source), str(target)]
         run_once(command)
-        # In a process of its own: a child's peak memory counts from its parent's size.
+        # In a new process: a child's peak memory counts from its parent's size.
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             pool.submit(check, source, target).result()
         figures = [run_once(command) for _ in range(arguments.runs)]

@@ -65,7 +65,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Task:
-    """What is done to a truth, and asked of the methods."""
+    """A task: what is done to a truth, and asked of the methods."""
 
     scale: int
     noise: int | None
@@ -78,12 +78,12 @@ class Task:
         return ", ".join(parts)
 
     def cut(self, truth: Pixels) -> Pixels:
-        """What is left of a truth that can be made smaller."""
+        """Returns the part of a truth that can be reduced."""
         height, width = (size - size % self.scale for size in truth.shape[:2])
         return truth[:height, :width]
 
     def degrade(self, truth: Pixels) -> Pixels:
-        """What a method is given."""
+        """Returns the input of a method."""
         pixels = truth
         for _ in range(self.scale.bit_length() - 1):
             pixels = halved(pixels)
@@ -102,7 +102,7 @@ def tasks() -> Iterator[Task]:
 def methods(
     task: Task, backend: str, sets: Sequence[str] | None = None
 ) -> Iterator[tuple[str, Method]]:
-    """What competes: doing nothing, or Lanczos, and every set of models that can."""
+    """Yields the methods: doing nothing, or Lanczos, and every set of models that can."""
     if task.scale > 1:
         yield "Lanczos", partial(lanczos, scale=task.scale)
     else:

@@ -105,7 +105,7 @@ def _cut(values: Any, windows: Windows) -> Any:
 
 
 def _whole(made: Any, windows: Windows, height: int, width: int) -> Any:
-    """What _divided has cut, as a map again."""
+    """Returns the windows of `_divided` as a map again."""
     rows, columns = windows.rows, windows.columns
     down, across = _filled(windows, 0, height) // rows, _filled(windows, 1, width) // columns
     made = made.transpose(2, 3).reshape(down, across, -1, rows, columns)

@@ -297,7 +297,7 @@ def prepared(pixels: NDArray[np.uint8], model: Model) -> Any:
 
 
 def result(peer: Peer, pixels: NDArray[np.uint8], model: Model) -> NDArray[np.float32]:
-    """What a peer makes of a picture, (rows, columns, planes), clipped to [0, 1]."""
+    """Returns a peer's result of a picture, (rows, columns, planes), clipped to [0, 1]."""
     run, prepare = peer
     with torch.inference_mode():
         planes = run(prepare(prepared(pixels, model)))[0].float().clamp(0, 1)

@@ -668,9 +668,9 @@ main()
     ("module", "kind", "method", "name", "message"),
     [
         ("waifu2x.backends.reference.backend", "NumpyNetwork", "__call__", "SIGTERM", ""),
-        ("waifu2x.formats.png_write", "PngWriter", "add", "SIGINT", "Interrupted.\n"),
-        ("waifu2x.formats.png_write", "PngWriter", "add", "SIGTERM", ""),
-        ("waifu2x.formats.png_write", "PngWriter", "add", "SIGHUP", ""),
+        ("waifu2x.formats.png.write", "PngWriter", "add", "SIGINT", "Interrupted.\n"),
+        ("waifu2x.formats.png.write", "PngWriter", "add", "SIGTERM", ""),
+        ("waifu2x.formats.png.write", "PngWriter", "add", "SIGHUP", ""),
     ],
 )
 def test_signals_are_heard_while_compiled_code_runs(

@@ -25,7 +25,7 @@ from waifu2x.flows.batch.plan import plan
 from waifu2x.flows.batch.run import run
 from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.flows.outcome import Outcome, run_one
-from waifu2x.formats.source import DecodedFile
+from waifu2x.formats.base import DecodedFile
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Timed

@@ -26,7 +26,7 @@ from waifu2x.flows.batch.plan import plan
 from waifu2x.flows.batch.run import run
 from waifu2x.flows.batch.shared_memory import SharedPool
 from waifu2x.flows.jobs import InFlight, Job, Output
-from waifu2x.formats import png_write
+from waifu2x.formats.png import write as png_write
 from waifu2x.formats.table import Quality
 from waifu2x.formats.write import FileSink
 from waifu2x.imaging.picture import Picture

@@ -19,7 +19,7 @@ import waifu2x
 from tests.helpers.contents import identity_models
 from waifu2x.cli import cli
 from waifu2x.flows.noise_choice import choose
-from waifu2x.formats.jpeg_quality import LUMA, scaled
+from waifu2x.formats.metadata.jpeg_quality import LUMA, scaled
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.flatness import flat_share, is_flat
 from waifu2x.imaging.picture import JpegCoding, Picture

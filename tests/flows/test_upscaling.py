@@ -23,8 +23,8 @@ from waifu2x.flows import repeats, upscaling
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.repeats import Repeats
 from waifu2x.flows.upscaling import Upscaled, upscale_file
+from waifu2x.formats.base import DecodedFile
 from waifu2x.formats.read import open_content
-from waifu2x.formats.source import DecodedFile
 from waifu2x.formats.table import OutputOptions, Quality
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.picture import Metadata, Picture

@@ -14,12 +14,13 @@ from PIL import GifImagePlugin, Image
 from tests.helpers.contents import Frames, decode_all, encode, noise
 from waifu2x.errors import OutputError
 from waifu2x.formats import tiff
-from waifu2x.formats.animations import CodedAnimation
-from waifu2x.formats.png_write import PngWriter
+from waifu2x.formats.pillow.animations import CodedAnimation
+from waifu2x.formats.png.write import PngWriter
 from waifu2x.formats.table import Quality, of
-from waifu2x.formats.write import Encoder
+from waifu2x.formats.write import ContentSink
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header, Timed
+from waifu2x.system.stopwatch import Stopwatch
 
 BLACK, RED = (0, 0, 0), (255, 0, 0)
 
@@ -160,16 +161,17 @@ def test_an_encoder_that_fails_is_a_sentence() -> None:
     """It fails in its own thread, while further frames come."""
     wide = Picture(np.zeros((1, 20_000, 3), np.uint8))
     header = Header((Extent(1, 20_000, 60_000),), 40, animated=True)
-    encoder = Encoder(header, "webp", Quality(), "p", io.BytesIO())
+    sink = ContentSink(io.BytesIO(), "webp", Quality(), "p", Stopwatch())
+    sink.open(header)
 
     def encode_all() -> None:
         for _ in range(40):
-            encoder.add(Timed(wide, 50.0))
-        encoder.finish()
+            sink.add(Timed(wide, 50.0))
+        sink.close()
 
     with pytest.raises(OutputError, match=r"^p: cannot encode as WebP: "):
         encode_all()
-    encoder.abort()
+    sink.abort()
     assert encoders() == []
 
 

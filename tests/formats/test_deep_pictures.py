@@ -52,7 +52,7 @@ def test_tiff_is_what_libtiff_reads(dtype: Any, planes: int, alpha: bool) -> Non
 
 
 def many_bits(form: str, bits: int, samples: NDArray[Any]) -> bytes:
-    """A file of samples of so many bits, without loss."""
+    """Returns a lossless file of samples of `bits` bits."""
     if form == "avif":
         return bytes(imagecodecs.avif_encode(samples, level=100, speed=10, bitspersample=bits))
     pytest.importorskip("pillow_jxl")

@@ -32,7 +32,7 @@ from waifu2x.cli import cli
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.upscaling import upscale_file
 from waifu2x.formats import table
-from waifu2x.formats.pillow import from_pil
+from waifu2x.formats.pillow.images import from_pil
 from waifu2x.formats.table import OutputOptions, Quality
 from waifu2x.imaging.picture import Picture
 

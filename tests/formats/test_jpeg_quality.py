@@ -13,8 +13,8 @@ from PIL import Image, JpegImagePlugin
 from PIL.JpegPresets import presets
 
 from waifu2x.formats.description import describe
-from waifu2x.formats.jpeg_quality import JpegQuality, quality_of, scaled
-from waifu2x.formats.pillow import jpeg_coding
+from waifu2x.formats.metadata.jpeg_quality import JpegQuality, quality_of, scaled
+from waifu2x.formats.pillow.images import jpeg_coding
 from waifu2x.formats.read import open_content
 from waifu2x.imaging.picture import JpegCoding
 

@@ -18,8 +18,9 @@ from tests.helpers.contents import decode, encode, encoded, noise, png_with, ram
 from tests.helpers.limits import memory_limit
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
-from waifu2x.formats import png, tags
 from waifu2x.formats.limits import MAX_PICTURES, Budget, OverBudgetError
+from waifu2x.formats.metadata import tags
+from waifu2x.formats.png import chunks
 from waifu2x.formats.read import extent
 from waifu2x.imaging.picture import Picture
 
@@ -44,7 +45,7 @@ def overlapping_tags(size: int) -> bytes:
 
 
 def chain(count: int, entries: int = 0) -> bytes:
-    """A TIFF of 2x2 pixels and many directories behind, each with so many empty entries."""
+    """A TIFF of 2x2 pixels and many directories behind, each with `entries` empty entries."""
     start = len(tiff_of())
     size = 6 + 12 * entries
     links = [
@@ -55,7 +56,7 @@ def chain(count: int, entries: int = 0) -> bytes:
 
 
 def peak_of_info(path: Path) -> int:
-    """The most bytes that Python and NumPy have at a time while `info` reads a file."""
+    """The peak of bytes that Python and NumPy hold while `info` reads a file."""
     tracemalloc.start()
     try:
         result = CliRunner().invoke(cli, ["info", str(path)])
@@ -148,7 +149,7 @@ def test_directories_below_are_within_a_budget() -> None:
 
 
 def gif_of(canvas: tuple[int, int], *frames: tuple[int, int, int, int], disposal: int = 2) -> bytes:
-    """A GIF whose frames (left, top, width, height) hold a few pixels, whatever they declare."""
+    """A GIF whose frames hold a few pixels and declare (left, top, width, height)."""
     data = b"GIF89a" + struct.pack("<HHBBB", *canvas, 0x80, 0, 0) + b"\0\0\0\xff\xff\xff"
     for frame in frames:
         data += b"!\xf9\4" + bytes((disposal << 2, 5, 0, 0, 0))
@@ -188,8 +189,8 @@ def test_an_icon_whose_picture_is_larger_than_it_says(kind: str) -> None:
     side = 40_000
     if kind == "png":
         header = struct.pack(">IIBBBBB", side, side, 8, 6, 0, 0, 0)
-        inner = png.SIGNATURE + b"".join(png.chunk(b"IHDR", header))
-        inner += b"".join(png.chunk(b"IDAT", zlib.compress(bytes(1000))))
+        inner = chunks.SIGNATURE + b"".join(chunks.chunk(b"IHDR", header))
+        inner += b"".join(chunks.chunk(b"IDAT", zlib.compress(bytes(1000))))
     else:
         inner = struct.pack("<IiiHHIIiiII", 40, side, 2 * side, 1, 32, 0, 0, 0, 0, 0, 0)
     inner += bytes(1000)

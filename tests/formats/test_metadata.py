@@ -1,4 +1,4 @@
-"""What files say besides their pixels: kept, put right, or left out with a word."""
+"""Metadata of files: kept, corrected, or left out with a notice."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ from tests.helpers.contents import (
     ramp,
 )
 from waifu2x.cli import cli
-from waifu2x.formats import exif, metadata, table
-from waifu2x.formats import tags as tiff_tags
+from waifu2x.formats import table
+from waifu2x.formats.metadata import exif, transfer
+from waifu2x.formats.metadata import tags as tiff_tags
 from waifu2x.formats.table import OutputOptions
 from waifu2x.imaging.picture import Metadata, Picture
 
@@ -162,21 +163,21 @@ def test_broken_exif_breaks_nothing(seed: int) -> None:
 
 
 def test_orientation_in_xmp_counts_where_exif_has_none() -> None:
-    said, asked = metadata.upright(Metadata(xmp=XMP % 8))
+    said, asked = transfer.upright(Metadata(xmp=XMP % 8))
     assert asked == 8
     assert said.xmp == XMP % 1
-    said, asked = metadata.upright(Metadata(exif=exif_block("<", 6), xmp=XMP % 8))
+    said, asked = transfer.upright(Metadata(exif=exif_block("<", 6), xmp=XMP % 8))
     assert asked == 6
     assert said.xmp == XMP % 1
 
 
 def test_a_quarter_turn_swaps_the_resolution() -> None:
-    said, _ = metadata.upright(Metadata(exif=exif_block("<", 6), dpi=(300, 150)))
+    said, _ = transfer.upright(Metadata(exif=exif_block("<", 6), dpi=(300, 150)))
     assert said.dpi == (150, 300)
 
 
 def test_xmp_knows_the_new_size() -> None:
-    said = metadata.sized(Metadata(xmp=XMP % 1), 240, 330)
+    said = transfer.sized(Metadata(xmp=XMP % 1), 240, 330)
     assert said.xmp is not None
     assert b'PixelXDimension="330"' in said.xmp
     assert b"<exif:PixelYDimension>240</exif:PixelYDimension>" in said.xmp
@@ -198,7 +199,7 @@ def test_what_formats_keep(extension: str) -> None:
     form = table.of(extension)
     picture = Picture(ramp(3), metadata=SAID)
     back = decode(encode(picture, extension)).metadata
-    expected = metadata.sized(SAID, 24, 33)
+    expected = transfer.sized(SAID, 24, 33)
     for kind, name in FIELDS.items():
         kept = getattr(back, name)
         if kind not in form.keeps:
@@ -269,7 +270,7 @@ MUST_DIFFER = re.compile(
     "|PlanarConfiguration|YCbCrPositioning)|File:(ExifByteOrder|EncodingProcess|YCbCrSubSampling"
     "|CurrentIPTCDigest)|RIFF:(VP8|WebP|HorizontalScale|VerticalScale)"
 )
-"""What follows from the size of a picture, and from how its pixels are stored."""
+"""Tags that follow from the size of a picture, and from how its pixels are stored."""
 
 
 def listed(path: Path) -> dict[str, Any]:

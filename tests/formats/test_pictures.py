@@ -14,8 +14,10 @@ from PIL import Image, ImageCms, JpegImagePlugin
 
 from tests.helpers.contents import decode, decode_all, encode, encoded, noise, opened, ramp
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.formats import adapt, jxl, pillow, table
+from waifu2x.formats import adapt, table
 from waifu2x.formats.adapt import check_result
+from waifu2x.formats.headers import jxl
+from waifu2x.formats.pillow import images
 from waifu2x.formats.read import first_picture
 from waifu2x.formats.write import write_picture
 from waifu2x.imaging.picture import Colours, Picture
@@ -25,7 +27,7 @@ LOSSLESS = ("png", "bmp", "tif", "tiff", "webp", "ppm", "tga", "jp2", "qoi", "jx
 LOSSY = ("jpg", "jpeg", "webp", "avif", "jp2", "jxl", "heic")
 WITH_ALPHA = ("png", "webp", "tif", "tiff", "tga", "jp2", "qoi", "jxl")
 WITHOUT_GREY = ("webp", "qoi")
-"""Those of LOSSLESS and WITH_ALPHA in which grey comes back as three equal planes."""
+"""Formats of LOSSLESS and WITH_ALPHA in which grey comes back as three equal planes."""
 PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
 
@@ -85,7 +87,7 @@ def test_compression(extension: str) -> None:
 @pytest.mark.parametrize("planes", [1, 3])
 @pytest.mark.parametrize(("quality", "subsampling"), [(60, 2), (85, 0), (97, 1)])
 def test_jpeg_is_coded_like_the_input(planes: int, quality: int, subsampling: int) -> None:
-    source = pillow.to_pil(Picture(noise(40, 48, planes)))
+    source = images.to_pil(Picture(noise(40, 48, planes)))
     data = encoded(source, "JPEG", quality=quality, subsampling=subsampling)
     result = encode(decode(data), "jpg", "like")
     with Image.open(io.BytesIO(data)) as before, Image.open(io.BytesIO(result)) as image:
@@ -131,7 +133,7 @@ def test_pil_round_trip(mode: str) -> None:
     assert image.mode == mode
     if mode.startswith("RGB"):
         image.info["icc_profile"] = PROFILE
-    back = pillow.to_pil(pillow.from_pil(image))
+    back = images.to_pil(images.from_pil(image))
     assert back.mode == mode
     assert back.tobytes() == image.tobytes()
     assert back.info.get("icc_profile") == image.info.get("icc_profile")
@@ -206,7 +208,7 @@ UPRIGHT: dict[int, Callable[[Pixels], Pixels]] = {
     7: lambda p: p[::-1, ::-1].swapaxes(0, 1),
     8: lambda p: p[:, ::-1].swapaxes(0, 1),
 }
-"""What the values of EXIF's orientation ask for."""
+"""The turns that values of EXIF's orientation ask for."""
 
 
 @pytest.mark.parametrize("orientation", UPRIGHT)
@@ -221,7 +223,7 @@ def test_exif_orientation(orientation: int, form: str) -> None:
     # And as a PIL image, before and after it is loaded.
     with Image.open(io.BytesIO(encoded(Image.fromarray(pixels), form, **options))) as image:
         for _ in range(2):
-            back = pillow.from_pil(image)
+            back = images.from_pil(image)
             assert np.array_equal(back.pixels, UPRIGHT[orientation](pixels))
 
 
@@ -244,7 +246,7 @@ def test_broken_exif_leaves_the_picture_as_it_is(form: str, exif: bytes) -> None
     data = encoded(Image.fromarray(ramp(3)), form, exif=exif, **options)
     assert np.array_equal(decode(data).pixels, opened(data))
     with Image.open(io.BytesIO(data)) as image:
-        assert np.array_equal(pillow.from_pil(image).pixels, opened(data))
+        assert np.array_equal(images.from_pil(image).pixels, opened(data))
 
 
 def test_orientation_of_a_jpeg() -> None:
@@ -372,7 +374,7 @@ def test_no_memory_for_the_file(monkeypatch: pytest.MonkeyPatch, extension: str)
     monkeypatch.setattr(Image.Image, "save", fail)
     monkeypatch.setattr("tifffile.TiffWriter.write", fail)
     monkeypatch.setattr(np, "ascontiguousarray", fail)
-    monkeypatch.setattr("waifu2x.formats.png_filter.up", fail)
+    monkeypatch.setattr("waifu2x.formats.png.write.up", fail)
     with pytest.raises(OutputError, match=r"^p: not enough memory .* use a smaller scale$"):
         encode(Picture(ramp(3)), extension)
 

@@ -29,7 +29,7 @@ from tests.helpers.contents import (
 )
 from tests.helpers.odd_pictures import PROFILE, png_of
 from waifu2x.errors import ImageError
-from waifu2x.formats import png, png_filter, png_rows, png_write
+from waifu2x.formats.png import chunks, read, write
 from waifu2x.formats.read import extent
 from waifu2x.formats.table import Compression, OutputOptions
 from waifu2x.formats.write import header_of
@@ -50,7 +50,7 @@ KINDS = (
 
 
 class Sink(io.BytesIO):
-    """What forgets what is written to it."""
+    """A file that drops its content."""
 
     size = 0
 
@@ -100,10 +100,8 @@ def test_best_is_smaller() -> None:
 
 
 @pytest.mark.parametrize("kind", [(0, 8), (2, 8), (4, 8), (6, 8), (6, 16)])
-@pytest.mark.parametrize(
-    "each", [png_filter.up, png_filter.sub, png_filter.average, png_filter.paeth]
-)
-def test_filters_are_what_libpng_undoes(kind: tuple[int, int], each: png_filter.Filter) -> None:
+@pytest.mark.parametrize("each", [write.up, write.sub, write.average, write.paeth])
+def test_filters_are_what_libpng_undoes(kind: tuple[int, int], each: write.Filter) -> None:
     pixel = PLANES[kind[0]] * kind[1] // 8
     samples = noise(9, 11 * pixel)
     lines = np.concatenate([np.zeros((1, 11 * pixel), np.uint8), samples])
@@ -121,7 +119,7 @@ def test_checksums_join() -> None:
     for at in (0, 1, 5552, 99_999, len(whole)):
         parts = whole[:at], whole[at:]
         one, other = map(zlib.adler32, parts)
-        joined = png_write.adler_of_both(one, other, len(parts[1]))
+        joined = write.adler_of_both(one, other, len(parts[1]))
         assert joined == zlib.adler32(whole)
 
 
@@ -143,7 +141,7 @@ def test_large_png_is_written_in_little_memory(alpha: bool) -> None:
     opacity = np.broadcast_to(row[..., 0], pixels.shape[:2]) if alpha else None
     file, picture = Sink(), Picture(pixels, opacity)
     tracemalloc.start()
-    writer = png_write.PngWriter(header_of(picture), file, threads=2)
+    writer = write.PngWriter(header_of(picture), file, threads=2)
     writer.add(Timed(picture))
     writer.finish()
     _, peak = tracemalloc.get_traced_memory()
@@ -160,7 +158,7 @@ def test_a_full_disk_ends_it() -> None:
             return super().write(content)
 
     picture = drawn(3, False, (2000, 1000))
-    writer = png_write.PngWriter(header_of(picture), Full(), threads=3)
+    writer = write.PngWriter(header_of(picture), Full(), threads=3)
     with pytest.raises(OSError, match="No space left"):
         writer.add(Timed(picture))
 
@@ -243,13 +241,13 @@ def test_transparent_colour(planes: int, dtype: Any) -> None:
 
 def split(data: bytes, length: int) -> bytes:
     """With its pixels in chunks of that length, some with nothing in them."""
-    pieces: list[bytes | memoryview] = [data[: len(png.SIGNATURE)]]
-    for kind, start, end in png.places(data):
+    pieces: list[bytes | memoryview] = [data[: len(chunks.SIGNATURE)]]
+    for kind, start, end in chunks.places(data):
         step = length if kind == b"IDAT" else max(1, end - start)
         for at in range(start, max(end, start + 1), step):
-            pieces += png.chunk(kind, data[at : min(at + step, end)])
+            pieces += chunks.chunk(kind, data[at : min(at + step, end)])
             if kind == b"IDAT":
-                pieces += png.chunk(kind)
+                pieces += chunks.chunk(kind)
     return b"".join(pieces)
 
 
@@ -261,8 +259,8 @@ def test_pixels_in_many_pieces() -> None:
 @pytest.fixture(params=[1, 2], ids=["one core", "two cores"])
 def small_bands(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rows of `filtered_noise` of 37 pixels of RGB are a band."""
-    monkeypatch.setattr(png_rows, "_BAND", 2 * (1 + 37 * 3))
-    monkeypatch.setattr(png_rows, "core_count", lambda: request.param)
+    monkeypatch.setattr(read, "_BAND", 2 * (1 + 37 * 3))
+    monkeypatch.setattr(read, "core_count", lambda: request.param)
 
 
 @pytest.mark.parametrize("kind", [0, 2, 6])
@@ -274,7 +272,7 @@ def test_every_filter_is_undone_where_bands_meet(kind: int, length: int) -> None
     deflated = memoryview(zlib.compress(rows.tobytes()))
     parts = [deflated[at : at + length] for at in range(0, len(deflated), length)]
     samples = np.empty((height, width, PLANES[kind])[: 2 + (PLANES[kind] > 1)], np.uint8)
-    assert png_rows.decode([memoryview(b""), *parts], kind, samples)
+    assert read.decode_bands([memoryview(b""), *parts], kind, samples)
     assert (samples.reshape(height, width, -1) == obvious(rows, kind, 8, width)).all()
 
 
@@ -296,7 +294,7 @@ def test_metadata_is_what_pillow_finds(monkeypatch: pytest.MonkeyPatch) -> None:
         Image.fromarray(ramp(3)), exif=exif, icc_profile=PROFILE, dpi=(300, 150), title="A title"
     )
     ours = decode(data)
-    monkeypatch.setattr("waifu2x.formats.png_read.open_content", lambda *arguments: None)
+    monkeypatch.setattr("waifu2x.formats.png.read.open_content", lambda *arguments: None)
     theirs = decode(data)
     assert ours.metadata == theirs.metadata
     assert ours.metadata.dpi is not None
@@ -310,7 +308,7 @@ def test_metadata_is_what_pillow_finds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def damaged(data: bytes) -> Iterator[tuple[str, bytes]]:
     """A bit wrong in each chunk, and its kind."""
-    for kind, start, end in png.places(data):
+    for kind, start, end in chunks.places(data):
         for place in {start, (start + end) // 2, end + 3}:
             content = bytearray(data)
             content[place] ^= 16
@@ -321,7 +319,7 @@ def damaged(data: bytes) -> Iterator[tuple[str, bytes]]:
 def test_every_checksum_is_looked_at(dtype: Any) -> None:
     pixels = noise(9, 8, 3, dtype=dtype)
     text = (b"tEXt", b"Title\0A title"), (b"pHYs", struct.pack(">IIB", 5000, 5000, 1))
-    for kind, content in damaged(png_with(pixels, png.profile_chunk(PROFILE), *text)):
+    for kind, content in damaged(png_with(pixels, chunks.profile_chunk(PROFILE), *text)):
         if kind in ("IHDR", "IDAT", "IEND"):
             with pytest.raises(ImageError, match=f"^p: damaged: the checksum of its {kind} is wro"):
                 decode(content)
@@ -414,11 +412,11 @@ def test_the_background_goes_along(mode: str, chunk: bytes, expected: tuple[int,
         image.putpalette([0, 0, 0, 255, 0, 9])
     plain = encoded(image)
     at = plain.index(b"IDAT") - 4
-    data = plain[:at] + b"".join(png.chunk(b"bKGD", chunk)) + plain[at:]
+    data = plain[:at] + b"".join(chunks.chunk(b"bKGD", chunk)) + plain[at:]
     picture = decode(data)
     for bits in (8, 16):
         options = OutputOptions(depth="16" if bits == 16 else "8")
-        found = dict(png.chunks(encode(picture, "png", options=options)))
+        found = dict(chunks.contents(encode(picture, "png", options=options)))
         scale = 257 if bits == 16 else 1
         levels = [level * scale for level in expected]
         assert found[b"bKGD"] == struct.pack(f">{len(levels)}H", *levels)
@@ -430,7 +428,7 @@ def test_a_background_that_the_result_has_not_is_left_out() -> None:
     for body in (b"", b"\0", b"\0\1\0", struct.pack(">H", 300)):
         plain = encoded(Image.new("L", (3, 2)))
         at = plain.index(b"IDAT") - 4
-        data = plain[:at] + b"".join(png.chunk(b"bKGD", body)) + plain[at:]
+        data = plain[:at] + b"".join(chunks.chunk(b"bKGD", body)) + plain[at:]
         assert decode(data).metadata.chunks == ()
 
 
@@ -438,27 +436,27 @@ def damaged_animations() -> dict[str, bytes]:
     """APNGs whose first picture is well."""
     frames = [Image.fromarray(noise(6, 5, 3, seed=seed)) for seed in range(3)]
     data = encoded(frames[0], save_all=True, append_images=frames[1:], duration=50)
-    chunks = [(kind, data[start:end]) for kind, start, end in png.places(data)]
-    controls = [index for index, (kind, _) in enumerate(chunks) if kind == b"fcTL"]
+    whole = [(kind, data[start:end]) for kind, start, end in chunks.places(data)]
+    controls = [index for index, (kind, _) in enumerate(whole) if kind == b"fcTL"]
     found: dict[str, list[tuple[bytes, bytes]]] = {
-        "a frame less": [one for one in chunks if one != chunks[controls[1]]],
-        "a frame twice": [*chunks[: controls[1]], chunks[controls[1]], *chunks[controls[1] :]],
-        "without data": [one for one in chunks if one[0] != b"fdAT"],
-        "none": [(k, bytes(8) if k == b"acTL" else b) for k, b in chunks],
-        "many": [(k, struct.pack(">II", 99, 0) if k == b"acTL" else b) for k, b in chunks],
-        "cut off": chunks[: controls[2] + 1],
-        "another order": [*chunks[: controls[1]], *chunks[controls[2] :], *chunks[controls[1] :]],
+        "a frame less": [one for one in whole if one != whole[controls[1]]],
+        "a frame twice": [*whole[: controls[1]], whole[controls[1]], *whole[controls[1] :]],
+        "without data": [one for one in whole if one[0] != b"fdAT"],
+        "none": [(k, bytes(8) if k == b"acTL" else b) for k, b in whole],
+        "many": [(k, struct.pack(">II", 99, 0) if k == b"acTL" else b) for k, b in whole],
+        "cut off": whole[: controls[2] + 1],
+        "another order": [*whole[: controls[1]], *whole[controls[2] :], *whole[controls[1] :]],
     }
-    number, body = controls[1], chunks[controls[1]][1]
+    number, body = controls[1], whole[controls[1]][1]
     for name, control in {
         "beyond": body[:4] + struct.pack(">4I", 5, 6, 1, 0) + body[20:],
         "empty": body[:4] + struct.pack(">4I", 0, 0, 0, 0) + body[20:],
         "short": body[:20],
         "number": struct.pack(">I", 77) + body[4:],
     }.items():
-        found[name] = [*chunks[:number], (b"fcTL", control), *chunks[number + 1 :]]
+        found[name] = [*whole[:number], (b"fcTL", control), *whole[number + 1 :]]
     made = {
-        name: png.SIGNATURE + b"".join(b"".join(png.chunk(*one)) for one in parts)
+        name: chunks.SIGNATURE + b"".join(b"".join(chunks.chunk(*one)) for one in parts)
         for name, parts in found.items()
     }
     wrong = bytearray(data)
@@ -481,7 +479,7 @@ def test_texts_that_unpack_to_much() -> None:
     image = Image.fromarray(noise(6, 5, 3)).quantize(8)
     plain = encoded(image)
     at = plain.index(b"IDAT") - 4
-    texts = b"".join(b"".join(png.chunk(b"zTXt", bomb)) for _ in range(100))
+    texts = b"".join(b"".join(chunks.chunk(b"zTXt", bomb)) for _ in range(100))
     data = plain[:at] + texts + plain[at:]
     tracemalloc.start()
     try:
@@ -497,7 +495,7 @@ def test_texts_that_unpack_to_much() -> None:
 def test_chunks_are_within_a_budget() -> None:
     data = encoded(Image.fromarray(noise(6, 5, 3)))
     at = data.index(b"IDAT") - 4
-    data = data[:at] + b"".join(png.chunk(b"teSt")) * 400_000 + data[at:]
+    data = data[:at] + b"".join(chunks.chunk(b"teSt")) * 400_000 + data[at:]
     with pytest.raises(ImageError, match="more entries than a file of its size"):
         decode(data)
     assert extent(data) is None

@@ -27,7 +27,8 @@ from tests.helpers.contents import (
 )
 from waifu2x.api import Upscaler
 from waifu2x.cli import cli
-from waifu2x.formats import profiles, table
+from waifu2x.formats import table
+from waifu2x.formats.metadata import profiles
 from waifu2x.formats.table import OutputOptions
 from waifu2x.imaging.picture import Colours, Picture
 

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from waifu2x.formats import png_write, table
+from waifu2x.formats import table
 from waifu2x.formats.adapt import Adapter, finish
 from waifu2x.formats.limits import MAX_PIXELS
+from waifu2x.formats.png.write import PngWriter
 from waifu2x.formats.read import open_content
 from waifu2x.formats.table import OutputOptions
 from waifu2x.formats.write import ContentSink, header_of
@@ -139,7 +140,7 @@ def png_with(pixels: NDArray[Any], *chunks: Chunk) -> bytes:
     """A PNG with chunks before its pixels."""
     stream = io.BytesIO()
     picture = Picture(pixels, metadata=Metadata(chunks=chunks))
-    writer = png_write.PngWriter(header_of(picture), stream)
+    writer = PngWriter(header_of(picture), stream)
     writer.add(Timed(picture))
     writer.finish()
     return stream.getvalue()

@@ -23,7 +23,8 @@ from tests.helpers import onnx_files, weight_files
 from tests.helpers.weight_files import Pickle
 from waifu2x.errors import ModelError
 from waifu2x.networks.model import Model
-from waifu2x.networks.readers import architectures, chainer, ncnn, parse_named, waifu2x_json
+from waifu2x.networks.readers import chainer, parse_named, waifu2x_json
+from waifu2x.networks.readers.ncnn import reader as ncnn
 
 MOST_MEMORY = 900 << 20
 """Bytes of address space beyond what the program has when it begins."""
@@ -91,7 +92,7 @@ def _npz() -> bytes:
 
 
 def _json() -> bytes:
-    return waifu2x_json.dump(chainer.parse(_npz(), "m"))
+    return waifu2x_json.dump(chainer.parse(_npz(), "m")[0])
 
 
 def onnx_file() -> bytes:
@@ -158,11 +159,11 @@ def kinds() -> dict[str, tuple[Callable[[Random], Any], Callable[[Any], Model]]]
         "bin": (lambda rng: (PARAM, changed(weights, rng)), lambda pair: _param(*pair)),
         "npz": (
             lambda rng: rng.choice([changed, members_changed])(npz, rng),
-            lambda file: architectures.build("m", *chainer.parse(file, "m")),
+            lambda file: chainer.parse(file, "m")[1],
         ),
         "json": (
             lambda rng: changed(text, rng),
-            lambda file: architectures.build("m", *waifu2x_json.parse(file, "m")),
+            lambda file: waifu2x_json.parse(file, "m")[1],
         ),
     }
 

@@ -45,7 +45,7 @@ def by_definition(size: str, noise: int | None, source: NDArray[np.float64]) -> 
     """The shader's formulas, valid: what is left of a picture without any border."""
     role = "noise0" if noise == 0 else "scale2.0x"
     path = model_set.find(f"anime4k/{size}").folder / f"{role}_model.json"
-    layers = waifu2x_json.parse(path.read_bytes(), "m").layers
+    layers = waifu2x_json.parse(path.read_bytes(), "m")[0].layers
 
     def valid(source: NDArray[np.float64], layer: architectures.Layer) -> NDArray[np.float64]:
         windows = np.lib.stride_tricks.sliding_window_view(source, layer.weight.shape[2:], (0, 1))

@@ -15,8 +15,8 @@ from waifu2x.networks import model, shapes
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import GraphBuilder, fit_padding
 from waifu2x.networks.nodes import Concatenate, Convolution, Enlarge, PixelShuffle
-from waifu2x.networks.rescale import doubled, halved
 from waifu2x.networks.shapes import MOST_PLANES, ValueShape
+from waifu2x.networks.shared import doubled, halved
 
 
 def weights(made: int, read: int, taps: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -201,8 +201,7 @@ FAMILIES = list({name.partition(" ")[0]: name for name in reversed(CHECKS)}.valu
 
 
 QUICK = list(product(["rcan", "swinir"], ["cpu", "numpy"]))
-"""What is run whenever tests are; the other families have no kinds of steps that random graphs
-lack."""
+"""Families in every test run; the others have no kinds of steps that random graphs lack."""
 
 
 @pytest.mark.parametrize(

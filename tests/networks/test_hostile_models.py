@@ -26,7 +26,8 @@ from waifu2x.cli import cli
 from waifu2x.errors import ModelError
 from waifu2x.networks import model_set
 from waifu2x.networks.model_import import import_models
-from waifu2x.networks.readers import ncnn, parse_named, read_model, waifu2x_json
+from waifu2x.networks.readers import parse_named, read_model, waifu2x_json
+from waifu2x.networks.readers.ncnn import reader as ncnn
 
 ROOT = Path(__file__).parents[2]
 FORMS: dict[str, Callable[[Pickle], bytes]] = {"zip": new_file, "legacy": old_file}
@@ -282,7 +283,8 @@ import numpy as np
 from tests.helpers.family_weights import dat, filled
 from tests.helpers.weight_files import Pickle, View, new_file, pth
 from waifu2x.errors import ModelError
-from waifu2x.networks.readers import chainer, ncnn, parse_named, waifu2x_json
+from waifu2x.networks.readers import chainer, parse_named, waifu2x_json
+from waifu2x.networks.readers.ncnn import reader as ncnn
 
 def refuse(read):
     size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
@@ -399,7 +401,7 @@ def test_only_regular_files_are_read(tmp_path: Path, name: str, kind: str) -> No
 
 def test_names_are_no_orders_to_a_terminal(tmp_path: Path) -> None:
     source = tmp_path / "models.zip"
-    text = waifu2x_json.dump(waifu2x_json.parse(_json(), "m"))
+    text = waifu2x_json.dump(waifu2x_json.parse(_json(), "m")[0])
     with zipfile.ZipFile(source, "w") as archive:
         archive.writestr("a/\x1b[2J/noise1_model.json", text)
         archive.writestr("a/b\nc/noise1_model.json", text)

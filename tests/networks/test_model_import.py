@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from waifu2x.cli import cli
 from waifu2x.errors import ModelError, OutputError
 from waifu2x.networks.model_import import Imported, import_models
-from waifu2x.networks.readers import ncnn, read_model
+from waifu2x.networks.readers import read_model
+from waifu2x.networks.readers.ncnn import reader as ncnn
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -491,7 +492,7 @@ def test_names_of_shipped_sets_are_taken(tmp_path: Path, own: Path) -> None:
     results = import_models(source, None, None)
     assert files(own) == ["vgg_7/art_y/scale2.0x_model.json", "vgg_7/photo/noise0_model.json"]
     assert len([result for result in results if hidden in result.reason]) == 2
-    # In a folder of its own there is nothing to hide it.
+    # In a new folder nothing hides it.
     import_models(source, tmp_path / "elsewhere", "vgg_7/art")
     assert len(files(tmp_path / "elsewhere")) == 2
 

@@ -22,7 +22,7 @@ from waifu2x.networks.nodes import Enlarge
 from waifu2x.networks.readers import read_model
 from waifu2x.networks.readers.architectures import Layer
 from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump
-from waifu2x.networks.rescale import doubled
+from waifu2x.networks.shared import doubled
 from waifu2x.system import resources
 
 LISTED = "`waifu2x models list` shows the "
@@ -262,7 +262,7 @@ def test_names_that_no_file_can_have(
 
 
 def refuse_below(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a folder without permissions does; root, who may run the tests, is not refused."""
+    """Makes a folder fail as one without permissions does, even for root."""
     stat, scandir = os.stat, os.scandir
 
     def check(path: object) -> None:

@@ -31,7 +31,7 @@ class Architecture(NamedTuple):
 
 
 def named(*keys: str) -> Callable[[], Arrays]:
-    """Weights of which the names alone are right."""
+    """Weights with the right names and wrong content."""
     return lambda: {key: np.zeros((1, 1), np.float32) for key in keys}
 
 

@@ -293,7 +293,7 @@ def hostile_pickles() -> Iterator[tuple[str, Pickle]]:
         "numpy._core.multiarray": ("_reconstruct", "{}"),
         "pickle": ("loads", "{}"),
         "collections": ("Counter", "{}"),
-        "waifu2x.networks.readers.pickles": ("load", "{}"),
+        "waifu2x.networks.readers.pytorch.pickles": ("load", "{}"),
         "torch._utils": ("_rebuild_device_tensor_from_numpy", "{}"),
         "torch.nn.modules.container": ("Sequential", "{}"),
     }

@@ -16,7 +16,8 @@ from waifu2x.errors import ModelError
 from waifu2x.networks import expressions, model_set
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Add, Convolution, Dense, Enlarge, PixelShuffle
-from waifu2x.networks.readers import ncnn, read_model
+from waifu2x.networks.readers import read_model
+from waifu2x.networks.readers.ncnn import reader as ncnn
 
 HALF = 0x01306B47
 
@@ -40,7 +41,7 @@ class Files:
         return self
 
     def constant(self, numbers: NDArray[np.float32]) -> Files:
-        """What the last line holds, without a tag."""
+        """The content of the last line, without a tag."""
         self.weights.append(numbers.astype("<f4").tobytes())
         return self
 
@@ -95,7 +96,7 @@ LEAKY: dict[str, Any] = {"9": 2, "_23310": "1,0.1"}
 
 
 def same(planes: int = 4) -> Files:
-    """A picture as maps of so many planes and of its own size."""
+    """A picture as maps of `planes` planes of the picture's size."""
     return Files().convolution("data", "a", (3, planes), **LEAKY | {"4": 1})
 
 
@@ -590,7 +591,7 @@ def test_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.with_suffix(".bin").write_bytes(bytes(1001))
     with pytest.raises(ModelError, match=r"m\.bin: larger than the 0 MiB that a model may take"):
         read_model(path)
-    monkeypatch.setattr("waifu2x.networks.readers.ncnn_files._MAX_TEXT", 10)
+    monkeypatch.setattr("waifu2x.networks.readers.ncnn.files._MAX_TEXT", 10)
     with pytest.raises(ModelError, match=r"m: larger than the 0 MiB that a \.param may take"):
         ncnn.parse(PLAIN.text, b"", "m")
 

@@ -38,7 +38,7 @@ def made(found: Model, source: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class Net:
-    """Nodes in the making, each convolution with weights of its own."""
+    """Nodes in the making, each convolution with new weights."""
 
     def __init__(self, seed: int = 0) -> None:
         self._rng = np.random.default_rng(seed)
@@ -903,7 +903,7 @@ def _trimmed() -> tuple[Net, str]:
 
 
 def test_a_map_that_is_cut_is_not_read_beyond_its_edge() -> None:
-    """What was cut off is still there, and a mean, say, would count it."""
+    """The pixels cut off are still there, and a mean would count them."""
 
     def refused(write: Callable[[Net, str], object]) -> str:
         net, value = _trimmed()

@@ -29,7 +29,7 @@ Document = list[dict[str, Any]]
 
 @pytest.fixture(autouse=True)
 def cache_folder_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of its own for each test: what one parsed, another must not find."""
+    """A new cache for each test: none must find what another has parsed."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(folder))
     return folder
@@ -186,13 +186,13 @@ def test_reads_relatives_of_the_convolution(name: str) -> None:
     entries = document(random_layers())
     for entry in entries:
         entry |= {"class_name": name, "dilationW": 1, "dilationH": 1}
-    assert len(parse(json.dumps(entries).encode(), "m").layers) == 3
+    assert len(parse(json.dumps(entries).encode(), "m")[0].layers) == 3
 
 
 def test_whole_numbers_are_numbers() -> None:
     entries = document(random_layers((1, 1)))
     entries[0] |= {"weight": [[[[1, 2, 3], [4, 5, 6], [7, 8, 9]]]], "bias": [-1]}
-    [layer] = parse(json.dumps(entries).encode(), "m").layers
+    [layer] = parse(json.dumps(entries).encode(), "m")[0].layers
     assert layer.weight.ravel().tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
     assert layer.bias.tolist() == [-1]
 
@@ -304,7 +304,7 @@ def test_linear_layers_are_dense() -> None:
             bias = entry["bias"]
             entry.clear()
             entry |= {"class_name": "nn.Linear", "weight": weight, "bias": bias}
-    again = parse(json.dumps(entries).encode(), "m")
+    again, _ = parse(json.dumps(entries).encode(), "m")
     assert_same(build("m", *again), build("m", "upcunet", layers))
 
 

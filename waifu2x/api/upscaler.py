@@ -29,7 +29,7 @@ from waifu2x.backends import Precision, Progress, scaled
 from waifu2x.backends.engine.engine import Engine
 from waifu2x.errors import BackendError
 from waifu2x.flows.noise_choice import choose
-from waifu2x.formats.profiles import in_srgb_tone
+from waifu2x.formats.metadata.profiles import in_srgb_tone
 from waifu2x.imaging import sizes
 from waifu2x.imaging.arrays import ArrayLike, as_array, checked, from_picture, to_picture
 from waifu2x.imaging.enlarger import Enlarger, Networks
@@ -299,7 +299,7 @@ class Upscaler:
             raise BackendError("this upscaler is closed: make a new one")
 
     def _pil(self, image: Image, on_progress: Progress) -> Image:
-        from waifu2x.formats.pillow import from_pil, jpeg_coding, to_pil
+        from waifu2x.formats.pillow.images import from_pil, jpeg_coding, to_pil
 
         picture = replace(from_pil(image), jpeg=jpeg_coding(image))
         enlarger, _ = choose(self.enlarger, picture)

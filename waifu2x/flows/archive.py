@@ -26,7 +26,7 @@ from waifu2x.flows.jobs import (
 from waifu2x.flows.noise_choice import NoiseChoice, choose
 from waifu2x.flows.pages import output_of_page, page_names
 from waifu2x.flows.upscaling import PictureWork, PreparedSource, Upscaled
-from waifu2x.formats.failures import in_words
+from waifu2x.formats.base import in_words
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.preview import Preview
 from waifu2x.formats.read import open_content

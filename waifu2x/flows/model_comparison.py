@@ -18,8 +18,8 @@ from waifu2x.api import Upscaler
 from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.backends.engine.engine import Engine
 from waifu2x.errors import ImageError, ModelError
-from waifu2x.formats.jpeg_quality import quality_of
-from waifu2x.formats.profiles import in_srgb_tone
+from waifu2x.formats.metadata.jpeg_quality import quality_of
+from waifu2x.formats.metadata.profiles import in_srgb_tone
 from waifu2x.imaging import comparison, resample
 from waifu2x.imaging.flatness import is_flat
 from waifu2x.imaging.picture import Picture

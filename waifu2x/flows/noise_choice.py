@@ -9,7 +9,7 @@ from waifu2x.imaging.picture import Picture
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from waifu2x.formats.jpeg_quality import JpegQuality
+    from waifu2x.formats.metadata.jpeg_quality import JpegQuality
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,9 @@ def choose(enlarger: Enlarger, picture: Picture) -> tuple[Enlarger, NoiseChoice 
         return enlarger, None
     if picture.jpeg is None:
         return enlarger.at_level(None), None
-    from waifu2x.formats.jpeg_quality import quality_of  # which other pictures need not wait for
+    from waifu2x.formats.metadata.jpeg_quality import (
+        quality_of,  # which other pictures need not wait for
+    )
 
     quality = quality_of(picture.jpeg)
     level = enlarger.level_for(quality.quality, picture)

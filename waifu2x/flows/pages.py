@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.jobs import Output
 from waifu2x.formats import table
-from waifu2x.formats.failures import in_words
+from waifu2x.formats.base import in_words
 from waifu2x.formats.table import Quality
 from waifu2x.system import stores
 from waifu2x.system.files import open_regular, reason

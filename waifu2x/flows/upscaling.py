@@ -32,11 +32,11 @@ from waifu2x.flows.noise_choice import NoiseChoice, choose
 from waifu2x.flows.repeats import Repeats
 from waifu2x.formats import table
 from waifu2x.formats.adapt import Adapter, check_result, finish
+from waifu2x.formats.base import DecodedFile
 from waifu2x.formats.limits import MAX_PIXELS
+from waifu2x.formats.metadata.profiles import in_srgb_tone
 from waifu2x.formats.preview import Preview, preview, previews
-from waifu2x.formats.profiles import in_srgb_tone
 from waifu2x.formats.read import content, open_content
-from waifu2x.formats.source import DecodedFile
 from waifu2x.formats.table import OutputOptions
 from waifu2x.formats.write import ContentSink, FileSink
 from waifu2x.imaging.enlarger import Enlarger

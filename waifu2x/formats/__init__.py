@@ -1,1 +1,1 @@
-"""Pictures in files: what they hold, how they are read, and how they are written."""
+"""Pictures in files: reads them, and writes them in other formats."""

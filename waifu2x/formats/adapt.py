@@ -1,4 +1,4 @@
-"""Pictures fitted to what their output's format can hold, before the work, and said so."""
+"""Fits pictures to the format of their output before the work, and says what is lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import OutputError
-from waifu2x.formats import metadata, profiles
+from waifu2x.formats.metadata import profiles, transfer
 from waifu2x.formats.table import Format, Kind, OutputOptions
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Colours, Metadata, Picture
@@ -18,7 +18,7 @@ from waifu2x.imaging.streams import Header
 from waifu2x.system.machine import available_memory
 
 _SMALL = 1 << 24
-"""Bytes of a result for which it is not asked how much memory is free: to ask takes 0.7 ms."""
+"""Bytes of a result below which free memory is not looked up, which takes 0.7 ms."""
 _DTYPES: dict[int, np.dtype[Any]] = {
     8: np.dtype(np.uint8),
     16: np.dtype(np.uint16),
@@ -27,7 +27,7 @@ _DTYPES: dict[int, np.dtype[Any]] = {
 
 
 class Adapter:
-    """Fits the pictures of one file to a format, and keeps account of what is lost by that."""
+    """Fits the pictures of one file to a format, and keeps account of what is lost."""
 
     def __init__(self, form: Format, options: OutputOptions) -> None:
         self._form = form
@@ -38,9 +38,10 @@ class Adapter:
         """Whether the file is of that format itself."""
 
     def header(self, header: Header) -> tuple[Header, list[str]]:
-        """The header of as many pictures as the format holds, and clauses about those it does not.
+        """Returns the header reduced to as many pictures as the format holds, and notices of the
+        others.
 
-        Where it holds one, the first is kept.
+        Of several, the first is kept where the format holds one.
         """
         form, notices = self._form, list[str]()
         self._is_same = header.format == form.name
@@ -56,12 +57,14 @@ class Adapter:
         return replace(header, extents=header.extents[:1], count=1, animated=False), notices
 
     def picture(self, picture: Picture) -> tuple[Picture, list[str]]:
-        """What is to be enlarged of a picture, and clauses about what the format does not keep of
-        it that have not been given for a picture before it."""
+        """Returns a picture as the format can hold it, and notices of what is lost.
+
+        A loss that was told for an earlier picture is not told again.
+        """
         form, options = self._form, self._options
         if options.strip:
             picture = replace(picture, metadata=Metadata())
-        kept, lost = metadata.fitted(picture.metadata, form)
+        kept, lost = transfer.fitted(picture.metadata, form)
         picture = replace(picture, metadata=kept)
         lost -= self._lost
         self._lost |= lost
@@ -69,21 +72,20 @@ class Adapter:
         for step in (_opaque, _in_colours, _deep):
             picture, said = step(picture, form, options)
             notices += said
-        if form.colours and not self._is_same:  # whoever has such a file knows it
+        if form.colours and not self._is_same:  # the user has such a file already
             notices.append(f"{form.name} holds {form.colours} colours a picture")
             if _translucent(picture):
                 notices.append(f"{form.name} holds pixels that are opaque or clear, none between")
         return picture, self.untold(notices)
 
     def untold(self, notices: Iterable[str]) -> list[str]:
-        """Those clauses that have not been given yet."""
+        """Returns the notices that have not been given yet."""
         new = [notice for notice in dict.fromkeys(notices) if notice not in self._told]
         self._told.update(new)
         return new
 
 
 def _translucent(picture: Picture) -> bool:
-    """Whether any pixel is neither opaque nor clear."""
     if picture.alpha is None:
         return False
     opaque = np.iinfo(picture.alpha.dtype).max if picture.alpha.dtype.kind == "u" else 1
@@ -91,7 +93,7 @@ def _translucent(picture: Picture) -> bool:
 
 
 def finish(picture: Picture, form: Format, options: OutputOptions) -> Picture:
-    """A result in the depth of its output."""
+    """Returns a result in the depth of its output."""
     dtype = _DTYPES[_bits(picture.pixels.dtype, form, options)]
     alpha = picture.alpha
     return replace(
@@ -102,7 +104,7 @@ def finish(picture: Picture, form: Format, options: OutputOptions) -> Picture:
 
 
 def check_sides(form: Format, height: int, width: int, name: str) -> None:
-    """Raises OutputError if the format cannot hold a picture of so many pixels a side."""
+    """Raises OutputError if the format cannot hold `height` or `width` pixels a side."""
     if max(height, width) > form.largest:
         raise OutputError(
             f"{name}: {form.name} holds at most {form.largest} pixels a side,"
@@ -113,10 +115,10 @@ def check_sides(form: Format, height: int, width: int, name: str) -> None:
 def check_result(
     form: Format, shape: tuple[int, int, int], itemsize: int, name: str, at_once: int = 1
 ) -> None:
-    """Raises OutputError if the format cannot hold a result of that shape, or memory cannot.
+    """Raises OutputError if the format or the memory cannot hold a result.
 
-    Better before the work. `shape` is rows, columns and planes, transparency among them; `itemsize`
-    is of a sample in bytes; `at_once` is how many such results there are in memory.
+    `shape` is rows, columns and planes, transparency among them; `itemsize` is bytes of a sample;
+    `at_once` is how many such results are in memory together.
     """
     height, width, planes = shape
     size = f"{width}x{height}"
@@ -144,7 +146,7 @@ def check_result(
 
 
 def _opaque(picture: Picture, form: Format, options: OutputOptions) -> tuple[Picture, list[str]]:
-    """Composed on the background, where the format has no transparency."""
+    """Composes a picture on the background, where the format has no transparency."""
     alpha = picture.alpha
     if alpha is None or form.alpha:
         return picture, []
@@ -167,7 +169,7 @@ def _opaque(picture: Picture, form: Format, options: OutputOptions) -> tuple[Pic
 def _in_colours(
     picture: Picture, form: Format, options: OutputOptions
 ) -> tuple[Picture, list[str]]:
-    """With what its colours mean in the format's words, or in sRGB where it has none."""
+    """Says what the colours mean in the format's terms; converts to sRGB where it has none."""
     colours, planes = picture.colours, picture.pixels.shape[-1]
     if form.name == "PNG":
         return picture, []
@@ -183,7 +185,7 @@ def _in_colours(
 
 
 def _deep(picture: Picture, form: Format, options: OutputOptions) -> tuple[Picture, list[str]]:
-    """With the depth that is asked for, if it has less: networks keep the depth they are given."""
+    """Gives the picture the depth asked for, if it has less: networks keep their input's depth."""
     has = 8 * picture.pixels.dtype.itemsize
     bits = _bits(picture.pixels.dtype, form, options)
     if bits < has and options.depth == "auto":
@@ -194,7 +196,6 @@ def _deep(picture: Picture, form: Format, options: OutputOptions) -> tuple[Pictu
 
 
 def _bits(dtype: np.dtype[Any], form: Format, options: OutputOptions) -> int:
-    """Bits a sample of the output for a picture of a dtype."""
     if options.depth != "auto":
         return int(options.depth)
     return max(depth for depth in form.depths if depth <= max(8, 8 * dtype.itemsize))

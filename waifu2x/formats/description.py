@@ -1,19 +1,20 @@
-"""What a picture's file holds, and what of it another format would keep."""
+"""Describes what a picture file holds, and what another format would keep of it."""
 
 from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
 
-from waifu2x.formats import metadata, profiles, table
-from waifu2x.formats.jpeg_quality import JpegQuality, quality_of
+from waifu2x.formats import table
+from waifu2x.formats.metadata import profiles, transfer
+from waifu2x.formats.metadata.jpeg_quality import JpegQuality, quality_of
 from waifu2x.formats.read import content, open_content
 from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)
 class Description:
-    """What a picture file holds, and what of it a result would keep."""
+    """The content of a picture file, and what a result would keep of it."""
 
     format: str
     width: int
@@ -22,13 +23,13 @@ class Description:
     colours: str
     """`grey` or `RGB`, as it is computed."""
     palette: bool
-    """Whether the file holds places in a palette of them."""
+    """Whether the file holds indices of a palette."""
     bits: int
     """Bits of a sample; 32 is float."""
     transparent: bool
     """Whether any pixel is transparent."""
     pictures: int
-    """Frames or pages; all else is said of the first."""
+    """The number of frames or pages; the other fields describe the first."""
     profile: str | None
     """The name of its colour profile."""
     metadata: tuple[str, ...]
@@ -37,13 +38,13 @@ class Description:
     lost: tuple[str, ...]
     """Kinds of content that a result in the format asked for keeps, and that it does not."""
     notices: tuple[str, ...]
-    """What of the file cannot be had, each a clause without a full stop."""
+    """Parts of the file that cannot be read, each a clause without a full stop."""
     jpeg: JpegQuality | None = None
     """How good a JPEG is; None for other formats."""
 
 
 def describe(path: Path, extension: str) -> Description:
-    """What `info` says: the pictures in a file, and what becomes of them in a format.
+    """Describes the pictures in a file, and what they lose in the format of `extension`.
 
     Raises ImageError for a file that cannot be read, and for one that is not supported.
     """
@@ -56,7 +57,7 @@ def describe(path: Path, extension: str) -> Description:
     first = timed.picture
     height, width, planes = first.pixels.shape
     bits = 8 * first.pixels.dtype.itemsize
-    said = metadata.kinds(first.metadata)
+    said = transfer.kinds(first.metadata)
     profile = first.colours.icc_profile
     every = "animation" if header.animated else "pages"
     held: dict[str, bool] = {kind: kind in form.keeps for kind in sorted(said)}

@@ -1,7 +1,7 @@
-"""How much a file may hold, and what reading its structure may cost.
+"""Bounds how much a file may hold, and what reading its structure may cost.
 
-What a small file declares can be larger than any memory, and entries that overlap or form a ring
-can be visited without end.
+A small file can declare more than any memory holds, and entries that overlap or form a ring can be
+visited without end.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from waifu2x.errors import ImageError
 
 MAX_PIXELS = 250_000_000
-"""The most that a file may hold, all its pictures together, unless the caller says otherwise."""
+"""Default limit for the pixels of all pictures of a file together."""
 MAX_PICTURES = 30_000
 """The most frames or pages of a file."""
 _ENTRIES = 1 << 16
 _BYTES_AN_ENTRY = 16
-"""Entries are for free up to the first; beyond that, a file has to be so large for each."""
+"""A file may have this many entries, and one more for each 16 of its bytes."""
 _COPIED = 1 << 24
 _COPIES = 4
-"""Bytes that are copied or unpacked in any case, and as many times the size of the file."""
+"""A file may have this many bytes copied or unpacked, and four times its own size more."""
 
 
 class OverBudgetError(Exception):
@@ -25,10 +25,10 @@ class OverBudgetError(Exception):
 
 
 class Budget:
-    """What may still be spent on the structure of one file: entries and bytes.
+    """Counts the entries and bytes that may still be spent on the structure of one file.
 
-    Every parser of tags, chunks, boxes and blocks asks it before it visits or copies anything. What
-    it allows grows with the file, so it is enough for sound files of any size.
+    Every parser of tags, chunks, boxes and blocks asks it before it visits or copies anything. The
+    budget grows with the file, so it is enough for sound files of any size.
     """
 
     def __init__(self, size: int) -> None:
@@ -39,13 +39,13 @@ class Budget:
         """Bytes that may still be copied or unpacked."""
 
     def visit(self, entries: int = 1) -> None:
-        """Allows for entries that are looked at. Raises OverBudgetError."""
+        """Takes entries that are about to be visited. Raises OverBudgetError."""
         self.entries -= entries
         if self.entries < 0:
             raise OverBudgetError("it has more entries than a file of its size can hold")
 
     def copy(self, size: int) -> None:
-        """Allows for bytes that are copied or unpacked. Raises OverBudgetError."""
+        """Takes bytes that are about to be copied or unpacked. Raises OverBudgetError."""
         self.bytes -= size
         if self.bytes < 0:
             raise OverBudgetError("its entries claim more bytes than the file holds")

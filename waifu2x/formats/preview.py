@@ -16,9 +16,9 @@ from waifu2x.imaging.sizes import Part
 SIDE = 192
 """Pixels of the longer side of a thumbnail, at most."""
 _OVER = 4
-"""Times as many samples a side are looked at."""
+"""Samples a side for each pixel of a thumbnail."""
 _SAMPLES = 256
-"""Samples a side that tell where in a picture the most detail is."""
+"""Samples a side by which the most detailed part is found."""
 _MARGIN = 8
 """Pixels of a source around a detail that a resize reads, at least."""
 
@@ -35,11 +35,11 @@ class Preview(NamedTuple):
     """The same detail of one size, before enlarged by Lanczos; the whole of a small picture. Both
     empty where nothing was computed."""
     name: str = ""
-    """A page's name in its archive; empty for a picture that is a file of its own."""
+    """A page's name in its archive; empty for a picture file."""
 
 
 def preview(result: Picture, side: int) -> Preview:
-    """What shows a picture alone, by at most `side` pixels a side."""
+    """Returns a result alone, as a thumbnail of at most `side` pixels a side."""
     height, width = result.pixels.shape[:2]
     return Preview(height, width, _thumbnail(result, min(side, SIDE)))
 
@@ -50,10 +50,10 @@ def previews(
     shown: Part,
     side: int,
 ) -> Preview:
-    """What shows a picture and its source, by at most `side` pixels a side.
+    """Returns a result's thumbnail, and a detail of it beside the source, of at most `side` a side.
 
-    `shown` is what the result shows of the source. The detail is where the result has the most of
-    it. It takes a few milliseconds, whatever the size.
+    `shown` is the part of the source that the result shows. The detail is where the result varies
+    most. It takes a few milliseconds for any size.
     """
     height, width = result.pixels.shape[:2]
     rows, columns = min(side, height), min(side, width)
@@ -66,11 +66,10 @@ def previews(
 
 
 def _enlarged(source: Picture, part: Part, rows: int, columns: int) -> NDArray[Any]:
-    """A part of a source, by Lanczos at another size."""
     from waifu2x.imaging import resample
 
     left, top, width, height = part.left, part.top, part.width, part.height
-    # What a resize reads around it grows where it reduces.
+    # A resize that reduces reads more around it.
     beyond = _MARGIN + math.ceil(_MARGIN * max(width / columns, height / rows))
     first, start = (max(0, math.floor(place) - beyond) for place in (top, left))
     last, end = math.ceil(top + height) + beyond, math.ceil(left + width) + beyond
@@ -81,7 +80,7 @@ def _enlarged(source: Picture, part: Part, rows: int, columns: int) -> NDArray[A
 
 
 def _busiest(picture: Picture, rows: int, columns: int) -> tuple[int, int]:
-    """Top and left of the box of that size in which neighbours differ most."""
+    """Returns top and left of the box of that size in which neighbours differ most."""
     height, width = picture.pixels.shape[:2]
     step = max(1, max(height, width) // _SAMPLES)
     grey = to_unit(picture.pixels[::step, ::step], np.float32).mean(axis=-1)
@@ -97,7 +96,7 @@ def _busiest(picture: Picture, rows: int, columns: int) -> tuple[int, int]:
 
 
 def _thumbnail(picture: Picture, side: int) -> bytes:
-    """The whole of it as a JPEG. Of a large one only some of the pixels are looked at."""
+    """Returns the whole picture as a JPEG, of some of its pixels if it is large."""
     from PIL import Image
 
     step = max(1, max(picture.pixels.shape[:2]) // (_OVER * side))
@@ -107,7 +106,7 @@ def _thumbnail(picture: Picture, side: int) -> bytes:
 
 
 def _opaque(picture: Picture, rows: slice, columns: slice) -> NDArray[np.uint8]:
-    """Some of the pixels in 8 bits, transparency over white."""
+    """Returns some of the pixels in 8 bits, transparency over white."""
     pixels = np.ascontiguousarray(picture.pixels[rows, columns])
     if picture.alpha is not None:
         alpha = to_unit(picture.alpha[rows, columns], np.float32)[..., np.newaxis]
@@ -124,7 +123,7 @@ def _image(pixels: NDArray[np.uint8]) -> Any:
 
 
 def _jpeg(pixels: NDArray[np.uint8]) -> bytes:
-    """A detail, which is to show how good a result is, as far as there are not too many."""
+    """Codes a detail well, so that it shows how good a result is, unless it is large."""
     return _written(_image(pixels), 85 if max(pixels.shape) > SIDE else 70)
 
 

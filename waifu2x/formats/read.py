@@ -1,4 +1,4 @@
-"""Pictures from files."""
+"""Opens picture files, each by the decoder for its content."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import apng, png, png_read, pnm
-from waifu2x.formats.failures import in_words
+from waifu2x.formats import pnm
+from waifu2x.formats.base import DAMAGED, DecodedFile, in_words
 from waifu2x.formats.limits import MAX_PIXELS, Budget, OverBudgetError
-from waifu2x.formats.source import DAMAGED, DecodedFile
+from waifu2x.formats.png import animation, chunks
+from waifu2x.formats.png import read as png_read
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Allocate, Extent
 from waifu2x.system.files import read_bytes, reason
 
 
 def first_picture(path: Path, max_pixels: int = MAX_PIXELS) -> Picture:
-    """The first picture in a file. Raises ImageError as `open_content` and its source do."""
+    """Returns the first picture in a file. Raises ImageError as `open_content` does."""
     with closing(open_content(content(path), str(path), max_pixels)) as source:
         return source.first().picture
 
 
 def content(path: Path) -> bytes:
-    """The bytes of a file. Raises ImageError."""
+    """Returns the bytes of a file. Raises ImageError."""
     try:
         return read_bytes(path)
     except OSError as error:
@@ -33,13 +34,13 @@ def content(path: Path) -> bytes:
 
 
 def extent(data: bytes) -> Extent | None:
-    """What a file's content says of its size, without decoding it; None if it does not say."""
+    """Returns the size that a file declares, without decoding it; None if it does not say."""
     try:
-        found = png_read.extent(data) if data.startswith(png.SIGNATURE) else None
+        found = png_read.extent(data) if data.startswith(chunks.SIGNATURE) else None
     except OverBudgetError:
         return None
     if found is None:
-        from waifu2x.formats import pillow_read
+        from waifu2x.formats.pillow import read as pillow_read
 
         found = pillow_read.extent(data)
     return found
@@ -48,21 +49,20 @@ def extent(data: bytes) -> Extent | None:
 def open_content(
     data: bytes, name: str, max_pixels: int = MAX_PIXELS, allocate: Allocate | None = None
 ) -> DecodedFile:
-    """The pictures in a file's content, which `name` stands for in messages.
+    """Opens the pictures in a file's content; `name` stands for it in messages.
 
-    `allocate` makes the arrays of opaque pictures, where the decoder can fill any.
-
-    Raises ImageError if it is damaged, is of a kind that is not supported, or holds more than
-    `max_pixels` in all; so does the source where that shows only when a picture is decoded.
+    `allocate` makes the arrays of opaque pictures, where the decoder can fill any. Raises
+    ImageError if the content is damaged, is of an unsupported kind, or holds more than `max_pixels`
+    in all; so does the source where that shows only when a picture is decoded.
     """
     if not data:
         raise ImageError(f"{name}: the file is empty")
     _silence()
     with in_words(name, DAMAGED):
-        if data.startswith(png.SIGNATURE):
-            if apng.is_damaged(data):
-                first = open_content(apng.still(data), name, max_pixels)
-                notices = (*first.header.notices, apng.DAMAGED)
+        if data.startswith(chunks.SIGNATURE):
+            if animation.is_damaged(data):
+                first = open_content(animation.still(data), name, max_pixels)
+                notices = (*first.header.notices, animation.DAMAGED)
                 first.header = replace(first.header, notices=notices)
                 return first
             found = png_read.open_content(data, name, max_pixels, allocate)
@@ -74,22 +74,22 @@ def open_content(
             return tiff.open_content(data, name, max_pixels)
         if pnm.is_deep(data):
             return pnm.open_content(data, name, max_pixels)
-        # Most files are PNG, and to import Pillow takes as long as to read one.
-        from waifu2x.formats import pillow_read
+        # Most files are PNG; importing Pillow takes as long as reading one.
+        from waifu2x.formats.pillow import read as pillow_read
 
         return pillow_read.open_content(data, name, max_pixels, allocate)
 
 
 @functools.cache
 def _silence() -> None:
-    """Keeps from the terminal what decoders log: it comes as an exception as well."""
+    """Keeps the log of decoders off the terminal: their errors come as exceptions as well."""
     for name in ("PIL", "tifffile", "imagecodecs"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _deep_tiff(data: bytes) -> bool:
-    """Whether a TIFF has samples of more than 8 bits, which Pillow reads in part or not at all."""
-    from waifu2x.formats import tags
+    """Returns whether a TIFF has more than 8 bits a sample, which Pillow reads in part or never."""
+    from waifu2x.formats.metadata import tags
 
     budget = Budget(len(data))
     try:

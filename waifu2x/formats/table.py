@@ -1,4 +1,4 @@
-"""Which formats there are, and what each can hold: a table, and the questions that it answers."""
+"""The table of formats, and what each can hold."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from importlib import import_module
 from typing import Literal, NamedTuple
 
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.formats import jxl
+from waifu2x.formats.headers import jxl
 
 Kind = Literal["profile", "EXIF", "XMP", "IPTC", "resolution", "comment", "text"]
-"""What a file may say besides its pixels."""
+"""Kinds of content besides pixels."""
 
 Compression = Literal["fast", "default", "best"]
-"""How much time an encoder may take to make a file smaller."""
+"""How hard an encoder tries to make a file small."""
 
 
 Depth = Literal["auto", "8", "16"]
@@ -28,7 +28,7 @@ class Quality(NamedTuple):
 
 
 class OutputOptions(NamedTuple):
-    """What is to become of a picture besides its size."""
+    """How pictures are written besides their size."""
 
     depth: Depth = "auto"
     background: tuple[int, int, int] = (255, 255, 255)
@@ -64,9 +64,9 @@ class Format(NamedTuple):
     most_bytes: int = 2**62
     """Bytes that the samples of a picture may have."""
     colours: int | None = None
-    """Colours that a palette holds; None where there is no palette."""
+    """Colours of its palette; None for formats without one."""
     feature: str | None = None
-    """What Pillow calls the library that it takes, if it can be built without."""
+    """Pillow's name of the library that it needs, if it can be built without."""
     plugin: tuple[str, str] | None = None
     """The module of the Pillow plugin that it takes, and its package's name."""
 
@@ -155,12 +155,12 @@ NAMES = ", ".join(dict.fromkeys(form.name for form in FORMATS))
 
 
 def of(extension: str) -> Format:
-    """The format that an extension means."""
+    """Returns the format that an extension means."""
     return _BY_EXTENSION[extension]
 
 
 def check(extension: str, quality: Quality, depth: Depth) -> None:
-    """Raises ValueError, which begins with the option's name, for what a format cannot be asked."""
+    """Raises ValueError, which begins with the option's name, for options that a format lacks."""
     form = of(extension)
     if quality.level is not None and not form.quality:
         raise ValueError(f"quality is for {', '.join(LOSSY)}; {extension} is lossless")
@@ -175,17 +175,17 @@ def check(extension: str, quality: Quality, depth: Depth) -> None:
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two extensions mean one format."""
+    """Returns whether two extensions mean one format."""
     return of(one) is of(other)
 
 
 def name_of(pillow: str) -> str:
-    """What a format is called, by Pillow's word for it."""
+    """Returns a format's name by Pillow's name for it."""
     return next((form.name for form in FORMATS if form.pillow == pillow), pillow)
 
 
 def sniffed(data: bytes) -> Format | None:
-    """The format of a file's first bytes, where it is one that takes a plugin."""
+    """Returns the format of a file's first bytes, where it is one that takes a plugin."""
     if jxl.is_jxl(data):
         return of("jxl")
     if data[4:8] == b"ftyp" and data[8:12] in (
@@ -201,10 +201,10 @@ def sniffed(data: bytes) -> Format | None:
 
 
 def by_pillow(data: bytes) -> tuple[str, ...]:
-    """What Pillow calls the formats that it knows without a plugin and a file may have.
+    """Returns Pillow's names of the built-in formats that a file may have.
 
-    A TGA has no signature at its start, so it comes last, unless it has the one at its end; so
-    few bytes are PCX's that all of its header counts.
+    A TGA has no signature at its start, so it comes last, unless it has one at its end. PCX's
+    signature is so short that all of its header counts.
     """
     if data.endswith(_TGA_FOOTER):
         return ("TGA",)
@@ -215,7 +215,7 @@ def by_pillow(data: bytes) -> tuple[str, ...]:
 
 
 def check_encoder(form: Format) -> None:
-    """Raises OutputError if the library that writes a format is not there, or cannot write it."""
+    """Raises OutputError if the library that writes a format is missing, or cannot write it."""
     if form.plugin is not None:
         try:
             plug_in(form)
@@ -229,7 +229,7 @@ def check_encoder(form: Format) -> None:
 
 
 def plug_in(form: Format) -> None:
-    """Lets Pillow know of a format that takes a plugin. Raises ImageError if it is not there."""
+    """Registers a format's plugin with Pillow. Raises ImageError if it is not installed."""
     if form.plugin is None:
         return
     module, package = form.plugin

@@ -1,4 +1,4 @@
-"""TIFF by tifffile: any depth, written in full; what has more than 8 bits, read."""
+"""TIFF by tifffile: writes any depth, reads what has more than 8 bits."""
 
 from __future__ import annotations
 
@@ -14,34 +14,33 @@ import tifffile
 from numpy.typing import NDArray
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import metadata, profiles, tags
-from waifu2x.formats.exif import ORIENTATION
+from waifu2x.formats.base import DecodedFile, Writer
 from waifu2x.formats.limits import Budget, OverBudgetError, check_pixels
-from waifu2x.formats.profiles import BAD_PROFILE
-from waifu2x.formats.source import DecodedFile
+from waifu2x.formats.metadata import profiles, tags, transfer
+from waifu2x.formats.metadata.exif import ORIENTATION
+from waifu2x.formats.metadata.profiles import BAD_PROFILE
 from waifu2x.formats.table import Compression
-from waifu2x.formats.writer import Writer
 from waifu2x.imaging.orientation import oriented, oriented_size
 from waifu2x.imaging.picture import Colours, Metadata, Picture, full_range, with_alpha
 from waifu2x.imaging.streams import Extent, Header, Timed
 
 _BIG = 4_000_000_000
-"""Bytes of pixels from which on offsets need 64 bits."""
+"""Bytes of pixels above which offsets need 64 bits."""
 _STRIP = 1 << 18
-"""Bytes of a strip, which is what a reader has to unpack at once."""
+"""Bytes of a strip, which a reader unpacks as a whole."""
 _LEVELS: dict[Compression, int] = {"fast": 1, "default": 6, "best": 12}
 """Levels of libdeflate."""
 _MOST_SAMPLES = 16
-"""Samples of a pixel: colours, transparency, and what else some programs add."""
+"""Samples of a pixel: colours, transparency, and further ones that some programs add."""
 _TILE = 1 << 24
-"""Pixels of a tile that is taken in any case: a small picture may be in one of a usual size."""
+"""Pixels of a tile that is always accepted: a small picture may be in one of a usual size."""
 _PREMULTIPLIED = 1
 _GREY, _RGB = (0, 1), (2,)
 _MIN_IS_WHITE, _PALETTE = 0, 3
 
 
 def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
-    """The pages of a file. Raises ImageError, and whatever tifffile raises if it is damaged."""
+    """Opens the pages of a file. Raises ImageError, and whatever tifffile raises for damage."""
     budget = Budget(len(data))
     file = tifffile.TiffFile(io.BytesIO(data))
     try:
@@ -70,7 +69,7 @@ def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
 
 
 def _pages(file: tifffile.TiffFile, data: bytes, budget: Budget) -> Generator[tifffile.TiffPage]:
-    """The pages of a file, without thumbnails. Its own list of them may be without end."""
+    """Yields the pages of a file, without thumbnails. tifffile's own list may be endless."""
     for index, at in enumerate(tags.pages(data, budget)):
         if not tags.is_thumbnail(data, at, budget):
             file.filehandle.seek(at)
@@ -78,7 +77,7 @@ def _pages(file: tifffile.TiffFile, data: bytes, budget: Budget) -> Generator[ti
 
 
 def _check_samples(page: tifffile.TiffPage, name: str, max_pixels: int) -> None:
-    """Raises ImageError for a page that would take memory for much else than its pixels."""
+    """Raises ImageError for a page that would take memory for more than its pixels."""
     if page.samplesperpixel > _MOST_SAMPLES or page.imagedepth != 1:
         samples = page.samplesperpixel * page.imagedepth
         raise ImageError(f"{name}: {samples} samples a pixel are not a picture")
@@ -87,7 +86,6 @@ def _check_samples(page: tifffile.TiffPage, name: str, max_pixels: int) -> None:
 
 
 def _extent(page: tifffile.TiffPage) -> Extent:
-    """Its size upright, and about how many bytes its samples take in memory."""
     height, width = page.imagelength, page.imagewidth
     orientation = page.tags.valueof(ORIENTATION, 1)
     rows, columns = oriented_size(height, width, orientation if isinstance(orientation, int) else 1)
@@ -109,7 +107,7 @@ class TiffWriter(Writer):
         self._first: Metadata | None = None
         self._pages = 0
         self._without_resolution = set[int]()
-        """Which pages have none."""
+        """Pages that have none."""
 
     def add(self, timed: Timed) -> None:
         """Writes the next page."""
@@ -130,7 +128,7 @@ class TiffWriter(Writer):
         _drop_resolution(self._file, self._without_resolution)
         first = self._first
         if first is not None and first.exif:
-            # Its word for the resolution counts where the file had none besides it.
+            # EXIF's resolution is kept where the file had no other.
             but = tags.RESOLUTION if first.dpi else ()
             at = tags.first(first.exif, tags.layout(first.exif))
             with contextlib.suppress(ValueError, OverBudgetError):  # of a damaged block
@@ -138,7 +136,7 @@ class TiffWriter(Writer):
                 _describe(self._file, described)
 
     def _total(self, first: Picture) -> float:
-        """About how many bytes the samples of all pages have, by the first and the header."""
+        """Returns about how many bytes all samples have, by the first page and the header."""
         nbytes = [extent.nbytes for extent in self._extents]
         return _raw_size(first) * sum(nbytes) / max(nbytes[0], 1)
 
@@ -180,7 +178,7 @@ def _options(picture: Picture, compression: Compression) -> dict[str, Any]:
 
 
 def _drop_resolution(file: IO[bytes], pages: Container[int]) -> None:
-    """Takes the resolution, which tifffile always writes, out of the directories of some pages."""
+    """Removes the resolution, which tifffile always writes, from the directories of some pages."""
     file.seek(0)
     head = file.read(16)
     form = tags.layout(head)
@@ -207,7 +205,7 @@ def _drop_resolution(file: IO[bytes], pages: Container[int]) -> None:
 
 
 def _describe(file: IO[bytes], described: tags.Directory) -> None:
-    """Puts entries into the first directory of a file: a new one at its end takes its place.
+    """Adds entries to the first directory of a file, by a new one at its end.
 
     tifffile writes no directories below a picture's own, such as EXIF's.
     """
@@ -265,8 +263,8 @@ def _page(
         if int(page.extrasamples[0]) == _PREMULTIPLIED:
             pixels = _divided(pixels, alpha)
     pixels = np.ascontiguousarray(pixels)
-    found = metadata.of_tiff(data, page.offset, budget)
-    said, orientation = metadata.upright(found)
+    found = transfer.of_tiff(data, page.offset, budget)
+    said, orientation = transfer.upright(found)
     profile = page.tags.valueof(34675)
     if profile and not profiles.fits(bytes(profile), planes):
         profile = None
@@ -276,7 +274,7 @@ def _page(
 
 
 def _values(samples: NDArray[Any], bits: Any, name: str, notices: set[str]) -> NDArray[Any]:
-    """Samples as uint8, uint16 or float32 of a Picture."""
+    """Returns samples as uint8, uint16 or float32 of a Picture."""
     kind, depth = samples.dtype.kind, int(np.max(bits))
     if kind == "u" and depth <= 16:
         return full_range(samples, depth)
@@ -297,7 +295,7 @@ def _values(samples: NDArray[Any], bits: Any, name: str, notices: set[str]) -> N
 
 
 def _divided(pixels: NDArray[Any], alpha: NDArray[Any]) -> NDArray[Any]:
-    """Colours that were multiplied by alpha, as they were before."""
+    """Returns colours divided by the alpha that they were multiplied by."""
     peak = 1.0 if pixels.dtype.kind == "f" else float(np.iinfo(pixels.dtype).max)
     share = np.maximum(alpha, 1e-6 if peak == 1.0 else 1).astype(np.float32) / np.float32(peak)
     straight = (pixels / share[..., np.newaxis]).clip(0, peak)

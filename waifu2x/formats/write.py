@@ -1,4 +1,4 @@
-"""Pictures into files, as they come."""
+"""Writes picture files, one picture after the other."""
 
 from __future__ import annotations
 
@@ -9,88 +9,19 @@ from pathlib import Path
 from typing import IO
 
 from waifu2x.errors import ExistsError, OutputError
-from waifu2x.formats import metadata, png_write, pnm, table
+from waifu2x.formats import pnm, table
+from waifu2x.formats.base import Writer
+from waifu2x.formats.metadata import transfer
+from waifu2x.formats.png.write import PngWriter
 from waifu2x.formats.table import Quality
-from waifu2x.formats.writer import Writer
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header, Timed
 from waifu2x.system.files import abandon, reason, writing
 from waifu2x.system.stopwatch import Stopwatch
 
 
-class Encoder(Writer):
-    """A Writer for any format, whose pictures are such as `Adapter` leaves for it."""
-
-    def __init__(
-        self,
-        header: Header,
-        extension: str,
-        quality: Quality,
-        name: str,
-        file: IO[bytes],
-        threads: int | None = None,
-    ) -> None:
-        """Begins the content of `file`, which can be read and sought.
-
-        `header` is that of the results, `name` stands for the file in messages. A level of quality
-        is for table.LOSSY, "like" for JPEG: coded as the picture was that it comes from, if that
-        was a JPEG. `threads` is how many cores may work on it, where the encoder can use them; None
-        is all, 1 is for callers that write several files at a time. The file is the same. Raises
-        OutputError for a format whose plugin is missing.
-        """
-        self._name = name
-        self._form = table.of(extension)
-        self._writer = self._writer_for(header, quality, file, threads)
-
-    def add(self, timed: Timed) -> None:
-        """Writes the next picture. Raises OutputError, and OSError if the file is not writable."""
-        picture = timed.picture
-        # What is said of sizes is to be true of the picture as it is now.
-        said = metadata.sized(picture.metadata, *picture.pixels.shape[:2])
-        try:
-            self._writer.add(replace(timed, picture=replace(picture, metadata=said)))
-        except MemoryError as error:
-            raise self._too_large() from error
-
-    def finish(self) -> None:
-        """Writes what comes after the last picture. Raises as `add` does."""
-        try:
-            self._writer.finish()
-        except MemoryError as error:
-            raise self._too_large() from error
-
-    def abort(self) -> None:
-        """Ends the work, instead of `finish`."""
-        self._writer.abort()
-
-    def _writer_for(
-        self, header: Header, quality: Quality, file: IO[bytes], threads: int | None
-    ) -> Writer:
-        form = self._form
-        if form.name == "PNG":
-            return png_write.PngWriter(header, file, quality.compression, threads)
-        if form.name == "TIFF":
-            from waifu2x.formats import tiff
-
-            return tiff.TiffWriter(header, file, quality.compression)
-        if form.name == "PNM":
-            return pnm.PnmWriter(file)
-        if header.animated:
-            from waifu2x.formats import animations
-
-            return animations.writer(header, form, quality, self._name, file)
-        from waifu2x.formats import pillow_write
-
-        return pillow_write.PillowWriter(form, quality, self._name, file)
-
-    def _too_large(self) -> OutputError:
-        return OutputError(
-            f"{self._name}: not enough memory to encode as {self._form.name}: use a smaller scale"
-        )
-
-
 class ContentSink:
-    """A Sink that is the content of a file which is there already."""
+    """A Sink that writes the content of an open file, of pictures as `Adapter` leaves them."""
 
     def __init__(
         self,
@@ -101,42 +32,79 @@ class ContentSink:
         spent: Stopwatch,
         threads: int | None = None,
     ) -> None:
-        """Arguments are those of an Encoder; `spent` gets the seconds of `encode`."""
+        """`file` can be read and sought; `name` stands for it in messages.
+
+        `quality.level` is for formats of table.LOSSY; "like", for JPEG, codes a picture that was
+        read from a JPEG as that was. `threads` is how many cores the encoder may use, all by
+        default; callers that write several files together pass 1. The file is the same. `spent`
+        gets the seconds of `encode`.
+        """
         self._file = file
-        self._extension = extension
+        self._form = table.of(extension)
         self._quality = quality
         self._name = name
         self.spent = spent
         self._threads = threads
-        self._encoder: Encoder | None = None
+        self._writer: Writer | None = None
 
     def open(self, header: Header) -> None:
         """Begins. Raises OutputError for a format whose plugin is missing."""
-        with self.spent("encode"):
-            self._encoder = Encoder(
-                header, self._extension, self._quality, self._name, self._file, self._threads
-            )
+        with self._encoding():
+            self._writer = self._writer_for(header)
 
     def add(self, result: Timed) -> None:
         """Writes the next picture. Raises OutputError, and OSError if the file is not writable."""
-        assert self._encoder is not None
-        with self.spent("encode"):
-            self._encoder.add(result)
+        assert self._writer is not None
+        with self._encoding():
+            picture = result.picture
+            # Sizes in the metadata must be those of the result.
+            said = transfer.sized(picture.metadata, *picture.pixels.shape[:2])
+            self._writer.add(replace(result, picture=replace(picture, metadata=said)))
 
     def close(self) -> None:
         """Completes the content; the file stays open. Raises as `add` does."""
-        assert self._encoder is not None
-        with self.spent("encode"):
-            self._encoder.finish()
+        assert self._writer is not None
+        with self._encoding():
+            self._writer.finish()
 
     def abort(self) -> None:
         """Ends the work, and leaves what is written."""
-        if self._encoder is not None:
-            self._encoder.abort()
+        if self._writer is not None:
+            self._writer.abort()
+
+    @contextmanager
+    def _encoding(self) -> Iterator[None]:
+        """Measures its block, and makes an OutputError of a lack of memory."""
+        with self.spent("encode"):
+            try:
+                yield
+            except MemoryError as error:
+                raise OutputError(
+                    f"{self._name}: not enough memory to encode as {self._form.name}: use a smaller"
+                    " scale"
+                ) from error
+
+    def _writer_for(self, header: Header) -> Writer:
+        form, quality, file = self._form, self._quality, self._file
+        if form.name == "PNG":
+            return PngWriter(header, file, quality.compression, self._threads)
+        if form.name == "TIFF":
+            from waifu2x.formats.tiff import TiffWriter
+
+            return TiffWriter(header, file, quality.compression)
+        if form.name == "PNM":
+            return pnm.PnmWriter(file)
+        if header.animated:
+            from waifu2x.formats.pillow import animations
+
+            return animations.writer(header, form, quality, self._name, file)
+        from waifu2x.formats.pillow.write import PillowWriter
+
+        return PillowWriter(form, quality, self._name, file)
 
 
 class FileSink:
-    """A Sink that is a file: it appears under its name when it is complete."""
+    """A Sink that writes a file, which appears under its name when it is complete."""
 
     def __init__(
         self,
@@ -148,9 +116,9 @@ class FileSink:
         replace: bool = False,
         threads: int | None = None,
     ) -> None:
-        """`spent` gets the seconds of `encode` and of `write`; `threads` is as for an Encoder.
+        """`spent` gets the seconds of `encode` and of `write`; `threads` is as for a ContentSink.
 
-        Where `replace` is false, a file that is there by the end stays, and it is an OutputError.
+        With `replace` false, a file of that name is kept, and closing raises OutputError.
         """
         self.path = path
         self._extension = extension
@@ -193,7 +161,7 @@ class FileSink:
 
     @contextmanager
     def _in_words(self) -> Iterator[None]:
-        """Makes what the system raises an OutputError."""
+        """Makes an OutputError of an OSError in its block."""
         try:
             yield
         except FileExistsError as error:
@@ -203,7 +171,7 @@ class FileSink:
 
 
 def header_of(picture: Picture) -> Header:
-    """The header of a file that holds one picture."""
+    """Returns the header of a file that holds one picture."""
     height, width = picture.pixels.shape[:2]
     return Header((Extent(height, width, picture.pixels.nbytes),))
 
@@ -216,7 +184,7 @@ def write_picture(
     replace: bool = False,
     threads: int | None = None,
 ) -> None:
-    """Writes one picture into a file of its own; arguments and errors are those of a FileSink."""
+    """Writes one picture into a new file; arguments and errors are those of a FileSink."""
     sink = FileSink(path, extension, Quality(), replace=replace, threads=threads)
     try:
         sink.open(header_of(picture))

@@ -20,7 +20,7 @@ class Activation:
     1 or be negative."""
 
     def __call__(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The function of sums whose last axis is the planes."""
+        """Returns the function of sums whose last axis is the planes."""
         return evaluate(self.function, sums, self.slopes)
 
     @property
@@ -35,10 +35,10 @@ class Activation:
 
 
 def leaky(slope: float, planes: int) -> Activation:
-    """Leaky ReLU with one slope; 1 for none."""
+    """Returns a leaky ReLU with one slope for all planes; 1 is the identity, 0 ReLU."""
     return Activation(LEAKY, np.full(planes, slope, np.float32))
 
 
 def elementwise(function: Expression, planes: int) -> Activation:
-    """A function that has no parameter."""
+    """Returns an activation without a parameter."""
     return Activation(function, np.ones(planes, np.float32))

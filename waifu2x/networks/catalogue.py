@@ -1,6 +1,4 @@
-"""The model sets that an installation of waifu2x comes with.
-
-What each is for, how fast and how good it was measured to be, its licence, and where its files are.
+"""The model sets that waifu2x knows: their use, measured speed and quality, licence, and files.
 
 vgg_7 and anime4k are in the package itself. The others are ncnn files in distributions that hold
 data: one is a dependency, the others come with extras of this one. Their files are found, none of
@@ -50,7 +48,7 @@ class Package:
         return f"'{PROJECT}[{self.extra}]'" if self.extra else self.name
 
     def models(self) -> Path | None:
-        """The folder of its files, found without running its code; None if it is not installed."""
+        """Returns the folder of its files without running its code; None if it is not installed."""
         try:
             spec = importlib.util.find_spec(self.name.replace("-", "_"))
         except (ImportError, ValueError):
@@ -80,7 +78,7 @@ class CatalogueEntry:
     """The names of its files in the package, as a regular expression with groups `scale` and
     `noise`: without the latter, a file removes none."""
     denoiser: str | None = None
-    """The set whose models remove noise without enlarging, where it has none of its own."""
+    """The set whose models remove noise without enlarging, for a set that has none."""
     drawings: float | None = None
     """PSNR in dB of drawings enlarged twice, by benchmarks/quality.py. What redraws lines and
     invents detail is further from the original, however sharp."""
@@ -270,12 +268,12 @@ ENTRIES = (
 
 
 def entry(name: str) -> CatalogueEntry | None:
-    """The entry of a set by its name; None for other names."""
+    """Returns the entry of a set by its name; None for other names."""
     return next((each for each in ENTRIES if each.name == name), None)
 
 
 def usual(family: str) -> str | None:
-    """The set that a family's name alone means: its first, or `art`."""
+    """Returns the set that a family's name alone means: `art`, or else its first."""
     names = [each.name for each in ENTRIES if each.name.partition("/")[0] == family]
     usual = f"{family}/{USUAL_STYLE}"
     return usual if usual in names else names[0] if names else None
@@ -283,7 +281,7 @@ def usual(family: str) -> str | None:
 
 @functools.cache
 def packaged(file_name: str) -> tuple[str, Role] | None:
-    """Set and role of a file of a package; None for other files."""
+    """Returns set and role of a file of a package; None for other files."""
     stem, _, suffix = file_name.rpartition(".")
     for each in ENTRIES:
         match = re.fullmatch(each.pattern, stem) if suffix == "param" and each.pattern else None

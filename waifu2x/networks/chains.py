@@ -1,4 +1,4 @@
-"""Chains: models one after the other, that enlarge by a factor and remove noise."""
+"""Chains of models that run in turn, to enlarge by a factor and remove noise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ChainFacts(NamedTuple):
-    """What is known of a chain without running it."""
+    """Facts of a chain that need no run."""
 
     planes: int
     """Planes that it takes and makes: 1 or 3."""
@@ -32,7 +32,7 @@ class ChainFacts(NamedTuple):
 
 
 class Facts(Protocol):
-    """The chains that a model set has, as far as they are known without a device."""
+    """The chains of a model set, as far as they are known without a device."""
 
     @property
     def name(self) -> str:
@@ -40,14 +40,17 @@ class Facts(Protocol):
         ...
 
     def factors(self, scale: Fraction, noise: int | None) -> tuple[int, ...]:
-        """How many times each model of a chain enlarges, to reach `scale`.
+        """Returns by how much each model of a chain enlarges, to reach `scale`.
 
         The same as `ModelSet.factors`. Raises ModelError.
         """
         ...
 
     def facts(self, factor: int, noise: int | None) -> ChainFacts:
-        """The chain that enlarges `factor` times and removes `noise`. Raises ModelError."""
+        """Returns the facts of the chain that enlarges `factor` times and removes `noise`.
+
+        Raises ModelError.
+        """
         ...
 
 
@@ -55,7 +58,8 @@ class Chains(Facts, Protocol):
     """Chains with networks that run them. Calls may come from several threads."""
 
     def network(self, factor: int, noise: int | None) -> Network:
-        """The network that enlarges `factor` times and removes `noise`, compiled at first use.
+        """Returns the network that enlarges `factor` times and removes `noise`, compiled at first
+        use.
 
         Raises ModelError, BackendError.
         """
@@ -63,8 +67,7 @@ class Chains(Facts, Protocol):
 
 
 class EngineChains:
-    """The chains of a model set on an engine. Each has its network from when that is first asked
-    for until `close`."""
+    """Runs the chains of a model set on an engine. Keeps networks from first use to `close`."""
 
     def __init__(self, models: ModelSet, engine: Engine) -> None:
         self.name = str(models.folder)
@@ -82,11 +85,11 @@ class EngineChains:
             self._read[factor, noise] = models, _facts(models)
 
     def facts(self, factor: int, noise: int | None) -> ChainFacts:
-        """Reads the chain's models at first use. Raises ModelError."""
+        """Returns a chain's facts; reads its models at first use. Raises ModelError."""
         return self._chain(factor, noise)[1]
 
     def network(self, factor: int, noise: int | None) -> Network:
-        """Asks the engine for the chain's network at first use.
+        """Returns a chain's network, which the engine compiles at first use.
 
         Raises ModelError, and BackendError, after `close` too.
         """
@@ -94,7 +97,7 @@ class EngineChains:
         with self._lock:
             if key in self._networks:
                 return self._networks[key]
-        # Beside the lock: another chain, and another thread's, need not wait for this one.
+        # Outside the lock: other chains and threads need not wait for this one.
         network = self._engine.network(self._chain(factor, noise)[0])
         with self._lock:
             if not self._is_closed and key not in self._networks:
@@ -127,7 +130,7 @@ class EngineChains:
 class FactTable:
     """Facts written down for another process, which needs neither models nor a device.
 
-    Where there is nothing to be had, the message of the ModelError stands.
+    Where a chain is missing, it has the message of the ModelError.
     """
 
     name: str
@@ -139,8 +142,8 @@ class FactTable:
     def of(
         cls, facts: Facts, levels: Iterable[int | None], scales: Iterable[Fraction]
     ) -> FactTable:
-        """What pictures take that grow by one of `scales`, with transparency or without, and have
-        one of the noise `levels` removed."""
+        """Returns the facts for pictures that grow by one of `scales`, with or without
+        transparency, and have one of the noise `levels` removed."""
         whole: dict[tuple[int, int | None], tuple[int, ...] | str] = {}
         chains: dict[tuple[int, int | None], ChainFacts | str] = {}
         for scale, noise in itertools.product({math.ceil(each) for each in scales}, levels):
@@ -158,12 +161,11 @@ class FactTable:
         return cls(facts.name, whole, chains)
 
     def factors(self, scale: Fraction, noise: int | None) -> tuple[int, ...]:
-        """The factors of the next whole scale: chains enlarge by whole numbers. Raises
-        ModelError."""
+        """Returns the factors of the next whole scale: chains have no others. Raises ModelError."""
         return _known(self.scales[math.ceil(scale), noise])
 
     def facts(self, factor: int, noise: int | None) -> ChainFacts:
-        """What was found out of a chain. Raises ModelError."""
+        """Returns the facts of a chain. Raises ModelError."""
         return _known(self.chains[factor, noise])
 
 
@@ -182,7 +184,7 @@ def _facts(models: list[Model]) -> ChainFacts:
 
 
 def models_of(models: ModelSet, factor: int, noise: int | None) -> list[Model]:
-    """The models of a chain, in the order in which they run. Raises ModelError."""
+    """Returns the models of a chain, in the order in which they run. Raises ModelError."""
     found = models.models(factor, noise)
     if noise is None and math.prod(model.scale for model in found) != factor:
         raise ModelError(f"{models.name}: no models that enlarge {factor} times alone")

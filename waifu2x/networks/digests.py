@@ -1,8 +1,8 @@
-"""Digests of models: of all that decides what they compute, for keys of what is kept about them.
+"""Digests of models, as keys of caches: they cover all that decides a result.
 
-To hash all weights takes as long as to read them, tens of milliseconds for a large network. So a
-model that was read from files is known by theirs, and the digest of a file is kept under what the
-file system tells of it: path, inode, size and times of change.
+Hashing all weights takes as long as reading them, tens of milliseconds for a large network. So a
+model that was read from files is identified by theirs, and the digest of a file is kept under its
+path, inode, size and times of change.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from waifu2x.system import cache
 _KIND = "digests"
 _FORMAT = "1"
 _SETTLED_NS = 2_000_000_000
-"""How long ago a file must have changed for its times to tell the next change: file systems count
-in steps."""
+"""A file that changed longer ago gets other times at its next change: file systems count in
+steps."""
 
 
 class FileState(NamedTuple):
-    """What the file system tells of a file."""
+    """Path, inode, size and times of a file."""
 
     path: str
     inode: int
@@ -43,7 +43,7 @@ _DIGESTS: WeakKeyDictionary[Model, str] = WeakKeyDictionary()
 
 
 def file_states(paths: Sequence[Path]) -> tuple[FileState, ...]:
-    """The states of files; none if one of them cannot be found."""
+    """Returns the states of files; empty if one of them cannot be found."""
     states = []
     for path in paths:
         try:
@@ -66,7 +66,7 @@ def note_rewritten(model: Model, source: Model) -> None:
 
 
 def model_digest(model: Model) -> str:
-    """The digest of a model: two with the same compute the same, if the same code reads them."""
+    """Returns a digest; models of equal digests compute the same, if the same code reads them."""
     if model not in _DIGESTS:
         _DIGESTS[model] = _of_files(_FILES.get(model, ())) or _of_content(model)
     return _DIGESTS[model]
@@ -83,7 +83,7 @@ def _of_content(model: Model) -> str:
 
 
 def _parts_of(value: Any) -> list[bytes | str]:
-    """A field of a node, as parts of a key (`cache.digest`)."""
+    """Returns a field of a node as parts of a key (`cache.digest`)."""
     match value:
         case np.ndarray():
             return [repr(value.shape), value.tobytes()]
@@ -94,7 +94,7 @@ def _parts_of(value: Any) -> list[bytes | str]:
 
 
 def _of_files(states: tuple[FileState, ...]) -> str | None:
-    """The digest of files, if they are still in those states."""
+    """Returns the digest of files, if they are still in those states."""
     if not states or file_states([Path(state.path) for state in states]) != states:
         return None
     try:
@@ -104,15 +104,16 @@ def _of_files(states: tuple[FileState, ...]) -> str | None:
 
 
 def known_content(path: Path) -> bytes | None:
-    """The SHA-256 of a file's content, if that was hashed before and has not changed since, as far
-    as the file system tells."""
+    """Returns the SHA-256 of a file that was hashed before and has the same state; else None."""
     states = file_states([path])
     return cache.load(_KIND, _key(states[0])) if states else None
 
 
 def note_content(states: tuple[FileState, ...], content: bytes) -> bytes:
-    """Keeps and returns the SHA-256 of what a file holds, that was in the one of these states
-    before it was read; where there is none, it is not kept."""
+    """Returns the SHA-256 of what a file holds, and keeps it.
+
+    `states` has the file's state before it was read; empty, nothing is kept.
+    """
     found = hashlib.sha256(content).digest()
     for state in states:
         _keep(state, found)
@@ -134,6 +135,6 @@ def _key(state: FileState) -> str:
 
 
 def _keep(state: FileState, found: bytes) -> None:
-    """Keeps the digest of a file, unless it may still change without its times telling."""
+    """Keeps the digest of a file, unless its next change could leave its times as they are."""
     if max(state.modified_ns, state.changed_ns) < time.time_ns() - _SETTLED_NS:
         cache.store(_KIND, _key(state), found)

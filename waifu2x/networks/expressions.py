@@ -1,15 +1,15 @@
 """Elementwise functions as expressions, which every engine emits in its own language.
 
-An expression is a tree of numbers, the input x, a parameter of the plane and what is computed of
-them. `emitted` walks one for an engine; `evaluate` computes it with NumPy. Add a
-function to `ACTIVATIONS` and every engine has it.
+An expression is a tree of numbers, the input x, the plane's parameter and operations. `emitted`
+walks one for an engine; `evaluate` computes it with NumPy. A function added to `ACTIVATIONS` is one
+that every engine has.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Literal, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,12 +56,12 @@ class Operand(Expression):
 
 @dataclass(frozen=True)
 class Parameter(Expression):
-    """A number of each plane's own: the slope of a leaky ReLU."""
+    """A number for each plane: the slope of a leaky ReLU."""
 
 
 @dataclass(frozen=True)
 class Arithmetic(Expression):
-    """Two values made one."""
+    """An operation of two values."""
 
     operator: Operator
     left: Expression
@@ -90,17 +90,15 @@ def _expression(value: Expression | float) -> Expression:
 
 
 def minimum(left: Expression, right: Expression | float) -> Expression:
-    """The smaller of two."""
     return Arithmetic("min", left, _expression(right))
 
 
 def maximum(left: Expression, right: Expression | float) -> Expression:
-    """The larger of two."""
     return Arithmetic("max", left, _expression(right))
 
 
 def _mish(x: Expression) -> Expression:
-    """x * tanh(log(1 + exp(x))), without a logarithm; from 20 on the factor is 1 to any float."""
+    """Returns x * tanh(log(1 + exp(x))), without a logarithm; the factor is 1 from 20 on."""
     power = Elementary("exp", minimum(x, 20))
     sums = power * (power + 2)
     return x * (sums / (sums + 2))
@@ -124,7 +122,7 @@ ACTIVATIONS: Mapping[str, Expression] = {
     "tanh": TANH,
     "gelu": GELU,
 }
-"""All that networks use, by name."""
+"""The functions that networks use, by name."""
 
 ADD: Expression = _X + Operand()
 MULTIPLY: Expression = _X * Operand()
@@ -138,39 +136,39 @@ Emitted = TypeVar("Emitted")
 
 
 class ExpressionEmitter(Protocol[Emitted]):
-    """What an engine makes of each kind of node: source text, an instruction, an array."""
+    """Makes an engine's form of each kind of node: source text, an instruction, an array."""
 
     def number(self, value: float) -> Emitted:
-        """A constant."""
+        """Emits a constant."""
         ...
 
     def input(self) -> Emitted:
-        """x."""
+        """Emits x."""
         ...
 
     def operand(self) -> Emitted:
-        """The value that is joined to x."""
+        """Emits the value that is joined to x."""
         ...
 
     def parameter(self) -> Emitted:
-        """The plane's parameter."""
+        """Emits the plane's parameter."""
         ...
 
     def binary(self, operator: Operator, left: Emitted, right: Emitted) -> Emitted:
-        """Two values made one."""
+        """Emits an operation of two values."""
         ...
 
     def call(self, function: Function, argument: Emitted) -> Emitted:
-        """A function of one value."""
+        """Emits a function of one value."""
         ...
 
     def where(self, test: Emitted, positive: Emitted, otherwise: Emitted) -> Emitted:
-        """One of two values, chosen by whether `test` is above 0."""
+        """Emits `positive` where `test` is above 0, else `otherwise`."""
         ...
 
 
 def emitted(expression: Expression, emitter: ExpressionEmitter[Emitted]) -> Emitted:
-    """What an emitter makes of an expression; parts that are equal are made once."""
+    """Returns what an emitter makes of an expression; equal parts are emitted once."""
     return _emitted(expression, emitter, {})
 
 
@@ -202,23 +200,21 @@ def _emitted(
     return found
 
 
+def parts(expression: Expression) -> Iterator[Expression]:
+    """Yields an expression and the expressions in it, each as often as it appears."""
+    yield expression
+    for inner in vars(expression).values():
+        if isinstance(inner, Expression):
+            yield from parts(inner)
+
+
 def has_parameter(expression: Expression) -> bool:
-    """Whether a function depends on the plane's parameter."""
-    match expression:
-        case Parameter():
-            return True
-        case Arithmetic():
-            return has_parameter(expression.left) or has_parameter(expression.right)
-        case Elementary():
-            return has_parameter(expression.argument)
-        case Where():
-            parts = (expression.test, expression.positive, expression.otherwise)
-            return any(map(has_parameter, parts))
-    return False
+    """Returns whether a function depends on the plane's parameter."""
+    return any(isinstance(part, Parameter) for part in parts(expression))
 
 
 def sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1 / (1 + exp(-x)), which no x overflows."""
+    """Returns 1 / (1 + exp(-x)), which no x overflows."""
     result: NDArray[np.float64] = np.exp(-np.logaddexp(0, -values))
     return result
 
@@ -229,17 +225,28 @@ def evaluate(
     parameters: NDArray[np.floating] | None = None,
     operand: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Returns a function of every value, in float64. `parameters` are those of the last axis;
+    """Computes a function of every value, in float64. `parameters` are those of the last axis;
     `operand` has the values that are joined, if the function reads them."""
     return np.asarray(emitted(expression, _Arrays(values, parameters, operand)))
 
 
-_erf = np.frompyfunc(math.erf, 1, 1)
+_OPERATORS: Mapping[Operator, Callable[..., Any]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+_FUNCTIONS: Mapping[Function, Callable[..., Any]] = {
+    "exp": np.exp,
+    "tanh": np.tanh,
+    "erf": np.frompyfunc(math.erf, 1, 1),
+    "sigmoid": sigmoid,
+}
 
 
 class _Arrays:
-    """Emits NumPy's arrays."""
-
     def __init__(
         self,
         values: NDArray[np.float64],
@@ -267,30 +274,10 @@ class _Arrays:
     def binary(
         self, operator: Operator, left: NDArray[np.float64], right: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        match operator:
-            case "+":
-                return left + right
-            case "-":
-                return left - right
-            case "*":
-                return left * right
-            case "/":
-                return left / right
-            case "max":
-                return np.maximum(left, right)
-            case "min":
-                return np.minimum(left, right)
+        return np.asarray(_OPERATORS[operator](left, right))
 
     def call(self, function: Function, argument: NDArray[np.float64]) -> NDArray[np.float64]:
-        match function:
-            case "exp":
-                return np.exp(argument)
-            case "tanh":
-                return np.tanh(argument)
-            case "erf":
-                return np.asarray(_erf(argument), np.float64)
-            case "sigmoid":
-                return sigmoid(argument)
+        return np.asarray(_FUNCTIONS[function](argument), np.float64)
 
     def where(
         self,

@@ -1,4 +1,4 @@
-"""What there is to know of each model set without reading its models."""
+"""Lists model sets with the facts that are known without reading their models."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class ModelInfo:
     noise_levels: tuple[int, ...]
     """The levels that `noise` may have."""
     scales: tuple[int, ...]
-    """By how much its networks enlarge, 1 among them where one only denoises. Any other scale is
-    made of these, and reduced."""
+    """By how much its networks enlarge; 1 where one only denoises. Other scales are made of these,
+    and reduced."""
     best_at: str | None
-    """What it is for, in a few words."""
+    """Its use, in a few words."""
     drawings_db: float | None
-    """PSNR in dB of drawings enlarged twice: how near it comes to the original."""
+    """PSNR in dB of drawings enlarged twice: how close they are to the original."""
     photos_db: float | None
     """PSNR in dB of photos enlarged twice."""
     megapixels_per_second: float | None
@@ -52,7 +52,7 @@ class ModelInfo:
 
 
 def list_models() -> list[ModelInfo]:
-    """The model sets that `model=` takes by name: those installed first, then those that may be.
+    """Returns the model sets that `model=` takes by name: first those installed, then the others.
 
     The same facts as `waifu2x models list` shows. No model is read.
 
@@ -73,7 +73,7 @@ def list_models() -> list[ModelInfo]:
 
 
 def info_of(found: ModelSet) -> ModelInfo:
-    """What there is to know of a set; of one without files, how to get them."""
+    """Returns the facts of a set; for one without files, how to install them."""
     entry = catalogue.entry(found.name)
     folder = found.folder if found.files else None
     return ModelInfo(

@@ -27,8 +27,8 @@ Border = Literal["replicate", "reflect", "zero"]
 its last pixel, again and again; or 0."""
 
 MOST_OFFSET = 64
-"""The most output pixels at each side for which a deep network's own zero padding counts: what is
-further from the edge shows no more."""
+"""The most output pixels at each side for which a deep network's own zero padding counts: it shows
+no further from the edge."""
 
 Size = tuple[int, int]
 """Rows and columns."""
@@ -54,13 +54,13 @@ class Model:
     padding: int
     """Pixels that the picture is padded with on each side."""
     border: Border = "replicate"
-    """What those pixels hold."""
+    """The content of those pixels."""
     multiple: int = 1
     """Rows and columns of the picture are made up to a multiple of it, below and on the right, by
     more of the border; the result is cut to size."""
 
     inferred: InitVar[Sequence[ValueShape] | None] = None
-    """The shapes of all values, from whoever has inferred them from these very nodes already."""
+    """The shapes of all values, if the caller has inferred them from these nodes."""
     shapes: tuple[ValueShape, ...] = field(init=False, repr=False)
     """The shape of every value: the picture's, then that of each node."""
 
@@ -110,7 +110,7 @@ class Model:
         return round(sum(map(self.node_multiply_adds, range(1, len(self.nodes) + 1))))
 
     def node_multiply_adds(self, value: int) -> Fraction:
-        """Multiply-adds of the node that makes a value, for one output pixel."""
+        """Returns multiply-adds of the node that makes a value, for one output pixel."""
         node = self.nodes[value - 1]
         if isinstance(node, WindowAttention | ChannelAttention):
             resolution = self.shapes[value].resolution
@@ -124,12 +124,11 @@ class Model:
         return node.weight.size * resolution**2 / self.scale**2
 
     def sizes(self, height: int, width: int) -> tuple[Size, ...]:
-        """Rows and columns of every value for a picture of that size; (1, 1) for vectors."""
+        """Returns rows and columns of every value for a picture of that size; (1, 1) of vectors."""
         rows, columns = self._lengths(height), self._lengths(width)
         return tuple(zip(rows, columns, strict=True))
 
     def _lengths(self, length: int) -> list[int]:
-        """Rows, or columns, of every value."""
         padded = -(-length // self.multiple) * self.multiple + 2 * self.padding
         return infer_lengths(self.name, self.nodes, padded)
 

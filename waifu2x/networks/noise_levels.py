@@ -1,10 +1,10 @@
-"""Which noise level is best for a JPEG, by its quality: for each set of the catalogue, as measured.
+"""Chooses the noise level for a JPEG by its quality, for each set of the catalogue, as measured.
 
 benchmarks/noise_levels.py chooses the limits by twelve pictures and lowers them where one of 24
-others loses; benchmarks/results/2026-11-22-noise.md has what it printed. Up to a limit a level is
-the weakest of those with the highest mean PSNR, and beyond the last one some picture would lose by
-any. Level 3 is never chosen: it is hardly better than 2 anywhere, and draws lines into the skin of
-old photos. Real-CUGAN's levels are no better than none (`cugan/se`), or worse (`cugan/pro`).
+others loses; benchmarks/results/2026-11-22-noise.md has its output. Up to a limit a level is the
+weakest of those with the highest mean PSNR; beyond the last one some picture would lose by any.
+Level 3 is never chosen: it is hardly better than 2 anywhere, and draws lines into the skin of old
+photos. Real-CUGAN's levels are no better than none (`cugan/se`), or worse (`cugan/pro`).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class NoiseLimits:
 
     @property
     def levels(self) -> frozenset[int]:
-        """All that may be chosen."""
+        """The levels that may be chosen."""
         return frozenset(level for _, level in self.alone + self.enlarging + self.flat)
 
     def level(
         self, quality: int, *, enlarges: bool, is_flat: Callable[[], bool] = lambda: False
     ) -> int | None:
-        """The level for a JPEG of that quality; None where it is better as it is.
+        """Returns the level for a JPEG of that quality; None where it is better as it is.
 
-        `is_flat` says whether its colours are flat, and is asked only where that matters.
+        `is_flat` returns whether its colours are flat, and is called only where that matters.
         """
         if enlarges:
             return _within(self.enlarging, quality)
@@ -79,7 +79,7 @@ LIMITS = {
 
 
 def limits_of(models: ModelSet) -> NoiseLimits:
-    """The limits of a model set, by its name in the catalogue."""
+    """Returns the limits of a model set of the catalogue; NO_LIMITS for other sets."""
     known = catalogue.entry(models.name)
     if known is None or known.folder != models.folder:
         return NO_LIMITS

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+import numpy as np
+
+from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.digests import file_states
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers import content_files, read_model
 
 _lock = threading.Lock()
 _models: WeakValueDictionary[object, Model] = WeakValueDictionary()
-"""By path, what was made of the file, and what the file system tells of it."""
+"""By path, kind of change, and state of the file."""
 _sources: WeakKeyDictionary[Model, Model] = WeakKeyDictionary()
-"""What each changed model was made of, held as long as that is: they have the same arrays."""
+"""The source of each changed model, held as long as that: they share arrays."""
 _reading: dict[object, threading.Lock] = {}
-"""Held by who reads a model that others may ask for meanwhile."""
+"""Locks held while a model is read that other threads may ask for."""
 
 
 def shared(path: Path, kind: str = "", change: Callable[[Model], Model] | None = None) -> Model:
-    """The model in a file, the same object for as long as anybody holds it and the file stays.
+    """Returns the model in a file, the same object while it is in use and the file stays.
 
     `change` makes another model of it, which is shared under the name `kind`. A file that was
     written anew is read anew. Raises ModelError as `read_model` does.
@@ -51,3 +55,25 @@ def _changed(source: Model, change: Callable[[Model], Model]) -> Model:
     with _lock:
         _sources[made] = source
     return made
+
+
+def doubled(model: Model) -> Model:
+    """Returns the network of the picture with each pixel repeated, as vgg_7 doubles pictures."""
+    builder = GraphBuilder(model.name, model.in_planes)
+    padding = math.ceil(model.padding / 2)
+    value = builder.enlarge(0, 2)
+    if 2 * padding > model.padding:
+        value = builder.crop(value, 2 * padding - model.padding)
+    builder.extend(model.nodes, value)
+    return builder.model(model.border)
+
+
+def halved(model: Model) -> Model:
+    """Returns the network with the mean of each 2x2 pixels of its result."""
+    builder = GraphBuilder(model.name, model.in_planes)
+    planes = model.out_planes
+    weight = np.zeros((planes, planes, 2, 2), np.float32)
+    weight[range(planes), range(planes)] = 0.25
+    value = builder.extend(model.nodes)
+    builder.convolution(value, weight, np.zeros(planes, np.float32), stride=2)
+    return builder.model(model.border)

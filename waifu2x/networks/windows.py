@@ -1,8 +1,8 @@
-"""Windows of a map in which attention is computed, and which keys each of them has.
+"""Windows of a map in which attention is computed, and the keys of each.
 
 Windows stand at multiples of their size from the map's pixel (0, 0), moved down and to the right by
-a shift; those at the edges are cut. So it depends on the picture alone, and never on a tile, which
-pixels share a window.
+a shift; those at the edges are cut. So the picture alone, and never a tile, decides which pixels
+share a window.
 """
 
 from __future__ import annotations
@@ -51,26 +51,26 @@ class Windows:
     """Whether windows are moved, too, along an axis that they fill alone."""
 
     def size(self, axis: Axis) -> int:
-        """Rows, or columns, of a window of queries."""
+        """Returns rows, or columns, of a window of queries."""
         return self.columns if axis else self.rows
 
     def keys(self, axis: Axis) -> int:
-        """Rows, or columns, of a window of keys, in pixels of keys."""
+        """Returns rows, or columns, of a window of keys, in pixels of keys."""
         return (self.size(axis) + 2 * self.overlap) // self.cell
 
     def filled(self, length: int) -> int:
-        """Rows, or columns, of a map as it is when filled up."""
+        """Returns rows, or columns, of a map when filled up."""
         return -(-length // self.filled_to) * self.filled_to
 
     def shift(self, axis: Axis, length: int | None) -> int:
-        """Where a window of a map of so many rows, or columns, begins; None for a large one."""
+        """Returns where windows of a map of `length` rows, or columns, begin; None: a large map."""
         shift = self.shift_columns if axis else self.shift_rows
         if self.shifts_single or length is None or self.filled(length) > self.size(axis):
             return shift
         return 0
 
     def begin(self, axis: Axis, place: int, length: int | None) -> int:
-        """The first row, or column, of the window that a place is in."""
+        """Returns the first row, or column, of the window that a place is in."""
         size, shift = self.size(axis), self.shift(axis, length)
         return (place - shift) // size * size + shift
 
@@ -99,7 +99,7 @@ class Windows:
 
     @property
     def bias_sides(self) -> tuple[int, int]:
-        """Rows and columns of a head's table of biases: one for each way in which a key can lie to
-        the cell of a query."""
+        """Rows and columns of a head's table of biases: one entry for each offset of key and
+        query."""
         rows, columns = (self.keys(axis) + self.size(axis) // self.cell - 1 for axis in (0, 1))
         return rows, columns

@@ -21,11 +21,10 @@ from waifu2x.errors import ImageError
 from waifu2x.flows.pages import is_page, page_count
 from waifu2x.formats import table
 from waifu2x.formats.adapt import Adapter, finish
-from waifu2x.formats.failures import in_words
+from waifu2x.formats.base import DecodedFile, in_words
+from waifu2x.formats.metadata.profiles import to_srgb
 from waifu2x.formats.preview import preview
-from waifu2x.formats.profiles import to_srgb
 from waifu2x.formats.read import content, open_content
-from waifu2x.formats.source import DecodedFile
 from waifu2x.formats.table import OutputOptions, Quality
 from waifu2x.formats.write import ContentSink, header_of
 from waifu2x.imaging.picture import Metadata, Picture

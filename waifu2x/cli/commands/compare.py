@@ -303,7 +303,7 @@ def _models(
 
 def _noise_words(noise: int | Picture | None) -> str:
     """What is removed, for people."""
-    from waifu2x.formats.jpeg_quality import quality_of
+    from waifu2x.formats.metadata.jpeg_quality import quality_of
 
     if noise is None:
         return ""

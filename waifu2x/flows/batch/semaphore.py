@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import png
+from waifu2x.formats.png import chunks
 from waifu2x.formats.read import extent
 from waifu2x.imaging.processing import Processing
 from waifu2x.system.machine import available_memory
@@ -97,6 +97,6 @@ def needed_bytes(content: bytes, processing: Processing, in_flight: int = 1) -> 
 
 def _may_hold_many(content: bytes) -> bool:
     """Whether a file may have more than one picture, by its first bytes."""
-    if content.startswith(png.SIGNATURE):
-        return any(kind == b"acTL" for kind, _, _ in png.places(content))
+    if content.startswith(chunks.SIGNATURE):
+        return any(kind == b"acTL" for kind, _, _ in chunks.places(content))
     return not content.startswith(_SINGLE)

@@ -1,4 +1,4 @@
-"""Files of models, each format in its own module: a path in, a Model out."""
+"""Reads files of models, each format in its own module: a path in, a Model out."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from waifu2x.errors import ModelError
 if TYPE_CHECKING:
     from waifu2x.networks.model import Model
 
-# Each is imported when it is needed: all together take as long as a small picture.
+# Imported when needed: all together take as long as a small picture.
 _MODULES = {
     ".json": "waifu2x_json",
     ".json.gz": "waifu2x_json",
-    ".param": "ncnn",
+    ".param": "ncnn.reader",
     ".npz": "chainer",
 }
 NAMED_SUFFIXES = (".pth", ".safetensors", ".onnx")
@@ -25,8 +25,10 @@ SUFFIXES = (*_MODULES, *NAMED_SUFFIXES)
 
 
 def parse_named(content: bytes, name: str) -> Model:
-    """The network in the bytes of a .pth, .safetensors or .onnx file; `name` stands for it in
-    messages."""
+    """Returns the network in the bytes of a .pth, .safetensors or .onnx file.
+
+    `name` stands for the file in messages.
+    """
     import numpy as np
 
     # The graph refuses weights that become infinite: no warning need say so before.
@@ -35,20 +37,21 @@ def parse_named(content: bytes, name: str) -> Model:
             from waifu2x.networks.readers.onnx.reader import parse as parse_onnx
 
             return parse_onnx(content, name)
-        from waifu2x.networks.readers import recognised, safetensors, torch_files
+        from waifu2x.networks.readers import recognised, safetensors
+        from waifu2x.networks.readers.pytorch import files
 
-        parse = safetensors.parse if name.lower().endswith(".safetensors") else torch_files.parse
+        parse = safetensors.parse if name.lower().endswith(".safetensors") else files.parse
         return recognised.build(parse(content, name), name)
 
 
 def content_files(path: Path) -> tuple[Path, ...]:
-    """The files that `read_model` reads for a path: of ncnn, the .bin file beside it, too."""
+    """Returns the files that `read_model` reads for a path: of ncnn, the .bin file too."""
     return (path, path.with_suffix(".bin")) if path.name.lower().endswith(".param") else (path,)
 
 
 def read_model(path: Path) -> Model:
-    """The network in a file of waifu2x JSON, ncnn (.param, with its .bin beside it), Chainer,
-    PyTorch (.pth), safetensors or ONNX.
+    """Returns the network in a file of waifu2x JSON, ncnn (.param, with its .bin beside it),
+    Chainer, PyTorch (.pth), safetensors or ONNX.
 
     Raises ModelError, one sentence with the file, if it cannot be read, is damaged or holds what a
     Model cannot express.

@@ -1,9 +1,9 @@
-"""The networks whose files hold weights alone, in order: what is between them is known by name.
+"""The networks whose files hold only weights, in order: the layers between them follow from a name.
 
 vgg_N (N 3x3 convolutions), upconv_7 and its larger upconv_7l, cunet and upcunet (two U-nets, the
 second on the first one's result), Real-CUGAN's upcunet3x and upcunet4x, Anime4K's anime4k_2x and
 anime4k_restore. Planes are read from the weights; taps, strides and the kinds of layers are the
-architecture's, and the file's are held against them.
+architecture's, and the file's must agree.
 """
 
 from __future__ import annotations
@@ -52,13 +52,15 @@ class Layer:
 def build(
     name: str, architecture: str, layers: Sequence[Layer], border: Border = "replicate"
 ) -> Model:
-    """The network of an architecture with these weights; `name` stands for the file in messages.
+    """Returns the network of an architecture with these weights; `name` stands for the file in
+    messages.
 
-    Raises ModelError, which names layer and field, for an architecture that is not known and for
-    layers that are not its.
+    Raises ModelError, which names layer and field, for an unknown architecture and for layers that
+    are not its.
     """
     stack = re.fullmatch(r"vgg_(\d{1,4})", architecture)
-    network = (int(stack[1]), _vgg) if stack else _NETWORKS.get(architecture)
+    vgg = (int(stack[1]), _vgg) if stack else None
+    network = vgg or _NETWORKS.get(architecture)
     if not network:
         raise ModelError(
             f"{name}: layer 1: model_config: architecture {reprlib.repr(architecture)}"
@@ -89,7 +91,7 @@ class _LayeredGraph(GraphBuilder):
         return len(self._layers) - self._taken
 
     def append(self, node: Node) -> int:
-        """Any node; what has no weights counts, in messages, as the layer that it reads."""
+        """Adds a node; one without weights is named, in messages, as the layer that it reads."""
         value = super().append(node)
         if not isinstance(node, Weighted):
             self._makers[value] = self._makers[sources(node)[0]]
@@ -98,21 +100,21 @@ class _LayeredGraph(GraphBuilder):
     def next_convolution(
         self, source: int, taps: int = 3, stride: int = 1, slope: float = SLOPE
     ) -> int:
-        """The next layer, a convolution without padding."""
         layer = self._take("convolution", taps, stride, 0)
         activation = leaky(slope, len(layer.bias))
         return self.convolution(source, layer.weight, layer.bias, activation, stride=stride)
 
     def next_both_signs(self, source: int) -> int:
-        """The next layer, a 3x3 convolution without padding, as its values above 0 and then those
-        below, made positive: twice its planes."""
+        """Adds the next layer, a 3x3 convolution without padding, with twice its planes.
+
+        First its values above 0, then those below, made positive.
+        """
         layer = self._take("convolution", 3, 1, 0)
         weight, bias = (np.concatenate([part, -part]) for part in (layer.weight, layer.bias))
         return self.convolution(source, weight, bias, leaky(0.0, len(bias)))
 
     def last_repeated(self, planes: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The weights and biases of the last layer, its planes one after the other until there are
-        so many."""
+        """Returns weights and biases of the last layer, repeated until it makes `planes` planes."""
         layer = self._take("convolution", self.last_taps, 1, 0)
         times, rest = divmod(planes, len(layer.weight))
         if rest or not times:
@@ -124,13 +126,11 @@ class _LayeredGraph(GraphBuilder):
 
     @property
     def last_taps(self) -> int:
-        """Taps of the last layer in each direction."""
         return int(self._layers[-1].weight.shape[-1])
 
     def next_transposed(
         self, source: int, taps: int, crop: int = 0, slope: float = SLOPE, stride: int = 2
     ) -> int:
-        """The next layer, a transposed convolution."""
         layer = self._take("transposed", taps, stride, crop)
         activation = leaky(slope, len(layer.bias))
         return self.transposed(
@@ -138,7 +138,7 @@ class _LayeredGraph(GraphBuilder):
         )
 
     def squeeze_and_excite(self, source: int) -> int:
-        """The next two layers, which make factors for a value's planes of their means."""
+        """Adds the next two layers, which make factors for a value's planes of their means."""
         squeezed = self._next_dense(self.mean(source), partial(leaky, 0.0))
         return self.multiply(source, self._next_dense(squeezed, partial(elementwise, SIGMOID)))
 
@@ -148,11 +148,11 @@ class _LayeredGraph(GraphBuilder):
         return self.dense(source, weight, layer.bias, activation(len(layer.bias)))
 
     def add_cropped(self, source: int, pixels: int, other: int) -> int:
-        """A value, less so many pixels on each side, plus another."""
+        """Adds a value, cropped by `pixels` on each side, to another."""
         return self.add(self.crop(source, pixels), other)
 
     def _take(self, kind: Kind, taps: int, stride: int, padding: int) -> Layer:
-        """The next layer, which must be of that geometry."""
+        """Takes the next layer, which must be of that geometry."""
         layer = self._layers[self._taken]
         self._taken += 1
         self.layer = f"layer {self._taken}"
@@ -188,20 +188,8 @@ def _upconv(net: _LayeredGraph) -> None:
     net.next_transposed(value, taps=4, crop=3, slope=1.0)
 
 
-def _cunet(net: _LayeredGraph) -> None:
-    _both(net, None)
-
-
-def _upcunet(net: _LayeredGraph) -> None:
-    _both(net, (4, 2, 3))
-
-
-def _upcunet3x(net: _LayeredGraph) -> None:
-    _both(net, (5, 3, 2))
-
-
 def _upcunet4x(net: _LayeredGraph) -> None:
-    """What Real-CUGAN's first half hands to its second, and both to a last layer, has many planes.
+    """Adds Real-CUGAN's network of 4x, whose halves hand on many planes.
 
     The picture is padded by 19 pixels, which are 76 of the result.
     """
@@ -210,15 +198,15 @@ def _upcunet4x(net: _LayeredGraph) -> None:
     net.add(made, net.crop(net.enlarge(0, 4), 76))
 
 
-def _both(net: _LayeredGraph, enlarge: tuple[int, int, int] | None) -> int:
+def _both(net: _LayeredGraph, enlarge: tuple[int, int, int] | None = None) -> int:
     first = _shallow(net, enlarge)
     return net.add_cropped(first, 20, _deep(net, first))
 
 
 def _shallow(net: _LayeredGraph, enlarge: tuple[int, int, int] | None) -> int:
-    """The first U-net, which goes down once.
+    """Adds the first U-net, which goes down once.
 
-    It may enlarge at its end, by a transposed convolution of so many taps, stride and crop.
+    `enlarge` is taps, stride and crop of a transposed convolution at its end.
     """
     wide = net.next_convolution(net.next_convolution(0))
     value = net.next_convolution(wide, taps=2, stride=2)
@@ -232,7 +220,6 @@ def _shallow(net: _LayeredGraph, enlarge: tuple[int, int, int] | None) -> int:
 
 
 def _deep(net: _LayeredGraph, source: int) -> int:
-    """The second, which goes down twice."""
     wide = net.next_convolution(net.next_convolution(source))
     value = net.next_convolution(wide, taps=2, stride=2)
     value = net.next_convolution(net.next_convolution(value))
@@ -247,7 +234,7 @@ def _deep(net: _LayeredGraph, source: int) -> int:
 
 
 def _anime4k_2x(net: _LayeredGraph) -> None:
-    """The picture enlarged by bilinear interpolation, plus what the layers make of it.
+    """Adds the picture, enlarged by bilinear interpolation, plus the result of the layers.
 
     The last layer reads the former, too, and passes it on.
     """
@@ -269,7 +256,6 @@ def _anime4k_2x(net: _LayeredGraph) -> None:
 
 
 def _anime4k_restore(net: _LayeredGraph) -> None:
-    """The picture, plus what the layers make of it."""
     maps, lost = _anime4k(net)
     weight, bias = net.last_repeated(net.planes(0))
     value = net.convolution(net.concatenate(*maps), weight, bias)
@@ -277,10 +263,10 @@ def _anime4k_restore(net: _LayeredGraph) -> None:
 
 
 def _anime4k(net: _LayeredGraph) -> tuple[list[int], int]:
-    """The maps that the last layer reads: if it has 3x3 taps that of the layer before it, if it has
-    a single one all, cropped to one size.
+    """Returns the maps that the last layer reads, and the pixels that they lost on each side.
 
-    And the pixels on each side of the picture that those have lost.
+    A last layer of 3x3 taps reads the one before it; one of a single tap reads all, cropped to one
+    size.
     """
     if net.planes(0) > _MOST_PLANES:
         raise ModelError(f"{net.name}: layer 1: reads {net.planes(0)} planes, which is no picture")
@@ -293,15 +279,14 @@ def _anime4k(net: _LayeredGraph) -> tuple[list[int], int]:
     return [*cropped, made[-1]], len(made)
 
 
-_NETWORKS: dict[str, tuple[int, Callable[[_LayeredGraph], None]]] = {
+_NETWORKS: dict[str, tuple[int, Callable[[_LayeredGraph], object]]] = {
     "upconv_7": (7, _upconv),
     "upconv_7l": (7, _upconv),
-    "cunet": (30, _cunet),
-    "upcunet": (30, _upcunet),
-    "upcunet3x": (30, _upcunet3x),
+    "cunet": (30, _both),
+    "upcunet": (30, partial(_both, enlarge=(4, 2, 3))),
+    "upcunet3x": (30, partial(_both, enlarge=(5, 3, 2))),
     "upcunet4x": (31, _upcunet4x),
     "anime4k_2x": (0, _anime4k_2x),
     "anime4k_restore": (0, _anime4k_restore),
 }
-"""The number of layers with weights of each architecture, 0 for any from two on, and the function
-that takes them."""
+"""For each architecture, the number of layers with weights (0: two or more), and its function."""

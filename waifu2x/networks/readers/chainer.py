@@ -1,4 +1,4 @@
-"""Weights of waifu2x-chainer: .npz files, zip files of arrays named after the layers."""
+"""Reads weights of waifu2x-chainer: .npz files, zip files of arrays named after the layers."""
 
 from __future__ import annotations
 
@@ -28,26 +28,20 @@ _HEADER = re.compile(
     rb" 'shape': \((?P<shape>(?:\d{1,9}L?(?:, ?|(?=\)))){0,8})\),? ?\}[ ]*\n",
     re.DOTALL,
 )
-"""What a .npy file of numbers begins with, as NumPy writes it: versions 1 and 2."""
+"""The header of a .npy file of numbers, as NumPy writes it: versions 1 and 2."""
 
 
 def read_model(path: Path) -> Model:
-    """The network in an .npz file. Raises ModelError."""
-    _, model = _checked(read_file(path), str(path))
-    return model
+    """Returns the network in an .npz file. Raises ModelError."""
+    return parse(read_file(path), str(path))[1]
 
 
-def parse(raw: bytes, name: str) -> NetworkWeights:
-    """The content of an .npz file, checked; `name` stands for the file in messages.
+def parse(raw: bytes, name: str) -> tuple[NetworkWeights, Model]:
+    """Returns the checked content of an .npz file, and its network.
 
-    Raises ModelError if it is damaged or of an architecture other than VGG7 and UpConv7.
+    `name` stands for the file in messages. Raises ModelError if it is damaged or of an
+    architecture other than VGG7 and UpConv7.
     """
-    weights, _ = _checked(raw, name)
-    return weights
-
-
-def _checked(raw: bytes, name: str) -> tuple[NetworkWeights, Model]:
-    """The content of an .npz file, and the network of it."""
     stored = _arrays(raw, name)
     if "conv_pre/W" in stored:
         found = "upresnet10" if any("/fc1/" in each for each in stored) else "resnet10"
@@ -55,7 +49,7 @@ def _checked(raw: bytes, name: str) -> tuple[NetworkWeights, Model]:
     count = len({key.partition("/")[0] for key in stored})
     last = stored.get(f"conv{count}/W")
     doubles = last is not None and last.shape[2:] == (4, 4)
-    if doubles and last is not None and last.ndim == 4:  # its layer has no bias
+    if doubles and last is not None and last.ndim == 4:  # that layer has no bias
         stored.setdefault(f"conv{count}/b", np.zeros(last.shape[1], np.float32))
     names = {f"conv{number}/{part}" for number in range(1, count + 1) for part in "Wb"}
     if not stored or set(stored) != names:
@@ -75,7 +69,7 @@ def _checked(raw: bytes, name: str) -> tuple[NetworkWeights, Model]:
 
 
 def _arrays(raw: bytes, name: str) -> dict[str, NDArray[np.float32]]:
-    """The arrays of an .npz file; numpy.load would allocate whatever a header asks for."""
+    """Returns the arrays of an .npz file; numpy.load would allocate whatever a header asks for."""
     arrays: dict[str, NDArray[np.float32]] = {}
     budget = ModelBudget(name)
     try:
@@ -90,7 +84,7 @@ def _arrays(raw: bytes, name: str) -> dict[str, NDArray[np.float32]]:
 
 
 def _array(content: bytes, where: str, budget: ModelBudget) -> NDArray[np.float32]:
-    """One .npy file. Raises ValueError if it is damaged."""
+    """Returns the array of a .npy file. Raises ValueError if it is damaged."""
     header = _HEADER.match(content)
     if header is None:
         raise ValueError("no header of an array of numbers")

@@ -1,6 +1,6 @@
-"""What one model file may cost its reader, and how files and archives are read within that.
+"""Bounds what one model file may cost, and reads files and archives within that.
 
-Files come from strangers, and few bytes can ask for many: every number of a file that decides how
+Files come from strangers, and few bytes can ask for much: every number of a file that decides how
 much is copied, made or done is taken from a budget before that happens.
 """
 
@@ -20,8 +20,8 @@ from waifu2x.errors import ModelError
 from waifu2x.system.files import open_regular, reason
 
 DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError)
-"""What zipfile raises. ValueError: names that are not UTF-8. RuntimeError: a damaged header can
-look like encryption or an unknown compression."""
+"""Errors of zipfile. ValueError: names that are not UTF-8. RuntimeError: a damaged header can look
+like encryption or an unknown compression."""
 
 MAX_BYTES = 64 << 20
 """Bytes of one file, packed or unpacked; the largest networks of waifu2x take half of it as JSON.
@@ -33,15 +33,15 @@ _MAX_ENTRIES = 20_000
 _MAX_STEPS = 500_000
 _MAX_DEPTH = 32
 _ENTRY = re.compile(rb"PK\x01\x02")
-"""How each entry of a zip file's directory begins."""
+"""The signature of each entry in a zip file's directory."""
 _CHUNK = 1 << 20
 
 
 class ModelBudget:
-    """What is left of the bytes, entries and steps that reading one model file may take.
+    """Counts the bytes, entries and steps that reading one model file may still take.
 
-    Each `take_` method raises ModelError, one sentence that begins with the file's name, where more
-    is asked for than is left.
+    Each `take_` method raises ModelError, one sentence that begins with the file's name, for more
+    than is left.
     """
 
     def __init__(
@@ -59,31 +59,31 @@ class ModelBudget:
         self._steps = steps
 
     def take_bytes(self, count: int) -> None:
-        """Bytes that are about to be allocated."""
+        """Takes bytes that are about to be allocated."""
         self._bytes -= count
         if self._bytes < 0:
             raise ModelError(f"{self.name}: unpacks to more than {self._size >> 20} MiB")
 
     def take_entries(self, count: int) -> None:
-        """Members of an archive, or elements of lists and dictionaries."""
+        """Takes members of an archive, or elements of lists and dictionaries."""
         self._entries -= count
         if self._entries < 0:
             raise ModelError(f"{self.name}: has more entries than a model can need")
 
     def take_steps(self, count: int = 1) -> None:
-        """Instructions, or whatever takes about as long."""
+        """Takes instructions, or other work of about that duration."""
         self._steps -= count
         if self._steps < 0:
             raise ModelError(f"{self.name}: takes more steps to read than a model can need")
 
     def check_depth(self, depth: int) -> None:
-        """Raises ModelError for what is nested deeper than any model's data."""
+        """Raises ModelError for data nested deeper than any model's."""
         if depth > _MAX_DEPTH:
             raise ModelError(f"{self.name}: is nested more than {_MAX_DEPTH} deep")
 
 
 def open_file(path: Path) -> IO[bytes]:
-    """A regular file, open for reading. Raises ModelError, at once for devices, pipes, folders."""
+    """Opens a regular file. Raises ModelError, at once for devices, pipes, folders."""
     try:
         return open_regular(path)
     except (OSError, ValueError) as error:
@@ -92,7 +92,7 @@ def open_file(path: Path) -> IO[bytes]:
 
 
 def read_file(path: Path, most: int | None = None) -> bytes:
-    """A regular file's bytes, at most so many, or MAX_BYTES if that is None. Raises ModelError."""
+    """Returns a regular file's bytes, at most `most` (MAX_BYTES by default). Raises ModelError."""
     most = MAX_BYTES if most is None else most
     with open_file(path) as file:
         try:
@@ -106,7 +106,7 @@ def read_file(path: Path, most: int | None = None) -> bytes:
 
 
 def gunzip(packed: bytes, name: str) -> bytes:
-    """What gzip packed. Raises ModelError if it is damaged or larger than MAX_BYTES."""
+    """Unpacks gzip data. Raises ModelError if it is damaged or larger than MAX_BYTES."""
     try:
         content = gzip.GzipFile(fileobj=io.BytesIO(packed)).read(MAX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
@@ -116,7 +116,7 @@ def gunzip(packed: bytes, name: str) -> bytes:
 
 
 def open_archive(file: IO[bytes], budget: ModelBudget) -> zipfile.ZipFile:
-    """A zip file, its entries counted before any of them is kept.
+    """Opens a zip file after counting its entries.
 
     Raises ModelError for more entries than the budget has, and what zipfile raises for damage.
     """
@@ -127,7 +127,7 @@ def open_archive(file: IO[bytes], budget: ModelBudget) -> zipfile.ZipFile:
 
 
 def _chunks(file: IO[bytes]) -> Iterator[bytes]:
-    """A file's content in parts that overlap by less than an entry's first bytes."""
+    """Yields a file's content in parts that overlap by less than an entry's signature."""
     file.seek(0)
     tail = b""
     while part := file.read(_CHUNK):
@@ -136,10 +136,10 @@ def _chunks(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def read_member(archive: zipfile.ZipFile, member: str, name: str) -> bytes:
-    """A member of a zip file, stored or deflated, its checksum compared.
+    """Returns a member of a zip file, stored or deflated, its checksum compared.
 
-    Raises ModelError if it is larger than MAX_BYTES or packed in another way, whose size nobody
-    knows before it is unpacked; and what zipfile raises for damage.
+    Raises ModelError if it is larger than MAX_BYTES or packed in another way, whose size is unknown
+    before it is unpacked; and what zipfile raises for damage.
     """
     method = archive.getinfo(member).compress_type
     if method not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

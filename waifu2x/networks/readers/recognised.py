@@ -1,7 +1,7 @@
-"""Which network weights by name are of, and that network.
+"""Recognises the network of weights by name, and builds it.
 
-The names of layers tell the architecture, and the shapes of weights all its sizes; what belongs to
-no layer is refused.
+The names of layers tell the architecture, and the shapes of weights all its sizes; weights that
+belong to no layer are refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True)
 class _Family:
-    """Networks that are told by names of their weights."""
+    """A family of networks, recognised by names of their weights."""
 
     module: str
     """The module of `readers/` that makes their graph; imported when it is needed."""
@@ -80,7 +80,7 @@ _KNOWN = (
     ),
     _Family("families.swin_unet", "swin_unet", (_weights("unet.swin1.block.0.attn.qkv"),)),
     _Family(
-        "waifu2x_named", "u_net", (_weights("unet1.conv1.conv.0", "unet2.conv2.seblock.conv1"),)
+        "families.waifu2x", "u_net", (_weights("unet1.conv1.conv.0", "unet2.conv2.seblock.conv1"),)
     ),
     _Family(
         "families.esrgan",
@@ -91,7 +91,7 @@ _KNOWN = (
             _weights("model.0", "model.1.sub.0.RDB1.conv1.0"),
         ),
     ),
-    _Family("waifu2x_named", "stack", (_weights("net.0", "net.2"),)),
+    _Family("families.waifu2x", "stack", (_weights("net.0", "net.2"),)),
     _Family(
         "families.rcan",
         "rcan",
@@ -104,7 +104,7 @@ _KNOWN = (
         "families.artcnn", "artcnn", (_weights("res_block.0.conv.0.0", "depth_to_space.upscale.0"),)
     ),
 )
-"""In this order: the first one is it."""
+"""In this order: the first that matches."""
 _UNSUPPORTED = {
     "a Swin2SR": r"attn\.logit_scale",
     "an ATD": r"layers\.\d+\.residual_group\.td",
@@ -113,14 +113,14 @@ _UNSUPPORTED = {
     "a PLKSR": r"feats\.\d+\.channe_mixer",
     "a GRL": r"layers\.\d+\.blocks\.\d+\.attn\.(window_attn|stripe_attn)",
 }
-"""Architectures of the field by a name of a weight that no other has; some look like known ones."""
+"""Unsupported architectures by a name of a weight that no other has; some look like known ones."""
 
 
 def build(contents: Contents, name: str) -> Model:
-    """The network; `name` stands for its file in messages.
+    """Returns the network; `name` stands for its file in messages.
 
-    Raises ModelError for networks that are not known, by their name where they are, and for weights
-    that are not those of their network.
+    Raises ModelError for unknown networks, by their name where it is known, and for weights that
+    are not those of their network.
     """
     names = contents.tensors.keys()
     for word, pattern in _UNSUPPORTED.items():

@@ -1,7 +1,7 @@
-"""safetensors: a length, a header in JSON, and the numbers.
+"""Reads safetensors: a length, a header in JSON, and the numbers.
 
 `name: {dtype, shape, data_offsets: [begin, end]}`, offsets from the header's end; row-major,
-little-endian. The offsets must cover all that follows, without holes.
+little-endian. The offsets must cover the data without holes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.readers.state_dicts import MARKS, stripped
 from waifu2x.networks.readers.tensors import (
+    MARKS,
     MOST_DIMENSIONS,
     Contents,
     TensorInfo,
     check_size,
     from_bfloats,
+    stripped,
 )
 
 _MAX_HEADER = 1 << 20
@@ -39,7 +40,7 @@ _DTYPES = {
 
 
 def parse(content: bytes, name: str) -> Contents:
-    """The tensors in the bytes of such a file; `name` stands for it in messages."""
+    """Returns the tensors in the bytes of a file; `name` stands for it in messages."""
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 or length > min(_MAX_HEADER, len(content) - 8):
         raise ModelError(f"{name}: damaged: a header of {length} bytes")
@@ -74,7 +75,7 @@ def parse(content: bytes, name: str) -> Contents:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON whose names are different."""
+    """Returns an object of JSON. Raises ValueError if two names are equal."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name appears twice")
@@ -82,7 +83,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _tensor(key: str, entry: object, data: memoryview, name: str) -> tuple[int, int, TensorInfo]:
-    """Where a tensor's data begin and end, and what is known of it."""
+    """Returns where a tensor's data begin and end, and the tensor."""
     where = f"{name}: {key[:60]!r}"
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise ModelError(f"{where}: expected dtype, shape and data_offsets")

@@ -42,18 +42,18 @@ _CACHE_FORMAT = "3"
 _ALIGNMENT = 8
 _MAX_LISTS = 2_000_000
 _MAX_NUMBERS = 8_000_000
-"""Lists and numbers of one file: those of 64 MiB, as long as networks' numbers are."""
+"""Lists and numbers of one file: those of 64 MiB, at the length of networks' numbers."""
 
 
 class NetworkWeights(NamedTuple):
-    """The layers with weights of a file, and the name of what is between them."""
+    """The layers with weights of a file, and the name of its architecture."""
 
     architecture: str
     layers: list[Layer]
 
 
 def read_model(path: Path) -> Model:
-    """The network in a .json or .json.gz file.
+    """Returns the network in a .json or .json.gz file.
 
     Raises ModelError if the file cannot be read, is damaged, or holds other layers than its
     architecture has.
@@ -67,22 +67,16 @@ def read_model(path: Path) -> Model:
     kept = _from_cache(content)
     if kept is not None:
         return build(str(path), *kept)
-    weights, model = _checked(raw, str(path))
+    weights, model = parse(raw, str(path))
     cache.store(_CACHE_KIND, _cache_key(content), _to_binary(weights))
     return model
 
 
-def parse(raw: bytes, name: str) -> NetworkWeights:
-    """The content of a model file, checked; `name` stands for the file in messages.
+def parse(raw: bytes, name: str) -> tuple[NetworkWeights, Model]:
+    """Returns the checked content of a model file, and its network.
 
-    Raises ModelError.
+    `name` stands for the file in messages. Raises ModelError.
     """
-    weights, _ = _checked(raw, name)
-    return weights
-
-
-def _checked(raw: bytes, name: str) -> tuple[NetworkWeights, Model]:
-    """The content of a model file, and the network of it."""
     if raw[:2] == b"\x1f\x8b":
         raw = gunzip(raw, name)
     # Each list and each number takes up to a hundred bytes, however few it is written in.
@@ -112,7 +106,7 @@ def _checked(raw: bytes, name: str) -> tuple[NetworkWeights, Model]:
 
 
 def dump(weights: NetworkWeights) -> bytes:
-    """The JSON of a network, every number the shortest decimal of its float32."""
+    """Returns the JSON of a network, every number the shortest decimal of its float32."""
     model = build("the network", *weights)
     objects = []
     for index, layer in enumerate(weights.layers):
@@ -173,7 +167,7 @@ def _layer(entry: dict[str, Any], where: str) -> Layer:
 
 
 def _both(entry: dict[str, Any], field: str, where: str) -> int | None:
-    """A number of columns, which is that of rows too; None if the file does not say."""
+    """Returns a number of columns, which is that of rows too; None if the file does not say."""
     wide, high = f"{field}W", f"{field}H"
     value = entry.get(wide, entry.get(high))
     if value is not None and type(value) is not int:
@@ -222,7 +216,7 @@ def _check_config(config: dict[str, Any], model: Model, where: str) -> None:
 
 
 def _shortest(values: NDArray[np.float32]) -> Any:
-    """Nested lists of floats that print as the shortest decimals of the float32 values."""
+    """Returns nested lists of floats that print as the shortest decimals of the float32 values."""
     flat = [float(str(value)) for value in values.ravel()]
     return np.array(flat).reshape(values.shape).tolist()
 
@@ -234,12 +228,11 @@ def _kind(value: Any) -> str:
 
 
 def _cache_key(content: bytes) -> str:
-    """The key of the weights in a file whose content has this digest."""
     return cache.digest(_CACHE_FORMAT, content)
 
 
 def _to_binary(weights: NetworkWeights) -> bytes:
-    """A header in JSON, its length before it, and all numbers."""
+    """Returns a header in JSON, its length before it, and all numbers."""
     layers = [
         {"kind": layer.kind, "weight": layer.weight.shape, "bias": layer.bias.shape}
         for layer in weights.layers
@@ -252,7 +245,7 @@ def _to_binary(weights: NetworkWeights) -> bytes:
 
 
 def _from_cache(content: bytes) -> NetworkWeights | None:
-    """The weights in a file whose content has this digest, if they are kept."""
+    """Returns the weights in a file whose content has this digest, if they are kept."""
     stored = cache.load(_CACHE_KIND, _cache_key(content))
     if stored is None:
         return None

@@ -14,7 +14,7 @@ from waifu2x.flows.film.sinks.frame_sink import FrameSink
 from waifu2x.flows.jobs import make_folder
 from waifu2x.formats.film.frame_files import FramePattern, times_text
 from waifu2x.formats.film.writing.encode import Shape
-from waifu2x.formats.png_write import PngWriter
+from waifu2x.formats.png.write import PngWriter
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header, Timed
 from waifu2x.system.files import reason, write_atomically

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from waifu2x.networks.model import Model
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 
 def artcnn(weights: NamedWeights) -> Model:
-    """Blocks between two convolutions, whose ends are added, and a last one that is shuffled."""
+    """Builds blocks between two convolutions, whose ends are added, and a last one, shuffled."""
     net = NamedGraph(weights, weights.length("conv0.weight", 1))
     first = value = net.same_size(0, "conv0")
-    count = 0
-    while f"res_block.{count}.conv.0.0.weight" in weights:
-        key = f"res_block.{count}.conv"
+    count = weights.count("res_block.{}.conv.0.0")
+    for block in range(count):
+        key = f"res_block.{block}.conv"
         inner = net.same_size(value, f"{key}.0.0", 0.0)
         inner = net.same_size(inner, f"{key}.1.0", 0.0)
         value = net.add(net.same_size(inner, f"{key}.2"), value)
-        count += 1
     value = net.add(net.same_size(value, f"res_block.{count}"), first)
-    last = "depth_to_space.upscale.0"
-    where = f"{weights.name}: {last}.weight"
-    scale, _ = scale_and_planes(weights.planes(last), net.planes(0), where)
-    value = net.same_size(value, last)
-    if scale > 1:
-        net.pixel_shuffle(value, scale)
+    net.last_convolution(value, "depth_to_space.upscale.0")
     return net.model("zero", same_planes=True)

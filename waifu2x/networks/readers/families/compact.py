@@ -8,11 +8,11 @@ from waifu2x.errors import ModelError
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.expressions import LEAKY
 from waifu2x.networks.model import Model
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 
 def compact(weights: NamedWeights) -> Model:
-    """Convolutions with a slope for each plane, and a last one, shuffled onto the picture."""
+    """Builds convolutions with a slope for each plane; the last is shuffled onto the picture."""
     last = 0
     while f"body.{last + 2}.weight" in weights:
         last += 2
@@ -29,12 +29,5 @@ def compact(weights: NamedWeights) -> Model:
         weights.budget.take_bytes(4 * made)
         slopes = np.broadcast_to(slopes, (made,)).copy()
         value = net.same_size(value, f"body.{index}", Activation(LEAKY, slopes))
-    made = weights.planes(f"body.{last}")
-    scale, _ = scale_and_planes(made, planes, f"{weights.name}: body.{last}.weight")
-    value = net.same_size(value, f"body.{last}")
-    if scale == 1:
-        net.add(value, 0)
-    else:
-        value = net.pixel_shuffle(value, scale)
-        net.add(value, net.enlarge(0, scale))
+    net.last_convolution(value, f"body.{last}", adds_picture=True)
     return net.model("zero", same_planes=True)

@@ -24,20 +24,17 @@ Numbers = NDArray[np.float32]
 
 
 def dat(weights: NamedWeights) -> Model:
-    """Groups of blocks, each group with a convolution at its end."""
+    """Builds groups of blocks, each group with a convolution at its end."""
     ends = FirstAndLast(weights, 1.0)
     net = ends.net
     start = ends.begin()
     value = normalised(net, start, "before_RG.1")
-    group = 0
-    while f"layers.{group}.blocks.0.norm1.weight" in weights:
-        outer, block = value, 0
-        while f"layers.{group}.blocks.{block}.norm1.weight" in weights:
+    for group in range(weights.count("layers.{}.blocks.0.norm1")):
+        outer = value
+        for block in range(weights.count(f"layers.{group}.blocks.{{}}.norm1")):
             is_shifted = block % 4 == (2 if group % 2 == 0 else 0)
             value = _block(net, value, f"layers.{group}.blocks.{block}", is_shifted)
-            block += 1
         value = net.add(residual_convolution(net, value, f"layers.{group}.conv"), outer)
-        group += 1
     value = residual_convolution(net, normalised(net, value, "norm"), "conv_after_body")
     ends.finish(net.add(value, start))
     weights.ignore(_DERIVED)
@@ -64,7 +61,7 @@ def _block(net: NamedGraph, source: int, key: str, is_shifted: bool) -> int:
 
 
 def _queries_keys_and_values(net: NamedGraph, source: int, key: str) -> tuple[int, int]:
-    """One map of queries and keys, and one of values, which a convolution reads as well."""
+    """Adds a map of queries and keys, and one of values, which a convolution reads as well."""
     planes = net.planes(source)
     net.layer = f"{key}.qkv"[:80]
     weight = net.weights.take(f"{key}.qkv.weight", 3 * planes, planes)[:, :, np.newaxis, np.newaxis]
@@ -77,7 +74,7 @@ def _queries_keys_and_values(net: NamedGraph, source: int, key: str) -> tuple[in
 
 
 def _in_windows(net: NamedGraph, joined: int, own: int, key: str, is_shifted: bool) -> int:
-    """Half of the planes in windows that lie, the other half in windows that stand."""
+    """Adds attention, half of the planes in windows that lie, the others in windows that stand."""
     planes = net.planes(own)
     sides = [_window(net.weights, f"{key}.attns.{half}") for half in (0, 1)]
     filled, halves = max(map(max, sides)), []
@@ -99,7 +96,7 @@ def _in_windows(net: NamedGraph, joined: int, own: int, key: str, is_shifted: bo
 
 
 def _window(weights: NamedWeights, key: str) -> tuple[int, int]:
-    """Rows and columns of a window: the furthest that a key can lie from its query, and one."""
+    """Returns rows and columns of a window, one more than the furthest key of a query."""
     last = weights.take(f"{key}.rpe_biases", None, 2)[-1]
     rows, columns = (int(each) + 1 for each in last)
     count = weights.length(f"{key}.rpe_biases", 0)
@@ -111,7 +108,7 @@ def _window(weights: NamedWeights, key: str) -> tuple[int, int]:
 
 
 def _biases(weights: NamedWeights, key: str, rows: int, columns: int) -> Numbers:
-    """(heads, 2 rows - 1, 2 columns - 1): what a small network makes of each place."""
+    """Returns (heads, 2 rows - 1, 2 columns - 1), which a small network makes of each place."""
     down, along = np.arange(1 - rows, rows), np.arange(1 - columns, columns)
     places = np.stack(np.meshgrid(down, along, indexing="ij"), axis=-1).reshape(-1, 2)
 
@@ -137,7 +134,7 @@ def _biases(weights: NamedWeights, key: str, rows: int, columns: int) -> Numbers
 def _folded_norm(
     weights: NamedWeights, key: str, weight: Numbers, bias: Numbers
 ) -> tuple[Numbers, Numbers]:
-    """A layer and the batch norm behind it as one."""
+    """Returns a layer and the batch norm behind it as one."""
     planes = len(bias)
     scale, shift, mean, variance = (
         weights.take(f"{key}.{part}", planes).astype(np.float64)
@@ -153,7 +150,7 @@ def _folded_norm(
 def _depthwise(
     net: NamedGraph, source: int, key: str, norm: str | None, function: Expression | None
 ) -> int:
-    """A 3x3 convolution of each plane, a norm and a function, where there are some."""
+    """Adds a 3x3 convolution of each plane, with a norm and a function, if given."""
     planes = net.planes(source)
     weight = net.weights.take(f"{key}.weight", planes, 1, 3, 3)
     bias = net.weights.take(f"{key}.bias", planes)
@@ -165,7 +162,7 @@ def _depthwise(
 
 
 def _of_planes(net: NamedGraph, source: int, key: str) -> int:
-    """A factor for each plane, by the means over the picture."""
+    """Adds a factor for each plane, made of the means over the picture."""
     key = f"{key}.channel_interaction"
     weight, bias = _folded_norm(net.weights, f"{key}.2", *net.weights.convolution(f"{key}.1", 1))
     net.layer = key[:80]
@@ -176,7 +173,7 @@ def _of_planes(net: NamedGraph, source: int, key: str) -> int:
 
 
 def _of_pixels(net: NamedGraph, source: int, key: str) -> int:
-    """A factor for each pixel, by its planes."""
+    """Adds a factor for each pixel, made of its planes."""
     key = f"{key}.spatial_interaction"
     weight, bias = _folded_norm(net.weights, f"{key}.1", *net.weights.convolution(f"{key}.0", 1))
     net.layer = key[:80]
@@ -186,7 +183,7 @@ def _of_pixels(net: NamedGraph, source: int, key: str) -> int:
 
 
 def _mixed(net: NamedGraph, source: int, key: str) -> int:
-    """Two linear layers, half of the planes between them a gate of the others."""
+    """Adds two linear layers, half of the planes between them a gate of the others."""
     made = linear(net, source, f"{key}.fc1", GELU)
     if net.planes(made) % 2:
         raise ModelError(f"{net.name}: {key[:80]}.fc1.weight makes {net.planes(made)} planes")

@@ -1,4 +1,4 @@
-"""What SwinIR and its kin have before and behind their blocks."""
+"""The first and last layers of SwinIR and its kin."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 _MEAN = (0.4488, 0.4371, 0.4040)
 """The mean colour of the pictures of the training. Not stored; of one plane it is 0."""
@@ -36,7 +36,7 @@ class FirstAndLast:
         self._picture = 0
 
     def begin(self) -> int:
-        """The picture less its mean, and the first convolution."""
+        """Adds the picture less its mean, and the first convolution."""
         net, factors = self.net, np.full(len(self._mean), self._most, np.float32)
         net.layer = "the mean"
         self._picture = net.affine(0, factors, -self._mean * factors)
@@ -46,7 +46,7 @@ class FirstAndLast:
         return net.same_size(value, self._first)
 
     def finish(self, value: int) -> int:
-        """The map enlarged in the way that the names of layers tell, and the mean added."""
+        """Enlarges the map as the names of layers tell, and adds the mean."""
         net, weights = self.net, self._weights
         if "conv_before_upsample.0.weight" in weights:
             value = net.same_size(value, "conv_before_upsample.0", _BEFORE)
@@ -54,27 +54,21 @@ class FirstAndLast:
             value = self._nearest(value) if is_nearest else shuffled(net, value, "upsample")
             value = net.same_size(value, "conv_last")
         elif "upsample.0.weight" in weights:
-            where = f"{weights.name}: upsample.0.weight"
-            made = weights.planes("upsample.0")
-            by, _ = scale_and_planes(made, net.planes(0), where)
-            value = net.same_size(value, "upsample.0")
-            value = net.pixel_shuffle(value, by) if by > 1 else value
+            value = net.last_convolution(value, "upsample.0")
         else:
             value = net.add(net.same_size(value, "conv_last"), self._picture)
         net.layer = "the mean"
         return net.affine(value, np.full(len(self._mean), 1 / self._most, np.float32), self._mean)
 
     def _nearest(self, value: int) -> int:
-        net, step = self.net, 1
-        while f"conv_up{step}.weight" in self._weights:
-            value = net.same_size(net.enlarge(value, 2), f"conv_up{step}", 0.2)
-            step += 1
+        net = self.net
+        for step in range(self._weights.count("conv_up{}", 1)):
+            value = net.same_size(net.enlarge(value, 2), f"conv_up{step + 1}", 0.2)
         return net.same_size(value, "conv_hr", 0.2)
 
 
 def shuffled(net: NamedGraph, value: int, layer: str) -> int:
-    """A map enlarged in steps by convolutions, LAYER.0, LAYER.2 and so on, whose planes are
-    shuffled."""
+    """Enlarges a map in steps, by the shuffled convolutions LAYER.0, LAYER.2 and so on."""
     step = 0
     while f"{layer}.{step}.weight" in net.weights:
         made, planes = net.weights.planes(f"{layer}.{step}"), net.planes(value)
@@ -87,7 +81,7 @@ def shuffled(net: NamedGraph, value: int, layer: str) -> int:
 
 
 def residual_convolution(net: NamedGraph, source: int, key: str) -> int:
-    """The convolution at a group's end: one, or three, the middle one of a single tap."""
+    """Adds the convolution at a group's end: one, or three, the middle one of a single tap."""
     if f"{key}.0.weight" not in net.weights:
         return net.same_size(source, key)
     value = net.same_size(source, f"{key}.0", 0.2)

@@ -8,7 +8,7 @@ from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 
 def esrgan(weights: NamedWeights) -> Model:
-    """Residual blocks of dense blocks, then convolutions of maps enlarged by two."""
+    """Builds residual blocks of dense blocks, then convolutions of maps enlarged by two."""
     names = _names_of_layers(weights)
     read = weights.length(f"{names['first']}.weight", 1)
     made = weights.planes(names["last"])
@@ -32,7 +32,7 @@ def esrgan(weights: NamedWeights) -> Model:
 
 
 def _dense_block(net: NamedGraph, source: int, key: str) -> int:
-    """Five convolutions, each of all that is before it, and a fifth of the result added."""
+    """Adds five convolutions, each of all maps before it, a fifth of the result to the source."""
     plus = key.format("1x1").removesuffix(".0")
     has_more = f"{plus}.weight" in net.weights
     parts = [source]
@@ -48,12 +48,9 @@ def _dense_block(net: NamedGraph, source: int, key: str) -> int:
 
 
 def _names_of_layers(weights: NamedWeights) -> dict[str, str]:
-    """The names of the layers; those inside a block have {} where a layer's number stands."""
+    """Returns the names of the layers; those inside a block have {} for a layer's number."""
     if "model.0.weight" in weights:
-        blocks = 0
-        while f"model.1.sub.{blocks}.RDB1.conv1.0.weight" in weights:
-            blocks += 1
-        ups = 0
+        blocks, ups = weights.count("model.1.sub.{}.RDB1.conv1.0"), 0
         while f"model.{3 * ups + 3}.weight" in weights:
             ups += 1
         return {
@@ -68,17 +65,12 @@ def _names_of_layers(weights: NamedWeights) -> dict[str, str]:
     older = "RRDB_trunk.0.RDB1.conv1.weight" in weights
     body, rdb = ("RRDB_trunk", "RDB") if older else ("body", "rdb")
     up = "upconv" if older else "conv_up"
-    blocks, ups = 0, 0
-    while f"{body}.{blocks}.{rdb}1.conv1.weight" in weights:
-        blocks += 1
-    while f"{up}{ups + 1}.weight" in weights:
-        ups += 1
     return {
         "first": "conv_first",
-        "blocks": str(blocks),
+        "blocks": str(weights.count(f"{body}.{{}}.{rdb}1.conv1")),
         "block": body + ".{}." + rdb + "{}.conv{{}}",
         "trunk": "trunk_conv" if older else "conv_body",
-        "ups": " ".join(f"{up}{number}" for number in range(1, ups + 1)),
+        "ups": " ".join(f"{up}{step + 1}" for step in range(weights.count(f"{up}{{}}", 1))),
         "hr": "HRconv" if older else "conv_hr",
         "last": "conv_last",
     }

@@ -9,17 +9,17 @@ from waifu2x.networks.activations import elementwise
 from waifu2x.networks.expressions import MISH
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.families.swin import normalised
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_of
 
 _EPS = 1e-6
 _SHIFT = -0.5
-"""What each block, and the shortcut, is shifted by. Not stored."""
+"""The shift of each block and of the shortcut. Not stored."""
 _TURNED = 8
 """Groups of planes that one kind of upsampler takes the mean of."""
 
 
 def mosr(weights: NamedWeights) -> Model:
-    """Blocks between convolutions, a shortcut beside them, and a last one that is shuffled."""
+    """Builds blocks between convolutions, a shortcut beside them, and a last one, shuffled."""
     if "upsampler.offset.weight" in weights:
         raise ModelError(f"{weights.name}: a MoSR with DySample: not supported yet")
     net = NamedGraph(weights, weights.length("gblocks.0.weight", 1))
@@ -32,7 +32,7 @@ def mosr(weights: NamedWeights) -> Model:
     beside = _with_mish(net, _with_mish(net, 0, "shortcut.block.0"), "shortcut.block.2")
     beside = net.add(_shifted(net, 0, "shortcut.conv11"), beside)
     value = _upsampled(net, net.add(value, beside))
-    scale, _ = scale_and_planes(net.planes(value), net.planes(0), f"{weights.name}: upsampler")
+    scale = scale_of(net.planes(value), net.planes(0), f"{weights.name}: upsampler")
     if scale > 1:
         net.pixel_shuffle(value, scale)
     return net.model("zero", same_planes=True)
@@ -43,7 +43,7 @@ def _with_mish(net: NamedGraph, source: int, layer: str) -> int:
 
 
 def _shifted(net: NamedGraph, source: int, layer: str) -> int:
-    """A convolution of one tap, less a half."""
+    """Adds a convolution of one tap, less a half."""
     weight, bias = net.weights.convolution(layer, 1)
     net.layer = layer
     return net.convolution(source, weight, bias + np.float32(_SHIFT))
@@ -58,13 +58,7 @@ def _block(net: NamedGraph, source: int, key: str) -> int:
         raise ModelError(f"{weights.name}: {key[:80]}: {mixed} planes of {inner} are convolved")
     rest = [inner - mixed] if inner > mixed else []
     gate, *kept, large = net.split(made, inner, *rest, mixed)
-    taps = weights.length(f"{key}.conv.weight", 2)
-    kernel, bias = (
-        weights.take(f"{key}.conv.weight", mixed, 1, taps, taps),
-        weights.take(f"{key}.conv.bias", mixed),
-    )
-    net.layer = key[:80]
-    large = net.convolution(large, kernel, bias, groups=mixed, padding=taps // 2)
+    large = net.depthwise(large, f"{key}.conv", weights.length(f"{key}.conv.weight", 2))
     gate = net.activate(gate, elementwise(MISH, inner))
     joined = net.concatenate(*kept, large) if kept else large
     value = _with_mish(net, net.multiply(gate, joined), f"{key}.fc2")
@@ -74,7 +68,7 @@ def _block(net: NamedGraph, source: int, key: str) -> int:
 
 
 def _upsampled(net: NamedGraph, source: int) -> int:
-    """The last convolution: one, or the mean of eight, which is one too."""
+    """Adds the last convolution: one, or the mean of eight, which is one too."""
     if "upsampler.in_to_k.weight" not in net.weights:
         return net.same_size(source, "upsampler.0")
     weight, bias = net.weights.convolution("upsampler.in_to_k")

@@ -11,47 +11,41 @@ from waifu2x.networks.attention import PlanesFrom
 from waifu2x.networks.expressions import GELU, SIGMOID, SILU, Expression
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.families.swin import bias_of, linear, normalised
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 from waifu2x.networks.windows import Windows
 
 _HEADS = 4
 _EPS = 1e-6
-"""What norms before convolutions have; those before linear layers have the usual one."""
+"""For norms before convolutions; those before linear layers have the usual one."""
 _WINDOW = 8
-"""Where no biases tell it."""
+"""The size of windows where no biases tell it."""
 _COUNTED = r".*(total_ops|total_params)"
-"""What programs that count operations leave behind."""
+"""Tensors that programs which count operations leave behind."""
 
 
 def omnisr(weights: NamedWeights) -> Model:
-    """Groups of blocks between two convolutions, the map made up to whole windows by zeros."""
+    """Builds groups of blocks between two convolutions, the map padded to whole windows."""
     net = NamedGraph(weights, weights.length("input.weight", 1))
     side = _WINDOW
     table = "residual_layer.0.residual_layer.0.layer.2.fn.rel_pos_bias.weight"
     if table in weights:
         side = (bias_of(weights, table).shape[1] + 1) // 2
     first = value = _same(net, 0, "input")
-    group = 0
-    while f"residual_layer.{group}.esa.conv1.weight" in weights:
-        key, outer, block = f"residual_layer.{group}", value, 0
-        while f"{key}.residual_layer.{block}.layer.0.fn.0.weight" in weights:
+    for group in range(weights.count("residual_layer.{}.esa.conv1")):
+        key, outer = f"residual_layer.{group}", value
+        blocks = weights.count(f"{key}.residual_layer.{{}}.layer.0.fn.0")
+        for block in range(blocks):
             value = _block(net, value, f"{key}.residual_layer.{block}.layer", side)
-            block += 1
-        value = net.add(_same(net, value, f"{key}.residual_layer.{block}", taps=1), outer)
+        value = net.add(_same(net, value, f"{key}.residual_layer.{blocks}", taps=1), outer)
         value = _weighed_pixels(net, value, f"{key}.esa")
-        group += 1
     value = net.add(_same(net, value, "output"), first)
-    where = f"{weights.name}: up.0.weight"
-    scale, _ = scale_and_planes(weights.planes("up.0"), net.planes(0), where)
-    value = _same(net, value, "up.0")
-    if scale > 1:
-        net.pixel_shuffle(value, scale)
+    net.last_convolution(value, "up.0", has_bias="up.0.bias" in weights)
     weights.ignore(_COUNTED)
     return net.model("zero", same_planes=True, multiple=side)
 
 
 def _block(net: NamedGraph, source: int, key: str, side: int) -> int:
-    """What follows each other in a block: the numbers are those of the file."""
+    """Adds the layers of a block, numbered as in the file."""
     value = _convolved(net, source, f"{key}.0.fn")
     value = _between_pixels(net, value, f"{key}.2", side)
     value = _gated(net, value, f"{key}.4")
@@ -65,7 +59,7 @@ def _block(net: NamedGraph, source: int, key: str, side: int) -> int:
 
 
 def _convolved(net: NamedGraph, source: int, key: str) -> int:
-    """A convolution of each plane between two of one tap, squeezed and excited."""
+    """Adds a convolution of each plane between two of one tap, squeezed and excited."""
     value = _same(net, source, f"{key}.0", GELU, taps=1)
     value = _each(net, value, f"{key}.2", 0, net.planes(value), GELU)
     factors = net.mean(value)
@@ -81,7 +75,7 @@ def _convolved(net: NamedGraph, source: int, key: str) -> int:
 def _between_pixels(
     net: NamedGraph, source: int, key: str, side: int, *, inner: bool = False
 ) -> int:
-    """Attention in windows, added to the map; with `inner`, what would be added."""
+    """Adds attention in windows to the map; with `inner`, returns attention alone."""
     planes = net.planes(source)
     joined = linear(net, normalised(net, source, f"{key}.norm"), f"{key}.fn.to_qkv")
     bias = np.zeros((_HEADS, 2 * side - 1, 2 * side - 1), np.float32)
@@ -98,7 +92,7 @@ def _between_pixels(
 def _between_planes(
     net: NamedGraph, source: int, key: str, *, window: int = 0, period: int = 1
 ) -> int:
-    """Attention between planes, added to the map."""
+    """Adds attention between planes to the map."""
     planes = net.planes(source)
     joined = _same(net, normalised(net, source, f"{key}.norm", _EPS), f"{key}.fn.qkv", taps=1)
     joined = _each(net, joined, f"{key}.fn.qkv_dwconv", 0, 3 * planes)
@@ -112,7 +106,7 @@ def _between_planes(
 
 
 def _gated(net: NamedGraph, source: int, key: str) -> int:
-    """Half of the planes of a convolution of each, times the others, added to the map."""
+    """Adds to the map half of the planes of a convolution of each, times the other half."""
     made = _same(net, normalised(net, source, f"{key}.norm", _EPS), f"{key}.fn.project_in", taps=1)
     half, over = divmod(net.planes(made), 2)
     if over:
@@ -128,7 +122,7 @@ def _gated(net: NamedGraph, source: int, key: str) -> int:
 
 
 def _weighed_pixels(net: NamedGraph, source: int, key: str) -> int:
-    """Every value times one between 0 and 1, by what a reduced map shows of its surroundings."""
+    """Multiplies by factors from 0 to 1, which a reduced map makes of the surroundings."""
     few = _same(net, source, f"{key}.conv1", taps=1)
     net.layer = f"{key}.conv2"[:80]
     weight, bias = net.weights.convolution(f"{key}.conv2")
@@ -141,7 +135,7 @@ def _weighed_pixels(net: NamedGraph, source: int, key: str) -> int:
 def _same(
     net: NamedGraph, source: int, layer: str, function: Expression | None = None, *, taps: int = 3
 ) -> int:
-    """A convolution that keeps the size and may have a bias, and a function."""
+    """Adds a convolution that keeps the size, with a bias, if it is stored, and a function."""
     activation: float | Activation = 1.0
     if function:
         activation = elementwise(function, net.weights.planes(layer))
@@ -157,8 +151,10 @@ def _each(
     planes: int,
     function: Expression | None = None,
 ) -> int:
-    """A 3x3 convolution of each plane of a map, which are those from plane `first` on of a layer
-    that has so many; it may have a bias, and a function."""
+    """Adds a 3x3 convolution of each plane of a map, with a bias, if it is stored.
+
+    Its kernels are those from `first` on of a layer of `planes`.
+    """
     net.layer = layer[:80]
     own = slice(first, first + net.planes(source))
     weight = net.weights.take(f"{layer}.weight", planes, 1, 3, 3)[own]

@@ -11,13 +11,14 @@ from waifu2x.networks.readers.families.ends import shuffled
 from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 _RANGE = 255
-"""What a picture's largest value was in the training. Not stored."""
+"""The largest value of a picture in the training. Not stored."""
 _WIDE = 256
-"""Planes from which on an EDSR's blocks add a tenth of what they make. Not stored: so published."""
+"""From this many planes on, an EDSR's blocks add a tenth of their result. Not stored: so
+published."""
 
 
 def rcan(weights: NamedWeights) -> Model:
-    """Groups of blocks between two convolutions; then the map is enlarged in steps."""
+    """Builds groups of blocks between two convolutions; then enlarges the map in steps."""
     planes = weights.planes("tail.1")
     has_unshuffle = "head.1.weight" in weights
     head = "head.1" if has_unshuffle else "head.0"
@@ -28,12 +29,9 @@ def rcan(weights: NamedWeights) -> Model:
         value = net.pixel_unshuffle(value, by) if by > 1 else value
     taps = weights.length(f"{head}.weight", 2)
     first = value = net.same_size(value, head, taps=taps)
-    count = 0
-    while (
-        f"body.{count}.body.0.weight" in weights or f"body.{count}.body.0.body.0.weight" in weights
-    ):
-        value = _group(net, value, f"body.{count}", taps)
-        count += 1
+    count = weights.count("body.{}.body.0") or weights.count("body.{}.body.0.body.0")
+    for group in range(count):
+        value = _group(net, value, f"body.{group}", taps)
     value = net.add(net.same_size(value, f"body.{count}", taps=taps), first)
     value = net.same_size(shuffled(net, value, "tail.0"), "tail.1", taps=taps)
     _shifted(net, value, "add_mean", 1, _RANGE)
@@ -41,7 +39,7 @@ def rcan(weights: NamedWeights) -> Model:
 
 
 def _shifted(net: NamedGraph, source: int, layer: str, factor: float, divisor: float) -> int:
-    """The mean colour of the training's pictures subtracted or added, if the file has one."""
+    """Subtracts or adds the mean colour of the training's pictures, if the file has one."""
     if f"{layer}.weight" not in net.weights:
         return source
     net.layer = layer
@@ -52,13 +50,12 @@ def _shifted(net: NamedGraph, source: int, layer: str, factor: float, divisor: f
 
 
 def _group(net: NamedGraph, source: int, key: str, taps: int) -> int:
-    """A group of an RCAN, or a block of an EDSR."""
+    """Adds a group of an RCAN, or a block of an EDSR."""
     if f"{key}.body.0.weight" in net.weights:
         return _block(net, source, f"{key}.body", taps)
-    value, count = source, 0
-    while f"{key}.body.{count}.body.0.weight" in net.weights:
-        value = _block(net, value, f"{key}.body.{count}.body", taps)
-        count += 1
+    value, count = source, net.weights.count(f"{key}.body.{{}}.body.0")
+    for block in range(count):
+        value = _block(net, value, f"{key}.body.{block}.body", taps)
     return net.add(net.same_size(value, f"{key}.body.{count}", taps=taps), source)
 
 

@@ -7,7 +7,7 @@ from waifu2x.networks.activations import elementwise
 from waifu2x.networks.expressions import MISH, SIGMOID
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.families.swin import normalised
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 _GROUPS = 4
 """Groups of planes of a norm. Not stored."""
@@ -15,7 +15,7 @@ _LAYER_EPS, _GROUP_EPS = 1e-6, 1e-5
 
 
 def realplksr(weights: NamedWeights) -> Model:
-    """Blocks between two convolutions; the last one is shuffled, and added to the picture."""
+    """Builds blocks between two convolutions; the last one is shuffled, and the picture added."""
     if any(key in weights for key in ("to_img.init_pos", "to_img.offset.weight")):
         raise ModelError(f"{weights.name}: a RealPLKSR with DySample: not supported yet")
     planes = weights.length("feats.0.weight", 1)
@@ -26,12 +26,7 @@ def realplksr(weights: NamedWeights) -> Model:
         block += 1
     # A dropout, which has no weights, may stand before the last one.
     last = f"feats.{block}" if f"feats.{block}.weight" in weights else f"feats.{block + 1}"
-    scale, _ = scale_and_planes(weights.planes(last), planes, f"{weights.name}: {last}.weight")
-    value = net.same_size(value, last)
-    if scale == 1:
-        net.add(value, 0)
-    else:
-        net.add(net.pixel_shuffle(value, scale), net.enlarge(0, scale))
+    net.last_convolution(value, last, adds_picture=True)
     return net.model("zero", same_planes=True)
 
 
@@ -54,7 +49,7 @@ def _block(net: NamedGraph, source: int, key: str) -> int:
 
 
 def _partly(net: NamedGraph, source: int, layer: str) -> int:
-    """The first planes convolved, the others as they are."""
+    """Convolves the first planes, and passes the others on."""
     planes, convolved = net.planes(source), net.weights.planes(layer)
     taps = net.weights.length(f"{layer}.weight", 2)
     if convolved > planes or taps % 2 == 0:

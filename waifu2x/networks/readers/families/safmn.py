@@ -8,26 +8,19 @@ from waifu2x.networks.activations import elementwise
 from waifu2x.networks.expressions import GELU
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.families.swin import normalised
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 _EPS = 1e-6
 _PARTS = 4
 
 
 def safmn(weights: NamedWeights) -> Model:
-    """Blocks between two convolutions, the last of which is shuffled."""
+    """Builds blocks between two convolutions; the last one is shuffled."""
     net = NamedGraph(weights, weights.length("to_feat.weight", 1))
     first = value = net.same_size(0, "to_feat")
-    block = 0
-    while f"feats.{block}.norm1.weight" in weights:
+    for block in range(weights.count("feats.{}.norm1")):
         value = _block(net, value, f"feats.{block}")
-        block += 1
-    last = "to_img.0"
-    where = f"{weights.name}: {last}.weight"
-    scale, _ = scale_and_planes(weights.planes(last), net.planes(0), where)
-    value = net.same_size(net.add(value, first), last)
-    if scale > 1:
-        net.pixel_shuffle(value, scale)
+    net.last_convolution(net.add(value, first), "to_img.0")
     # All sizes at which parts are seen are to be whole.
     return net.model("reflect", same_planes=True, multiple=2 ** (_PARTS - 1))
 
@@ -51,18 +44,15 @@ def _block(net: NamedGraph, source: int, key: str) -> int:
 
 
 def _seen_from_afar(net: NamedGraph, source: int, key: str) -> int:
-    """Each part of the planes: maxima of 1, 2, 4 or 8 pixels a side, convolved, and repeated."""
+    """Convolves each part of the planes at its own size: maxima of 1, 2, 4 or 8 pixels a side."""
     planes, over = divmod(net.planes(source), _PARTS)
     if over:
         raise ModelError(f"{net.name}: {key[:80]}: {_PARTS} parts of {net.planes(source)} planes")
     seen = []
     for part, value in enumerate(net.split(source, *[planes] * _PARTS)):
         side, layer = 2**part, f"{key}.{part}"
-        kernel = net.weights.take(f"{layer}.weight", planes, 1, 3, 3)
-        bias = net.weights.take(f"{layer}.bias", planes)
-        net.layer = layer[:80]
         if side > 1:
             value = net.max_pool(value, side, side)
-        value = net.convolution(value, kernel, bias, groups=planes, padding=1)
+        value = net.depthwise(value, layer)
         seen.append(net.enlarge(value, side) if side > 1 else value)
     return net.concatenate(*seen)

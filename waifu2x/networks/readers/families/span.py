@@ -9,14 +9,14 @@ from waifu2x.errors import ModelError
 from waifu2x.networks.activations import elementwise
 from waifu2x.networks.expressions import LEAKY, SILU, Expression
 from waifu2x.networks.model import Model
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 _MEAN = (0.4488, 0.4371, 0.4040)
 """The mean colour of the pictures that SPAN was trained on."""
 
 
 def span(weights: NamedWeights) -> Model:
-    """Six blocks between two convolutions; some of what they make, joined, is shuffled."""
+    """Builds six blocks between two convolutions; some of their results, joined, are shuffled."""
     first = folded(weights, "conv_1")
     planes = first[0].shape[1]
     net = NamedGraph(weights, planes)
@@ -42,20 +42,16 @@ def span(weights: NamedWeights) -> Model:
         after_first = after_first or value
     joined = net.concatenate(start, same(value, "conv_2"), after_first, tap)
     joined = net.same_size(joined, "conv_cat", taps=1)
-    made = weights.planes("upsampler.0")
-    scale, _ = scale_and_planes(made, planes, f"{weights.name}: upsampler.0.weight")
-    value = net.same_size(joined, "upsampler.0")
-    if scale > 1:
-        net.pixel_shuffle(value, scale)
-    # What the training kept beside what it trained.
+    net.last_convolution(joined, "upsampler.0")
+    # The training's copies of the folded weights, which may be older.
     weights.ignore(r".*\.eval_conv\.(weight|bias)")
     return net.model("zero", same_planes=True)
 
 
 def folded(weights: NamedWeights, key: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Weight and bias of three convolutions, of 1, 3 and 1 taps, and one beside them, as one.
+    """Returns three convolutions, of 1, 3 and 1 taps, and one beside them, as one weight and bias.
 
-    What is stored as `eval_conv` may be older than these.
+    The stored `eval_conv` may be older than these.
     """
     if f"{key}.conv.0.weight" not in weights:
         return weights.convolution(f"{key}.eval_conv")

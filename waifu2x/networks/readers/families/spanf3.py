@@ -9,13 +9,13 @@ from waifu2x.networks.activations import elementwise, leaky
 from waifu2x.networks.expressions import TANH
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.families.span import folded
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 _PLANES = 3
 
 
 def spanf3(weights: NamedWeights) -> Model:
-    """Blocks between two convolutions, of a picture that may be unshuffled first."""
+    """Builds blocks between two convolutions, of a picture that may be unshuffled first."""
     has_unshuffle = any(f"conv_1.1.{part}.weight" in weights for part in ("sk", "eval_conv"))
     first = folded(weights, "conv_1.1" if has_unshuffle else "conv_1")
     by = math.isqrt(first[0].shape[1] // _PLANES)
@@ -31,10 +31,9 @@ def spanf3(weights: NamedWeights) -> Model:
 
     net.layer = "conv_1"
     start = value = net.convolution(source, *first, padding=1)
-    after_first = tap = block = 0
-    while f"block_{block + 1}.att_conv.weight" in weights:
-        block += 1
-        key = f"block_{block}"
+    after_first = tap = 0
+    for block in range(weights.count("block_{}.att_conv", 1)):
+        key = f"block_{block + 1}"
         tap = same(value, f"{key}.c1_r", 0.0)
         made = same(same(tap, f"{key}.c2_r", 0.0), f"{key}.c3_r")
         planes = weights.planes(f"{key}.att_conv")
@@ -43,10 +42,7 @@ def spanf3(weights: NamedWeights) -> Model:
         after_first = after_first or value
     value = net.same_size(net.concatenate(start, value, after_first, tap), "conv_cat", taps=1)
     last = "to_pixel.0" if "to_pixel.0.weight" in weights else "to_pixel"
-    scale, _ = scale_and_planes(weights.planes(last), _PLANES, f"{weights.name}: {last}.weight")
-    value = net.same_size(value, last, taps=weights.length(f"{last}.weight", 2))
-    if scale > 1:
-        net.pixel_shuffle(value, scale)
-    # What the training kept beside what it trained.
+    net.last_convolution(value, last, taps=weights.length(f"{last}.weight", 2))
+    # The training's copies of the folded weights, which may be older.
     weights.ignore(r".*\.eval_conv\.(weight|bias)")
     return net.model("reflect", same_planes=True)

@@ -7,11 +7,11 @@ from waifu2x.networks.activations import elementwise
 from waifu2x.networks.expressions import LEAKY, MISH, Expression
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.families.span import folded
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 
 def spanplus(weights: NamedWeights) -> Model:
-    """A convolution, groups of blocks, and a convolution whose planes are shuffled."""
+    """Returns a convolution, groups of blocks, and a convolution whose planes are shuffled."""
     if "upsampler.offset.weight" in weights:
         raise ModelError(f"{weights.name}: a SPANPlus with DySample: not supported yet")
     first = folded(weights, "feats.0")
@@ -22,12 +22,7 @@ def spanplus(weights: NamedWeights) -> Model:
     while f"feats.{group}.conv_cat.weight" in weights:
         value = _group(net, value, f"feats.{group}")
         group += 1
-    last = "upsampler.0"
-    where = f"{weights.name}: {last}.weight"
-    scale, _ = scale_and_planes(weights.planes(last), net.planes(0), where)
-    value = net.same_size(value, last)
-    if scale > 1:
-        net.pixel_shuffle(value, scale)
+    net.last_convolution(value, "upsampler.0")
     weights.ignore(r".*\.eval_conv\.(weight|bias)")
     return net.model("zero", same_planes=True)
 
@@ -48,7 +43,7 @@ def _group(net: NamedGraph, source: int, key: str) -> int:
 
 
 def _block(net: NamedGraph, source: int, key: str) -> tuple[int, int]:
-    """What a block makes, and what its first convolution does."""
+    """Adds a block; returns its result and that of its first convolution."""
     first = _same(net, source, f"{key}.c1_r", MISH)
     last = _same(net, _same(net, first, f"{key}.c2_r", MISH), f"{key}.c3_r")
     return net.gate(last, source), first

@@ -1,4 +1,4 @@
-"""What networks of window attention share: linear layers, tables of biases, and blocks."""
+"""Parts of networks of window attention: linear layers, tables of biases, and blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from waifu2x.networks.windows import Windows
 
 
 def linear(net: NamedGraph, source: int, layer: str, function: Expression | None = None) -> int:
-    """A linear layer, which may have a bias, and a function: a convolution of one tap."""
+    """Adds a linear layer, with a bias, if stored, and a function: a convolution of one tap."""
     net.layer = layer[:80]
     weight = net.weights.take(f"{layer}.weight", None, None)
     bias = np.zeros(len(weight), np.float32)
@@ -27,7 +27,7 @@ def linear(net: NamedGraph, source: int, layer: str, function: Expression | None
 
 
 def normalised(net: NamedGraph, source: int, layer: str, eps: float = 1e-5) -> int:
-    """A LayerNorm over the planes of each pixel."""
+    """Adds a LayerNorm over the planes of each pixel."""
     planes = net.planes(source)
     net.layer = layer[:80]
     weight, bias = (net.weights.take(f"{layer}.{part}", planes) for part in ("weight", "bias"))
@@ -35,8 +35,10 @@ def normalised(net: NamedGraph, source: int, layer: str, eps: float = 1e-5) -> i
 
 
 def bias_of(weights: NamedWeights, key: str) -> NDArray[np.float32]:
-    """(heads, 2 w - 1, 2 w - 1): a table of biases of windows of w x w, by how a key lies to its
-    query. In the file, (rows, heads), it is by how a query lies to its key."""
+    """Returns a table of biases of windows of w x w, (heads, 2 w - 1, 2 w - 1).
+
+    It is indexed by a key's place less its query's; the file's, (rows, heads), by the opposite.
+    """
     side = math.isqrt(weights.length(key, 0))
     if side % 2 == 0 or side**2 != weights.length(key, 0):
         raise ModelError(f"{weights.name}: {key[:80]} is no table of biases")
@@ -47,7 +49,8 @@ def bias_of(weights: NamedWeights, key: str) -> NDArray[np.float32]:
 def attention(
     net: NamedGraph, source: int, key: str, *, is_shifted: bool, shifts_single: bool = True
 ) -> int:
-    """Attention in square windows, queries, keys and values of one layer, and a linear layer."""
+    """Adds attention in square windows, of queries, keys and values of one layer, and a linear
+    layer."""
     bias = bias_of(net.weights, f"{key}.relative_position_bias_table")
     side, planes = (bias.shape[1] + 1) // 2, net.planes(source)
     shift = side // 2 if is_shifted else 0
@@ -61,5 +64,5 @@ def attention(
 
 
 def mixed(net: NamedGraph, source: int, first: str, last: str) -> int:
-    """Two linear layers, GELU between them."""
+    """Adds two linear layers, GELU between them."""
     return linear(net, linear(net, source, first, GELU), last)

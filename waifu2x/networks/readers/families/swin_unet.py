@@ -6,17 +6,17 @@ from waifu2x.errors import ModelError
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.families.swin import attention, linear, mixed
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_of
 
 _SLOPE = 0.1
 _CROPPED = 6
-"""Pixels that are dropped behind the first convolutions."""
+"""Pixels cropped on each side behind the first convolutions."""
 _MULTIPLE = 24
 """Windows are of six pixels, and the map is halved twice."""
 
 
 def swin_unet(weights: NamedWeights) -> Model:
-    """Two convolutions, then blocks of attention at three sizes, the larger ones added again."""
+    """Builds two convolutions, then blocks of attention at three sizes, larger ones added."""
     name = weights.name
     if any(f"unet.{part}.weight" in weights for part in ("norm", "swin1.norm")) or (
         "unet.swin1.block.0.norm1.weight" in weights
@@ -40,7 +40,7 @@ def swin_unet(weights: NamedWeights) -> Model:
     value = net.add(_enlarged(net, value, "unet.up1"), wide)
     value = _blocks(net, value, "unet.swin5")
     made = weights.planes("unet.to_image.proj")
-    scale, _ = scale_and_planes(made, net.planes(0), f"{name}: unet.to_image.proj.weight")
+    scale = scale_of(made, net.planes(0), f"{name}: unet.to_image.proj.weight")
     value = linear(net, value, "unet.to_image.proj")
     if scale > 1:
         net.pixel_shuffle(value, scale)
@@ -49,25 +49,23 @@ def swin_unet(weights: NamedWeights) -> Model:
 
 
 def _blocks(net: NamedGraph, value: int, key: str) -> int:
-    block = 0
-    while f"{key}.block.{block}.attn.qkv.weight" in net.weights:
+    for block in range(net.weights.count(f"{key}.block.{{}}.attn.qkv")):
         inner = f"{key}.block.{block}"
         made = attention(
             net, value, f"{inner}.attn", is_shifted=block % 2 == 1, shifts_single=False
         )
         value = net.add(made, value)
         value = net.add(mixed(net, value, f"{inner}.mlp.0", f"{inner}.mlp.3"), value)
-        block += 1
     return value
 
 
 def _reduced(net: NamedGraph, value: int, key: str) -> int:
-    """The map at half its size, by a convolution of 2x2 taps."""
+    """Halves the map's size by a convolution of 2x2 taps."""
     net.layer = key
     weight, bias = net.weights.convolution(f"{key}.conv", 2)
     return net.convolution(value, weight, bias, stride=2)
 
 
 def _enlarged(net: NamedGraph, value: int, key: str) -> int:
-    """The map at twice its size, by a linear layer that makes four pixels of each."""
+    """Doubles the map's size by a linear layer that makes four pixels of each."""
     return net.pixel_shuffle(linear(net, value, f"{key}.proj"), 2)

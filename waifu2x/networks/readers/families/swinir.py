@@ -19,7 +19,7 @@ from waifu2x.networks.windows import Windows
 _JPEG_WINDOW = 7
 """Windows of models that clean JPEGs, whose values go up to 255. Not stored otherwise."""
 _BESIDE = 0.01
-"""What HAT's convolutions beside attention are multiplied with. Not stored."""
+"""The factor of HAT's convolutions beside attention. Not stored."""
 _DERIVED = (
     r".*\.(attn_mask|relative_position_index|aligned_relative_position_index|mean)"
     r"|relative_position_index_(SA|OCA)"
@@ -28,7 +28,7 @@ _DERIVED = (
 
 
 def swinir(weights: NamedWeights) -> Model:
-    """Groups of blocks, each group with a convolution at its end."""
+    """Builds groups of blocks, each group with a convolution at its end."""
     first = "layers.0.residual_group.blocks.0"
     if "absolute_pos_embed" in weights:
         raise ModelError(f"{weights.name}: positions that depend on the size: not supported")
@@ -37,17 +37,13 @@ def swinir(weights: NamedWeights) -> Model:
     net = ends.net
     start = value = ends.begin()
     value = normalised(net, value, "patch_embed.norm")
-    group = 0
-    while f"layers.{group}.residual_group.blocks.0.norm1.weight" in weights:
+    for group in range(weights.count("layers.{}.residual_group.blocks.0.norm1")):
         key, outer = f"layers.{group}", value
-        block = 0
-        while f"{key}.residual_group.blocks.{block}.norm1.weight" in weights:
+        for block in range(weights.count(f"{key}.residual_group.blocks.{{}}.norm1")):
             value = _block(net, value, f"{key}.residual_group.blocks.{block}", block % 2 == 1)
-            block += 1
         if f"{key}.residual_group.overlap_attn.qkv.weight" in weights:
             value = _overlapped(net, value, f"{key}.residual_group.overlap_attn", window)
         value = net.add(residual_convolution(net, value, f"{key}.conv"), outer)
-        group += 1
     value = normalised(net, value, "norm")
     value = net.add(residual_convolution(net, value, "conv_after_body"), start)
     ends.finish(value)
@@ -56,7 +52,6 @@ def swinir(weights: NamedWeights) -> Model:
 
 
 def _window(weights: NamedWeights, key: str) -> int:
-    """Rows of a window."""
     cell = 2 if f"{key}.kv.weight" in weights else 1
     count = weights.length(f"{key}.relative_position_bias_table", 0)
     return (math.isqrt(count) + 1) // 2 * cell
@@ -76,18 +71,13 @@ def _block(net: NamedGraph, source: int, key: str, is_shifted: bool) -> int:
     if f"{key}.{deep}.weight" not in net.weights:
         return net.add(mixed(net, normal, f"{key}.mlp.fc1", f"{key}.mlp.fc2"), value)
     inner = linear(net, normal, f"{key}.mlp.fc1", GELU)
-    planes = net.planes(inner)
     taps = net.weights.length(f"{key}.{deep}.weight", 2)
-    kernel = net.weights.take(f"{key}.{deep}.weight", planes, 1, taps, taps)
-    bias = net.weights.take(f"{key}.{deep}.bias", planes)
-    net.layer = f"{key}.{deep}"[:80]
-    function = elementwise(GELU, planes)
-    near = net.convolution(inner, kernel, bias, function, groups=planes, padding=taps // 2)
+    near = net.depthwise(inner, f"{key}.{deep}", taps, elementwise(GELU, net.planes(inner)))
     return net.add(linear(net, net.add(near, inner), f"{key}.mlp.fc2"), value)
 
 
 def _with_cells(net: NamedGraph, source: int, key: str, is_shifted: bool) -> int:
-    """SRFormer's attention: a quarter of the keys, each made of 2x2 pixels."""
+    """Adds SRFormer's attention: a quarter of the keys, each made of 2x2 pixels."""
     weights, planes = net.weights, net.planes(source)
     bias = bias_of(weights, f"{key}.relative_position_bias_table")
     window = bias.shape[1] + 1
@@ -98,7 +88,7 @@ def _with_cells(net: NamedGraph, source: int, key: str, is_shifted: bool) -> int
     part = planes // 4
     small = weights.take(f"{key}.kv.weight", 2 * part, planes)
     shifts = weights.take(f"{key}.kv.bias", 2 * part)
-    # What the pixels of a cell make, one after the other, is a convolution of 2x2 taps.
+    # A linear layer of each pixel of a cell, joined, is a convolution of 2x2 taps.
     weights.budget.take_bytes(4 * 2 * planes * planes * 4)
     kernel = np.zeros((2, 4, part, planes, 2, 2), np.float32)
     for place in range(4):
@@ -115,7 +105,7 @@ def _with_cells(net: NamedGraph, source: int, key: str, is_shifted: bool) -> int
 
 
 def _beside(net: NamedGraph, source: int, key: str) -> int:
-    """HAT's convolutions beside attention, squeezed and excited."""
+    """Adds HAT's convolutions beside attention, squeezed and excited."""
     inner = net.weights.planes(f"{key}.0")
     value = net.same_size(source, f"{key}.0", elementwise(GELU, inner))
     value = net.same_size(value, f"{key}.2")
@@ -123,13 +113,13 @@ def _beside(net: NamedGraph, source: int, key: str) -> int:
 
 
 def _overlapped(net: NamedGraph, source: int, key: str, window: int) -> int:
-    """HAT's attention to keys around the windows, too."""
+    """Adds HAT's attention to keys around the windows, too."""
     table = net.weights.take(f"{key}.relative_position_bias_table", None, None)
     side = math.isqrt(len(table))  # window + keys - 1
     keys = side - window + 1
     if side**2 != len(table) or keys < window or (keys - window) % 2:
         raise ModelError(f"{net.name}: {key[:80]} has no table of biases")
-    # The reference counts from the far end, and what is below zero from the table's end.
+    # The reference counts from the far end; negative indices count from the table's end.
     along = np.arange(side) - keys + 2
     places = (along[:, np.newaxis] * side + along) % len(table)
     bias = np.ascontiguousarray(table[places].transpose(2, 0, 1))
@@ -146,14 +136,13 @@ def _overlapped(net: NamedGraph, source: int, key: str, window: int) -> int:
 
 
 def drct(weights: NamedWeights) -> Model:
-    """Groups of five blocks, each of which reads what all before it made."""
+    """Builds groups of five blocks; each reads the results of all before it."""
     window = _window(weights, "layers.0.swin1.attn")
     ends = FirstAndLast(weights, 1.0)
     net = ends.net
     start = value = ends.begin()
     value = normalised(net, value, "patch_embed.norm")
-    group = 0
-    while f"layers.{group}.swin1.norm1.weight" in weights:
+    for group in range(weights.count("layers.{}.swin1.norm1")):
         key, parts, made = f"layers.{group}", [value], value
         for number in range(1, 6):
             read = parts[0] if number == 1 else net.concatenate(*parts)
@@ -162,7 +151,6 @@ def drct(weights: NamedWeights) -> Model:
             made = net.same_size(made, f"{key}.adjust{number}", slope, taps=1)
             parts.append(made)
         value = net.add(made, value, 0.2)
-        group += 1
     value = net.add(
         residual_convolution(net, normalised(net, value, "norm"), "conv_after_body"), start
     )

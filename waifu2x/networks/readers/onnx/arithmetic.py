@@ -17,7 +17,7 @@ from waifu2x.networks.readers.onnx.values import NOTHING, Constant, DividedMap, 
 
 
 def activation(call: NodeCall) -> Value:
-    """A function of each value."""
+    """Applies a function to each value."""
     (found, view), node = call.elements(), call.node
     constants = 0.0, 0.0
     match node.op:
@@ -46,7 +46,7 @@ def activation(call: NodeCall) -> Value:
 
 
 def prelu(call: NodeCall) -> Value:
-    """PRelu, one slope or one for each plane."""
+    """Applies PRelu, of one slope or one for each plane."""
     found, slopes = call.map(), call.array(1)
     planes = call.graph.planes(found.value)
     if slopes is None or slopes.size not in (1, planes):
@@ -59,7 +59,7 @@ _OPERATORS: dict[str, Operator] = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/
 
 
 def arithmetic(call: NodeCall) -> Value:
-    """Add, Sub, Mul and Div of maps, or of a map and constants."""
+    """Applies Add, Sub, Mul or Div to maps, or to a map and constants."""
     node = call.node
     if len(call.inputs) != 2:
         raise node.refused("damaged: expected two inputs")
@@ -77,7 +77,7 @@ def arithmetic(call: NodeCall) -> Value:
 
 
 def _are_alike(view: DividedMap, other: DividedMap) -> bool:
-    """Whether the same numbers of two maps meet."""
+    """Returns whether both views pair the same numbers of their maps."""
     return replace(view, source=other.source) == other
 
 
@@ -86,9 +86,8 @@ def _of_maps(call: NodeCall, operator: Operator, left: MapValue, right: MapValue
     together = _together(left, right, operator)
     if together is not None:
         return together
-    sizes = [(each.shown_rows, each.shown_columns) for each in (left, right)]
     vectors = [graph.is_vector(each.value) for each in (left, right)]
-    if sizes[0] != sizes[1] and not (operator == "*" and any(vectors)):
+    if left.shown != right.shown and not (operator == "*" and any(vectors)):
         raise node.refused("maps of different sizes: not supported")
     match operator:
         case "+":
@@ -125,7 +124,7 @@ def _with_constant(call: NodeCall, operator: Operator, *, is_first: bool) -> Val
 
 
 def _together(left: MapValue, right: MapValue, operator: Operator) -> MapValue | None:
-    """Two functions of one map as one; None for others."""
+    """Returns two functions of one map as one; None for others."""
     if replace(left, pending=NOTHING) != replace(right, pending=NOTHING):
         return None
     if left.pending.function is None and right.pending.function is None:

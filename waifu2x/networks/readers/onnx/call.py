@@ -25,7 +25,7 @@ class NodeCall:
         self.inputs = inputs
 
     def map(self, place: int = 0) -> MapValue:
-        """An input that is a map or a vector. Raises ModelError for others."""
+        """Returns an input that is a map or a vector. Raises ModelError for others."""
         found = self.optional(place)
         if isinstance(found, DividedMap):
             found = views.map_of(self.graph, found)
@@ -34,22 +34,27 @@ class NodeCall:
         return self.graph.on_the_padded(found)
 
     def up_to_its_edges(self, found: MapValue) -> MapValue:
-        """A map that is read beyond each of its pixels. Raises ModelError for one that is cut to
-        the picture's size: what was cut off would be read, too."""
+        """Returns a map that a node reads around each pixel.
+
+        Raises ModelError for one that is cut to the picture's size: the node would read what was
+        cut off.
+        """
         if found.is_trimmed:
             raise self.node.refused("reads a map that is cut to the picture's size: not supported")
         return found
 
     def view(self, place: int = 0) -> DividedMap:
-        """An input that is a map, its axes divided or not. Raises ModelError for others."""
+        """Returns an input that is a map, its axes divided or not. Raises ModelError for others."""
         found = self.optional(place)
         return (
             found if isinstance(found, DividedMap) else views.view_of(self.graph, self.map(place))
         )
 
     def elements(self, place: int = 0) -> tuple[MapValue, DividedMap | None]:
-        """An input that is a map; and the view that it is, where its axes are in another order
-        or divided: then the map is what it is a view of."""
+        """Returns an input that is a map, and None.
+
+        Where its axes are reordered or divided: the map that it is a view of, and the view.
+        """
         found = self.optional(place)
         if isinstance(found, DividedMap):
             own = views.map_of(self.graph, found)
@@ -57,15 +62,15 @@ class NodeCall:
         return self.map(place), None
 
     def again(self, made: MapValue, view: DividedMap | None) -> Value:
-        """What was computed of the map of `elements`, as the same view."""
+        """Returns a map, computed of that of `elements`, as the same view."""
         return made if view is None else views.with_source(self.graph, view, made)
 
     def optional(self, place: int) -> Value | None:
-        """An input; None for one that is left out."""
+        """Returns an input; None for one that is left out."""
         return self.inputs[place] if place < len(self.inputs) else None
 
     def array(self, place: int) -> Floats | None:
-        """A constant input; None for one that is left out. Raises ModelError for others."""
+        """Returns a constant input; None for one that is left out. Raises ModelError for others."""
         found = self.optional(place)
         if found is None:
             return None
@@ -75,7 +80,7 @@ class NodeCall:
         return floats(found.array, where)
 
     def whole(self, place: int) -> list[NDArray[np.int64] | None]:
-        """An input of whole numbers, for each of PICTURES."""
+        """Returns an input of whole numbers, for each of PICTURES; None if it is left out."""
         found = self.optional(place)
         if found is None:
             return [None] * 3

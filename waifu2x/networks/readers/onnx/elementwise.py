@@ -1,7 +1,7 @@
 """Elementwise operators, collected until the graph needs their result.
 
-Exporters take functions apart: SiLU becomes a sigmoid and a product. Put together again they are
-one of the functions that engines have, and part of the convolution before them.
+Exporters take functions apart: SiLU becomes a sigmoid and a product. Joined again, they are one of
+the functions that engines have, and part of the convolution before them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from waifu2x.networks.expressions import (
     evaluate,
     maximum,
     minimum,
+    parts,
 )
 from waifu2x.networks.readers.onnx.values import NOTHING, PendingFunction
 from waifu2x.system.lazy_dataclass import dataclass
 
 _MOST_PARTS = 40
-"""Parts of one function, each counted as often as it appears."""
+"""Parts of a function, each counted as often as it appears."""
 _SAMPLES = np.linspace(-12, 12, 193)
 _NO_SLOPES = np.ones(1, np.float32)
 
@@ -41,37 +42,16 @@ class Softplus(Expression):
     argument: Expression
 
 
-def parts(expression: Expression) -> int:
-    """How many parts an expression is made of."""
-    match expression:
-        case Arithmetic():
-            return 1 + parts(expression.left) + parts(expression.right)
-        case Elementary() | Softplus():
-            return 1 + parts(expression.argument)
-        case Where():
-            return 1 + sum(map(parts, (expression.test, expression.positive, expression.otherwise)))
-    return 1
-
-
 def has_softplus(expression: Expression) -> bool:
-    """Whether a Softplus is left in an expression."""
-    match expression:
-        case Softplus():
-            return True
-        case Arithmetic():
-            return has_softplus(expression.left) or has_softplus(expression.right)
-        case Elementary():
-            return has_softplus(expression.argument)
-        case Where():
-            inner = (expression.test, expression.positive, expression.otherwise)
-            return any(map(has_softplus, inner))
-    return False
+    """Returns whether a Softplus is left in an expression."""
+    return any(isinstance(part, Softplus) for part in parts(expression))
 
 
 def expression_of(pending: PendingFunction) -> Expression | None:
-    """What is pending as a function of one value; None if planes differ, or it is too long."""
+    """Returns a pending function as an expression; None if planes differ, or it is too long."""
     if pending.function is not None:
-        return pending.function if parts(pending.function) <= _MOST_PARTS else None
+        count = sum(1 for _ in parts(pending.function))
+        return pending.function if count <= _MOST_PARTS else None
     if len(set(pending.factors)) > 1 or len(set(pending.shifts)) > 1:
         return None
     made: Expression = Input()
@@ -81,7 +61,7 @@ def expression_of(pending: PendingFunction) -> Expression | None:
 
 
 def applied(operator: str, inner: Expression, constants: tuple[float, float]) -> Expression | None:
-    """An operator of one input behind a function; None for one that is not known.
+    """Returns an operator of one input behind a function; None for an unknown one.
 
     `constants` are the slope of a leaky ReLU, or the bounds of a clip.
     """
@@ -124,9 +104,9 @@ def applied(operator: str, inner: Expression, constants: tuple[float, float]) ->
 def with_constant(
     operator: Operator, pending: PendingFunction, values: tuple[float, ...], *, is_first: bool
 ) -> PendingFunction | None:
-    """What is pending, and then a constant, one or one for each plane; None if it cannot be said.
+    """Returns a pending function with an operator and a constant, one or one for each plane.
 
-    `is_first` puts the constant before the operator.
+    `is_first` puts the constant before the operator. None where that cannot be expressed.
     """
     if pending.function is None and not (operator == "/" and is_first):
         factors, shifts = _for_planes(pending, len(values))
@@ -158,7 +138,7 @@ def with_constant(
 def _for_planes(
     pending: PendingFunction, count: int
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Factors and shifts, one for each of so many planes at least."""
+    """Returns factors and shifts, one for each of `count` planes at least."""
     most = max(count, len(pending.factors), len(pending.shifts))
     return tuple(
         each * (most if len(each) == 1 else 1) for each in (pending.factors, pending.shifts)
@@ -171,7 +151,7 @@ def _samples(expression: Expression) -> NDArray[np.float64]:
 
 
 def is_the_same(expression: Expression, other: Expression) -> bool:
-    """Whether two functions without parameters are the same to six digits."""
+    """Returns whether two functions without parameters are the same to six digits."""
     if has_softplus(expression):
         return False
     made, expected = _samples(expression), _samples(other)
@@ -179,7 +159,7 @@ def is_the_same(expression: Expression, other: Expression) -> bool:
 
 
 def canonical(expression: Expression) -> Expression:
-    """The function by which engines know an expression, if it is one of those."""
+    """Returns the function of ACTIVATIONS that equals an expression; else the expression."""
     for name, known in ACTIVATIONS.items():
         if name != "leaky" and is_the_same(expression, known):
             return known
@@ -187,7 +167,7 @@ def canonical(expression: Expression) -> Expression:
 
 
 def leaky_slope(expression: Expression) -> float | None:
-    """The slope of a leaky ReLU of the input; None for other functions."""
+    """Returns the slope of a leaky ReLU of the input; None for other functions."""
     match expression:
         case Where(Input(), Input(), Arithmetic("*", Input(), Number(slope))):
             return slope

@@ -1,4 +1,4 @@
-"""Operators on numbers that are known before there is a picture: constants, and sizes."""
+"""Operators on numbers that do not depend on pixels: constants and sizes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_DIMENSIONS = 8
 
 
 def folded(node: OnnxNode, inputs: Sequence[Array | None], budget: ModelBudget) -> list[Array]:
-    """What a node makes of arrays. Raises ModelError for operators that are not known here."""
+    """Returns the arrays that a node makes of arrays. Raises ModelError for unknown operators."""
     compute = _KINDS.get(node.op)
     if compute is None:
         raise node.refused("is not supported on constants")
@@ -45,11 +45,10 @@ class _Call:
         return found
 
     def optional(self, place: int) -> Array | None:
-        """An input; None for one that is left out."""
         return self.inputs[place] if place < len(self.inputs) else None
 
     def take(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """A shape that is about to be allocated."""
+        """Takes an array of this shape from the budget, and returns the shape."""
         whole = tuple(int(each) for each in shape)
         if len(whole) > _MOST_DIMENSIONS or any(each < 0 for each in whole):
             raise ValueError(f"a shape of {whole}")
@@ -57,23 +56,23 @@ class _Call:
         return whole
 
     def broadcast(self) -> list[Array]:
-        """All inputs, their joint size taken from the budget."""
+        """Returns all inputs; takes their joint size from the budget."""
         found = [self[place] for place in range(len(self.inputs))]
         self.take(np.broadcast_shapes(*(each.shape for each in found)))
         return found
 
 
 def axes_of(node: OnnxNode, given: Array | None) -> tuple[int, ...] | None:
-    """The axes of a node, of an input or, in older files, of an attribute; None for none."""
+    """Returns the axes of an input or, in older files, an attribute; None without any."""
     if given is not None:
         return tuple(int(axis) for axis in given.reshape(-1))
     return node.get("axes", ()) or None
 
 
 def new_shape(old: Sequence[int], wanted: Sequence[int], *, keeps_zero: bool) -> tuple[int, ...]:
-    """What Reshape makes of a shape: 0 keeps a length, and -1 is what is left.
+    """Returns the shape that Reshape makes: 0 keeps a length, and -1 takes the rest.
 
-    Raises ValueError for what does not fit.
+    Raises ValueError for a shape that does not fit.
     """
     if len(wanted) > _MOST_DIMENSIONS:
         raise ValueError(f"{len(wanted)} dimensions")
@@ -108,7 +107,7 @@ def _unary(function: Callable[[Array], Array]) -> Callable[[_Call], Array]:
 
 
 def _divided(left: Array, right: Array) -> Array:
-    """A quotient; that of whole numbers is cut off, not rounded down."""
+    """Returns a quotient; that of whole numbers is rounded toward 0."""
     if left.dtype.kind != "i" or right.dtype.kind != "i":
         return left / right
     if not right.all():
@@ -155,7 +154,6 @@ def _reshape(call: _Call) -> Array:
 
 
 def _whole(numbers: Array) -> tuple[int, ...]:
-    """The numbers of a shape."""
     if numbers.size > _MOST_DIMENSIONS:
         raise ValueError(f"{numbers.size} dimensions")
     return tuple(int(each) for each in np.ravel(numbers))
@@ -196,7 +194,7 @@ def _slice(call: _Call) -> Array:
 
 
 def slices_of(node: OnnxNode, inputs: Sequence[Array | None]) -> list[tuple[int, int, int, int]]:
-    """Axis, begin, end and step of each cut of a Slice."""
+    """Returns axis, begin, end and step of each cut of a Slice."""
     given = [None if each is None else [int(n) for n in each.reshape(-1)] for each in inputs[1:]]
     given += [None] * (4 - len(given))
     begins = given[0] if given[0] is not None else list(node.get("starts", ()))

@@ -1,4 +1,4 @@
-"""The graph that an ONNX file's nodes become: values by name, and what is pending for them."""
+"""The graph of an ONNX file, whose values may have functions, paddings and cuts pending."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ from waifu2x.networks.readers.onnx.messages import OnnxNode
 from waifu2x.networks.readers.onnx.values import (
     NOTHING,
     Lengths,
+    MapSize,
     MapValue,
     PendingFunction,
-    lengths,
+    map_size,
 )
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -44,13 +45,13 @@ _MULTIPLES = range(2, 65)
 
 @dataclass(frozen=True)
 class Edge:
-    """What lies beyond the picture's edges."""
+    """How the file pads the picture."""
 
     margin: int = 0
     """Pixels on each side."""
     border: Border = "reflect"
     multiple: int = 1
-    """What rows and columns are made up to a multiple of, below and on the right."""
+    """Rows and columns are padded to a multiple of it, below and on the right."""
 
 
 class OnnxGraph(GraphBuilder):
@@ -61,50 +62,48 @@ class OnnxGraph(GraphBuilder):
     ) -> None:
         """`pictures` are rows and columns of the three for which sizes are computed."""
         super().__init__(name, planes)
-        self.rows, self.columns = (lengths(each) for each in zip(*pictures, strict=True))
+        self.size = map_size(zip(*pictures, strict=True))
         self.budget = budget
         self.edge: Edge | None = None
-        """What the file pads the picture by, as far as it is known."""
+        """The padding of the picture, once the file has named it."""
         self.of_node: OnnxNode
         """The node that is being read."""
-        self._sizes: dict[tuple[Lengths, Lengths], int] = {}
+        self._sizes: dict[MapSize, int] = {}
         """The first map of each size."""
         self._plain: dict[tuple[int, PendingFunction], int] = {}
         self._simple: dict[int, NDArray[np.int64] | None] = {}
         """Layers that only scale planes, or put them into this order: part of the one before."""
 
     def begin(self, node: OnnxNode) -> None:
-        """Names the node that is read now, for messages."""
+        """Sets the node that is read now, for messages."""
         self.of_node = node
         self.layer = node.label
 
     def note(self, found: MapValue) -> None:
-        """Remembers a map that was made, for what gets the size of one."""
+        """Remembers the size of a map, so that others can be resized to it."""
         if found.is_plain and not found.is_trimmed and not self.is_vector(found.value):
-            self._sizes.setdefault((found.rows, found.columns), found.value)
+            self._sizes.setdefault(found.size, found.value)
 
-    def of_size(self, rows: Lengths, columns: Lengths) -> int | None:
-        """A map of that size."""
-        return self._sizes.get((rows, columns))
+    def of_size(self, size: MapSize) -> int | None:
+        """Returns a map of that size; None without one."""
+        return self._sizes.get(size)
 
     def is_raw(self, found: MapValue) -> bool:
-        """Whether a map is the picture, as it is before anything is put around it."""
-        sizes = found.shown_rows, found.shown_columns
-        return not found.value and not found.pad and sizes == (self.rows, self.columns)
+        """Returns whether a map is the picture itself, before any padding."""
+        return not found.value and not found.pad and found.shown == self.size
 
     def padded(self, found: MapValue, sides: Sequence[Lengths], mode: str) -> MapValue:
-        """The picture with so many pixels above, below, on the left and on the right."""
+        """Returns the picture padded above, below, left and right."""
         node, (above, below, left, right) = self.of_node, sides
         margins = {*above, *left}
         margin = margins.pop()
         border = _BORDERS.get(mode)
         more = [[by - margin for by in each] for each in (below, right)]
-        sizes = (self.rows, self.columns)
         multiple = (
             1
             if not any(map(any, more))
             else next(
-                (m for m in _MULTIPLES if more == [[-n % m for n in each] for each in sizes]), 0
+                (m for m in _MULTIPLES if more == [[-n % m for n in each] for each in self.size]), 0
             )
         )
         if margins or margin < 0 or not multiple or border is None:
@@ -115,25 +114,23 @@ class OnnxGraph(GraphBuilder):
         if self.edge not in (None, edge) or any(0 in sources(each) for each in self._nodes):
             raise node.refused("pads a picture that something else reads too: not supported")
         self.edge = edge
-        rows, columns = (
-            lengths([-(-n // multiple) * multiple + 2 * margin for n in each]) for each in sizes
+        size = map_size(
+            [-(-n // multiple) * multiple + 2 * margin for n in each] for each in self.size
         )
-        return MapValue(0, rows, columns, found.pending)
+        return MapValue(0, size, found.pending)
 
     def on_the_padded(self, found: MapValue) -> MapValue:
-        """The picture as a part of the padded one; other maps as they are."""
+        """Returns the picture as a part of the padded one; other maps as they are."""
         edge = self.edge
         if edge is None or not self.is_raw(found):
             return found
         margin = (edge.margin,) * 3
-        rows, columns = (
-            lengths([n + 2 * edge.margin for n in each]) for each in (self.rows, self.columns)
-        )
+        size = map_size([n + 2 * edge.margin for n in each] for each in self.size)
         cuts = (margin, margin, margin, margin)
-        return replace(found, rows=rows, columns=columns, cuts=cuts, is_trimmed=edge.multiple > 1)
+        return replace(found, size=size, cuts=cuts, is_trimmed=edge.multiple > 1)
 
     def plain(self, found: MapValue) -> int:
-        """The value of a map with all that is pending done. Raises ModelError if that cannot be."""
+        """Returns a map's value with everything pending done. Raises ModelError if it cannot be."""
         if found.pad:
             raise self.of_node.refused("a padding that is not a convolution's: not supported")
         value = self._with_functions(found)
@@ -169,7 +166,7 @@ class OnnxGraph(GraphBuilder):
         return self.activated(value, elementwise(functions.canonical(function), planes))
 
     def activated(self, value: int, activation: Activation) -> int:
-        """An activation of a value as a node of its own."""
+        """Adds an activation of a value as a node."""
         planes = self.planes(value)
         return self.scaled(
             value, np.ones(planes, np.float32), np.zeros(planes, np.float32), activation
@@ -182,7 +179,7 @@ class OnnxGraph(GraphBuilder):
         shifts: NDArray[np.float32],
         activation: Activation,
     ) -> int:
-        """An activation of a value times factors plus shifts, one for each plane."""
+        """Adds an activation of a value times factors plus shifts, one for each plane."""
         planes = self.planes(value)
         self.budget.take_bytes(4 * planes * planes)
         weight = np.diag(factors)
@@ -194,7 +191,7 @@ class OnnxGraph(GraphBuilder):
         return made
 
     def rearranged(self, value: int, order: NDArray[np.int64]) -> int:
-        """The planes of a map in another order, or some of them."""
+        """Adds the planes of a map in this order; some may be missing or repeated."""
         planes = self.planes(value)
         if len(order) == planes and (order == np.arange(planes)).all():
             return value
@@ -206,7 +203,7 @@ class OnnxGraph(GraphBuilder):
         return made
 
     def sum(self, left: MapValue, right: MapValue, factor: float) -> MapValue:
-        """left + right * factor."""
+        """Adds left + right * factor."""
         right = self.times(right, factor)
         for one, other in ((right, left), (left, right)):
             by = _only_factor(one.pending)
@@ -216,20 +213,20 @@ class OnnxGraph(GraphBuilder):
         return self.like(left, self.add(self.plain(right), self.plain(left)))
 
     def times(self, found: MapValue, factor: float) -> MapValue:
-        """A map times a number."""
+        """Returns a map times a number."""
         if factor == 1:
             return found
         pending = functions.with_constant("*", found.pending, (factor,), is_first=False)
         if pending is None:
             return MapValue(
-                *(self.plain(found), found.shown_rows, found.shown_columns),
+                *(self.plain(found), found.shown),
                 pending=replace(NOTHING, factors=(factor,)),
                 is_trimmed=found.is_trimmed,
             )
         return replace(found, pending=pending)
 
     def multiplied(self, left: MapValue, right: MapValue) -> MapValue:
-        """The product of maps of as many planes or of one, or of a map and a vector."""
+        """Adds the product of maps of as many planes or of one, or of a map and a vector."""
         if self.is_vector(left.value) or self.planes(left.value) < self.planes(right.value):
             left, right = right, left
         if not self.is_vector(right.value):
@@ -240,7 +237,7 @@ class OnnxGraph(GraphBuilder):
         return self.like(left, self.multiply(self.plain(left), self.plain(right)))
 
     def _gated(self, factor: MapValue, other: MapValue) -> int | None:
-        """(a + b) * (sigmoid(a) - 1/2) as one node, where it is one."""
+        """Adds (a + b) * (sigmoid(a) - 1/2) as one node; None for other products."""
         function = factor.pending.function
         added = self.node(other.value)
         if function is None or not other.is_plain or not isinstance(added, Add):
@@ -254,11 +251,11 @@ class OnnxGraph(GraphBuilder):
         return self.gate(factor.value, pair[0])
 
     def like(self, found: MapValue, value: int) -> MapValue:
-        """A value of the size that a map has as the file counts it, with nothing pending."""
-        return MapValue(value, found.shown_rows, found.shown_columns, is_trimmed=found.is_trimmed)
+        """Returns a value, nothing pending, of the size that the file counts for a map."""
+        return MapValue(value, found.shown, is_trimmed=found.is_trimmed)
 
     def tidied(self, result: int) -> GraphBuilder:
-        """The graph of a result, without what that does not need, functions in their layers."""
+        """Returns the graph of a result, without unused nodes, functions merged into layers."""
         needed, uses = {result}, [0] * (self.last + 1)
         for value in range(self.last, 0, -1):
             if value in needed:
@@ -283,14 +280,14 @@ class OnnxGraph(GraphBuilder):
 
 
 def _only_factor(pending: PendingFunction) -> float | None:
-    """The number that all is multiplied with, if that is all that is pending."""
+    """Returns the pending factor, if nothing else is pending and it is the same for all planes."""
     if pending.function or len(set(pending.factors)) > 1 or set(pending.shifts) != {0.0}:
         return None
     return pending.factors[0]
 
 
 def _merged(before: Node | None, node: Node, order: NDArray[np.int64] | None) -> Node | None:
-    """A layer and what is behind it, planes in another order or times factors, as one layer."""
+    """Returns a layer merged with a reordering or scaling of its planes behind it, or None."""
     assert isinstance(node, Convolution | Dense)
     if isinstance(before, LayerNorm | GroupNorm):
         if order is not None or not node.activation.is_linear:

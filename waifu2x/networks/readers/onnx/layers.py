@@ -1,4 +1,4 @@
-"""Layers with weights, normalisation and means."""
+"""Layers with weights, batch norms, and means."""
 
 from __future__ import annotations
 
@@ -11,40 +11,35 @@ from waifu2x.networks.activations import leaky
 from waifu2x.networks.readers.onnx.call import Floats, NodeCall
 from waifu2x.networks.readers.onnx.folding import axes_of
 from waifu2x.networks.readers.onnx.norms import mean_of_planes
-from waifu2x.networks.readers.onnx.values import MapValue, Value, lengths
+from waifu2x.networks.readers.onnx.values import MapValue, Value
 
 
 def convolution(call: NodeCall) -> Value:
-    """Conv, of any groups, as many pixels of padding on each side."""
+    """Adds Conv, of any groups, with equal padding on each side."""
     found, node, graph = call.map(), call.node, call.graph
     weight, stride, padding = _kernel(call)
     groups = node.get("group", 1)
     if not 1 <= groups <= len(weight):
         raise node.refused(f"damaged: {groups} groups of {len(weight)} planes")
-    # What groups of few planes become is a weight of all planes.
+    # Groups of few planes become one weight of all planes.
     graph.budget.take_bytes(4 * weight.size * (groups - 1))
-    bias = call.array(2)
-    bias = np.zeros(len(weight), np.float32) if bias is None else bias.reshape(-1)
+    bias = _bias(call, len(weight))
     if graph.is_vector(found.value):
         if weight.shape[2:] != (1, 1) or stride != 1 or padding or groups != 1:
             raise node.refused("a convolution of a vector: not supported")
         made = graph.dense(graph.plain(found), weight[:, :, 0, 0], bias)
-        return MapValue(made, (1, 1, 1), (1, 1, 1))
+        return MapValue(made, ((1, 1, 1), (1, 1, 1)))
     padding += found.pad
     if padding:
         call.up_to_its_edges(found)
     source = graph.plain(replace(found, pad=0))
     made = graph.convolution(source, weight, bias, stride=stride, padding=padding, groups=groups)
     size = weight.shape[-1] - 2 * (padding - found.pad)
-    rows, columns = (
-        lengths([(length - size) // stride + 1 for length in each])
-        for each in (found.shown_rows, found.shown_columns)
-    )
-    return MapValue(made, rows, columns, is_trimmed=found.is_trimmed)
+    return found.made(made, lambda length: (length - size) // stride + 1)
 
 
 def transposed_convolution(call: NodeCall) -> Value:
-    """ConvTranspose, of one group."""
+    """Adds ConvTranspose, of one group."""
     found, node = call.map(), call.node
     weight, stride, crop = _kernel(call)
     if node.get("group", 1) != 1:
@@ -52,22 +47,21 @@ def transposed_convolution(call: NodeCall) -> Value:
     if any(node.get("output_padding", ())) or node.get("output_shape", ()):
         raise node.refused("output_padding: not supported")
     weight = np.ascontiguousarray(weight.swapaxes(0, 1))
-    bias = call.array(2)
-    bias = np.zeros(len(weight), np.float32) if bias is None else bias.reshape(-1)
-    taps = weight.shape[-1]
+    bias, taps = _bias(call, len(weight)), weight.shape[-1]
     if taps > stride:
         call.up_to_its_edges(found)
     source = call.graph.plain(found)
     made = call.graph.transposed(source, weight, bias, stride=stride, crop=crop)
-    rows, columns = (
-        lengths([(length - 1) * stride + taps - 2 * crop for length in each])
-        for each in (found.shown_rows, found.shown_columns)
-    )
-    return MapValue(made, rows, columns, is_trimmed=found.is_trimmed)
+    return found.made(made, lambda length: (length - 1) * stride + taps - 2 * crop)
+
+
+def _bias(call: NodeCall, planes: int) -> Floats:
+    bias = call.array(2)
+    return np.zeros(planes, np.float32) if bias is None else bias.reshape(-1)
 
 
 def _kernel(call: NodeCall) -> tuple[Floats, int, int]:
-    """Weights, stride and padding of a convolution that is the same in both directions."""
+    """Returns weights, stride and padding of a convolution that is the same in both directions."""
     node, weight = call.node, call.array(1)
     if weight is None or weight.ndim != 4:
         raise node.refused("not a convolution of pictures")
@@ -91,7 +85,7 @@ def _kernel(call: NodeCall) -> tuple[Floats, int, int]:
 
 
 def max_pool(call: NodeCall) -> Value:
-    """MaxPool, the same in both directions, without pads."""
+    """Adds MaxPool, the same in both directions, without pads."""
     found, node, graph = call.map(), call.node, call.graph
     kernels, strides = set(node.get("kernel_shape", ())), set(node.get("strides", (1,)))
     plain = (
@@ -104,15 +98,11 @@ def max_pool(call: NodeCall) -> Value:
         raise node.refused("other than whole kernels of one side, without pads: not supported")
     kernel, stride = kernels.pop(), strides.pop()
     made = graph.max_pool(call.graph.plain(call.up_to_its_edges(found)), kernel, stride)
-    rows, columns = (
-        lengths([max((length - kernel) // stride + 1, 1) for length in each])
-        for each in (found.shown_rows, found.shown_columns)
-    )
-    return MapValue(made, rows, columns)
+    return found.made(made, lambda length: max((length - kernel) // stride + 1, 1))
 
 
 def mean(call: NodeCall) -> Value:
-    """GlobalAveragePool, and ReduceMean over rows and columns, or, in a norm, over planes."""
+    """Adds GlobalAveragePool, and ReduceMean over rows and columns or, in a norm, planes."""
     node, graph = call.node, call.graph
     if node.op == "ReduceMean":
         axes = axes_of(node, call.whole(1)[0]) or ()
@@ -121,11 +111,11 @@ def mean(call: NodeCall) -> Value:
         if sorted(axis % 4 for axis in axes) != [2, 3] or not node.get("keepdims", 1):
             raise node.refused(f"a mean over the axes {tuple(axes)[:4]}: not supported")
     found = call.up_to_its_edges(call.map())
-    return MapValue(graph.mean(graph.plain(found)), (1, 1, 1), (1, 1, 1))
+    return MapValue(graph.mean(graph.plain(found)), ((1, 1, 1), (1, 1, 1)))
 
 
 def batch_normalization(call: NodeCall) -> Value:
-    """BatchNormalization as it is after training: factors and shifts."""
+    """Adds BatchNormalization as it is after training: factors and shifts."""
     found = call.map()
     planes = call.graph.planes(found.value)
     arrays = [call.array(place) for place in range(1, 5)]

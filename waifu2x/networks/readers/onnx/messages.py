@@ -1,4 +1,4 @@
-"""What is read of an ONNX file: its nodes, its weights, what goes in and what comes out."""
+"""The content of an ONNX file: nodes, weights, inputs and outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_TENSORS = 10_000
 MOST_STEPS = 1_000_000
 """Fields of all messages, and numbers that are not raw."""
 _MOST_NAMES = 64
-"""Names that one node may read, or make."""
+"""The most names that a node may read, or make."""
 _MOST_FLOATS = 1 << 16
 """Bytes of a list of numbers that is no tensor."""
 _DOMAINS = ("", "ai.onnx")
@@ -27,7 +27,7 @@ Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | StoredTens
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """An operator, what it reads and what it makes."""
+    """An operator with its inputs and outputs."""
 
     file: str
     op: str
@@ -39,7 +39,7 @@ class OnnxNode:
 
     @property
     def where(self) -> str:
-        """What messages begin with."""
+        """The beginning of messages."""
         return f"{self.file}: {self.label}"
 
     @property
@@ -48,7 +48,7 @@ class OnnxNode:
         return f"{shown(self.name)} ({shown(self.op)})" if self.name else shown(self.op)
 
     def refused(self, why: str) -> ModelError:
-        """The error for what a Model cannot express."""
+        """Returns the error for what a Model cannot express."""
         return ModelError(f"{self.where}: {why}")
 
     @overload
@@ -61,8 +61,10 @@ class OnnxNode:
     def get(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]: ...
 
     def get(self, name: str, default: Attribute) -> Attribute:
-        """An attribute of the default's kind; lists are of whole numbers. Raises ModelError for
-        another kind."""
+        """Returns an attribute of the default's kind; lists are of whole numbers.
+
+        Raises ModelError for another kind.
+        """
         found = self.attributes.get(name, default)
         if type(found) is not type(default) or (
             isinstance(found, tuple) and any(isinstance(each, float) for each in found)
@@ -73,8 +75,10 @@ class OnnxNode:
         return found
 
     def fractions(self, name: str) -> tuple[float, ...]:
-        """An attribute that is a list of numbers; empty if it is left out. Raises ModelError for
-        another kind."""
+        """Returns an attribute that is a list of numbers; empty if it is left out.
+
+        Raises ModelError for another kind.
+        """
         found = self.attributes.get(name, ())
         if not isinstance(found, tuple):
             raise self.refused(f"damaged: its attribute {name} is of another kind")
@@ -83,7 +87,7 @@ class OnnxNode:
 
 @dataclass(frozen=True)
 class ValueInfo:
-    """What goes into a graph or comes out of it."""
+    """An input or output of a graph."""
 
     name: str
     kind: int
@@ -104,7 +108,7 @@ class OnnxFile:
 
 
 def parse_file(content: bytes, name: str) -> OnnxFile:
-    """A ModelProto; `name` stands for the file in messages. Raises ModelError."""
+    """Reads a ModelProto; `name` stands for the file in messages. Raises ModelError."""
     budget = ModelBudget(name, steps=MOST_STEPS)
     message = Message(memoryview(content), budget)
     graphs: list[Message] = []
@@ -146,7 +150,7 @@ def parse_file(content: bytes, name: str) -> OnnxFile:
 
 
 def _opset(message: Message) -> int:
-    """The version of ONNX's own operators; 0 for others, which a file may name and not use."""
+    """Returns the version of ONNX's own operators; 0 for others, which may be named unused."""
     domain, version = "", 0
     for number, _, field in message.fields():
         if number == 1:
@@ -237,7 +241,7 @@ def _float(message: Message, field: int | memoryview) -> float:
 
 
 def _value_info(message: Message) -> ValueInfo:
-    """A ValueInfoProto: TypeProto, its tensor, that one's shape, and each dimension of it."""
+    """Reads a ValueInfoProto: TypeProto, its tensor, that one's shape, and each dimension."""
     name, kind = "", 0
     dims: list[int | None] = []
     for number, _, field in message.fields():

@@ -1,4 +1,4 @@
-"""Norms: operators of their own, and what exporters take apart into means, squares and roots."""
+"""Norms: operators, and what exporters take apart into means, squares and roots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from waifu2x.networks.readers.onnx.values import Constant, DividedMap, NormPart,
 
 
 def layer_normalization(call: NodeCall) -> Value:
-    """LayerNormalization over the planes, which are the last axis."""
+    """Adds LayerNormalization over the planes, which are the last axis."""
     view, node = call.view(), call.node
     planes = call.graph.planes(view.source.value)
     axis, count = node.get("axis", -1), len(view.dims)
@@ -23,7 +23,7 @@ def layer_normalization(call: NodeCall) -> Value:
 
 
 def group_normalization(call: NodeCall) -> Value:
-    """GroupNormalization, its factors by plane, or, before opset 21, by group."""
+    """Adds GroupNormalization, its factors by plane, or, before opset 21, by group."""
     found, node, graph = call.up_to_its_edges(call.map()), call.node, call.graph
     planes, groups = graph.planes(found.value), node.get("num_groups", 0)
     if groups < 1 or planes % groups:
@@ -34,7 +34,7 @@ def group_normalization(call: NodeCall) -> Value:
 
 
 def instance_normalization(call: NodeCall) -> Value:
-    """InstanceNormalization: of each plane, or of a map that is reshaped to groups of planes."""
+    """Adds InstanceNormalization, of each plane or of groups of planes."""
     view, node, graph = call.view(), call.node, call.graph
     groups = views.groups_of(view)
     if groups is None:
@@ -46,7 +46,7 @@ def instance_normalization(call: NodeCall) -> Value:
 
 
 def mean_of_planes(call: NodeCall, axis: int) -> Value:
-    """ReduceMean over the planes: the beginning of a norm, or its variance."""
+    """Notes ReduceMean over the planes: the beginning of a norm, or its variance."""
     found, node = call.optional(0), call.node
     if isinstance(found, NormPart) and found.stage == "squared":
         part = replace(found, stage="variance")
@@ -58,7 +58,7 @@ def mean_of_planes(call: NodeCall, axis: int) -> Value:
 
 
 def root(call: NodeCall) -> Value:
-    """Sqrt and Reciprocal, of a variance."""
+    """Notes Sqrt or Reciprocal of a variance."""
     found = call.optional(0)
     if isinstance(found, NormPart):
         if call.node.op == "Sqrt" and found.stage == "spread":
@@ -69,7 +69,7 @@ def root(call: NodeCall) -> Value:
 
 
 def power(call: NodeCall) -> Value:
-    """Pow: a square, of any map, or the root of a variance."""
+    """Notes Pow of a norm's part; adds a square of other maps."""
     found, exponent = call.optional(0), call.array(1)
     number = float(exponent.reshape(-1)[0]) if exponent is not None and exponent.size == 1 else 0.0
     if isinstance(found, NormPart):
@@ -84,7 +84,7 @@ def power(call: NodeCall) -> Value:
 
 
 def of_norm(call: NodeCall) -> Value | None:
-    """Add, Sub, Mul and Div where a part of a norm is read; None where none is."""
+    """Returns Add, Sub, Mul or Div of a norm's part; None where neither input is one."""
     left, right = call.optional(0), call.optional(1)
     parts = [isinstance(each, NormPart) for each in (left, right)]
     if not any(parts):
@@ -127,7 +127,7 @@ def _normed(call: NodeCall, view: DividedMap, weight: Floats, bias: Floats, eps:
 
 
 def _each(call: NodeCall, place: int, planes: int, default: float, groups: int = 0) -> Floats:
-    """An input of numbers by plane, or by group of planes; the default where it is left out."""
+    """Returns an input of numbers by plane, or by group; the default where it is left out."""
     found = call.array(place)
     if found is None:
         return np.full(planes, default, np.float32)

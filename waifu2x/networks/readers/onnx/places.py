@@ -1,4 +1,4 @@
-"""Planes joined and divided, edges cut off and put on."""
+"""Joins and divides planes, cuts edges off and pads them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from waifu2x.networks.readers.onnx.values import (
 
 
 def concatenate(call: NodeCall) -> Value:
-    """Concat of planes."""
+    """Adds Concat of planes."""
     if call.node.get("axis", 1) not in (1, -3):
         raise call.node.refused("joins maps along another axis than planes: not supported")
     maps = [call.map(place) for place in range(len(call.inputs))]
-    if len({(each.shown_rows, each.shown_columns) for each in maps}) != 1:
+    if len({each.shown for each in maps}) != 1:
         raise call.node.refused("maps of different sizes: not supported")
     return call.graph.like(maps[0], call.graph.concatenate(*map(call.graph.plain, maps)))
 
 
 def split(call: NodeCall) -> list[Value]:
-    """Split of planes."""
+    """Adds Split of planes."""
     node, graph, found = call.node, call.graph, call.map()
     if node.get("axis", 0) not in (1, -3):
         raise node.refused("splits another axis than planes: not supported")
@@ -64,8 +64,7 @@ def _planes(graph: OnnxGraph, found: MapValue, first: int, count: int) -> MapVal
 
 
 def scatter(call: NodeCall) -> Value:
-    """ScatterND: neighbouring planes of a map, others in their place, as exporters write
-    `x[:, :16] = y`."""
+    """Adds ScatterND that replaces neighbouring planes, as exporters write `x[:, :16] = y`."""
     node, graph = call.node, call.graph
     call.only("reduction", "none")
     view, updates, places = call.view(), call.view(2), call.whole(1)
@@ -93,8 +92,7 @@ def scatter(call: NodeCall) -> Value:
 
 
 def _planes_of(places: NDArray[np.int64], view: DividedMap) -> tuple[int, int] | None:
-    """The first of the planes that such indices name, and their count; None where the indices name
-    something else."""
+    """Returns first and count of the planes that indices name; None where they name others."""
     axes = places.shape[-1] if places.size else 0
     if not 1 <= axes <= len(view.dims) or not views.is_of_planes(view, axes - 1):
         return None
@@ -111,7 +109,7 @@ def _planes_of(places: NDArray[np.int64], view: DividedMap) -> tuple[int, int] |
 
 
 def cut(call: NodeCall) -> Value:
-    """Slice: some planes, or what is left of a map when its edges are cut off."""
+    """Adds Slice: some planes, or a map whose edges are cut off."""
     node, found = call.node, call.map()
     numbers = [call.whole(place) for place in range(1, 5)]
     cuts = [slices_of(node, [None, *(each[picture] for each in numbers)]) for picture in range(3)]
@@ -121,9 +119,9 @@ def cut(call: NodeCall) -> Value:
             raise node.refused("steps other than 1: not supported")
         axis = axis + 4 if axis < 0 else axis
         planes = call.graph.planes(found.value)
-        sizes = {1: (planes,) * 3, 2: found.shown_rows, 3: found.shown_columns}.get(axis)
-        if sizes is None:
+        if not 1 <= axis <= 3:
             raise node.refused(f"cuts axis {axis}: not supported")
+        sizes = ((planes,) * 3, *found.shown)[axis - 1]
         bounds = [
             slice(each[1], each[2]).indices(length)[:2]
             for each, length in zip(places, sizes, strict=True)
@@ -135,48 +133,47 @@ def cut(call: NodeCall) -> Value:
                 raise node.refused("damaged: planes that depend on the picture's size")
             found = _planes(call.graph, found, bounds[0][0], bounds[0][1] - bounds[0][0])
         else:
-            found = _cut_edges(call, found, axis, bounds, sizes)
+            found = _cut_edges(call, found, axis - 2, bounds)
     return found
 
 
 def _cut_edges(
-    call: NodeCall, found: MapValue, axis: int, bounds: list[tuple[int, int]], sizes: Lengths
+    call: NodeCall, found: MapValue, axis: int, bounds: list[tuple[int, int]]
 ) -> MapValue:
+    """Cuts rows (axis 0) or columns (1) to these bounds, for each picture."""
+    sizes = found.shown[axis]
     before = lengths([begin for begin, _ in bounds])
     behind = lengths([n - end for n, (_, end) in zip(sizes, bounds, strict=True)])
     if found.pad:
         raise call.node.refused("cuts a padding: not supported")
-    # What the picture was made up to a multiple by, where the multiple is cut off again.
+    # The pixels that made the picture up to a multiple are cut off again.
     resolution = call.graph.shape(found.value).resolution or Fraction(1)
-    picture = call.graph.rows if axis == 2 else call.graph.columns
+    picture = call.graph.size[axis]
     multiple = call.graph.edge.multiple if call.graph.edge else 1
     more = [int(-n % multiple * resolution) for n in picture]
     if not any(before) and list(behind) == more and any(more):
         kept = lengths([n - by for n, by in zip(sizes, behind, strict=True)])
-        if axis == 2:
-            return replace(found, rows=kept, is_trimmed=True)
-        return replace(found, columns=kept, is_trimmed=True)
-    place = 2 * (axis - 2)
-    cuts = list(found.cuts)
+        rows, columns = found.size
+        size = (rows, kept) if axis else (kept, columns)
+        return replace(found, size=size, is_trimmed=True)
+    cuts, place = list(found.cuts), 2 * axis
     for at, by in ((place, before), (place + 1, behind)):
         cuts[at] = lengths([old + new for old, new in zip(cuts[at], by, strict=True)])
     return replace(found, cuts=cast("tuple[Lengths, Lengths, Lengths, Lengths]", tuple(cuts)))
 
 
 def pad(call: NodeCall) -> Value:
-    """Pad: of the picture as it was found out before, or zeros for a convolution. Less than nothing
-    cuts edges off."""
+    """Notes Pad, of the picture or by zeros for a convolution; negative pads cut edges off."""
     node, found, graph = call.node, call.map(), call.graph
     sides = pads_of(node, [call.whole(1), call.whole(3)])
     if not any(map(any, sides)):
         return found
     if all(length <= 0 for side in sides for length in side):
-        for axis, first, last in ((2, *sides[:2]), (3, *sides[2:])):
-            sizes = found.shown_rows if axis == 2 else found.shown_columns
-            bounds = [(-a, n + b) for a, b, n in zip(first, last, sizes, strict=True)]
+        for axis, first, last in ((0, *sides[:2]), (1, *sides[2:])):
+            bounds = [(-a, n + b) for a, b, n in zip(first, last, found.shown[axis], strict=True)]
             if any(end <= begin for begin, end in bounds):
                 raise node.refused("nothing is left of a map")
-            found = _cut_edges(call, found, axis, bounds, sizes)
+            found = _cut_edges(call, found, axis, bounds)
         return found
     mode, fill = node.get("mode", "constant"), call.array(2)
     if graph.is_raw(found):
@@ -192,7 +189,7 @@ def pad(call: NodeCall) -> Value:
 def pads_of(
     node: OnnxNode, given: Sequence[Sequence[NDArray[np.int64] | None]]
 ) -> tuple[Lengths, Lengths, Lengths, Lengths]:
-    """Pixels above, below, on the left and on the right, from the inputs pads and axes."""
+    """Returns pixels above, below, left and right, from the inputs pads and axes."""
     by_picture = []
     for picture in range(3):
         pads, axes = (each[picture] for each in given)

@@ -6,7 +6,7 @@ a padding to a multiple, and all else must grow with the picture.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,12 +18,11 @@ from waifu2x.networks.expressions import Arithmetic, Input, Number
 from waifu2x.networks.model import Model
 from waifu2x.networks.pooling import InterpolateTo
 from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES, ModelBudget
-from waifu2x.networks.readers.onnx import views
+from waifu2x.networks.readers.onnx import arithmetic, layers, norms, places, resizing, views
 from waifu2x.networks.readers.onnx.call import NodeCall
 from waifu2x.networks.readers.onnx.folding import folded
 from waifu2x.networks.readers.onnx.graph import OnnxGraph
 from waifu2x.networks.readers.onnx.messages import OnnxFile, OnnxNode, ValueInfo, parse_file
-from waifu2x.networks.readers.onnx.operators import KINDS
 from waifu2x.networks.readers.onnx.tensors import FLOATS, shown
 from waifu2x.networks.readers.onnx.values import (
     EVEN_PICTURES,
@@ -34,11 +33,62 @@ from waifu2x.networks.readers.onnx.values import (
     MapValue,
     Sizes,
     Value,
+    map_size,
 )
 
 
+def _identity(call: NodeCall) -> Value:
+    """Passes a map on: Identity, Dropout, Cast to another kind of fractions."""
+    if call.node.op == "Cast" and call.node.get("to", 1) not in FLOATS:
+        raise call.node.refused("makes whole numbers of a map: not supported")
+    found = call.optional(0)
+    if found is None:
+        raise call.node.refused("damaged: reads nothing")
+    return found
+
+
+_KINDS: dict[str, Callable[[NodeCall], Value | list[Value]]] = {
+    "Conv": layers.convolution,
+    "ConvTranspose": layers.transposed_convolution,
+    **dict.fromkeys(
+        (
+            *("Relu", "LeakyRelu", "Sigmoid", "Tanh", "Softplus", "Exp", "Erf", "Neg"),
+            *("Mish", "Gelu", "Clip", "HardSigmoid", "HardSwish"),
+        ),
+        arithmetic.activation,
+    ),
+    "PRelu": arithmetic.prelu,
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), arithmetic.arithmetic),
+    "Concat": places.concatenate,
+    "Split": places.split,
+    "Slice": places.cut,
+    "Pad": places.pad,
+    "ScatterND": places.scatter,
+    "DepthToSpace": resizing.depth_to_space,
+    "SpaceToDepth": resizing.space_to_depth,
+    "Resize": resizing.resize,
+    "Upsample": resizing.resize,
+    "MaxPool": layers.max_pool,
+    "GlobalAveragePool": layers.mean,
+    "ReduceMean": layers.mean,
+    "BatchNormalization": layers.batch_normalization,
+    "LayerNormalization": norms.layer_normalization,
+    "GroupNormalization": norms.group_normalization,
+    "InstanceNormalization": norms.instance_normalization,
+    **dict.fromkeys(("Sqrt", "Reciprocal"), norms.root),
+    "Pow": norms.power,
+    "Reshape": resizing.reshape,
+    "Expand": resizing.expand,
+    "Tile": resizing.tile,
+    "Transpose": resizing.transpose,
+    **dict.fromkeys(("Squeeze", "Unsqueeze"), resizing.squeeze),
+    **dict.fromkeys(("Identity", "Dropout", "Cast"), _identity),
+}
+"""The function of each operator that reads a map."""
+
+
 def parse(content: bytes, name: str) -> Model:
-    """The network in the bytes of an ONNX file; `name` stands for it in messages.
+    """Returns the network in the bytes of an ONNX file; `name` stands for it in messages.
 
     Raises ModelError, which names operator and node, for what a Model cannot express.
     """
@@ -47,13 +97,13 @@ def parse(content: bytes, name: str) -> Model:
     try:
         return walk.model()
     except ModelError as error:
-        if walk.makes_up:  # other sizes, with which it has nothing to do, would hide that
+        if walk.makes_up:  # the error of other sizes would hide this one
             raise
         again = _Walk(file, name, EVEN_PICTURES)
         try:
             return again.model()
         except ModelError as other:
-            # What stopped the walk that came further.
+            # The error of the walk that came further.
             raise (other if again.nodes_read > walk.nodes_read else error) from None
 
 
@@ -70,7 +120,7 @@ class _Walk:
         self.nodes_read = 0
         self._budget = ModelBudget(name, size=MAX_TENSOR_BYTES // 2)
         self._graph = graph = OnnxGraph(name, planes, pictures, self._budget)
-        picture = MapValue(0, graph.rows, graph.columns)
+        picture = MapValue(0, graph.size)
         self._values: dict[str, Value] = {entry.name: picture}
         if is_last:
             view = views.view_of(graph, picture)
@@ -82,7 +132,7 @@ class _Walk:
         return self._graph.edge is not None and self._graph.edge.multiple > 1
 
     def _planes(self, entry: ValueInfo) -> tuple[int, bool]:
-        """Planes of the picture, and whether they are its last axis."""
+        """Returns the planes of the picture, and whether they are its last axis."""
         if entry.kind and entry.kind not in FLOATS:
             raise ModelError(f"{self._name}: takes whole numbers: not supported")
         if len(entry.dims) != 4 or entry.dims[0] not in (None, 1):
@@ -96,7 +146,6 @@ class _Walk:
         )
 
     def model(self) -> Model:
-        """The network. Raises ModelError."""
         needed = self._needed()
         for node in self._file.nodes:
             if any(each in needed for each in node.outputs if each):
@@ -110,7 +159,6 @@ class _Walk:
         return self._finished(found)
 
     def _needed(self) -> set[str]:
-        """The names of the values that the result depends on."""
         needed = {self._file.outputs[0].name}
         for node in reversed(self._file.nodes):
             if not needed.isdisjoint(each for each in node.outputs if each):
@@ -124,8 +172,8 @@ class _Walk:
             made: list[Value] = [self._shape(node, inputs)]
         elif all(each is None or isinstance(each, Constant | Sizes) for each in inputs):
             made = self._folded(node, inputs)
-        elif node.op in KINDS:
-            found = KINDS[node.op](NodeCall(self._graph, node, inputs))
+        elif node.op in _KINDS:
+            found = _KINDS[node.op](NodeCall(self._graph, node, inputs))
             made = found if isinstance(found, list) else [found]
         else:
             raise node.refused("is not supported")
@@ -151,7 +199,7 @@ class _Walk:
             return Constant(np.array(found.array.shape, np.int64))
         if isinstance(found, MapValue):
             planes = self._graph.planes(found.value)
-            sizes = zip(found.shown_rows, found.shown_columns, strict=True)
+            sizes = zip(*found.shown, strict=True)
             shapes: list[tuple[int, ...]] = [(1, planes, *size) for size in sizes]
         elif isinstance(found, DividedMap):
             shapes = [found.shape(picture) for picture in range(3)]
@@ -161,24 +209,19 @@ class _Walk:
         return _sizes([np.array(shape[begin:end], np.int64) for shape in shapes], node)
 
     def _folded(self, node: OnnxNode, inputs: Sequence[Value | None]) -> list[Value]:
-        if not any(isinstance(each, Sizes) for each in inputs):
-            arrays = [each.array if isinstance(each, Constant) else None for each in inputs]
-            return [Constant(each) for each in folded(node, arrays, self._budget)]
-        by_picture = []
-        for picture in range(3):
+        def computed(picture: int) -> list[NDArray[Any]]:
             arrays = [
-                each.arrays[picture]
-                if isinstance(each, Sizes)
-                else each.array
-                if isinstance(each, Constant)
-                else None
-                for each in inputs
+                each.of(picture) if isinstance(each, Constant | Sizes) else None for each in inputs
             ]
-            by_picture.append(folded(node, arrays, self._budget))
+            return folded(node, arrays, self._budget)
+
+        if not any(isinstance(each, Sizes) for each in inputs):
+            return [Constant(each) for each in computed(0)]
+        by_picture = map(computed, range(3))
         return [_sizes(list(each), node) for each in zip(*by_picture, strict=True)]
 
     def _result_of_view(self, view: DividedMap) -> MapValue | None:
-        """The result's planes may be the last axis too."""
+        """Returns the result of a view, whose last axis may be the planes."""
         turned = views.transposed(view, (0, 3, 1, 2)) if len(view.dims) == 4 else None
         for each in (view, turned):
             found = each and views.map_of(self._graph, each)
@@ -189,9 +232,8 @@ class _Walk:
     def _finished(self, found: MapValue) -> Model:
         graph, name = self._graph, self._name
         found = graph.on_the_padded(_without_clip(found))
-        made = [found.shown_rows, found.shown_columns]
-        scale = made[0][0] // graph.rows[0]
-        if made != [tuple(scale * n for n in each) for each in (graph.rows, graph.columns)]:
+        scale = found.shown[0][0] // graph.size[0][0]
+        if found.shown != map_size([scale * n for n in each] for each in graph.size):
             raise ModelError(f"{name}: its result's size does not follow from the picture's")
         result = graph.plain(replace(found, is_trimmed=False))
         net = graph.tidied(result)
@@ -199,7 +241,7 @@ class _Walk:
         model = net.model(edge.border if edge else "reflect", same_planes=True)
         if edge is None:
             stretches = any(isinstance(node, InterpolateTo) for node in model.nodes)
-            if stretches and model.multiple > 1:  # what is made up would change all of the result
+            if stretches and model.multiple > 1:  # padding would change all of the result
                 raise ModelError(
                     f"{name}: enlarges a reduced map that small pictures have nothing left for:"
                     " not supported"
@@ -213,7 +255,7 @@ class _Walk:
 
 
 def _sizes(arrays: Sequence[NDArray[Any]], node: OnnxNode) -> Value:
-    """Numbers for each of the three pictures, or a constant if they are the same."""
+    """Returns numbers for each of the three pictures, or a constant if they are equal."""
     first, second, third = arrays
     if not first.shape == second.shape == third.shape:
         raise node.refused("numbers whose count depends on the picture's size: not supported")
@@ -223,7 +265,7 @@ def _sizes(arrays: Sequence[NDArray[Any]], node: OnnxNode) -> Value:
 
 
 def _without_clip(found: MapValue) -> MapValue:
-    """A result without bounds of 0 and 1, which all results have."""
+    """Returns a result without bounds of 0 and 1, which all results have."""
     function = found.pending.function
     while isinstance(function, Arithmetic):
         bound = {"min": 1.0, "max": 0.0}.get(function.operator)

@@ -1,4 +1,4 @@
-"""Maps enlarged and reduced: shuffles, also in several steps, and interpolation."""
+"""Enlarges and reduces maps: shuffles, also in several steps, and interpolation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from waifu2x.networks.readers.onnx import views
 from waifu2x.networks.readers.onnx.call import NodeCall
 from waifu2x.networks.readers.onnx.folding import axes_of
-from waifu2x.networks.readers.onnx.values import DividedMap, MapValue, Value, lengths
+from waifu2x.networks.readers.onnx.values import DividedMap, MapValue, Value, map_size
 
 
 def depth_to_space(call: NodeCall) -> Value:
-    """DepthToSpace: planes in ONNX's order, or in PyTorch's."""
+    """Adds DepthToSpace, its planes in ONNX's order, or in PyTorch's."""
     found, node, graph = call.map(), call.node, call.graph
     factor = _block(call)
     source, planes = graph.plain(found), graph.planes(found.value)
@@ -26,16 +26,17 @@ def depth_to_space(call: NodeCall) -> Value:
             pass
         case other:
             raise node.refused(f"mode {other[:20]!r} of {planes} planes")
-    return _larger(found, graph.pixel_shuffle(source, factor), factor, 1)
+    return found.made(graph.pixel_shuffle(source, factor), lambda length: length * factor)
 
 
 def space_to_depth(call: NodeCall) -> Value:
-    """SpaceToDepth, whose planes of each place stand together."""
+    """Adds SpaceToDepth, whose planes of each place stand together."""
     found, graph = call.map(), call.graph
     factor = _block(call)
     made = graph.pixel_unshuffle(graph.plain(found), factor)
     order = np.arange(graph.planes(made)).reshape(-1, factor, factor).transpose(1, 2, 0)
-    return _larger(found, graph.rearranged(made, order.reshape(-1)), 1, factor)
+    made = graph.rearranged(made, order.reshape(-1))
+    return found.made(made, lambda length: length // factor)
 
 
 def _block(call: NodeCall) -> int:
@@ -45,17 +46,11 @@ def _block(call: NodeCall) -> int:
     return factor
 
 
-def _larger(found: MapValue, value: int, up: int, down: int) -> MapValue:
-    rows, columns = (
-        lengths([length * up // down for length in each])
-        for each in (found.shown_rows, found.shown_columns)
-    )
-    return MapValue(value, rows, columns, is_trimmed=found.is_trimmed)
-
-
 def resize(call: NodeCall) -> Value:
-    """Resize and Upsample: nearest by whole factors, linear by those and to the size of another
-    map, cubic by any."""
+    """Adds Resize or Upsample.
+
+    Nearest by whole factors, linear by those and to the size of another map, cubic by any.
+    """
     found, node, graph = call.map(), call.node, call.graph
     mode = node.get("mode", "nearest")
     places = node.get("coordinate_transformation_mode", "half_pixel")
@@ -74,42 +69,42 @@ def resize(call: NodeCall) -> Value:
             places == "asymmetric" and rounding != "floor" and node.op == "Resize"
         ):
             raise node.refused(f"nearest, {places[:20]} and {rounding[:20]}: not supported")
-        return _larger(found, graph.enlarge(source, int(by)), int(by), 1)
+        return found.made(graph.enlarge(source, int(by)), lambda length: length * int(by))
     if mode == "cubic" and places in ("half_pixel", "pytorch_half_pixel"):
         if node.get("cubic_coeff_a", -0.75) != -0.75 or node.get("exclude_outside", 0):
             raise node.refused("another cubic than that of -0.75: not supported")
         call.up_to_its_edges(found)
         made = graph.interpolate(source, by.numerator, by.denominator)
-        return _larger(found, made, by.numerator, by.denominator)
+        return found.made(made, lambda length: length * by.numerator // by.denominator)
     raise node.refused(f"mode {mode[:20]!r} by {by}, {places[:20]}: not supported")
 
 
 def _linear(call: NodeCall, found: MapValue) -> Value:
-    """Bilinear interpolation to the size of another map, or by a whole factor."""
+    """Adds bilinear interpolation to the size of another map, or by a whole factor."""
     node, graph = call.node, call.graph
     call.up_to_its_edges(found)
     source = graph.plain(found)
     wanted = [[int(n) for n in each[2:]] for each in call.whole(3) if each is not None]
     if wanted and all(len(each) == 2 for each in wanted):
-        rows, columns = (lengths([each[axis] for each in wanted]) for axis in (0, 1))
-        like = graph.of_size(rows, columns)
+        size = map_size(zip(*wanted, strict=True))
+        like = graph.of_size(size)
         if like is not None:
-            return MapValue(graph.interpolate_to(source, like), rows, columns)
+            return MapValue(graph.interpolate_to(source, like), size)
     by = _scale(call, found)
     if by.denominator != 1:
         raise node.refused(f"mode 'linear' by {by}: not supported")
     like = graph.enlarge(source, int(by))
-    return _larger(found, graph.interpolate_to(source, like), int(by), 1)
+    return found.made(graph.interpolate_to(source, like), lambda length: length * int(by))
 
 
 def _scale(call: NodeCall, found: MapValue) -> Fraction:
-    """By how much a map is enlarged, the same in both directions for every size."""
+    """Returns by how much a map is enlarged, the same in both directions for every size."""
     node = call.node
     sizes = call.whole(3)
     if sizes[0] is not None:
         scales = set()
         for picture, wanted in enumerate(sizes):
-            have = (found.shown_rows[picture], found.shown_columns[picture])
+            have = [each[picture] for each in found.shown]
             if wanted is None or wanted.size != 4:
                 raise node.refused("damaged: sizes of other than four axes")
             scales |= {Fraction(int(n), m) for n, m in zip(wanted[2:], have, strict=True)}
@@ -129,7 +124,7 @@ def _scale(call: NodeCall, found: MapValue) -> Fraction:
 
 
 def reshape(call: NodeCall) -> Value:
-    """Reshape of a map: a step of a shuffle."""
+    """Returns a Reshape of a map, a step of a shuffle."""
     keeps_zero = not call.node.get("allowzero", 0)
     wanted = call.whole(1)
     if wanted[0] is None:
@@ -145,7 +140,7 @@ def reshape(call: NodeCall) -> Value:
 
 
 def expand(call: NodeCall) -> Value:
-    """Expand of a map: axes of one, as parts of planes."""
+    """Returns an Expand of a map: axes of one, as parts of planes."""
     view = call.view()
     times = []
     for picture, wanted in enumerate(call.whole(1)):
@@ -159,14 +154,14 @@ def expand(call: NodeCall) -> Value:
 
 
 def tile(call: NodeCall) -> Value:
-    """Tile of a map: axes of one, as parts of planes."""
+    """Returns a Tile of a map: axes of one, as parts of planes."""
     view = call.view()
     times = [[] if each is None else [int(n) for n in each.reshape(-1)] for each in call.whole(1)]
     return _repeated(call, view, times)
 
 
 def _repeated(call: NodeCall, view: DividedMap, times: list[list[int]]) -> Value:
-    """A map so many times along each axis, in each picture."""
+    """Repeats a map along each axis, `times` for each picture."""
     if any(each != times[0] for each in times) or len(times[0]) != len(view.dims):
         raise call.node.refused("repeats a map: not supported")
     for axis, count in enumerate(times[0]):
@@ -180,7 +175,7 @@ def _repeated(call: NodeCall, view: DividedMap, times: list[list[int]]) -> Value
 
 
 def transpose(call: NodeCall) -> Value:
-    """Transpose of a map: a step of a shuffle."""
+    """Returns a Transpose of a map, a step of a shuffle."""
     view = call.view()
     order = call.node.get("perm", ()) or tuple(reversed(range(len(view.dims))))
     made = views.transposed(view, order)
@@ -190,7 +185,7 @@ def transpose(call: NodeCall) -> Value:
 
 
 def squeeze(call: NodeCall) -> Value:
-    """Squeeze and Unsqueeze: axes of one, which are no part of a shuffle, put in or left out."""
+    """Returns a Squeeze or Unsqueeze of a map: axes of one, which no shuffle needs."""
     view, node = call.view(), call.node
     axes = axes_of(node, call.whole(1)[0]) or ()
     more = len(axes) if node.op == "Unsqueeze" else 0

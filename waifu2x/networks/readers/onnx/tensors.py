@@ -33,13 +33,13 @@ class StoredTensor:
 
 
 def shown(name: str) -> str:
-    """A name of the file for messages."""
+    """Returns a name of the file for messages."""
     printable = "".join(each if each.isprintable() else "?" for each in name[:61])
     return printable if len(printable) <= 60 else f"{printable[:57]}..."
 
 
 def stored_tensor(message: Message) -> StoredTensor:
-    """A TensorProto. Raises ModelError for what its bytes do not have, or another file has."""
+    """Reads a TensorProto. Raises ModelError for numbers that are missing or in another file."""
     dims: list[int] = []
     numbers: list[tuple[int, int, int | memoryview]] = []
     raw: memoryview | None = None
@@ -101,7 +101,7 @@ def stored_tensor(message: Message) -> StoredTensor:
 def _listed(
     message: Message, numbers: list[tuple[int, int, int | memoryview]], dtype: Any, where: str
 ) -> NDArray[Any]:
-    """The numbers of the fields float_data, int32_data, int64_data and double_data."""
+    """Returns the numbers of the fields float_data, int32_data, int64_data and double_data."""
     parts: list[NDArray[Any]] = []
     for number, wire, content in numbers:
         fixed = {4: ("<f4", FIXED32), 10: ("<f8", FIXED64)}.get(number)

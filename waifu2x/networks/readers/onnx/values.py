@@ -1,8 +1,8 @@
-"""What a value of an ONNX graph may be while it is read."""
+"""The kinds of values of an ONNX graph while it is read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -12,8 +12,8 @@ from waifu2x.networks.expressions import Expression
 from waifu2x.system.lazy_dataclass import dataclass
 
 PICTURES = ((64, 64), (96, 80), (65, 67))
-"""Rows and columns of the pictures for which whatever depends on sizes is computed. A padding to a
-multiple changes at the odd one alone."""
+"""Rows and columns of the pictures for which sizes are computed. A padding to a multiple changes at
+the odd one alone."""
 EVEN_PICTURES = ((64, 64), (96, 80), (128, 192))
 """For files that take pictures of some multiple alone, and do not pad."""
 
@@ -22,9 +22,19 @@ Lengths = tuple[int, int, int]
 
 
 def lengths(of: Sequence[int]) -> Lengths:
-    """Three numbers."""
+    """Returns three numbers as Lengths."""
     first, second, third = of
     return first, second, third
+
+
+MapSize = tuple[Lengths, Lengths]
+"""Rows and columns."""
+
+
+def map_size(of: Iterable[Sequence[int]]) -> MapSize:
+    """Returns rows and columns as MapSize."""
+    rows, columns = map(lengths, of)
+    return rows, columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +42,10 @@ class Constant:
     """Numbers that do not depend on the picture."""
 
     array: NDArray[Any]
+
+    def of(self, picture: int) -> NDArray[Any]:
+        """Returns the numbers for one of the three pictures."""
+        return self.array
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +55,14 @@ class Sizes:
     arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
     """For each of the three pictures, all of one shape."""
 
+    def of(self, picture: int) -> NDArray[Any]:
+        """Returns the numbers for one of the three pictures."""
+        return self.arrays[picture]
+
 
 @dataclass(frozen=True)
 class PendingFunction:
-    """What is to be computed of each value, and is not in the graph yet.
+    """A function of each value that is not in the graph yet.
 
     function(x * factor + shift), or, without a function, that sum.
     """
@@ -69,15 +87,14 @@ class MapValue:
 
     value: int
     """Its number in the GraphBuilder."""
-    rows: Lengths
-    columns: Lengths
+    size: MapSize
     pending: PendingFunction = NOTHING
     pad: int = 0
     """Zeros around it that the next convolution is to read."""
     cuts: tuple[Lengths, Lengths, Lengths, Lengths] = ((0, 0, 0),) * 4
     """Pixels to be cut off above, below, on the left and on the right."""
     is_trimmed: bool = False
-    """Whether what the picture was made up to is cut off already: of the result alone."""
+    """Whether the padding to a multiple is cut off already, which only the result is."""
 
     @property
     def is_plain(self) -> bool:
@@ -85,18 +102,17 @@ class MapValue:
         return self.pending.is_nothing and not self.pad and not any(map(any, self.cuts))
 
     @property
-    def shown_rows(self) -> Lengths:
-        """Its rows as the file counts them, with padding and without what is cut off."""
-        return _shown(self.rows, self.pad, self.cuts[0], self.cuts[1])
+    def shown(self) -> MapSize:
+        """Its size as the file counts it, with padding and without what is cut off."""
+        return map_size(
+            [n + 2 * self.pad - a - b for n, a, b in zip(each, before, behind, strict=True)]
+            for each, before, behind in zip(self.size, self.cuts[::2], self.cuts[1::2], strict=True)
+        )
 
-    @property
-    def shown_columns(self) -> Lengths:
-        """Its columns, counted in the same way."""
-        return _shown(self.columns, self.pad, self.cuts[2], self.cuts[3])
-
-
-def _shown(each: Lengths, pad: int, before: Lengths, behind: Lengths) -> Lengths:
-    return lengths([n + 2 * pad - a - b for n, a, b in zip(each, before, behind, strict=True)])
+    def made(self, value: int, length: Callable[[int], int]) -> MapValue:
+        """Returns the map of a layer that makes `length(n)` rows, or columns, of `n`."""
+        size = map_size([length(n) for n in each] for each in self.shown)
+        return MapValue(value, size, is_trimmed=self.is_trimmed)
 
 
 @dataclass(frozen=True)
@@ -104,17 +120,15 @@ class DividedMap:
     """A map whose axes are divided, joined or in another order: part of a shuffle."""
 
     source: MapValue
-    planes: tuple[int, ...]
-    """The factors that the planes are divided into, the outermost first; so are rows and
-    columns. A factor is a number in `lengths`."""
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
+    axes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+    """The factors that planes, rows and columns of the source are divided into, the outermost
+    first. A factor is an index of `lengths`."""
     dims: tuple[tuple[int, ...], ...]
-    """The axes, each made of factors."""
+    """The axes of the view, each made of factors."""
     lengths: tuple[Lengths, ...]
 
     def shape(self, picture: int) -> tuple[int, ...]:
-        """Its shape for one of the three pictures."""
+        """Returns its shape for one of the three pictures."""
         return tuple(
             int(np.prod([self.lengths[factor][picture] for factor in dim], dtype=np.int64))
             for dim in self.dims
@@ -129,7 +143,7 @@ class NormPart:
     """A step on the way to a norm over the planes of each pixel, and nothing that a graph has."""
 
     source: DividedMap
-    """What is normed."""
+    """The map that is normed."""
     stage: NormStage
     """mean; source - mean; its square; the square's mean; that and eps; the root; 1 / root."""
     eps: float = 0.0

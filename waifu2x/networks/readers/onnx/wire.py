@@ -1,4 +1,4 @@
-"""Protocol Buffers' wire format: fields of a message, each a number, and what stands behind it."""
+"""Protocol Buffers' wire format: the fields of a message, each a number and a content."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MOST_VARINT = 10
 
 
 class Message:
-    """The bytes of a message, which lie inside those of the file, and the budget of all messages.
+    """The bytes of a message, a view of the file's, and the budget of all messages.
 
-    Whatever reaches beyond the message, or is none of the four kinds of fields, raises ModelError.
+    Content beyond the message, and fields of other than the four kinds, raise ModelError.
     """
 
     def __init__(self, data: memoryview, budget: ModelBudget) -> None:
@@ -24,7 +24,7 @@ class Message:
         self.budget = budget
 
     def fields(self) -> Iterator[tuple[int, int, int | memoryview]]:
-        """Number, kind and content of each field, in order: an int, or the bytes of the others."""
+        """Yields number, kind and content of each field: an int, or the bytes of other kinds."""
         at, data = 0, self.data
         while at < len(data):
             self.budget.take_steps()
@@ -48,7 +48,7 @@ class Message:
             at += size
 
     def varints(self) -> Iterator[int]:
-        """The message as numbers one after the other, as lists of them are packed."""
+        """Yields the message as packed numbers."""
         at = 0
         while at < len(self.data):
             self.budget.take_steps()
@@ -56,13 +56,13 @@ class Message:
             yield value
 
     def inner(self, content: int | memoryview) -> Message:
-        """The message that a field holds."""
+        """Returns the message that a field holds."""
         if isinstance(content, int):
             raise self.damaged("a number in the place of a message")
         return Message(content, self.budget)
 
     def text(self, content: int | memoryview) -> str:
-        """The string that a field holds."""
+        """Returns the string that a field holds."""
         if isinstance(content, int):
             raise self.damaged("a number in the place of a string")
         if len(content) > _MOST_TEXT:
@@ -73,17 +73,17 @@ class Message:
             raise self.damaged("a name that is not UTF-8") from None
 
     def number(self, content: int | memoryview) -> int:
-        """The signed number that a field holds."""
+        """Returns the signed number that a field holds."""
         if not isinstance(content, int):
             raise self.damaged("a message in the place of a number")
         return signed(content)
 
     def damaged(self, why: str) -> ModelError:
-        """The error that says so."""
+        """Returns the error for a damaged file."""
         return ModelError(f"{self.budget.name}: damaged: {why}")
 
     def _varint(self, at: int) -> tuple[int, int]:
-        """A number of seven bits a byte, the lowest first, and where it ends."""
+        """Returns a number of seven bits a byte, the lowest first, and where it ends."""
         value = 0
         for place, byte in enumerate(self.data[at : at + _MOST_VARINT]):
             value |= (byte & 0x7F) << 7 * place
@@ -95,5 +95,5 @@ class Message:
 
 
 def signed(value: int) -> int:
-    """Two's complement of 64 bits."""
+    """Returns the number whose two's complement of 64 bits is `value`."""
     return value - (1 << 64) if value >> 63 else value

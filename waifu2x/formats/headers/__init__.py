@@ -1,0 +1,1 @@
+"""Headers of picture files, read before a decoder sees them."""

@@ -1,0 +1,69 @@
+"""Reads the blocks of a GIF without unpacking them.
+
+GIF 89a, sections 17 to 26: https://www.w3.org/Graphics/GIF/spec-gif89a.txt
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from waifu2x.formats.limits import Budget
+
+_IMAGE, _EXTENSION = 0x2C, 0x21
+_HEAD = 13
+"""Bytes of the header and of the logical screen's descriptor."""
+_TABLE = 0x80
+"""A flag: a colour table follows."""
+
+
+def images(data: bytes, budget: Budget) -> Iterator[int]:
+    """Yields where each picture's descriptor begins, up to the end or to where the file is cut off.
+
+    Raises OverBudgetError.
+    """
+    if len(data) <= _HEAD:
+        return
+    _, at = _colour_table(data, _HEAD, data[10])
+    while at < len(data) and data[at] in (_IMAGE, _EXTENSION):
+        budget.visit()
+        if data[at] == _EXTENSION:
+            at += 2
+        elif at + 10 >= len(data):
+            return
+        else:
+            yield at
+            _, at = _colour_table(data, at + 10, data[at + 9])
+            at += 1  # how wide its codes are
+        while at < len(data) and data[at]:
+            at += 1 + data[at]
+        at += 1
+
+
+def has_colours(data: bytes) -> bool:
+    """Returns whether any picture has a colour table with more than the levels of grey.
+
+    A picture is grey if it has no table, or one whose entry n is the grey n. Raises
+    OverBudgetError.
+    """
+    everywhere: bool | None = None
+    for at in images(data, Budget(len(data))):
+        flags = data[at + 9]
+        if flags & _TABLE:
+            coloured = not _is_grey(_colour_table(data, at + 10, flags)[0])
+        else:
+            if everywhere is None:
+                everywhere = not _is_grey(_colour_table(data, _HEAD, data[10])[0])
+            coloured = everywhere
+        if coloured:
+            return True
+    return False
+
+
+def _colour_table(data: bytes, at: int, flags: int) -> tuple[bytes, int]:
+    """Returns the colour table at an offset, empty if flags tell of none, and where it ends."""
+    end = at + (3 << ((flags & 7) + 1)) if flags & _TABLE else at
+    return data[at:end], end
+
+
+def _is_grey(table: bytes) -> bool:
+    return all(table[at : at + 3] == bytes((at // 3,)) * 3 for at in range(0, len(table), 3))

@@ -1,0 +1,1 @@
+"""Metadata and colour profiles: read from files, corrected for results, stored in their format."""

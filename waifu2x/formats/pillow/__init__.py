@@ -1,0 +1,1 @@
+"""Picture formats that Pillow decodes and encodes."""

@@ -1,0 +1,91 @@
+"""Reads AVIF, JPEG XL and HEIF of more than 8 bits a sample, which Pillow reduces to 8.
+
+Pillow reads the rest of the file; imagecodecs and pillow-heif have the samples in full. If both do
+not show the same picture, Pillow's is taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import replace
+from typing import Any
+
+import imagecodecs
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from waifu2x.formats.headers import jxl
+from waifu2x.imaging.dtypes import to_unit
+from waifu2x.imaging.picture import Picture, apart, full_range, with_alpha
+
+_ALIKE = 2 / 255
+"""Mean difference of two decoders' pixels, at most: each rounds and enlarges chroma in its way."""
+_HEAD = 1 << 12
+"""Bytes in which an AVIF's box of properties begins: it is the first after the file's type."""
+_HIGH, _TWELVE = 0x40, 0x20
+"""Flags of an AV1CodecConfigurationBox: more than 8 bits, and of those 12."""
+_WORD = 16
+"""Bits of pillow-heif's samples, at whose upper end those of the file stand."""
+
+
+def depth(image: Image.Image, data: bytes) -> int:
+    """Returns bits of a sample by a file's header and Pillow; 8 for floats and if neither says
+    it."""
+    with contextlib.suppress(ValueError, TypeError):
+        if image.format == "AVIF":
+            return _avif_depth(data)
+        if image.format == "JXL":
+            return jxl.depth(data)
+        if image.format == "HEIF":
+            return int(image.info.get("bit_depth", 8))
+    return 8
+
+
+def deepened(picture: Picture, image: Image.Image, data: bytes) -> tuple[Picture, tuple[str, ...]]:
+    """Returns a still picture that Pillow has read in the depth of its file, and notices."""
+    bits = depth(image, data)
+    if bits <= 8:
+        return picture, ()
+    try:
+        samples = full_range(np.atleast_3d(_samples(str(image.format), data, bits)), bits)
+    except Exception:
+        # Each library has its own errors, and may have been built without a codec.
+        samples = np.empty(0)
+    read = with_alpha(picture)
+    if samples.shape == read.shape:
+        difference = np.abs(to_unit(samples, np.float32) - to_unit(read, np.float32))
+        if difference.mean() <= _ALIKE:
+            pixels, alpha = apart(samples)
+            return replace(picture, pixels=pixels, alpha=alpha), ()
+    return picture, (f"its {bits} bits a sample are read as 8",)
+
+
+def _samples(form: str, data: bytes, bits: int) -> NDArray[Any]:
+    """Returns integers from 0 to 2^bits - 1. Raises what decoders raise."""
+    if form == "HEIF":
+        import pillow_heif
+
+        image = pillow_heif.open_heif(io.BytesIO(data), convert_hdr_to_8bit=False)
+        shifted: NDArray[Any] = np.asarray(image) >> (_WORD - bits)
+        return shifted
+    decode = imagecodecs.avif_decode if form == "AVIF" else imagecodecs.jpegxl_decode
+    samples: NDArray[Any] = decode(data)
+    return samples
+
+
+def _avif_depth(data: bytes) -> int:
+    """Returns bits of a sample by the AV1CodecConfigurationBoxes; 8 if they differ.
+
+    AV1 in ISOBMFF, section 2.3.
+    """
+    start = data.find(b"meta", 0, _HEAD)
+    end = start - 4 + int.from_bytes(data[max(start - 4, 0) : start], "big")
+    found = set()
+    at = data.find(b"av1C", max(start, 0), end)
+    while at >= 0:
+        (flags,) = data[at + 6 : at + 7] or b"\0"
+        found.add((12 if flags & _TWELVE else 10) if flags & _HIGH else 8)
+        at = data.find(b"av1C", at + 4, end)
+    return found.pop() if len(found) == 1 else 8

@@ -1,0 +1,267 @@
+"""Reads picture files by Pillow."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import io
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError, _imaging
+
+from waifu2x.errors import ImageError
+from waifu2x.formats import table
+from waifu2x.formats.base import DecodedFile
+from waifu2x.formats.headers import gif
+from waifu2x.formats.headers.declared import declared
+from waifu2x.formats.limits import Budget, check_pixels
+from waifu2x.formats.metadata import tags, transfer
+from waifu2x.formats.metadata.exif import ORIENTATION
+from waifu2x.formats.pillow import deep_samples
+from waifu2x.formats.pillow.images import jpeg_coding, plain
+from waifu2x.formats.png import chunks
+from waifu2x.imaging.orientation import oriented, oriented_size
+from waifu2x.imaging.picture import Colours, Metadata, Picture, contiguous
+from waifu2x.imaging.streams import Allocate, Extent, Header, Timed
+
+_ANIMATED = ("GIF", "PNG", "WEBP", "AVIF")
+"""Formats whose further pictures follow in time; those of others are previews, sizes or layers."""
+_PLANES = 4
+"""Samples of a pixel, at most."""
+_WIDTH, _HEIGHT, _PHOTOMETRIC, _SAMPLES = 256, 257, 262, 277
+_PAGE_TAGS = (tags.SUBFILE_TYPE, _WIDTH, _HEIGHT, _PHOTOMETRIC, ORIENTATION, _SAMPLES)
+"""Tags of a TIFF's directory, each with one number."""
+_PALETTE = 3
+"""A value of the tag for the kind of samples."""
+_TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"eXIf")
+_DURATION = 100.0
+"""Milliseconds of a frame that names none, or 0, as browsers have it."""
+
+
+def open_content(
+    data: bytes, name: str, max_pixels: int, allocate: Allocate | None = None
+) -> DecodedFile:
+    """Opens the pictures in a file's content. `allocate` makes the array of a single opaque one.
+
+    Raises ImageError, and whatever decoders raise.
+    """
+    _prepare()
+    opened, plugin = table.by_pillow(data), table.sniffed(data)
+    if plugin:
+        try:
+            table.plug_in(plugin)
+        except ImageError as error:
+            raise ImageError(f"{name}: {error}") from error
+        opened = (plugin.pillow,)
+    said = declared(data)
+    if said:
+        total = said.width * said.height * said.pictures
+        check_pixels(name, said[:2], said.pictures, total, max_pixels)
+    # Pillow refuses PNGs for some texts, which it need not see.
+    seen = chunks.without(data, _TEXTS) if data.startswith(chunks.SIGNATURE) else data
+    try:
+        image = Image.open(io.BytesIO(seen), formats=opened)
+    except UnidentifiedImageError as error:
+        raise ImageError(f"{name}: not a picture of a known format ({table.NAMES})") from error
+    try:
+        if image.format == "TIFF":
+            header, pictures = _pages(image, data, name, max_pixels)
+        else:
+            header, pictures = _frames(image, data, name, max_pixels, allocate)
+    except BaseException:
+        image.close()
+        raise
+    header = replace(header, format=table.name_of(str(image.format)))
+    return DecodedFile(name, header, pictures, image.close)
+
+
+def extent(data: bytes) -> Extent | None:
+    """Returns the size of the first picture, without decoding it; None if the file does not say."""
+    if table.sniffed(data):
+        return None
+    _prepare()
+    try:
+        said = declared(data)
+        if said:
+            return Extent(said.height, said.width, said.height * said.width * _PLANES)
+        with Image.open(io.BytesIO(data), formats=table.by_pillow(data)) as image:
+            return Extent(image.height, image.width, _nbytes(image, data))
+    except Exception:
+        # The decoder will say what is wrong with it.
+        return None
+
+
+def _nbytes(image: Image.Image, data: bytes) -> int:
+    planes = 4 if image.mode == "P" else len(image.getbands())
+    sample = 4 if image.mode[0] in "IF" else -(-deep_samples.depth(image, data) // 8)
+    return image.height * image.width * planes * sample
+
+
+@functools.cache
+def _prepare() -> None:
+    """Makes Pillow leave limits and messages to us."""
+    # It would refuse what we may be told to read; `max_pixels` is checked before decoding.
+    Image.MAX_IMAGE_PIXELS = None
+    # Pillow has no interface to libtiff's handlers, but its module is linked to them (on Windows
+    # it may hide them, and the lines stay).
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(_imaging.__file__)
+        library.TIFFSetErrorHandler(None)
+        library.TIFFSetWarningHandler(None)
+
+
+def _frames(
+    image: Image.Image, data: bytes, name: str, max_pixels: int, allocate: Allocate | None
+) -> tuple[Header, Generator[Timed]]:
+    """Returns header and pictures of a file of one picture, or of an animation."""
+    count = getattr(image, "n_frames", 1) if image.format in _ANIMATED else 1
+    check_pixels(name, image.size, count, image.width * image.height * count, max_pixels)
+    said, orientation = transfer.of_file(data, dict(image.info), str(image.format))
+    rows, columns = oriented_size(image.height, image.width, orientation)
+    extents = (Extent(rows, columns, _nbytes(image, data)),)
+    if count == 1:
+        header = Header(extents, jpeg=jpeg_coding(image), palette=image.mode in ("P", "PA"))
+        return header, _one_picture(image, data, name, said, orientation, allocate)
+    # The picture of an APNG for programs without animations is no frame.
+    skipped = int(bool(image.info.get("default_image")))
+    animated = count - skipped > 1
+    palette = image.mode in ("P", "PA")
+    header = Header(extents, count - skipped, animated, _loop(image), palette=palette)
+    colour = image.format == "GIF" and gif.has_colours(data)
+    frames = _animation(image, data, name, said, orientation, range(skipped, count), colour)
+    return header, frames
+
+
+def _one_picture(
+    image: Image.Image,
+    data: bytes,
+    name: str,
+    said: Metadata,
+    orientation: int,
+    allocate: Allocate | None,
+) -> Generator[Timed]:
+    picture, notices = _loaded(image, data, name, allocate)
+    picture, said_of_it = deep_samples.deepened(picture, image, data)
+    picture = replace(picture, metadata=said, jpeg=jpeg_coding(image))
+    yield Timed(oriented(picture, orientation), notices=tuple(sorted({*notices, *said_of_it})))
+
+
+def _loaded(
+    image: Image.Image, data: bytes, name: str, allocate: Allocate | None = None
+) -> tuple[Picture, tuple[str, ...]]:
+    image.load()
+    picture, notices = plain(image, name, allocate)
+    if image.format == "PNG" and not picture.colours.icc_profile:
+        picture = replace(
+            picture, colours=Colours(None, chunks.colour_chunks(chunks.contents(data)))
+        )
+    return picture, notices
+
+
+def _animation(
+    image: Image.Image,
+    data: bytes,
+    name: str,
+    said: Metadata,
+    orientation: int,
+    indices: range,
+    colour: bool,
+) -> Generator[Timed]:
+    """Yields the frames at some indices; with `colour`, grey ones get three planes too."""
+    first, notices = _loaded(image, data, name)
+    alpha = first.alpha is not None
+    for index in indices:
+        if index == 0:
+            picture = first
+        else:
+            image.seek(index)
+            image.load()
+            picture, notices = plain(image, name)
+        picture = replace(
+            _like(picture, first.pixels.shape[:2], colour, alpha),
+            colours=first.colours,
+            metadata=said if index == indices[0] else Metadata(),
+        )
+        duration = _duration(image) if len(indices) > 1 else None
+        yield Timed(oriented(picture, orientation), duration, tuple(sorted(notices)))
+
+
+def _loop(image: Image.Image) -> int:
+    """Returns how many times an animation is shown; 0 is without end."""
+    said = image.info.get("loop")
+    if image.format == "GIF":
+        # A GIF names the repeats after the first time; without a word, there are none.
+        return 1 if said is None else int(said) and int(said) + 1
+    return int(said or 0)
+
+
+def _duration(image: Image.Image) -> float:
+    return float(image.info.get("duration") or _DURATION)
+
+
+def _like(picture: Picture, size: tuple[int, ...], colour: bool, alpha: bool) -> Picture:
+    """Gives a frame the size and the planes that all frames of its animation have.
+
+    Pillow enlarges its canvas for a frame that goes beyond it: that part is cut off.
+    """
+    height, width = size
+    if picture.pixels.shape[:2] != (height, width):
+        opacity = picture.alpha
+        picture = replace(
+            picture,
+            pixels=contiguous(picture.pixels[:height, :width]),
+            alpha=None if opacity is None else np.ascontiguousarray(opacity[:height, :width]),
+        )
+    if colour and picture.pixels.shape[-1] == 1:
+        picture = replace(picture, pixels=picture.pixels.repeat(3, axis=-1))
+    if alpha and picture.alpha is None:
+        picture = replace(picture, alpha=np.full((height, width), 255, np.uint8))
+    if not alpha and picture.alpha is not None:
+        picture = replace(picture, alpha=None)
+    return picture
+
+
+def _pages(
+    image: Image.Image, data: bytes, name: str, max_pixels: int
+) -> tuple[Header, Generator[Timed]]:
+    """Returns header and pages of a TIFF of 8 bits, without thumbnails."""
+    count = getattr(image, "n_frames", 1)
+    pages, extents, total, budget = list[tuple[int, int]](), list[Extent](), 0, Budget(len(data))
+    palette = False
+    for index, at in enumerate(tags.pages(data, budget)[:count]):
+        said = tags.values(data, at, _PAGE_TAGS, budget)
+        order: Literal["little", "big"] = "little" if tags.layout(data).order == "<" else "big"
+        found = {tag: int.from_bytes(value, order) for tag, value in said.items()}
+        if count > 1 and found.get(tags.SUBFILE_TYPE, 0) & tags.REDUCED:
+            continue
+        height, width = found.get(_HEIGHT, 0), found.get(_WIDTH, 0)
+        total += height * width
+        check_pixels(name, (width, height), 1, total, max_pixels)
+        planes = 3 if found.get(_PHOTOMETRIC) == _PALETTE else found.get(_SAMPLES, 1)
+        palette |= not pages and found.get(_PHOTOMETRIC) == _PALETTE
+        rows, columns = oriented_size(height, width, found.get(ORIENTATION, 1))
+        extents.append(Extent(rows, columns, rows * columns * planes))
+        pages.append((index, at))
+    if not pages:
+        raise ImageError(f"{name}: has no picture in it")
+    header = Header(tuple(extents), len(pages), palette=palette)
+    return header, _decoded_pages(image, data, name, pages if count > 1 else [(-1, pages[0][1])])
+
+
+def _decoded_pages(
+    image: Image.Image, data: bytes, name: str, pages: list[tuple[int, int]]
+) -> Generator[Timed]:
+    """Yields pages, given as (index, offset of the directory); index -1 is loaded already."""
+    budget = Budget(len(data))
+    for index, at in pages:
+        if index >= 0:
+            image.seek(index)
+        # Pillow has brought the page upright by then.
+        said, _ = transfer.upright(transfer.of_tiff(data, at, budget))
+        image.load()
+        picture, notices = plain(image, name)
+        yield Timed(replace(picture, metadata=said), notices=tuple(sorted(set(notices))))

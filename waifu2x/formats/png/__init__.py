@@ -1,0 +1,1 @@
+"""PNG: its chunks and animations, read and written by ourselves."""

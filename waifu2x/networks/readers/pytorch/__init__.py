@@ -1,0 +1,1 @@
+"""PyTorch's files of weights, read without PyTorch and without running anything."""
