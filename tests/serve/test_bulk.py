@@ -21,10 +21,10 @@ from tests.helpers.queues import added, queue_of
 from tests.helpers.servers import Listener, Server
 from waifu2x.imaging.picture import Picture
 from waifu2x.serve.events import MOST_TOLD, Events
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import ResultInfo
 from waifu2x.serve.limits import MOST_IDS
 from waifu2x.serve.queue import Queue
-from waifu2x.serve.request import JobSettings
 from waifu2x.serve.spool import Spool
 from waifu2x.serve.store import Store
 

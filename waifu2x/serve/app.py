@@ -16,26 +16,25 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from waifu2x.errors import Waifu2xError
-from waifu2x.serve import archive, names, uploads
-from waifu2x.serve.answers import (
-    RemovingResponse,
-    answers,
-    attached,
-    number,
-    result_file,
-    shown,
-)
+from waifu2x.serve import downloads, names
+from waifu2x.serve.capabilities import capabilities
 from waifu2x.serve.connections import DOWNLOAD
-from waifu2x.serve.described import described
 from waifu2x.serve.downloads import Downloads
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import FINISHED, JobRecord
 from waifu2x.serve.openapi import document
 from waifu2x.serve.queue import UnknownJobError
-from waifu2x.serve.request import JobSettings
-from waifu2x.serve.selection import selected
+from waifu2x.serve.request_bodies import receive, selected
+from waifu2x.serve.responses import (
+    PageFiles,
+    RemovingResponse,
+    answers,
+    attached,
+    result_file,
+    shown,
+)
 from waifu2x.serve.service import Service
 from waifu2x.serve.spool import source_name
-from waifu2x.serve.static import PageFiles
 
 _Handler = Callable[["Api", Request], Awaitable[Response]]
 _MOST_LISTED = 500
@@ -86,7 +85,7 @@ class Api:
     @answers
     async def settings(self, request: Request) -> Response:
         """What can be asked for."""
-        return JSONResponse(await run_in_threadpool(described, self._service))
+        return JSONResponse(await run_in_threadpool(capabilities, self._service))
 
     @answers
     async def openapi(self, request: Request) -> Response:
@@ -120,8 +119,8 @@ class Api:
     @answers
     async def jobs(self, request: Request) -> Response:
         """Some of the jobs."""
-        start = number(request, "from", 0, 0, 1 << 31)
-        count = number(request, "count", 200, 0, _MOST_LISTED)
+        start = _number(request, "from", 0, 0, 1 << 31)
+        count = _number(request, "count", 200, 0, _MOST_LISTED)
         queue = self._service.queue
         listed = await run_in_threadpool(queue.listed, start, count)
         counts = queue.shown_counts()
@@ -196,7 +195,7 @@ class Api:
     async def source(self, request: Request) -> Response:
         """What was sent, for the slider."""
         record = await self._record(request)
-        page = number(request, "page", 0, 0, 1 << 20)
+        page = _number(request, "page", 0, 0, 1 << 20)
         path = await run_in_threadpool(self._service.views.source, record, page)
         return shown(path, "image/png", "source.png")
 
@@ -204,7 +203,7 @@ class Api:
     async def view(self, request: Request) -> Response:
         """What was made, for the slider."""
         record = await self._record(request)
-        page = number(request, "page", 0, 0, 1 << 20)
+        page = _number(request, "page", 0, 0, 1 << 20)
         path = await run_in_threadpool(self._service.views.result, record, page)
         return shown(path, "image/png", "view.png")
 
@@ -214,12 +213,12 @@ class Api:
         record = await self._record(request)
         most = 1 << 31
         box = (
-            number(request, "x", 0, 0, most),
-            number(request, "y", 0, 0, most),
-            number(request, "width", None, 1, most),
-            number(request, "height", None, 1, most),
+            _number(request, "x", 0, 0, most),
+            _number(request, "y", 0, 0, most),
+            _number(request, "width", None, 1, most),
+            _number(request, "height", None, 1, most),
         )
-        page = number(request, "page", 0, 0, 1 << 20)
+        page = _number(request, "page", 0, 0, 1 << 20)
         asked = {
             name: value
             for name, value in request.query_params.items()
@@ -239,7 +238,7 @@ class Api:
         members = await run_in_threadpool(self._members, ids)
         headers = attached("waifu2x.zip")
         return StreamingResponse(
-            archive.zipped(members), media_type="application/zip", headers=headers
+            downloads.zipped(members), media_type="application/zip", headers=headers
         )
 
     @answers
@@ -277,7 +276,7 @@ class Api:
         is_kept = False
         try:
             path = folder / source_name(name)
-            await uploads.receive(request, path, service.limits, service.queue, service.spool)
+            await receive(request, path, service.limits, service.queue, service.spool)
             added = await run_in_threadpool(service.add, identity, path, name, settings)
             is_kept = True
             return added
@@ -295,7 +294,7 @@ class Api:
         done = [(record, record.result) for record in found if record.result is not None]
         if not done:
             raise UnknownJobError("Nothing is done yet that could be packed.")
-        called = archive.member_names([result.name for _, result in done])
+        called = downloads.member_names([result.name for _, result in done])
         paths = [service.spool.result(record) for record, _ in done]
         return list(zip(called, paths, strict=True))
 
@@ -307,3 +306,15 @@ async def _changed(change: Callable[..., int], *arguments: Any) -> Response:
 
 def _id(request: Request) -> str:
     return str(request.path_params["id"])
+
+
+def _number(request: Request, name: str, default: int | None, least: int, most: int) -> int:
+    """A whole number of a query. Raises ValueError, with a sentence."""
+    text = request.query_params.get(name)
+    if text is None and default is not None:
+        return default
+    if text is None or not re.fullmatch(r"\d{1,10}", text, re.ASCII):
+        raise ValueError(f"{name}: expected a whole number.")
+    if not least <= int(text) <= most:
+        raise ValueError(f"{name}: expected {least} to {most}.")
+    return int(text)

@@ -31,8 +31,8 @@ from waifu2x.flows.flow import StoppedError
 from waifu2x.formats.film.description import Film
 from waifu2x.networks import model_set
 from waifu2x.serve import names
-from waifu2x.serve.endings import Endings
 from waifu2x.serve.film_frames import check_film, frame_count
+from waifu2x.serve.job_results import JobResults
 from waifu2x.serve.jobs import JobRecord
 from waifu2x.serve.limits import FILM_SECONDS, ServiceLimits
 from waifu2x.serve.queue import Queue
@@ -60,7 +60,7 @@ class FilmWorker:
         queue: Queue,
         spool: Spool,
         upscalers: Upscalers,
-        endings: Endings,
+        results: JobResults,
         limits: ServiceLimits,
         no_pictures: threading.Event,
     ) -> None:
@@ -68,7 +68,7 @@ class FilmWorker:
         self._queue = queue
         self._spool = spool
         self._upscalers = upscalers
-        self._endings = endings
+        self._results = results
         self._limits = limits
         self._no_pictures = no_pictures
         self._stopped = threading.Event()
@@ -106,7 +106,7 @@ class FilmWorker:
                 if not self._stopped.is_set():
                     _log.error("the work on a film was interrupted: %s", error)
                     source = self._spool.source(record)
-                    self._endings.fail(record, source, f"{record.name}: {error}")
+                    self._results.fail(record, source, f"{record.name}: {error}")
 
     def _cancel(self, identity: str) -> None:
         if identity == self._under_way:
@@ -130,15 +130,15 @@ class FilmWorker:
             if self._stopped.is_set():
                 return
             told = str(error) or f"{record.name}: not enough memory"
-            self._endings.fail(record, made, told)
+            self._results.fail(record, made, told)
             shutil.rmtree(parts_folder(made), ignore_errors=True)
         else:
             if self._queue.is_wanted(record):
                 shape = prepared.shape
-                self._endings.keep(record, made, shape.width, shape.height, begun)
+                self._results.keep(record, made, shape.width, shape.height, begun)
         if self._queue.shown(record.id) is None or self._unwanted.is_set():
             shutil.rmtree(parts_folder(made), ignore_errors=True)
-            self._endings.drop(record, made)
+            self._results.drop(record, made)
         self._queue.measure(record.id)
 
     def _made(

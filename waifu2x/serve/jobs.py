@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-from waifu2x.serve.request import JobSettings
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.system.lazy_dataclass import dataclass
 
 Kind = Literal["picture", "animation", "archive", "film"]

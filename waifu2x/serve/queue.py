@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from waifu2x.serve import jobs
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import FINISHED, STATES, JobRecord, Kind, ResultInfo, SourceInfo
 from waifu2x.serve.limits import ServiceLimits
 from waifu2x.serve.progress import ProgressTable
-from waifu2x.serve.request import JobSettings
 from waifu2x.serve.spool import Spool
 from waifu2x.serve.store import ChosenJob, Store, settings_of
 

@@ -15,15 +15,15 @@ from waifu2x.flows.batch import worker as codec_worker
 from waifu2x.flows.jobs import is_archive
 from waifu2x.formats.film.names import is_film
 from waifu2x.serve import decoding
-from waifu2x.serve.endings import Endings
 from waifu2x.serve.events import Events
 from waifu2x.serve.film_frames import probe_film
 from waifu2x.serve.film_worker import FilmWorker
+from waifu2x.serve.job_results import JobResults
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import Kind, SourceInfo
 from waifu2x.serve.limits import ServiceLimits
 from waifu2x.serve.queue import Queue
 from waifu2x.serve.reading import ReadingProcesses
-from waifu2x.serve.request import JobSettings
 from waifu2x.serve.spool import Spool
 from waifu2x.serve.store import Store
 from waifu2x.serve.upscalers import Upscalers
@@ -80,10 +80,10 @@ class Service:
             self.upscalers = Upscalers(lambda: Engine(**computing), limits.max_pixels)
             self._held.callback(self.upscalers.close)
             self.views = Views(self.spool, limits, self.reading, self.upscalers, self.queue.measure)
-            self._endings = endings = Endings(self.queue, self.spool, output)
-            self._worker = Worker(self.queue, self.spool, self.upscalers, endings)
+            self._results = results = JobResults(self.queue, self.spool, output)
+            self._worker = Worker(self.queue, self.spool, self.upscalers, results)
             self._film_worker = FilmWorker(
-                self.queue, self.spool, self.upscalers, endings, limits, self._worker.is_idle
+                self.queue, self.spool, self.upscalers, results, limits, self._worker.is_idle
             )
         except BaseException:
             self._held.close()
@@ -96,7 +96,7 @@ class Service:
         self._held.callback(self._worker.close)
         self._film_worker.start()
         self._held.callback(self._film_worker.close)
-        self._held.callback(self._endings.close)
+        self._held.callback(self._results.close)
 
     def add(self, identity: str, path: Path, name: str, settings: JobSettings) -> dict[str, Any]:
         """Makes a job of a file that has been sent; as clients see it. One that cannot be read is a

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import STATES, JobRecord, ResultInfo, SourceInfo, State, fields
-from waifu2x.serve.positions import Positions
-from waifu2x.serve.request import JobSettings
 
 _VERSION = 2
 """The version of the tables: a file of another one is put aside, but for version 1, which lacks
@@ -52,6 +53,25 @@ class ChosenJob(NamedTuple):
     size: int
     settings: str
     """As they are in the file."""
+
+
+class _Positions:
+    """Whole numbers in ascending order, each of them once."""
+
+    def __init__(self, ascending: Iterable[int] = ()) -> None:
+        self._ascending = array("q", ascending)
+
+    def add(self, turn: int) -> None:
+        """Adds one, mostly the largest of all."""
+        self._ascending.insert(bisect_left(self._ascending, turn), turn)
+
+    def remove(self, turn: int) -> None:
+        """Removes one."""
+        del self._ascending[bisect_left(self._ascending, turn)]
+
+    def place(self, turn: int) -> int:
+        """How many there are up to this one, which is one of them: 1 for the smallest."""
+        return bisect_left(self._ascending, turn) + 1
 
 
 class Store:
@@ -111,7 +131,7 @@ class Store:
             turns = self._base.execute(
                 "SELECT turn FROM jobs WHERE state = 'waiting' ORDER BY turn"
             )
-            self._waiting = Positions(turn for (turn,) in turns)
+            self._waiting = _Positions(turn for (turn,) in turns)
             self._check()
         except (ValueError, KeyError, TypeError, AssertionError) as error:
             self._base.close()

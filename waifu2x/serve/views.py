@@ -17,10 +17,10 @@ from waifu2x.errors import ImageError
 from waifu2x.flows.noise_choice import choose
 from waifu2x.serve import decoding
 from waifu2x.serve.film_frames import film_frame
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import JobRecord
 from waifu2x.serve.limits import CROP_SIDE, VIEW_PIXELS, ServiceLimits
 from waifu2x.serve.reading import ReadingProcesses
-from waifu2x.serve.request import JobSettings
 from waifu2x.serve.spool import Spool
 from waifu2x.serve.upscalers import Upscalers
 from waifu2x.system.files import write_atomically

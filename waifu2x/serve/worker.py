@@ -16,7 +16,7 @@ from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome
 from waifu2x.serve import names
-from waifu2x.serve.endings import Endings
+from waifu2x.serve.job_results import JobResults
 from waifu2x.serve.jobs import JobRecord
 from waifu2x.serve.queue import Queue
 from waifu2x.serve.spool import Spool
@@ -58,12 +58,12 @@ class Worker:
         queue: Queue,
         spool: Spool,
         upscalers: Upscalers,
-        endings: Endings,
+        results: JobResults,
     ) -> None:
         self._queue = queue
         self._spool = spool
         self._upscalers = upscalers
-        self._endings = endings
+        self._results = results
         self.is_idle = threading.Event()
         """Set while no job is under way."""
         self.is_idle.set()
@@ -155,7 +155,7 @@ class Worker:
         try:
             request = self._upscalers.request(record.settings, extension)
         except (Waifu2xError, ValueError, MemoryError, OSError) as error:
-            self._endings.fail(
+            self._results.fail(
                 record,
                 self._spool.source(record),
                 f"{record.name}: {error or 'not enough memory'}",
@@ -213,13 +213,13 @@ class Worker:
         self._upscalers.release(one.record.settings)
         record = one.record
         if not self._queue.is_wanted(record):
-            self._endings.drop(record, job.target)
+            self._results.drop(record, job.target)
         elif outcome.made is None:
-            self._endings.fail(record, job.target, outcome.error)
+            self._results.fail(record, job.target, outcome.error)
         else:
             made = outcome.made
             self._queue.advance(record, 1.0, made.pixels)
-            self._endings.keep(record, job.target, made.width, made.height, one.begun)
+            self._results.keep(record, job.target, made.width, made.height, one.begun)
 
     def _fail_all(self, error: str) -> None:
         with self._lock:
@@ -229,7 +229,7 @@ class Worker:
         for one in under_way.values():
             self._upscalers.release(one.record.settings)
             source = self._spool.source(one.record)
-            self._endings.fail(one.record, source, f"{one.record.name}: {error}")
+            self._results.fail(one.record, source, f"{one.record.name}: {error}")
 
 
 def _result_pixels(record: JobRecord, request: FileRequest) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import re
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -14,7 +13,7 @@ from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from waifu2x.errors import Waifu2xError
@@ -26,8 +25,8 @@ from waifu2x.serve.queue import (
     UnknownJobError,
     WrongStateError,
 )
+from waifu2x.serve.request_bodies import TooLargeError, TooSlowError
 from waifu2x.serve.spool import Spool
-from waifu2x.serve.uploads import TooLargeError, TooSlowError
 
 _Api = TypeVar("_Api")
 _STATUS: dict[type[Exception], int] = {
@@ -54,6 +53,16 @@ _TYPES = {
     "mov": "video/quicktime", "webm": "video/webm",
 }  # fmt: skip
 """Types of results, by the extension of what we have encoded."""
+_PAGE = Path(__file__).parent / "page"
+_INDEX = "index.html"
+_PAGE_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".woff2": "font/woff2",
+}
 _log = logging.getLogger("waifu2x")
 _Handler = Callable[[_Api, Request], Awaitable[Response]]
 
@@ -101,18 +110,6 @@ class RemovingResponse(Response):
                 await run_in_threadpool(self._remove)
 
 
-def number(request: Request, name: str, default: int | None, least: int, most: int) -> int:
-    """A whole number of a query. Raises ValueError, with a sentence."""
-    text = request.query_params.get(name)
-    if text is None and default is not None:
-        return default
-    if text is None or not re.fullmatch(r"\d{1,10}", text, re.ASCII):
-        raise ValueError(f"{name}: expected a whole number.")
-    if not least <= int(text) <= most:
-        raise ValueError(f"{name}: expected {least} to {most}.")
-    return int(text)
-
-
 def result_file(spool: Spool, record: JobRecord) -> FileResponse:
     """What was made of a job. Raises WrongStateError, UnknownJobError."""
     if record.result is None:
@@ -132,3 +129,18 @@ def attached(name: str) -> dict[str, str]:
 def shown(path: Path, kind: str, name: str) -> Response:
     """A file that we have made to be seen, of that type."""
     return FileResponse(path, media_type=kind, headers=attached(name))
+
+
+class PageFiles:
+    """The files, by name."""
+
+    def __init__(self) -> None:
+        self._names = frozenset(path.name for path in _PAGE.iterdir() if path.suffix in _PAGE_TYPES)
+
+    async def answer(self, request: Request) -> Response:
+        """One of the files; the page itself at the root."""
+        name = request.path_params.get("name") or _INDEX
+        if name not in self._names:
+            return PlainTextResponse("There is no such page.", 404)
+        path = _PAGE / name
+        return Response(path.read_bytes(), media_type=_PAGE_TYPES[path.suffix])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 
-from waifu2x.serve.limits import CHUNK_SECONDS, SLOWEST, ServiceLimits
+from waifu2x.serve.limits import CHUNK_SECONDS, MOST_IDS, SLOWEST, ServiceLimits
 from waifu2x.serve.queue import DiskFullError, Queue
 from waifu2x.serve.spool import Spool
 from waifu2x.system.files import is_disk_full, reason
@@ -18,6 +21,8 @@ _WRITTEN = 1 << 20
 """Bytes that are written at a time."""
 _LOOKED = 64 << 20
 """Bytes after which the disk is looked at again."""
+_BODY_BYTES = 1 << 20
+_ID = re.compile(r"[\w-]{1,64}", re.ASCII)
 
 
 class TooLargeError(Exception):
@@ -83,3 +88,33 @@ def _too_large(limits: ServiceLimits) -> TooLargeError:
     return TooLargeError(
         f"The file is larger than {limits.max_bytes >> 20} MiB, which --max-bytes allows."
     )
+
+
+async def selected(request: Request) -> Sequence[str] | None:
+    """The jobs that the JSON of a request names: {"ids": [...]}, or None for {"all": true}.
+
+    Raises ValueError, with a sentence, for anything else.
+    """
+    body = bytearray()
+    try:
+        async with asyncio.timeout(CHUNK_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > _BODY_BYTES:
+                    raise ValueError("The list of jobs is too long: ask for all of them.")
+    except TimeoutError:
+        raise ValueError("The list of jobs came too slowly: send it again.") from None
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError):
+        asked = None
+    if asked == {"all": True}:
+        return None
+    ids = asked.get("ids") if isinstance(asked, dict) else None
+    if not isinstance(ids, list) or not ids:
+        raise ValueError('Expected JSON: {"ids": [...]} or {"all": true}.')
+    if len(ids) > MOST_IDS:
+        raise ValueError(f"Expected {MOST_IDS} ids at most: ask for all, or in several requests.")
+    if not all(isinstance(each, str) and _ID.fullmatch(each) for each in ids):
+        raise ValueError("Expected ids of jobs.")
+    return list(dict.fromkeys(ids))

@@ -21,7 +21,7 @@ _AGAIN_SECONDS = 2.0
 _log = logging.getLogger("waifu2x")
 
 
-class Endings:
+class JobResults:
     """Ends jobs. Threads may share it."""
 
     def __init__(self, queue: Queue, spool: Spool, output: Path | None) -> None:
