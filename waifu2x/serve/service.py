@@ -6,7 +6,6 @@ import logging
 import sqlite3
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from waifu2x.backends.engine.engine import Engine
@@ -108,9 +107,8 @@ class Service:
             if is_film(path):
                 kind, source = "film", probe_film(path, name, self.limits.max_pixels)
             else:
-                kind, source = self.reading.call(
-                    name, decoding.probe, path, name, is_archive(path), self.limits.max_pixels
-                )
+                file = decoding.SentFile(path, name, is_archive(path), self.limits.max_pixels)
+                kind, source = self.reading.call(name, decoding.probe, file)
         except (Waifu2xError, OSError) as error:
             fault = str(error).replace(str(path), name)
         return self.queue.add(identity, kind, name, settings, source, fault)
@@ -137,10 +135,5 @@ class Service:
     def __enter__(self) -> Service:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._held.close()

@@ -16,6 +16,7 @@ from pathlib import Path
 from waifu2x.errors import ImageError
 from waifu2x.flows.noise_choice import choose
 from waifu2x.serve import decoding
+from waifu2x.serve.decoding import SentFile
 from waifu2x.serve.film_frames import film_frame
 from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import JobRecord
@@ -53,28 +54,19 @@ class Views:
         self._making: dict[Path, threading.Lock] = {}
 
     def thumbnail(self, record: JobRecord) -> Path:
-        """A small JPEG of the source. Raises ImageError."""
+        """Returns a small JPEG of the source. Raises ImageError."""
         target = self._spool.of(record.id) / "thumbnail.jpg"
         source = self._spool.source(record)
-        if record.kind == "film":
-            return self._made(
-                target,
-                lambda: write_atomically(
-                    target, decoding.thumbnail(film_frame(source, record.name, None))
-                ),
-            )
-        return self._made(
-            target,
-            lambda: self._reading.call(
-                record.name,
-                decoding.make_thumbnail,
-                source,
-                record.name,
-                record.kind == "archive",
-                self._limits.max_pixels,
-                target,
-            ),
-        )
+
+        def make() -> None:
+            if record.kind == "film":
+                frame = film_frame(source, record.name, None)
+                write_atomically(target, decoding.thumbnail(frame))
+            else:
+                file = self._sent(record, source)
+                self._reading.call(record.name, decoding.make_thumbnail, file, target)
+
+        return self._made(target, make)
 
     def source(self, record: JobRecord, page: int) -> Path:
         """A PNG of a picture of the source. Raises ImageError."""
@@ -99,16 +91,8 @@ class Views:
         if record.kind == "film":
             picture = decoding.part(film_frame(source, record.name, page), record.name, box)
         else:
-            picture = self._reading.call(
-                record.name,
-                decoding.cut,
-                source,
-                record.name,
-                record.kind == "archive",
-                page,
-                self._limits.max_pixels,
-                box,
-            )
+            file = self._sent(record, source)
+            picture = self._reading.call(record.name, decoding.cut, file, page, box)
         with self._upscalers.opened(settings) as upscaler:
             enlarger, _ = choose(upscaler.enlarger, picture)
             larger = enlarger.picture(picture)
@@ -116,26 +100,20 @@ class Views:
 
     def _view(self, record: JobRecord, path: Path, name: str, page: int) -> Path:
         target = self._spool.of(record.id) / name
-        if record.kind == "film":
-            return self._made(
-                target,
-                lambda: write_atomically(
-                    target, decoding.encoded(decoding.reduced(film_frame(path, record.name, page)))
-                ),
-            )
-        return self._made(
-            target,
-            lambda: self._reading.call(
-                record.name,
-                decoding.make_view,
-                path,
-                record.name,
-                record.kind == "archive",
-                page,
-                self._limits.max_pixels,
-                target,
-            ),
-        )
+
+        def make() -> None:
+            if record.kind == "film":
+                frame = film_frame(path, record.name, page)
+                write_atomically(target, decoding.encoded(decoding.reduced(frame)))
+            else:
+                file = self._sent(record, path)
+                self._reading.call(record.name, decoding.make_view, file, page, target)
+
+        return self._made(target, make)
+
+    def _sent(self, record: JobRecord, path: Path) -> SentFile:
+        is_archive = record.kind == "archive"
+        return SentFile(path, record.name, is_archive, self._limits.max_pixels)
 
     def _made(self, target: Path, make: Callable[[], None]) -> Path:
         """A file that is made by the first who asks for it, and kept with the job."""
