@@ -18,7 +18,7 @@ from waifu2x import __version__
 from waifu2x.cli.command import CommandGroup, failures_told
 from waifu2x.cli.output.report import Volume, detail, say, set_volume, show, tell
 from waifu2x.errors import printable
-from waifu2x.system.nearest import nearest
+from waifu2x.system.arguments import nearest
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

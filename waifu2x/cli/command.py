@@ -13,7 +13,7 @@ import click
 from waifu2x.cli.options.origins import origin_of
 from waifu2x.cli.output.report import message_of
 from waifu2x.errors import Waifu2xError, printable
-from waifu2x.system.nearest import nearest
+from waifu2x.system.arguments import nearest
 
 USUAL = "Options"
 IN_AND_OUT = "Input and output"

@@ -1,10 +1,13 @@
-"""Checks of arguments that Python programs give."""
+"""Checks of what users give: numbers, and names that may be mistyped."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Any
+
+_LEAST = 0.6
+"""The least likeness, by difflib's ratio, of a name that somebody may have meant."""
 
 
 def integer(value: Any, allowed: Container[int], expected: str) -> int:
@@ -19,3 +22,12 @@ def integer(value: Any, allowed: Container[int], expected: str) -> int:
     if number is None or number not in allowed:
         raise ValueError(f"Expected {expected}, but got {value!r}")
     return number
+
+
+def nearest(word: str, names: Iterable[str]) -> str | None:
+    """The one of `names` that is most like `word`, whatever its case; None if none is like it."""
+    import difflib
+
+    spelt = {name.lower(): name for name in names}
+    found = difflib.get_close_matches(word.lower(), spelt, 1, _LEAST)
+    return spelt[found[0]] if found else None

@@ -152,11 +152,11 @@ def remove_abandoned(path: Path) -> bool:
             needed = _CLOSED_SECONDS if own else needed
         elif own:
             with path.open("r+b") as file:
-                locked = _lock(file)
-                if locked:
+                is_locked = lock(file)
+                if is_locked:
                     path.unlink()
-                if locked is not None:
-                    return locked
+                if is_locked is not None:
+                    return is_locked
         if time.time() - path.stat().st_mtime < needed:
             return False
         path.unlink()
@@ -199,7 +199,7 @@ def _opened(temporary: Path) -> IO[bytes] | None:
     meanwhile, one that looks for what is abandoned."""
     # Not tempfile: its files are private to the user, and results should have the usual mode.
     file = io.BufferedRandom(_File(temporary, "x+"))
-    if sys.platform == "win32" or (_lock(file) is not False and temporary.exists()):
+    if sys.platform == "win32" or (lock(file) is not False and temporary.exists()):
         return file
     file.close()
     temporary.unlink(missing_ok=True)
@@ -208,10 +208,13 @@ def _opened(temporary: Path) -> IO[bytes] | None:
 
 if sys.platform != "win32":
 
-    def _lock(file: IO[bytes]) -> bool | None:
-        """Whether a file is ours until it is closed; None where the file system has no locks."""
+    def lock(file: IO[bytes], *, shared: bool = False) -> bool | None:
+        """Locks an open file until it is closed, without waiting.
+
+        Returns False if another program holds the lock, None if the file system has no locks.
+        """
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         except OSError:

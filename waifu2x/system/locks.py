@@ -15,7 +15,7 @@ from waifu2x.errors import printable
 if sys.platform == "win32":
     import msvcrt
 else:
-    import fcntl
+    from waifu2x.system.files import lock
 
 _MOST = 200
 """Bytes that are read of what a holder says of itself."""
@@ -75,23 +75,17 @@ def _is_there(file: IO[bytes], path: Path) -> bool:
 
 
 def _take(file: IO[bytes], shared: bool) -> bool | None:
-    """Whether the lock is ours until the file is closed; None where there are none."""
+    """Locks a file until it is closed; returns None where there are no locks."""
     if sys.platform == "win32":
         if shared:
-            return None  # there are exclusive ones only
+            return None  # Windows has exclusive ones only
         file.seek(0)
         try:
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         except OSError:
             return False
         return True
-    try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
+    return lock(file, shared=shared)
 
 
 def _write(file: IO[bytes], own: bytes) -> None:

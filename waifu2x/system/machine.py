@@ -13,6 +13,8 @@ import functools
 import math
 import os
 import re
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,17 +34,6 @@ def core_count(root: Path = _ROOT) -> int:
     return _within_quota(len(_processors()), root)
 
 
-def physical_core_count(root: Path = _ROOT) -> int:
-    """As `core_count`, with processors that share a core's units counted once."""
-    cores = set()
-    for number in _processors():
-        topology = root / f"sys/devices/system/cpu/cpu{number}/topology"
-        # The second is what Linux before 5.3 calls it.
-        siblings = _text(topology / "core_cpus_list") or _text(topology / "thread_siblings_list")
-        cores.add(siblings or str(number))
-    return _within_quota(len(cores), root)
-
-
 def total_memory(root: Path = _ROOT) -> int | None:
     """Bytes of memory that the process may ever take; None where the system does not tell."""
     found = _machine_memory(root).get("MemTotal") or _physical_memory()
@@ -58,6 +49,27 @@ def available_memory(root: Path = _ROOT) -> int | None:
     if "MemAvailable" in found:
         free.append(found["MemAvailable"] + found.get("SwapFree", 0))
     return min(free, default=None)
+
+
+@contextlib.contextmanager
+def usual_scheduling() -> Iterator[None]:
+    """A block after which the calling thread, and each thread that began meanwhile, is scheduled as
+    the calling one was before.
+
+    Where root runs it, as in most containers, SVT-AV1 takes the highest priority of real time for
+    its threads and for the one that opens it, and whatever these start inherits that: on a machine
+    whose processors are all busy so, nothing else gets any. Only Linux lets it.
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    policy, parameter, before = os.sched_getscheduler(0), os.sched_getparam(0), _threads()
+    try:
+        yield
+    finally:
+        for thread in (threading.get_native_id(), *(_threads() - before)):
+            with contextlib.suppress(OSError):  # it may have ended
+                os.sched_setscheduler(thread, policy, parameter)
 
 
 def _processors() -> set[int]:
@@ -167,3 +179,10 @@ def _text(path: Path) -> str:
     with contextlib.suppress(OSError, ValueError):
         return path.read_text().strip()
     return ""
+
+
+def _threads() -> set[int]:
+    """The numbers of this process's threads."""
+    with contextlib.suppress(OSError):  # without /proc they are not known
+        return {int(one.name) for one in Path("/proc/self/task").iterdir()}
+    return set()

@@ -13,7 +13,7 @@ from waifu2x.cli.options import settings
 from waifu2x.cli.options.origins import Setting
 from waifu2x.cli.output.report import show, tell
 from waifu2x.errors import printable
-from waifu2x.system.nearest import nearest
+from waifu2x.system.arguments import nearest
 
 
 @click.command(cls=Command, short_help="Show the settings in force, and where each comes from.")

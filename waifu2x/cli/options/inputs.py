@@ -27,7 +27,7 @@ from waifu2x.flows.naming import BESIDE, ELSEWHERE, Naming
 from waifu2x.formats import table
 from waifu2x.formats.film.names import is_film
 from waifu2x.system import stores
-from waifu2x.system.nearest import nearest
+from waifu2x.system.arguments import nearest
 
 _TAKEN = frozenset((*table.READABLE, *ARCHIVES))
 _STANDARD = str(STANDARD)

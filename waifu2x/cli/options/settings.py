@@ -21,8 +21,8 @@ from waifu2x.cli.completions import files
 from waifu2x.cli.options.origins import Setting, own_options, put_in_force
 from waifu2x.cli.output.report import tell
 from waifu2x.errors import printable
+from waifu2x.system.arguments import nearest
 from waifu2x.system.files import open_regular, reason
-from waifu2x.system.nearest import nearest
 from waifu2x.system.resources import of_user
 
 COMMANDS = ("upscale", "batch", "video", "compare", "bench", "info")
