@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from waifu2x.imaging.alpha import bleed
 from waifu2x.imaging.colour import chroma, luma, to_rgb
+from waifu2x.imaging.processing import bleed
 
 
 def random_rgb(height: int = 9, width: int = 11, seed: int = 0) -> NDArray[np.float32]:

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.errors import ModelError
-from waifu2x.imaging import alpha as transparency
-from waifu2x.imaging import colour, cut
+from waifu2x.imaging import colour
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Picture
-from waifu2x.imaging.sizes import Part, Request, ResizePlan
+from waifu2x.imaging.sizes import Box, Part, Request, ResizePlan
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
 
@@ -101,15 +100,15 @@ class Processing:
             picture = replace(picture, pixels=np.ascontiguousarray(picture.pixels))
             return Prepared(picture, (), plan)
         chain = self.facts.facts(plan.factor, self.noise)
-        box = cut.needed(plan, chain.radius, height, width)
+        box = plan.needed(chain.radius, height, width)
         if box is not None:
-            picture, plan = _cut(picture, box), cut.within(plan, box)
+            picture, plan = _cut(picture, box), plan.within(box)
         picture = replace(picture, pixels=np.ascontiguousarray(picture.pixels))
         alpha = picture.alpha
         uneven = alpha is not None and np.ptp(alpha) > 0
         opacity = self._scaling(plan.factor, chain) if uneven and plan.factor > 1 else None
         if alpha is not None and not alpha.all():
-            bled = transparency.bleed(to_unit(picture.pixels, np.float32), alpha, chain.radius)
+            bled = bleed(to_unit(picture.pixels, np.float32), alpha, chain.radius)
             picture = replace(picture, pixels=from_unit(bled, picture.pixels.dtype))
         share = 1.0 if plan.part is None else 1.0 - RESIZE_SHARE
         calls = [_colours_call(picture.pixels, plan, chain, self.noise, share)]
@@ -152,7 +151,7 @@ class Processing:
         seen = height * width
         if plan.factor > 1 or self.noise is not None:
             radius = self.facts.facts(plan.factor, self.noise).radius
-            if box := cut.needed(plan, radius, height, width):
+            if box := plan.needed(radius, height, width):
                 seen = (box[0].stop - box[0].start) * (box[1].stop - box[1].start)
         area = seen * plan.factor**2
         if plan.part is None:
@@ -240,7 +239,7 @@ def finish(
     return replace(source, pixels=pixels, alpha=alpha)
 
 
-def _cut(picture: Picture, box: cut.Box) -> Picture:
+def _cut(picture: Picture, box: Box) -> Picture:
     alpha = None if picture.alpha is None else np.ascontiguousarray(picture.alpha[box])
     return replace(picture, pixels=picture.pixels[box], alpha=alpha)
 
@@ -295,3 +294,34 @@ def _resized(
         return resample.lanczos_with_alpha(pixels, alpha, plan.part, plan.factor, *size, dtype)
     result = resample.lanczos(pixels, plan.part, plan.factor, *size, dtype)
     return result, None if alpha is None else np.full(size, alpha[0, 0])
+
+
+def bleed(planes: NDArray[np.float32], alpha: NDArray[Any], radius: int) -> NDArray[np.float32]:
+    """Planes (H, W, C) whose transparent pixels take the colour of visible ones near them.
+
+    `alpha` is (H, W), 0 where a pixel is transparent. In each of `radius` rounds the pixels next to
+    known ones get the mean of those; what is farther away becomes 0. This is what the original
+    waifu2x does before it scales (alpha_util.lua, nunif's alpha.py).
+    """
+    known = alpha > 0
+    result = np.where(known[..., np.newaxis], planes, np.float32(0))
+    for _ in range(radius):
+        if known.all():
+            break
+        total = _sum_3x3(result)
+        count = _sum_3x3(known[..., np.newaxis].astype(np.float32))
+        fresh = ~known & (count[..., 0] > 0)
+        result[fresh] = total[fresh] / count[fresh]
+        known = known | fresh
+    return result
+
+
+def _sum_3x3(planes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The sum of each pixel of (H, W, C) and its eight neighbours, 0 outside."""
+    padded = np.pad(planes, ((1, 1), (1, 1), (0, 0)))
+    height, width = planes.shape[:2]
+    total = np.zeros_like(planes)
+    for y in range(3):
+        for x in range(3):
+            total += padded[y : y + height, x : x + width]
+    return total

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
@@ -20,6 +21,16 @@ MOST = 32
 _MOST_EXPONENT = 4
 """Characters of an exponent, in a scale that is text."""
 
+_ALIGNED = 16
+"""Pixels that the left and top edges of a cut are multiples of, so that networks that halve maps
+see the same cells as in the whole picture."""
+_FILTER = 3
+"""Pixels on each side that Lanczos weighs, of the larger of source and result."""
+_WORTH = 0.95
+"""The largest share of a picture that is cut out; beyond it, a cut saves too little."""
+
+Box = tuple[slice, slice]
+"""Rows and columns."""
 Fit = Literal["inside", "cover", "exact"]
 """What a width and a height together mean. inside: the largest result that fits into them. cover:
 exactly that size, cropped evenly on both sides where the proportions differ. exact: exactly that
@@ -53,6 +64,35 @@ class ResizePlan:
     part: Part | None
     """The rectangle of the source that the result shows; None if the networks' output is the
     result, without a resize."""
+
+    def needed(self, radius: int, height: int, width: int) -> Box | None:
+        """Returns the part of a picture that the result depends on; None for all, or nearly all.
+
+        `radius` is the receptive-field radius of the networks, in pixels. Networks that take means
+        over a whole picture take them over the part instead.
+        """
+        part = self.part
+        if part is None:
+            return None
+        # A second pass sees half as far as a first one, a third a quarter: less than twice in all.
+        rows = self._span(part.top, part.height, self.height, 2 * radius, height)
+        columns = self._span(part.left, part.width, self.width, 2 * radius, width)
+        area = (rows.stop - rows.start) * (columns.stop - columns.start)
+        return (rows, columns) if area <= _WORTH * height * width else None
+
+    def _span(self, start: Fraction, extent: Fraction, made: int, radius: int, size: int) -> slice:
+        """Returns the pixels of one direction: `made` of the result show `extent` from `start`."""
+        step = max(extent / made, Fraction(1, self.factor))
+        beyond = radius + math.ceil(_FILTER * step) + 1
+        first = max(0, math.floor(start) - beyond) // _ALIGNED * _ALIGNED
+        return slice(first, min(size, math.ceil(start + extent) + beyond))
+
+    def within(self, box: Box) -> ResizePlan:
+        """Returns the plan for a picture of which only `box` is left."""
+        assert self.part is not None
+        rows, columns = box
+        left, top = self.part.left - columns.start, self.part.top - rows.start
+        return replace(self, part=replace(self.part, left=left, top=top))
 
 
 @dataclass(frozen=True)
@@ -177,42 +217,24 @@ def scale_of(value: Any) -> Fraction:
     return scale
 
 
-def request(
-    scale: Any = None,
-    *,
-    width: Any = None,
-    height: Any = None,
-    fit: Fit = "inside",
-    longer_side: Any = None,
-    shorter_side: Any = None,
-    min_size: Any = None,
-    only_smaller_than: Any = None,
-) -> Request:
-    """The size that a caller asks for, from arguments of any type; a scale of 2 without any.
+def request(scale: Any = None, *, fit: Fit = "inside", **sizes: Any) -> Request:
+    """Returns a `Request` made of its fields with values of any type; a scale of 2 without a size.
 
     Raises ValueError.
     """
-    sizes = (scale, width, height, longer_side, shorter_side, min_size)
-    if all(size is None for size in sizes):
+    given = {name: value for name, value in sizes.items() if value is not None}
+    if scale is None and not given.keys() - {"only_smaller_than"}:
         scale = 2
-    least = None
-    if min_size is not None:
+    least = given.pop("min_size", None)
+    checked: dict[str, Any] = {name: _pixels(value, name) for name, value in given.items()}
+    if least is not None:
         try:
-            least_width, least_height = min_size
+            width, height = least
         except (TypeError, ValueError):
-            message = f"Expected a min_size of (width, height), but got {min_size!r}"
+            message = f"Expected a min_size of (width, height), but got {least!r}"
             raise ValueError(message) from None
-        least = _pixels(least_width, "min_size"), _pixels(least_height, "min_size")
-    return Request(
-        None if scale is None else scale_of(scale),
-        None if width is None else _pixels(width, "width"),
-        None if height is None else _pixels(height, "height"),
-        fit,
-        None if longer_side is None else _pixels(longer_side, "longer_side"),
-        None if shorter_side is None else _pixels(shorter_side, "shorter_side"),
-        least,
-        None if only_smaller_than is None else _pixels(only_smaller_than, "only_smaller_than"),
-    )
+        checked["min_size"] = _pixels(width, "min_size"), _pixels(height, "min_size")
+    return Request(None if scale is None else scale_of(scale), fit=fit, **checked)
 
 
 def _pixels(value: Any, name: str) -> int:
