@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
-from waifu2x.cli.options.origins import origin_of
 from waifu2x.cli.output.report import message_of
 from waifu2x.errors import Waifu2xError, printable
 from waifu2x.system.arguments import nearest
@@ -25,6 +24,8 @@ GROUPS = (USUAL, IN_AND_OUT, SIZE, FILE, COMPUTING, MESSAGES)
 """Headings of options in helps and man pages, in their order."""
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """Settings of every command."""
+_SETTINGS_KEY = "waifu2x.cli.options.settings"
+"""The key of the settings in force in a context of click."""
 _TTA = ("-x", "--tta")
 _TTA_LEVELS = ("1", "2", "4", "8")
 
@@ -271,3 +272,53 @@ def failures_told() -> Iterator[None]:
         raise  # nobody reads standard output any more, which is no news for anybody
     except (Waifu2xError, MemoryError, OSError) as error:
         raise click.ClickException(printable(message_of(error))) from error
+
+
+class Setting(NamedTuple):
+    """The value of an option, and who says so."""
+
+    value: str | bool
+    """As on the command line."""
+    option: str
+    """Its option's long name, without dashes."""
+    key: str
+    """What it is called there: a variable's name, or a key of the file."""
+    origin: str
+    """For people: the variable, or the file."""
+
+
+def put_in_force(context: click.Context, found: dict[str, Setting]) -> None:
+    """Lets settings hold for the command that runs, by the names of parameters."""
+    context.meta[_SETTINGS_KEY] = found
+
+
+def in_force(context: click.Context) -> dict[str, Setting]:
+    """The settings that hold for the command that runs, by the names of parameters."""
+    found: dict[str, Setting] = context.meta.get(_SETTINGS_KEY, {})
+    return found
+
+
+def origin_of(message: str, context: click.Context) -> str:
+    """What settings an error message speaks of, and where they come from, for the end of it.
+
+    Who set something long ago does not think of it; empty where a message names none.
+    """
+    options = {str(each.name): each.opts for each in own_options(context.command)}
+    found = []
+    for name, setting in in_force(context).items():
+        words = "|".join(map(re.escape, (*options.get(name, ()), setting.option)))
+        if re.search(rf"(?<![\w-])({words})(?![\w-])", message):
+            found.append(f"{setting.option} = {setting.value} comes from {setting.origin}")
+    return f" ({'; '.join(found)})" if found else ""
+
+
+def is_of_settings(name: str) -> bool:
+    """Whether a parameter of the command that runs has its value from a setting: it then gives way
+    where it does not apply, while an option of the command line would be an error."""
+    context = click.get_current_context(silent=True)
+    return context is not None and name in in_force(context)
+
+
+def own_options(command: click.Command) -> list[click.Option]:
+    """The options of a command, without its arguments."""
+    return [each for each in command.params if isinstance(each, click.Option)]

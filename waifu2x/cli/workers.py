@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from waifu2x.backends import device_numbers
 from waifu2x.cli.options.arguments import describe, opened
-from waifu2x.cli.options.machines import LOCAL
+from waifu2x.cli.options.common import LOCAL
 from waifu2x.cli.output import report
 from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, Output
 from waifu2x.system.lazy_dataclass import dataclass

@@ -56,14 +56,7 @@ def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def bench(
-    backend: str,
-    device: tuple[int, ...],
-    precision: Any,
-    model: str,
-    noise: str,
-    size: tuple[int, int],
-    tune: bool,
-    as_json: bool,
+    model: str, noise: str, size: tuple[int, int], tune: bool, as_json: bool, **computing: Any
 ) -> None:
     """Measure this machine: each layer, the whole network, the whole program, at twice the size.
 
@@ -77,6 +70,7 @@ def bench(
     """
     import numpy as np  # late, so that a help need not wait for it
 
+    backend, device, precision = (computing[name] for name in ("backend", "device", "precision"))
     width, height = size
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
     if len(device) > 1:

@@ -84,10 +84,7 @@ def _names(context: Any, parameter: Any, value: str | None) -> list[str]:
 @noise_option
 @scale_option
 @device_options
-@click.pass_context
 def compare(
-    context: click.Context,
-    /,
     first: Path,
     second: Path | None,
     target: Path | None,
@@ -119,10 +116,11 @@ def compare(
             raise click.UsageError("--models compares what is made of one picture: give IN alone.")
         target = target or Path(f"{first.stem}-models.png")
         _check_target(target, overwrite, first)
-        _models(first, models, target, overwrite, as_json, **options)
+        _models(first, models, target, overwrite, as_json, options)
         return
     if second is None:
         raise click.UsageError("Give a second picture, OUT, or --models.")
+    context = click.get_current_context()
     for name in _OF_MODELS:
         if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} needs --models.")
@@ -230,18 +228,15 @@ def _models(
     target: Path,
     overwrite: bool,
     as_json: bool,
-    *,
-    scale: Fraction | None,
-    noise: str,
-    reduce: bool,
-    **device: Any,
+    options: dict[str, Any],
 ) -> None:
     from waifu2x.backends.engine.engine import Engine
     from waifu2x.flows import model_comparison
     from waifu2x.formats.read import first_picture
     from waifu2x.imaging import sheet
 
-    scale = Fraction(2) if scale is None else scale
+    scale = options.pop("scale") or Fraction(2)
+    noise, reduce = options.pop("noise"), options.pop("reduce")
     if scale < 1 or (scale == 1 and noise == "none"):
         raise click.UsageError("Models enlarge or denoise: give a --scale above 1, or --noise.")
     if scale == 1 and reduce:
@@ -267,7 +262,7 @@ def _models(
             raise ImageError(f"{source}: {error}") from error
     with (
         heard_at_once(),
-        Engine(**device) as engine,
+        Engine(**options) as engine,
         one_picture(source.name) as (on_size, on_progress),
     ):
         for notice in engine.notices:

@@ -7,10 +7,9 @@ import os
 
 import click
 
-from waifu2x.cli.command import Choice, Command
+from waifu2x.cli.command import Choice, Command, Setting
 from waifu2x.cli.completions import files
 from waifu2x.cli.options import settings
-from waifu2x.cli.options.origins import Setting
 from waifu2x.cli.output.report import show, tell
 from waifu2x.errors import printable
 from waifu2x.system.arguments import nearest

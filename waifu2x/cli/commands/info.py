@@ -59,7 +59,7 @@ def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
             if path.suffix[1:].lower() in ARCHIVES:
                 document, text = _of_archive(path)
             elif is_film(path):
-                from waifu2x.cli.film.info import of_film
+                from waifu2x.cli.film.messages import of_film
 
                 document, lines = of_film(path)
                 text = "\n    ".join(map(printable, lines))

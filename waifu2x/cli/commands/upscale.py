@@ -108,7 +108,7 @@ def upscale(
     if several:
         for each in filter(None, extensions):
             check_format(each)
-        _several(jobs, named, written, options, shown)
+        _several(jobs, named, written, options, **shown)
     elif is_archive(jobs[0].source):
         _archive(jobs[0], named, written, options, **shown)
     else:
@@ -120,15 +120,15 @@ def _several(
     named: Words,
     output: Output,
     options: dict[str, Any],
-    shown: dict[str, Any],
+    **shown: Any,
 ) -> None:
     # With NumPy: late, so that a help need not wait for it.
-    from waifu2x.cli.output.batch_messages import Files, make
+    from waifu2x.cli.output.batch_messages import Files, RunOptions, make
     from waifu2x.flows.batch.plan import JobList, Plan
 
     names = [(str(job.source), job.target.name) for job in jobs]
     wanted = JobList(Path(), Path(named.output or ""), names)
-    if not make(Files(Plan(wanted, [], 0), wanted), options, output, **shown):
+    if not make(Files(Plan(wanted, [], 0), wanted), options, output, RunOptions(**shown)):
         sys.exit(1)
 
 

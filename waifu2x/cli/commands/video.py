@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from waifu2x.cli import completions
-from waifu2x.cli.command import IN_AND_OUT, MESSAGES, SIZE, Choice, Command, Pixels, option
-from waifu2x.cli.film.end import Interrupted, failure_as_json, tell_end, tell_shard
+from waifu2x.cli.command import (
+    IN_AND_OUT,
+    MESSAGES,
+    SIZE,
+    Choice,
+    Command,
+    Pixels,
+    is_of_settings,
+    option,
+)
 from waifu2x.cli.film.options import depth_of, film_options, form_of
 from waifu2x.cli.film.work import (
     WantedFilm,
@@ -30,12 +38,11 @@ from waifu2x.cli.options.common import (
     scale_option,
     tile_option,
     tta_option,
+    volume_options,
 )
 from waifu2x.cli.options.inputs import Words, check_input, check_names
-from waifu2x.cli.options.origins import is_of_settings
 from waifu2x.cli.options.settings import config_option
 from waifu2x.cli.output import report
-from waifu2x.cli.output.volume import volume_options
 from waifu2x.errors import ExistsError
 from waifu2x.flows.jobs import STANDARD, Existing, Job, may_write
 from waifu2x.networks import catalogue
@@ -91,17 +98,7 @@ if TYPE_CHECKING:
     help="A line of JSON each second and one at the end, on stdout.",
 )
 def video(
-    source: Path,
-    target: Path,
-    overwrite: bool,
-    restart: bool,
-    keep_parts: bool,
-    shard: Shard | None,
-    join: bool,
-    address: str | None,
-    preview: Fraction | None,
-    as_json: bool,
-    **options: Any,
+    source: Path, target: Path, preview: Fraction | None, as_json: bool, **options: Any
 ) -> None:
     """Enlarge and denoise the film IN into the new film OUT: .mkv, .mp4, .mov or .webm.
 
@@ -114,23 +111,26 @@ def video(
 
     Sound, subtitles, fonts and chapters are copied. A run that was interrupted goes on.
     """
+    run = _RunOptions(**{name: options.pop(name) for name in _RunOptions._fields})
     wanted = _wanted(source, target, options)
-    run = _RunOptions(overwrite, restart, keep_parts, shard, join, address)
-    existing: Existing = "overwrite" if overwrite else "fail"
+    existing: Existing = "overwrite" if run.overwrite else "fail"
     if preview is not None:
         run.check_preview(as_json)
         _check_preview(wanted.job, existing)
         with heard_at_once():
-            _preview(wanted, preview, overwrite)
+            _preview(wanted, preview, run.overwrite)
         return
     run.check()
     _check_target(wanted.job, existing)
     if as_json and target == STANDARD:
         raise click.UsageError("--json and the film cannot share stdout.")
-    if (restart or keep_parts) and is_live_job(wanted.job):
+    if (run.restart or run.keep_parts) and is_live_job(wanted.job):
         raise click.UsageError(
             "--restart and --keep-parts: a film of a pipe or frames has no parts."
         )
+    # With NumPy: late, so that a help need not wait for it.
+    from waifu2x.cli.film.messages import Interrupted, failure_as_json
+
     interrupted = Interrupted(target)
     with (
         failure_as_json(source, target, as_json),
@@ -271,7 +271,7 @@ def _check_free(source: Path, target: Path, existing: Existing) -> None:
 
 def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
     """Makes the film; False if something of the source could not be read."""
-    from waifu2x.cli.film import words
+    from waifu2x.cli.film import messages
     from waifu2x.cli.film.progress import FilmProgress, told
     from waifu2x.flows.film.frames.upscaler_device import device_of
     from waifu2x.flows.film.live import make_live
@@ -280,7 +280,9 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
     start = time.monotonic()
     with prepared_film(wanted) as ready:
         reader, prepared, film = ready.reader, ready.prepared, ready.reader.film
-        progress = FilmProgress(ready.job.source.name, words.frame_count(film), reader.stages.times)
+        progress = FilmProgress(
+            ready.job.source.name, messages.frame_count(film), reader.stages.times
+        )
         ends: dict[str, Any] = {
             "keep_parts": run.keep_parts,
             "replace": run.overwrite,
@@ -305,7 +307,7 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
                     parts = make_shard(
                         maker.make, reader, job, prepared, run.shard, on_notice=report.tell
                     )
-                    tell_shard(ready.job, run.shard, parts, as_json=as_json)
+                    messages.tell_shard(ready.job, run.shard, parts, as_json=as_json)
                     return True
                 made = make_film_by(
                     maker.make,
@@ -319,7 +321,7 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
         job = ready.job
         times = reader.stages.times()
     seconds = time.monotonic() - start
-    return tell_end(job, prepared, film, made, times, seconds, as_json=as_json)
+    return messages.tell_end(job, prepared, film, made, times, seconds, as_json=as_json)
 
 
 def _preview(wanted: WantedFilm, start: Fraction, overwrite: bool) -> None:

@@ -9,9 +9,8 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from waifu2x.cli.command import FILE, IN_AND_OUT, Choice, listed, option
-from waifu2x.cli.options.machines import cluster_option, shard_option
-from waifu2x.cli.options.origins import is_of_settings
+from waifu2x.cli.command import FILE, IN_AND_OUT, Choice, is_of_settings, listed, option
+from waifu2x.cli.options.common import cluster_option, shard_option
 from waifu2x.formats import table
 from waifu2x.formats.table import Depth
 

@@ -11,7 +11,7 @@ import click
 
 from waifu2x.backends import device_numbers
 from waifu2x.cli.options.arguments import describe, tell_reduction
-from waifu2x.cli.options.machines import LOCAL
+from waifu2x.cli.options.common import LOCAL
 from waifu2x.cli.output import report
 from waifu2x.flows.jobs import STANDARD
 
@@ -59,7 +59,7 @@ class ReadyFilm(NamedTuple):
 def prepared_film(wanted: WantedFilm, *, is_preview: bool = False) -> Iterator[ReadyFilm]:
     """What a command line asks for, ready to be done; what there is to say is told."""
     from waifu2x.backends import Pin
-    from waifu2x.cli.film import words
+    from waifu2x.cli.film import messages
     from waifu2x.flows.film import automatic
     from waifu2x.flows.film.reading.client import FilmReader
     from waifu2x.flows.film.request import prepare
@@ -86,7 +86,7 @@ def prepared_film(wanted: WantedFilm, *, is_preview: bool = False) -> Iterator[R
         if not is_preview:
             for line in _lines(job, film, prepared):
                 report.say(line)
-            for warning in words.warnings(film, prepared):
+            for warning in messages.warnings(film, prepared):
                 report.tell(f"{job.source}: {warning}")
         yield ReadyFilm(reader, job, prepared, models, found.arguments, enlargers)
 
@@ -182,14 +182,14 @@ def film_maker(ready: ReadyFilm, address: str | None, on_frames: OnFrames) -> It
 
 def _lines(job: FilmJob, film: Any, prepared: PreparedFilm) -> Iterator[str]:
     """What was found and what will be made of it, before the work."""
-    from waifu2x.cli.film import words
+    from waifu2x.cli.film import messages
 
     name = "standard input" if job.source == STANDARD else job.source
-    yield f"{name}: {words.film_line(film)}"
-    yield f"colours: {words.colours_line(film)}"
-    taken = words.streams_line(film, frozenset(one.index for one in prepared.plan.taken))
+    yield f"{name}: {messages.film_line(film)}"
+    yield f"colours: {messages.colours_line(film)}"
+    taken = messages.streams_line(film, frozenset(one.index for one in prepared.plan.taken))
     yield f"copied: {taken or 'nothing'}"
-    yield f"{words.place(job.target)}: {words.result_line(prepared)}"
+    yield f"{messages.place(job.target)}: {messages.result_line(prepared)}"
     if is_live_job(job):
         yield "there are no parts of it: a run that is interrupted begins anew"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from waifu2x.cli.options.origins import is_of_settings
+from waifu2x.cli.command import is_of_settings
 from waifu2x.cli.output.report import tell
 from waifu2x.errors import OutputError
 from waifu2x.flows import naming
@@ -69,46 +69,28 @@ def tell_reduction(model: str, scale: Fraction | None, **options: Any) -> None:
 
 
 def arguments_of(
-    noise: str,
-    scale: Fraction | None,
-    width: int | None,
-    height: int | None,
-    fit: Fit | None,
-    longer_side: int | None,
-    shorter_side: int | None,
-    min_size: tuple[int, int] | None,
-    only_smaller_than: int | None,
-    tta: str,
-    **others: Any,
+    noise: str, scale: Fraction | None, fit: Fit | None, tta: str, **others: Any
 ) -> dict[str, Any]:
-    """Those of an Upscaler; a usage error for nothing to do, and for more than one size."""
+    """Returns the arguments of an Upscaler for the options of a command.
+
+    Raises UsageError if there is nothing to do, or for more than one size.
+    """
     sizes = {
         "--scale": scale,
-        "--width and --height": width or height,
-        "--longer-side": longer_side,
-        "--shorter-side": shorter_side,
-        "--min-size": min_size,
+        "--width and --height": others["width"] or others["height"],
+        "--longer-side": others["longer_side"],
+        "--shorter-side": others["shorter_side"],
+        "--min-size": others["min_size"],
     }
     given = [name for name, value in sizes.items() if value is not None]
     if len(given) > 1:
         raise click.UsageError(f"Give one size: {' or '.join(given)}.")
-    if fit is not None and None in (width, height):
+    if fit is not None and None in (others["width"], others["height"]):
         raise click.UsageError("--fit needs --width and --height.")
     if noise == "none" and scale == 1:
         raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
-    return {
-        "scale": scale,
-        "noise": noise_of(noise),
-        "width": width,
-        "height": height,
-        "fit": fit or "inside",
-        "longer_side": longer_side,
-        "shorter_side": shorter_side,
-        "min_size": min_size,
-        "only_smaller_than": only_smaller_than,
-        "tta": int(tta),
-        **others,
-    }
+    own = {"scale": scale, "noise": noise_of(noise), "fit": fit or "inside", "tta": int(tta)}
+    return own | others
 
 
 def request_of(**options: Any) -> Request:

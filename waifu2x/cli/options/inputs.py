@@ -11,8 +11,8 @@ from typing import NamedTuple, NoReturn
 
 import click
 
+from waifu2x.cli.command import is_of_settings
 from waifu2x.cli.options.arguments import check_folder
-from waifu2x.cli.options.origins import is_of_settings
 from waifu2x.errors import ExistsError, ImageError, OutputError
 from waifu2x.flows.jobs import (
     ARCHIVES,

@@ -16,9 +16,8 @@ from typing import Any
 import click
 import platformdirs
 
-from waifu2x.cli.command import MESSAGES, Option
+from waifu2x.cli.command import MESSAGES, Option, Setting, own_options, put_in_force
 from waifu2x.cli.completions import files
-from waifu2x.cli.options.origins import Setting, own_options, put_in_force
 from waifu2x.cli.output.report import tell
 from waifu2x.errors import printable
 from waifu2x.system.arguments import nearest

@@ -40,22 +40,23 @@ class Files(NamedTuple):
     """Whether a file that arrives is wanted, by the names of it and of its target."""
 
 
-def make(
-    files: Files,
-    options: dict[str, Any],
-    output: Output,
-    *,
-    max_pixels: int,
-    as_json: bool,
-    in_flight: InFlight | None = None,
-    fail_fast: bool = False,
-    page: Path | None = None,
-    address: str | None = None,
-) -> bool:
+class RunOptions(NamedTuple):
+    """Holds how a run works on many files."""
+
+    max_pixels: int
+    as_json: bool
+    in_flight: InFlight | None = None
+    fail_fast: bool = False
+    page: Path | None = None
+    """Where the HTML report goes."""
+    address: str | None = None
+    """The address of a cluster."""
+
+
+def make(files: Files, options: dict[str, Any], output: Output, run: RunOptions) -> bool:
     """Makes files and tells of each; whether all were made. One that fails does not stop others.
 
-    `options` are those of an upscaler, `page` is where a report goes, `address` that of a cluster.
-    Raises Waifu2xError for what concerns all files.
+    `options` are those of an upscaler. Raises Waifu2xError for what concerns all files.
     """
     from waifu2x.cli.output.reporter import BatchReporter, settings_of
     from waifu2x.flows.batch import outputs
@@ -70,7 +71,7 @@ def make(
         report.tell(f"{target}: {removed} unfinished {unfinished} of a killed run removed")
     done = outputs.present(wanted) if output.existing == "skip" else frozenset[str]()
     left = wanted.where(lambda _, name: name not in done)
-    if page is not None:
+    if run.page is not None:
         from waifu2x.flows.batch.html_report import HtmlReport, preview_side
 
         output = replace(output, preview_side=preview_side(None if watching else len(left)))
@@ -78,13 +79,13 @@ def make(
         arguments,
         output,
         (wanted.folder, target),
-        max_pixels,
-        in_flight,
+        run.max_pixels,
+        run.in_flight,
         # What is replaced must be no input, of whichever part of the folder.
         identities(planned.jobs) if output.existing == "overwrite" else frozenset(),
         is_many(left),
     )
-    left, runner = runner_of(work, left, address, watching=watching)
+    left, runner = runner_of(work, left, run.address, watching=watching)
     jobs: Iterable[Job | None] = left
     if files.look is not None:
         from waifu2x.flows.batch.watch import Arrivals, watch
@@ -94,20 +95,20 @@ def make(
     unreadable = [] if watching else planned.unreadable  # whoever watches tells of them
     expected = None if watching else len(wanted) + len(unreadable)
     with ExitStack() as stack:
-        run = stack.enter_context(runner) if left or watching else nobody
+        compute = stack.enter_context(runner) if left or watching else nobody
         paper = None
-        if page is not None:
+        if run.page is not None:
             settings = settings_of(click.get_current_context())
-            paper = HtmlReport(page, f"{wanted.folder}, enlarged into {target}", settings)
+            paper = HtmlReport(run.page, f"{wanted.folder}, enlarged into {target}", settings)
         reporter = stack.enter_context(
-            BatchReporter(expected, planned.passed_over, paper, as_json=as_json)
+            BatchReporter(expected, planned.passed_over, paper, as_json=run.as_json)
         )
-        if address is None:  # a cluster has to be told that nobody waits any more
+        if run.address is None:  # a cluster has to be told that nobody waits any more
             stack.enter_context(heard_at_once(reporter.finish, gently=watching))
 
         def take(outcome: Outcome) -> None:
             reporter.add(outcome)
-            if why := _reason_to_stop(outcome, target, fail_fast):
+            if why := _reason_to_stop(outcome, target, run.fail_fast):
                 reporter.stopped_for = why
                 work.stopped.set()
 
@@ -115,7 +116,7 @@ def make(
             take(outcome)
         reporter.skip(wanted.where(lambda _, name: name in done))
         on_progress, on_outcome = stack.enter_context(many_pictures(None if watching else left))
-        outcomes = run(_until(work.stopped, jobs), on_progress, told_once())
+        outcomes = compute(_until(work.stopped, jobs), on_progress, told_once())
         stack.enter_context(closing(outcomes))
         stack.enter_context(_stopping(work.stopped, gently=watching))
         for outcome in outcomes:
