@@ -1,4 +1,4 @@
-"""What a server can do, for its page: models, formats, devices, limits."""
+"""Tells the page what a server can do: models, formats, devices, limits."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from waifu2x.serve.jobs import fields
 from waifu2x.serve.service import Service
 
 _DEFAULT_QUALITY = {"JPEG": 95, "AVIF": 90, "HEIF": 90}
-"""By format; others are without losses unless a quality is given."""
+"""Default quality by format; other formats are lossless unless a quality is given."""
 
 
 def capabilities(service: Service) -> dict[str, Any]:
-    """The answer to GET /api/settings."""
+    """Returns the answer to GET /api/settings."""
     device = service.upscalers.engine.backend.device
     limits = service.limits
     films = film_names.READABLE if can_read() else ()

@@ -48,7 +48,7 @@ class SentFile(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """Holds what the header of a file says."""
+    """The header of a file."""
 
     kind: Kind
     source: SourceInfo
@@ -81,10 +81,8 @@ def thumbnail(picture: Picture) -> bytes:
 
 
 def make_view(file: SentFile, page: int, target: Path) -> None:
-    """Writes a picture to `target` as an 8-bit PNG, reduced if it is very large.
-
-    Raises ImageError, OutputError.
-    """
+    """Writes a picture to `target` as an 8-bit PNG, reduced if it is very large. Raises ImageError,
+    OutputError."""
     write_atomically(target, encoded(reduced(_picture(file, page))))
 
 

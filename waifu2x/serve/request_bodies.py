@@ -1,4 +1,4 @@
-"""Files that are sent: streamed to the disk, and bounded while they stream."""
+"""Bodies of requests: files, streamed to the disk within limits, and lists of jobs."""
 
 from __future__ import annotations
 
@@ -18,29 +18,26 @@ from waifu2x.serve.spool import Spool
 from waifu2x.system.files import is_disk_full, reason
 
 _WRITTEN = 1 << 20
-"""Bytes that are written at a time."""
+"""Bytes after which the file is written."""
 _LOOKED = 64 << 20
-"""Bytes after which the disk is looked at again."""
+"""Bytes after which the free space is checked again."""
 _BODY_BYTES = 1 << 20
 _ID = re.compile(r"[\w-]{1,64}", re.ASCII)
 
 
 class TooLargeError(Exception):
-    """A file is larger than may be. Its text is a sentence."""
+    """A file is too large. The text is a sentence."""
 
 
 class TooSlowError(Exception):
-    """A client sends too little. Its text is a sentence."""
+    """A client sends too slowly. The text is a sentence."""
 
 
 async def receive(
     request: Request, target: Path, limits: ServiceLimits, queue: Queue, spool: Spool
 ) -> None:
-    """Writes the body of a request into a new file.
-
-    Raises TooLargeError, TooSlowError, DiskFullError, QueueFullError, ClientDisconnect; the file
-    may be there then.
-    """
+    """Writes the body of a request into a new file. Raises TooLargeError, TooSlowError,
+    DiskFullError, QueueFullError, ClientDisconnect; the file may exist then."""
     announced = _announced(request)
     if announced > limits.max_bytes:
         raise _too_large(limits)
@@ -91,10 +88,8 @@ def _too_large(limits: ServiceLimits) -> TooLargeError:
 
 
 async def selected(request: Request) -> Sequence[str] | None:
-    """The jobs that the JSON of a request names: {"ids": [...]}, or None for {"all": true}.
-
-    Raises ValueError, with a sentence, for anything else.
-    """
+    """Reads the jobs that a request names: {"ids": [...]}, or {"all": true}, which gives None.
+    Raises ValueError, with a sentence, for anything else."""
     body = bytearray()
     try:
         async with asyncio.timeout(CHUNK_SECONDS):

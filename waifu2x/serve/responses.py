@@ -1,4 +1,4 @@
-"""Answers to requests: files, errors, and the numbers that a query has."""
+"""Responses: files, errors, and the files of the page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _STATUS: dict[type[Exception], int] = {
     QueueFullError: 429,
     DiskFullError: 507,
 }
-"""What is answered to errors."""
+"""Status codes of errors."""
 _TYPES = {
     "png": "image/png", "apng": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg",
     "jpe": "image/jpeg", "jfif": "image/jpeg", "webp": "image/webp", "tif": "image/tiff",
@@ -52,7 +52,7 @@ _TYPES = {
     "cbz": "application/vnd.comicbook+zip", "mkv": "video/x-matroska", "mp4": "video/mp4",
     "mov": "video/quicktime", "webm": "video/webm",
 }  # fmt: skip
-"""Types of results, by the extension of what we have encoded."""
+"""Types of results, by extension."""
 _PAGE = Path(__file__).parent / "page"
 _INDEX = "index.html"
 _PAGE_TYPES = {
@@ -68,7 +68,7 @@ _Handler = Callable[[_Api, Request], Awaitable[Response]]
 
 
 def answers(handler: _Handler[_Api]) -> _Handler[_Api]:
-    """Makes answers of errors."""
+    """Wraps a handler: errors become responses."""
 
     @functools.wraps(handler)
     async def answered(api: _Api, request: Request) -> Response:
@@ -78,7 +78,7 @@ def answers(handler: _Handler[_Api]) -> _Handler[_Api]:
             return Response(status_code=400)
         except tuple(_STATUS) as error:
             kind = next(kind for kind in type(error).__mro__ if kind in _STATUS)
-            # What a client still sends is not read: it is told before, and then cut off.
+            # The rest of the body is not read: the client is told, then cut off.
             headers = {"connection": "close"} if request.method == "POST" else None
             return JSONResponse({"error": str(error)}, _STATUS[kind], headers)
         except sqlite3.Error as error:
@@ -94,7 +94,7 @@ def answers(handler: _Handler[_Api]) -> _Handler[_Api]:
 
 
 class RemovingResponse(Response):
-    """A response after which its job is removed, also where the client goes away."""
+    """A response after which its job is removed, even if the client disconnects."""
 
     def __init__(self, response: Response, remove: Callable[[], None]) -> None:
         self._response = response
@@ -102,7 +102,6 @@ class RemovingResponse(Response):
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers."""
         try:
             await self._response(scope, receive, send)
         finally:
@@ -111,7 +110,7 @@ class RemovingResponse(Response):
 
 
 def result_file(spool: Spool, record: JobRecord) -> FileResponse:
-    """What was made of a job. Raises WrongStateError, UnknownJobError."""
+    """Returns the result of a job as a response. Raises WrongStateError, UnknownJobError."""
     if record.result is None:
         raise WrongStateError("There is no result: the job is not done.")
     path = spool.result(record)
@@ -122,23 +121,23 @@ def result_file(spool: Spool, record: JobRecord) -> FileResponse:
 
 
 def attached(name: str) -> dict[str, str]:
-    """Headers of an answer that is a file of that name, and no page."""
+    """Returns headers that make a response a file of that name, never a page."""
     return {"content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
 
 
 def shown(path: Path, kind: str, name: str) -> Response:
-    """A file that we have made to be seen, of that type."""
+    """Returns a file that the server has encoded for the page, of type `kind`."""
     return FileResponse(path, media_type=kind, headers=attached(name))
 
 
 class PageFiles:
-    """The files, by name."""
+    """The files of the page, by name: exactly those of the package."""
 
     def __init__(self) -> None:
         self._names = frozenset(path.name for path in _PAGE.iterdir() if path.suffix in _PAGE_TYPES)
 
     async def answer(self, request: Request) -> Response:
-        """One of the files; the page itself at the root."""
+        """Sends one of the files; at the root, the page."""
         name = request.path_params.get("name") or _INDEX
         if name not in self._names:
             return PlainTextResponse("There is no such page.", 404)

@@ -1,4 +1,4 @@
-"""Everything that a server has, opened and closed together."""
+"""Opens and closes all parts of a server together."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _log = logging.getLogger("waifu2x")
 
 
 class Service:
-    """The queue of this user and what works on it. A context manager."""
+    """The queue of this user and its workers. A context manager."""
 
     def __init__(
         self,
@@ -44,15 +44,15 @@ class Service:
         computing: dict[str, Any],
         output: Path | None = None,
     ) -> None:
-        """`folder` is the server's own. `computing` are arguments of an Engine; results are written
-        into the folder `output`, too.
+        """`folder` is the server's own; `computing` are arguments of an Engine.
 
-        Raises Waifu2xError: the device cannot be used, or another server has the folder.
+        Results are also written to the folder `output`. Raises Waifu2xError if the device cannot be
+        used, or another server uses the folder.
         """
         self.limits = limits
         self.output = output
         self.defaults = JobSettings()
-        """What is made of files where nothing else is asked for."""
+        """Settings of files for which a client asks for nothing else."""
         self._held = ExitStack()
         try:
             codec_worker.prepare()
@@ -89,7 +89,6 @@ class Service:
             raise
 
     def start(self) -> None:
-        """Begins to work."""
         self.reading.start()
         self._worker.start()
         self._held.callback(self._worker.close)
@@ -98,8 +97,8 @@ class Service:
         self._held.callback(self._results.close)
 
     def add(self, identity: str, path: Path, name: str, settings: JobSettings) -> dict[str, Any]:
-        """Makes a job of a file that has been sent; as clients see it. One that cannot be read is a
-        job that has failed. Raises QueueFullError."""
+        """Makes a job of an uploaded file and returns it as clients see it. An unreadable file
+        makes a failed job. Raises QueueFullError."""
         kind: Kind = "picture"
         source: SourceInfo | None = None
         fault: str | None = None
@@ -114,12 +113,12 @@ class Service:
         return self.queue.add(identity, kind, name, settings, source, fault)
 
     def _damaged(self, told: str) -> None:
-        """The file of the queue was put aside."""
+        """Handles a queue file that was put aside."""
         _log.warning("%s", told)
         self._save_results()
 
     def _save_results(self) -> None:
-        """Saves what was made for a queue that is lost: the next one knows none of its jobs."""
+        """Saves the results of a lost queue: the next one knows none of its jobs."""
         try:
             moved = self.spool.save_results(self.limits.max_kept)
         except OSError as error:

@@ -1,7 +1,7 @@
-"""What clients see of pictures: small ones, PNGs for browsers, and crops by any model.
+"""Views of pictures for clients: thumbnails, PNGs for browsers, and crops by any model.
 
-Nothing of it is a file that somebody has sent: all is decoded by another process and encoded anew,
-but for results that are PNGs already.
+Another process decodes a stranger's file, and the result is encoded anew; only the server's own
+PNGs are sent as they are.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from waifu2x.serve.upscalers import Upscalers
 from waifu2x.system.files import write_atomically
 
 _KEPT = 32
-"""Views of a job that are kept: it may have very many frames or pages."""
+"""Views that are kept of a job: it may have very many frames or pages."""
 _VIEW_NAME = re.compile(r"(source|result-\d+)-\d+\.png")
 _PNG_HEAD = struct.Struct(">8sI4sIIB")
-"""Signature, length and kind of the first chunk, width, height, bits of a sample."""
+"""Signature, length and kind of the first chunk, width, height, bits per sample."""
 
 
 class Views:
@@ -44,7 +44,7 @@ class Views:
         upscalers: Upscalers,
         on_made: Callable[[str], None],
     ) -> None:
-        """`on_made` is told of jobs that have another file."""
+        """`on_made` is called with the id of a job that has got a new file."""
         self._on_made = on_made
         self._spool = spool
         self._limits = limits
@@ -69,22 +69,22 @@ class Views:
         return self._made(target, make)
 
     def source(self, record: JobRecord, page: int) -> Path:
-        """A PNG of a picture of the source. Raises ImageError."""
+        """Returns a PNG of a picture of the source. Raises ImageError."""
         return self._view(record, self._spool.source(record), f"source-{page}.png", page)
 
     def result(self, record: JobRecord, page: int) -> Path:
-        """A PNG of a picture of the result. Raises ImageError."""
+        """Returns a PNG of a picture of the result. Raises ImageError."""
         made = self._spool.result(record)
         if record.result is None or not made.exists():
             raise ImageError(f"{record.name}: there is no result yet")
         if record.kind == "picture" and page == 0 and _is_view(made):
-            return made  # we have encoded it ourselves, as a browser likes it
+            return made  # the server has encoded it, and browsers show it
         return self._view(record, made, f"result-{record.attempt}-{page}.png", page)
 
     def crop(
         self, record: JobRecord, page: int, box: tuple[int, int, int, int], settings: JobSettings
     ) -> bytes:
-        """A PNG of a part of the source, enlarged by other settings. Raises Waifu2xError."""
+        """Enlarges a part of the source by other settings; returns a PNG. Raises Waifu2xError."""
         if not all(0 < side <= CROP_SIDE for side in box[2:]):
             raise ImageError(f"a crop has 1 to {CROP_SIDE} pixels a side")
         source = self._spool.source(record)
@@ -116,7 +116,7 @@ class Views:
         return SentFile(path, record.name, is_archive, self._limits.max_pixels)
 
     def _made(self, target: Path, make: Callable[[], None]) -> Path:
-        """A file that is made by the first who asks for it, and kept with the job."""
+        """Makes `target` unless it exists. Threads that ask for one target wait for each other."""
         with self._lock:
             making = self._making.setdefault(target, threading.Lock())
         with making:
@@ -134,7 +134,7 @@ class Views:
 
 
 def _forget(folder: Path) -> None:
-    """Removes views of a job that nobody has looked at for longest, but for those that are kept."""
+    """Removes the least recently used views of a job; `_KEPT` of them stay."""
     views = []
     for path in folder.iterdir():
         with suppress(OSError):  # another thread has removed it
@@ -146,7 +146,7 @@ def _forget(folder: Path) -> None:
 
 
 def _is_view(path: Path) -> bool:
-    """Whether a file is a PNG of 8 bits and no more pixels than a view may have."""
+    """Returns whether a file is an 8-bit PNG that is small enough for a view."""
     with path.open("rb") as file:
         head = file.read(_PNG_HEAD.size)
     if len(head) < _PNG_HEAD.size:

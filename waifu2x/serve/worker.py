@@ -1,4 +1,4 @@
-"""Works on the queue: pictures through a driver as `batch` has one, by one engine."""
+"""Makes the pictures of the queue, by a driver as in `batch`, on one engine."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from waifu2x.serve.upscalers import Upscalers
 from waifu2x.system.lazy_dataclass import dataclass
 
 _LOOK_SECONDS = 0.5
-"""Between looks at whether the server goes on."""
+"""Between checks whether the server is ending."""
 _AGAIN_SECONDS = 2.0
-"""Until work goes on after a device has failed."""
+"""The pause after a failure."""
 _REOPEN_SECONDS = 10.0
-"""Between two tries to open a device that has stopped working."""
+"""Between attempts to reopen a device that has stopped working."""
 _GRACE_SECONDS = 5.0
-"""How long a job that nobody wants may take to end by itself."""
+"""How long a cancelled job may take to end by itself."""
 _log = logging.getLogger("waifu2x")
 
 
@@ -40,18 +40,18 @@ class _DeviceFailedError(Exception):
 
 @dataclass(eq=False)
 class _UnderWay:
-    """A job that is worked on."""
+    """A job under way."""
 
     record: JobRecord
     request: FileRequest
     begun: float = field(default_factory=time.monotonic)
     part: float = 0.0
     told: float = 0.0
-    """When progress was told last."""
+    """When progress was last reported."""
 
 
 class Worker:
-    """Makes the files of the queue, in a thread of its own and those of a driver."""
+    """Makes the files of the queue, in a thread and those of a driver."""
 
     def __init__(
         self,
@@ -76,11 +76,10 @@ class Worker:
         queue.on_cancelled.append(self._cancel)
 
     def start(self) -> None:
-        """Begins."""
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the work at once; what was under way leaves no result."""
+        """Ends the work at once; jobs under way leave no result."""
         self._stopped.set()
         self._queue.wake()
         driver = self._driver
@@ -101,7 +100,7 @@ class Worker:
                 self._stopped.wait(_AGAIN_SECONDS)
 
     def _reopen(self) -> None:
-        """Goes on with another engine: of the one there was, the device has stopped working."""
+        """Replaces an engine whose device has stopped working."""
         with self._lock:
             under_way, self._under_way = dict(self._under_way), {}
             self.is_idle.set()
@@ -141,7 +140,7 @@ class Worker:
             driver.stop()
 
     def _jobs(self) -> Iterator[Job | None]:
-        """Jobs as workers become free for them."""
+        """Yields jobs as workers become free for them."""
         while not self._stopped.is_set():
             try:
                 record = self._queue.take(_LOOK_SECONDS)
@@ -174,7 +173,7 @@ class Worker:
             return self._under_way[job].request
 
     def _advance(self, job: Job, part: float) -> None:
-        """Raises StoppedError where nobody wants the job any more."""
+        """Reports progress. Raises StoppedError if the job was cancelled."""
         with self._lock:
             if job in self._unwanted:
                 raise StoppedError
@@ -233,7 +232,7 @@ class Worker:
 
 
 def _result_pixels(record: JobRecord, request: FileRequest) -> int:
-    """Pixels of all results of a file, as far as its header tells."""
+    """Returns the pixels of all pictures of the result, as far as the header tells."""
     source = record.source
     if source is None:
         return 0
