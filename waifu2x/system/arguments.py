@@ -1,4 +1,4 @@
-"""Checks of what users give: numbers, and names that may be mistyped."""
+"""Checks of users' input: numbers, and names that may be mistyped."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from collections.abc import Container, Iterable
 from typing import Any
 
 _LEAST = 0.6
-"""The least likeness, by difflib's ratio, of a name that somebody may have meant."""
+"""The least likeness, by difflib's ratio, of a name that may have been meant."""
 
 
 def integer(value: Any, allowed: Container[int], expected: str) -> int:
-    """An argument as an int: NumPy's integers are welcome, 2.0 and True are mistakes.
-
-    Raises ValueError, which says what was `expected`, unless the number is among those `allowed`.
-    """
+    """Returns an argument as an int: NumPy's integers are accepted, 2.0 and True are not. Raises
+    ValueError, which names what was `expected`, unless the number is in `allowed`."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -25,7 +23,7 @@ def integer(value: Any, allowed: Container[int], expected: str) -> int:
 
 
 def nearest(word: str, names: Iterable[str]) -> str | None:
-    """The one of `names` that is most like `word`, whatever its case; None if none is like it."""
+    """Returns the name that is most like `word`, in any case; None if none is like it."""
     import difflib
 
     spelt = {name.lower(): name for name in names}
