@@ -71,7 +71,7 @@ class Upscaler:
         longer_side: The longer side of the result in pixels.
         shorter_side: The shorter side of the result in pixels.
         min_size: The least (width, height) of the result in pixels; nothing is ever reduced.
-        only_smaller_than: Pictures whose longer side has at least this many pixels come back as they
+        only_smaller_than: Pictures whose longer side has at least this many pixels stay as they
             are.
         tta: 1, 2, 4 or 8. With more than 1, each network runs on that many turned and mirrored
             versions of the picture, and the mean counts: a little better, for that many times

@@ -1,4 +1,5 @@
-"""The shape of commands: help in groups, and mistakes told in one sentence with the way out."""
+"""The shape of commands: helps in groups, mistakes in one sentence, settings that options come
+from."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ FILE = "Result file"
 COMPUTING = "Model and device"
 MESSAGES = "Messages"
 GROUPS = (USUAL, IN_AND_OUT, SIZE, FILE, COMPUTING, MESSAGES)
-"""Headings of options in helps and man pages, in their order."""
+"""Headings of options in helps and man pages, in order."""
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-"""Settings of every command."""
+"""Settings of click for every command."""
 _SETTINGS_KEY = "waifu2x.cli.options.settings"
 """The key of the settings in force in a context of click."""
 _TTA = ("-x", "--tta")
@@ -41,7 +42,7 @@ class Option(click.Option):
         **settings: Any,
     ) -> None:
         """`group` is one of GROUPS. `joint` is the name of another option that takes the same, and
-        what a help says of both in one line. The rest is as for click."""
+        the text of both in helps. The rest is as for click."""
         super().__init__(*arguments, **settings)
         self.group = group
         self.joint = joint
@@ -50,21 +51,19 @@ class Option(click.Option):
 def option(
     *names: str, group: str = USUAL, joint: tuple[str, str] | None = None, **settings: Any
 ) -> Callable[[Any], Any]:
-    """Declares an `Option` of a command; arguments are those of an `Option`."""
+    """Declares an `Option` of a command, with its arguments."""
     return click.option(*names, cls=Option, group=group, joint=joint, **settings)
 
 
 class Command(click.Command):
-    """A command whose help shows its options in groups, and whose --tta may stand without its
-    number."""
+    """A command whose help shows its options in groups, and whose --tta may lack its number."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        """Arguments are those of click."""
         super().__init__(*arguments, **settings)
         self.context_settings = {**CONTEXT, **self.context_settings}
 
     def get_help_option_names(self, context: click.Context) -> list[str]:
-        """-h and --help in any context: click keeps the option that it is first asked for."""
+        """Returns -h and --help in any context: click keeps the first option it is asked for."""
         return [*CONTEXT["help_option_names"]]
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
@@ -74,7 +73,7 @@ class Command(click.Command):
             return super().parse_args(context, args)
 
     def invoke(self, context: click.Context) -> Any:
-        """Runs the command. Raises UsageError, with a sentence, which names settings, too."""
+        """Runs the command. Raises UsageError, with a sentence, which also names settings."""
         try:
             with one_sentence(context):
                 return super().invoke(context)
@@ -112,7 +111,7 @@ class Command(click.Command):
 
 
 def group_of(option: click.Option) -> str:
-    """The heading of an option in helps and man pages."""
+    """Returns the heading of an option in helps and man pages."""
     return option.group if isinstance(option, Option) else USUAL
 
 
@@ -133,25 +132,24 @@ class CommandGroup(click.Group):
     """Commands by name."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        """Arguments are those of click."""
         super().__init__(*arguments, **settings)
         self.context_settings = {**CONTEXT, **self.context_settings}
 
     def get_help_option_names(self, context: click.Context) -> list[str]:
-        """-h and --help in any context: click keeps the option that it is first asked for."""
+        """Returns them as `Command` does."""
         return [*CONTEXT["help_option_names"]]
 
     command_class = Command
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Parses what comes before the command's name. Raises UsageError, with a sentence."""
+        """Parses the arguments before the command's name. Raises UsageError, with a sentence."""
         with one_sentence(context):
             return super().parse_args(context, args)
 
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that arguments name. Raises UsageError for none."""
+        """Finds the command that arguments name. Raises UsageError for none."""
         names = self.list_commands(context)
         if args[0] not in names and not context.resilient_parsing:
             near = nearest(args[0], names)
@@ -161,7 +159,7 @@ class CommandGroup(click.Group):
 
 
 def listed(names: Sequence[str], last: str = "or") -> str:
-    """Names in a sentence: a, b or c."""
+    """Joins names in a sentence: a, b or c."""
     *others, end = names
     return f"{', '.join(others)} {last} {end}" if others else end
 
@@ -175,7 +173,7 @@ class Pixels(click.ParamType[int]):
         self._most = most
 
     def convert(self, value: Any, parameter: Any, context: Any) -> int:
-        """The number. Raises BadParameter."""
+        """Parses the number. Raises BadParameter."""
         text = str(value)
         if re.fullmatch(r"\d{1,19}", text, re.ASCII) and 1 <= int(text) <= self._most:
             return int(text)
@@ -187,16 +185,16 @@ class Pixels(click.ParamType[int]):
 
 
 class Choice(click.Choice[str]):
-    """One of some words, in any case; for another one, an error with the nearest or with all."""
+    """A choice of words, in any case; errors name the nearest word, or all."""
 
     def __init__(self, choices: Sequence[str], shown: Sequence[str] = ()) -> None:
-        """`shown` are those that messages list, where there are many."""
+        """`shown` are the words that messages list, if there are many."""
         super().__init__(choices, case_sensitive=False)
         self._many = bool(shown)
         self._shown = listed(shown or choices)
 
     def convert(self, value: Any, parameter: Any, context: Any) -> str:
-        """The word as it is spelt here. Raises BadParameter."""
+        """Returns the word as it is spelt here. Raises BadParameter."""
         found = next((each for each in self.choices if each.casefold() == value.casefold()), None)
         if found is not None:
             return found
@@ -211,17 +209,17 @@ class Choice(click.Choice[str]):
 
 @contextmanager
 def one_sentence(context: click.Context) -> Iterator[None]:
-    """Makes of usage errors one sentence, without the usage before it."""
+    """Turns usage errors into one sentence, without the usage."""
     try:
         yield
     except click.UsageError as error:
         if isinstance(error, click.exceptions.NoArgsIsHelpError):
-            raise  # which shows the help
+            raise  # it shows the help
         raise _worded(error, context) from error
 
 
 def _worded(error: click.UsageError, context: click.Context) -> click.UsageError:
-    """An error without context, of which click shows just the message."""
+    """Returns an error without context: click shows nothing but the message."""
     where = error.ctx or context
     if isinstance(error, click.NoSuchOption):
         text = _no_option(error, where)
@@ -265,44 +263,42 @@ def _help_of(context: click.Context) -> str:
 
 @contextmanager
 def failures_told() -> Iterator[None]:
-    """Makes of errors that users can cause one sentence."""
+    """Turns errors that users can cause into one sentence."""
     try:
         yield
     except BrokenPipeError:
-        raise  # nobody reads standard output any more, which is no news for anybody
+        raise  # standard output was closed, which is not worth a message
     except (Waifu2xError, MemoryError, OSError) as error:
         raise click.ClickException(printable(message_of(error))) from error
 
 
 class Setting(NamedTuple):
-    """The value of an option, and who says so."""
+    """The value of an option, and its origin."""
 
     value: str | bool
     """As on the command line."""
     option: str
-    """Its option's long name, without dashes."""
+    """The option's long name, without dashes."""
     key: str
-    """What it is called there: a variable's name, or a key of the file."""
+    """Its name at the origin: a variable's name, or a key of the file."""
     origin: str
     """For people: the variable, or the file."""
 
 
 def put_in_force(context: click.Context, found: dict[str, Setting]) -> None:
-    """Lets settings hold for the command that runs, by the names of parameters."""
+    """Sets the settings of the running command, by the names of parameters."""
     context.meta[_SETTINGS_KEY] = found
 
 
 def in_force(context: click.Context) -> dict[str, Setting]:
-    """The settings that hold for the command that runs, by the names of parameters."""
+    """Returns the settings of the running command, by the names of parameters."""
     found: dict[str, Setting] = context.meta.get(_SETTINGS_KEY, {})
     return found
 
 
 def origin_of(message: str, context: click.Context) -> str:
-    """What settings an error message speaks of, and where they come from, for the end of it.
-
-    Who set something long ago does not think of it; empty where a message names none.
-    """
+    """Returns the settings that an error message names, and their origins, to be appended to it. An
+    old setting is easily forgotten. Empty if the message names none."""
     options = {str(each.name): each.opts for each in own_options(context.command)}
     found = []
     for name, setting in in_force(context).items():
@@ -313,12 +309,12 @@ def origin_of(message: str, context: click.Context) -> str:
 
 
 def is_of_settings(name: str) -> bool:
-    """Whether a parameter of the command that runs has its value from a setting: it then gives way
-    where it does not apply, while an option of the command line would be an error."""
+    """Returns whether a parameter of the running command has its value from a setting. Such a value
+    is ignored where it does not apply; an option of the command line would be an error."""
     context = click.get_current_context(silent=True)
     return context is not None and name in in_force(context)
 
 
 def own_options(command: click.Command) -> list[click.Option]:
-    """The options of a command, without its arguments."""
+    """Returns the options of a command, without its arguments."""
     return [each for each in command.params if isinstance(each, click.Option)]

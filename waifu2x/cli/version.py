@@ -1,4 +1,4 @@
-"""`waifu2x --version --verbose`: what a report of a fault needs to say of a machine."""
+"""The report of `waifu2x --version --verbose`: a machine's data for reports of faults."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _VARIABLES = re.compile(
 
 
 def report() -> Iterator[str]:
-    """The lines, in which the home folder is `~`: its name is often the user's."""
+    """Yields the lines, with `~` for the home folder, whose name is often the user's."""
     home = home_folder()
     for line in _lines():
         shown = line
@@ -92,7 +92,7 @@ def _processor() -> str:
 
 
 def _libraries() -> Iterator[str]:
-    """What is installed of them, without importing it."""
+    """Yields the installed ones, without importing them."""
     for name in _LIBRARIES:
         try:
             yield f"{name} {importlib.metadata.version(name)}"
@@ -101,7 +101,7 @@ def _libraries() -> Iterator[str]:
 
 
 def _nvidia() -> str:
-    """NVIDIA's driver by what the kernel says of it, even where CUDA does not work."""
+    """Describes NVIDIA's driver by the kernel's files, even where CUDA does not work."""
     try:
         first, *_ = Path("/proc/driver/nvidia/version").read_text(errors="replace").splitlines()
     except (OSError, ValueError):

@@ -22,7 +22,7 @@ from waifu2x.flows.jobs import InFlight, Output
 from waifu2x.flows.naming import ELSEWHERE
 from waifu2x.system import stores
 
-# What imports NumPy is imported where it is used: completions and helps need not wait for it.
+# Imports of NumPy come late: completions and helps need not wait for it.
 if TYPE_CHECKING:
     from waifu2x.flows.batch.plan import Plan
 
@@ -155,7 +155,7 @@ def batch(
 def _check(
     folder: Path, target: Path, output: Output, watching: bool, retried: Path | None
 ) -> None:
-    """Usage errors for what makes no sense."""
+    """Raises UsageError for options that make no sense together."""
     urls = [stores.is_url(each) for each in (folder, target)]
     if not (stores.is_folder(folder) if urls[0] else folder.is_dir()):
         raise click.UsageError(_no_folder(folder, target))
@@ -172,7 +172,7 @@ def _check(
 
 
 def _no_folder(folder: Path, target: Path) -> str:
-    """What is wrong with a folder of inputs that is none."""
+    """Describes what is wrong with a folder of inputs that is none."""
     if not stores.is_url(folder) and folder.is_file():
         return f"{folder}: is a file, not a folder: try `waifu2x {folder} OUT`."
     swapped = not stores.is_url(target) and target.is_dir()

@@ -24,7 +24,7 @@ from waifu2x.cli.output.report import show, tell
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.jobs import Job, identities, may_write
 
-# What imports NumPy is imported where it is used: completions and helps need not wait for it.
+# Imports of NumPy come late: completions and helps need not wait for it.
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from waifu2x.lowering.plan.box import Box
 
 _OF_MODELS = ("scale", "noise", "reduce", "backend", "device", "precision")
-"""Options that two pictures have no use for."""
+"""Options that two pictures do not use."""
 
 
 def _names(context: Any, parameter: Any, value: str | None) -> list[str]:
@@ -187,7 +187,7 @@ def _said(psnr: float) -> str:
 
 
 def _caption(picture: Picture, resized: bool) -> str:
-    """The size of a picture's file, and how it came to the size that is shown."""
+    """Describes the size of a picture's file, and how it came to the size that is shown."""
     height, width = picture.pixels.shape[:2]
     return f"{width}x{height}, by Lanczos" if resized else f"{width}x{height}"
 
@@ -218,7 +218,7 @@ def _corners(boxes: list[Box]) -> list[list[int]]:
 
 
 def _finite(figure: float | None) -> float | None:
-    """JSON has no infinity."""
+    """Returns a figure for JSON, which has no infinity."""
     return figure if figure is not None and math.isfinite(figure) else None
 
 
@@ -246,7 +246,7 @@ def _models(
     wanted = noise_of(noise)
     if wanted != "auto":
         level = wanted
-    elif picture.jpeg and not reduce:  # what is reduced is a JPEG no more
+    elif picture.jpeg and not reduce:  # a reduced picture is no JPEG
         level = picture
     if level is None and scale == 1:
         raise click.UsageError(f"{source} is no JPEG: give a --scale above 1, or --noise.")
@@ -297,7 +297,7 @@ def _models(
 
 
 def _noise_words(noise: int | Picture | None) -> str:
-    """What is removed, for people."""
+    """Describes the noise removal."""
     from waifu2x.formats.jpeg_quality import quality_of
 
     if noise is None:
@@ -308,7 +308,7 @@ def _noise_words(noise: int | Picture | None) -> str:
 
 
 def _texts(result: Result) -> tuple[str, str]:
-    """A result's name and the line below it on a sheet."""
+    """Returns a result's name and the line below it on a sheet."""
     figures = _figures(result)
     if figures and result.networks:
         return f"{result.name} ({result.networks})", figures
@@ -323,7 +323,7 @@ def _figures(result: Result) -> str:
 
 
 def _title(picture: Picture, result: NDArray[Any], reduced: bool, noise: str) -> tuple[str, str]:
-    """What was done, in two lines."""
+    """Describes the comparison, in two lines."""
     (height, width), (rows, columns) = picture.pixels.shape[:2], result.shape[:2]
     cleaned = [noise] if noise else []
     if reduced:

@@ -25,7 +25,7 @@ _INSTALL = "pip install 'waifu2x-kernels[serve]'"
 
 
 class _Port(click.IntRange):
-    """A port, which helps need not show the range of."""
+    """A port, whose range helps need not show."""
 
     def __init__(self) -> None:
         super().__init__(0, 65535)
@@ -120,7 +120,7 @@ def serve(
         raise click.UsageError("--keyfile needs --certfile.")
     if output is not None:
         check_folder(output)
-    # Late: helps need not wait for it, and it may not be installed.
+    # Late: helps need not wait for it, and it may be missing.
     try:
         from waifu2x.serve import server
     except ImportError as error:

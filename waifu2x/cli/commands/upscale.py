@@ -190,7 +190,7 @@ def _archive(
     max_pixels: int,
     as_json: bool,
 ) -> None:
-    """Makes an archive, as `batch` makes one: several pages at a time."""
+    """Makes an archive, as `batch` makes one: several pages together."""
     from waifu2x.cli.output.batch_messages import told_once
     from waifu2x.cli.workers import FileWork, runner_of
     from waifu2x.flows.batch.plan import JobList
@@ -212,7 +212,7 @@ def _archive(
 
 @contextmanager
 def _failure_as_json(job: Job, as_json: bool) -> Iterator[None]:
-    """Shows a failed outcome for what ends the work within, where JSON is wanted."""
+    """Shows an error that ends the block as JSON, if that is wanted."""
     try:
         yield
     except (Waifu2xError, MemoryError, OSError) as error:

@@ -143,7 +143,7 @@ def video(
 
 
 class _RunOptions(NamedTuple):
-    """How a film is made, and by whom."""
+    """How a film is made, and where."""
 
     overwrite: bool
     restart: bool
@@ -154,7 +154,7 @@ class _RunOptions(NamedTuple):
     """The address of a cluster; None for none."""
 
     def check(self) -> None:
-        """Usage errors for what makes no sense."""
+        """Raises UsageError for options that make no sense together."""
         if self.join and (self.shard or self.restart or self.address):
             raise click.UsageError("--join makes nothing: leave out --shard, --restart, --cluster.")
         if self.shard and self.restart:
@@ -163,7 +163,8 @@ class _RunOptions(NamedTuple):
             )
 
     def check_preview(self, as_json: bool) -> None:
-        """A usage error for what a single picture has no use for; settings give way."""
+        """Raises UsageError for options that a single picture does not use; settings are
+        ignored."""
         given = {
             "--json": as_json,
             "--restart": self.restart,
@@ -178,7 +179,7 @@ class _RunOptions(NamedTuple):
             )
 
     def check_live(self) -> None:
-        """A usage error where there are no parts that others could make."""
+        """Raises UsageError for options that need parts."""
         if self.join or self.shard or self.address:
             raise click.UsageError(
                 "--shard, --join and --cluster make parts, of a file and into a file."
@@ -186,7 +187,7 @@ class _RunOptions(NamedTuple):
 
 
 def _wanted(source: Path, target: Path, options: dict[str, Any]) -> WantedFilm:
-    """What the options ask for; a usage error for what contradicts itself."""
+    """Returns the film that the options ask for. Raises UsageError for contradictions."""
     # With NumPy: late, so that a help need not wait for it.
     from waifu2x.flows.film.request import FilmJob
     from waifu2x.formats.film.cut import Cut
@@ -229,7 +230,7 @@ def _wanted(source: Path, target: Path, options: dict[str, Any]) -> WantedFilm:
 
 
 def _check_target(job: FilmJob, existing: Existing) -> None:
-    """Raises an error for a film that cannot be made, as far as that can be known at once."""
+    """Raises an error for a film that cannot be made, as far as is known at once."""
     from waifu2x.formats.film.frame_files import frame_pattern
     from waifu2x.formats.film.writing import targets
 
@@ -270,7 +271,7 @@ def _check_free(source: Path, target: Path, existing: Existing) -> None:
 
 
 def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
-    """Makes the film; False if something of the source could not be read."""
+    """Makes the film; returns False if something of the source could not be read."""
     from waifu2x.cli.film import messages
     from waifu2x.cli.film.progress import FilmProgress, told
     from waifu2x.flows.film.frames.upscaler_device import device_of
@@ -331,7 +332,7 @@ def _preview(wanted: WantedFilm, start: Fraction, overwrite: bool) -> None:
     from waifu2x.imaging.picture import Picture
 
     target = wanted.job.target
-    # Whatever the film will be coded by: this takes all pictures.
+    # In place of the film's codec, one that takes all pictures.
     job = replace(wanted.job, target=target.with_suffix(".mkv"), wish=Wish("ffv1"))
     job = replace(job, drop_unsupported=True)
     wanted = wanted._replace(job=job)

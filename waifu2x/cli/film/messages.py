@@ -1,4 +1,4 @@
-"""Says what a film holds, what is made of it and how the work on it ended."""
+"""Messages about films: what they hold, what is made of them and how the work on them ended."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from waifu2x.flows.film.request import FilmJob, PreparedFilm
 
 _SCALE = 2
-"""What films are enlarged by, unless something else is asked for."""
+"""The scale that films are enlarged by unless another is asked for."""
 
 
 def frame_count(film: Film) -> int | None:
-    """How many frames a film has, as far as its file tells."""
+    """Returns the number of frames of a film, as far as its file tells."""
     if film.pictures.frames:
         return film.pictures.frames
     return None if film.seconds is None else max(1, round(film.seconds * film.pictures.rate))
 
 
 def film_line(film: Film) -> str:
-    """Its pictures."""
+    """Describes a film's pictures."""
     pictures = film.pictures
     rate = f"{float(pictures.rate):.5g} frames a second"
     parts = [film.container.partition(",")[0]]
@@ -69,7 +69,7 @@ def _samples(film: Film) -> str:
 
 
 def colours_line(film: Film) -> str:
-    """What its codes mean, and what of that nobody told."""
+    """Describes the meaning of a film's codes, and which of it is assumed."""
     colours, pixels = film.pictures.colours, film.pictures.pixels
     parts = [f"{MATRICES[colours.matrix]} {colours.range}"]
     if pixels.planes >= 3 and (pixels.columns, pixels.rows) != (1, 1):
@@ -81,7 +81,7 @@ def colours_line(film: Film) -> str:
 
 
 def streams_line(film: Film, taken: frozenset[int]) -> str:
-    """The streams beside its pictures that are taken, by their numbers; empty if there are none."""
+    """Lists the streams besides pictures whose numbers are in `taken`; empty without any."""
     titles = [stream.title for stream in film.others if stream.index in taken]
     if film.chapters:
         titles.append(f"{film.chapters} chapters")
@@ -89,7 +89,7 @@ def streams_line(film: Film, taken: frozenset[int]) -> str:
 
 
 def result_line(prepared: PreparedFilm) -> str:
-    """How the result is coded."""
+    """Describes how the result is coded."""
     shape = prepared.shape
     options = dict(shape.encoding.options)
     told = [
@@ -104,7 +104,7 @@ def result_line(prepared: PreparedFilm) -> str:
 
 
 def warnings(film: Film, prepared: PreparedFilm) -> Iterator[str]:
-    """What people should know before the work."""
+    """Yields warnings to be shown before the work."""
     yield from prepared.notices
     if is_hdr(film.pictures.colours):
         yield "HDR is passed through as it is coded: networks were made for SDR"
@@ -120,7 +120,7 @@ def warnings(film: Film, prepared: PreparedFilm) -> Iterator[str]:
 
 
 def damage(film: Film, made: MadeFilm) -> list[str]:
-    """What of a film could not be read, each a clause."""
+    """Lists what could not be read of a film, each a clause."""
     ending, found = made.ending, []
     of = "" if film.seconds is None else f" of {film.seconds:.2f} s"
     what = f"{_frames(made.frames)}, {float(ending.seconds):.2f} s{of}"
@@ -137,7 +137,7 @@ def damage(film: Film, made: MadeFilm) -> list[str]:
 
 
 def moved(ending: Ending) -> str:
-    """What became of times that go back or repeat; empty if none do."""
+    """Describes the frames whose times were corrected; empty without any."""
     if not ending.moved:
         return ""
     have = "has" if ending.moved == 1 else "have"
@@ -145,7 +145,7 @@ def moved(ending: Ending) -> str:
 
 
 def done_line(target: Path, prepared: PreparedFilm, made: MadeFilm, seconds: float) -> str:
-    """How a film was made."""
+    """Describes how a film was made."""
     shape = prepared.shape
     held = made.frames - made.resumed - made.computed
     parts = [_frames(made.frames)]
@@ -158,7 +158,7 @@ def done_line(target: Path, prepared: PreparedFilm, made: MadeFilm, seconds: flo
 
 
 def place(path: Path) -> str:
-    """Where a film goes, for people."""
+    """Returns the name of a film's target."""
     return "standard output" if path == STANDARD else str(path)
 
 
@@ -180,7 +180,7 @@ def tell_end(
     *,
     as_json: bool,
 ) -> bool:
-    """Says how a film was made, in so many seconds; False if something of it could not be read."""
+    """Tells how a film was made; returns False if something of it could not be read."""
     found = damage(film, made)
     for clause in found:
         report.error(f"{job.source}: {clause}")
@@ -220,7 +220,7 @@ def tell_end(
 
 
 def tell_shard(job: FilmJob, shard: Shard, parts: int, *, as_json: bool) -> None:
-    """Says how many parts of a shard are there."""
+    """Tells how many parts of a shard are made."""
     folder = parts_folder(job.target)
     report.say(
         f"{folder}: {parts} parts of shard {shard.number} of {shard.parts} are there;"
@@ -239,7 +239,7 @@ def tell_shard(job: FilmJob, shard: Shard, parts: int, *, as_json: bool) -> None
 
 @contextmanager
 def failure_as_json(source: Path, target: Path, as_json: bool) -> Iterator[None]:
-    """Shows what ends the work within, where JSON is wanted."""
+    """Shows an error that ends the block as JSON, if that is wanted."""
     try:
         yield
     except (Waifu2xError, MemoryError, OSError) as error:
@@ -251,7 +251,7 @@ def failure_as_json(source: Path, target: Path, as_json: bool) -> Iterator[None]
 
 
 class Interrupted:
-    """What is said when a signal ends the work, once."""
+    """Tells once, when a signal ends the work, how to go on."""
 
     def __init__(self, target: Path) -> None:
         self._target = target
@@ -259,7 +259,7 @@ class Interrupted:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """Tells it where the work within is interrupted."""
+        """Tells it if the block is interrupted."""
         try:
             yield
         except (KeyboardInterrupt, SystemExit):
@@ -267,7 +267,7 @@ class Interrupted:
             raise
 
     def tell(self) -> None:
-        """Says what is kept, and how to go on."""
+        """Tells which parts are kept, and the command that goes on."""
         folder = parts_folder(self._target)
         if self._is_told or not folder.is_dir():
             return
@@ -278,10 +278,10 @@ class Interrupted:
 
 
 def of_film(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """What a film holds, what each container would keep of it, and how long the work takes here:
-    for programs, and in lines for people.
+    """Describes a film, what each container would keep of it, and how long the work takes here.
 
-    Raises ImageError, and UnavailableError where PyAV is missing.
+    Returns a document for programs, and lines for people. Raises ImageError, and UnavailableError
+    where PyAV is missing.
     """
     # Late: only `info` needs them.
     from waifu2x.flows.film.reading.client import FilmReader
@@ -337,7 +337,7 @@ def of_film(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _time(film: Film, prepared: PreparedFilm) -> tuple[dict[str, Any], str]:
-    """How long the network takes for a film."""
+    """Measures how long the network takes for a film."""
     from waifu2x.flows.film import automatic
     from waifu2x.flows.film.rate import measured
     from waifu2x.networks import catalogue, model_set

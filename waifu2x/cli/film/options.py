@@ -1,4 +1,4 @@
-"""The options of `waifu2x video` that no other command has, and their values."""
+"""The options of `waifu2x video` that no other command has."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CODECS = (
     *(f"{coded}_{maker}" for maker in ("nvenc", "qsv", "amf") for coded in ("h264", "hevc", "av1")),
     "auto",
 )
-"""What --codec takes."""
+"""The values of --codec."""
 _DEPTHS = ("auto", "8", "10")
 _FORMS = ("mkv", "webm", "y4m")
 _TIME = re.compile(r"(?:(?:(\d{1,3}):)?(\d{1,4}):)?(\d{1,6}(?:\.\d{1,9})?)", re.ASCII)
 
 
 def _time(context: Any, parameter: Any, value: str | None) -> Fraction | None:
-    """Seconds of a time such as 90, 1:30.5 or 1:02:03."""
+    """Parses a time such as 90, 1:30.5 or 1:02:03 into seconds."""
     if value is None:
         return None
     found = _TIME.fullmatch(value)
@@ -193,25 +193,21 @@ _OPTIONS = [
 
 
 def depth_of(value: str) -> int | None:
-    """The bits of a sample that --depth asks for; None for as many as the film has.
-
-    Raises UsageError.
-    """
+    """Returns the bits per sample that --depth asks for; None for as many as the film has. Raises
+    UsageError."""
     if _is_of_pictures("depth", value, _DEPTHS):
         return None
     return None if value == "auto" else int(value)
 
 
 def form_of(value: str | None) -> str | None:
-    """What --format asks for; None if nothing. Raises UsageError."""
+    """Returns the value of --format; None without one. Raises UsageError."""
     return None if value is None or _is_of_pictures("form", value, _FORMS) else value
 
 
 def _is_of_pictures(name: str, value: str, known: tuple[str, ...]) -> bool:
-    """Whether an option's value is a setting that was made for pictures, which gives way.
-
-    Raises UsageError for such a value on the command line.
-    """
+    """Returns whether a value is a setting made for pictures, which is ignored. Raises UsageError
+    for such a value on the command line."""
     if value in known:
         return False
     if not is_of_settings(name):

@@ -68,7 +68,7 @@ scale_option = option(
 
 
 def model_option_of(default: str) -> Callable[[_Command], _Command]:
-    """The option that names the model."""
+    """Returns the option that names the model."""
     return option(
         "-m",
         "--model",
@@ -265,17 +265,17 @@ _OPTIONS = [
 
 
 def upscale_options(command: _Command) -> _Command:
-    """The options of `upscale` and `batch`."""
+    """Adds the options of `upscale` and `batch`."""
     return _with(command, _OPTIONS)
 
 
 def device_options(command: _Command) -> _Command:
-    """The options that say what computes."""
+    """Adds the options that choose what computes."""
     return _with(command, _DEVICE_OPTIONS)
 
 
 def network_options(command: _Command) -> _Command:
-    """The options that say what computes, and with which weights."""
+    """Adds the options that choose what computes, and with which weights."""
     return _with(command, _NETWORK_OPTIONS)
 
 
@@ -286,7 +286,7 @@ def _with(command: _Command, options: Sequence[Callable[[_Command], _Command]]) 
 
 
 def format_option(default: str | None, text: str) -> Callable[[_Command], _Command]:
-    """The option for the format of results."""
+    """Returns the option for the format of results."""
     names = tuple(dict.fromkeys(table.of(each).extensions[0] for each in table.WRITABLE))
     return option(
         "-f",
@@ -317,7 +317,7 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
 
 
 def shard_option(whole: str) -> Callable[[_Command], _Command]:
-    """`--shard N/PARTS`: `whole` is what is divided."""
+    """Returns `--shard N/PARTS`; `whole` is the thing that is divided."""
     return option(
         "--shard",
         group=IN_AND_OUT,

@@ -1,4 +1,4 @@
-"""Many files, made as `batch` makes them: several at a time, each with an outcome of its own."""
+"""Makes many files as `batch` does, and tells how each ended."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from waifu2x.cli.output.progress import many_pictures
 from waifu2x.cli.workers import FileWork, is_many, nobody, runner_of
 from waifu2x.flows.jobs import InFlight, Job, OnNotice, Output, identities, make_folder
 
-# What imports NumPy is imported where it is used: completions and helps need not wait for it.
+# Imports of NumPy come late: completions and helps need not wait for it.
 if TYPE_CHECKING:
     from waifu2x.flows.batch.plan import JobList, Plan
     from waifu2x.flows.outcome import Outcome
 
 
 class Files(NamedTuple):
-    """Which files are to be made of which."""
+    """The files to be made, and how more of them are found."""
 
     planned: Plan
-    """All that was found; of its files, none is ever replaced."""
+    """All files that were found; none of them is ever replaced."""
     wanted: JobList
-    """Those of them that are to be made."""
+    """The files to be made."""
     look: Callable[[], Plan] | None = None
-    """Looks again, where files may arrive that are wanted, too: until an interrupt."""
+    """Plans again, if new files are wanted until an interrupt."""
     is_wanted: Callable[[str, str], bool] = lambda source, target: True
-    """Whether a file that arrives is wanted, by the names of it and of its target."""
+    """Returns whether a new file is wanted, by its name and its target's."""
 
 
 class RunOptions(NamedTuple):
-    """Holds how a run works on many files."""
+    """How a run works on many files."""
 
     max_pixels: int
     as_json: bool
@@ -54,10 +54,8 @@ class RunOptions(NamedTuple):
 
 
 def make(files: Files, options: dict[str, Any], output: Output, run: RunOptions) -> bool:
-    """Makes files and tells of each; whether all were made. One that fails does not stop others.
-
-    `options` are those of an upscaler. Raises Waifu2xError for what concerns all files.
-    """
+    """Makes files and tells of each; returns whether all were made. A failure stops no other.
+    `options` are those of an upscaler. Raises Waifu2xError for what concerns all files."""
     from waifu2x.cli.output.reporter import BatchReporter, settings_of
     from waifu2x.flows.batch import outputs
 
@@ -81,7 +79,7 @@ def make(files: Files, options: dict[str, Any], output: Output, run: RunOptions)
         (wanted.folder, target),
         run.max_pixels,
         run.in_flight,
-        # What is replaced must be no input, of whichever part of the folder.
+        # An output must replace no input, in any part of the folder.
         identities(planned.jobs) if output.existing == "overwrite" else frozenset(),
         is_many(left),
     )
@@ -92,7 +90,7 @@ def make(files: Files, options: dict[str, Any], output: Output, run: RunOptions)
 
         arrivals = Arrivals(files.look, files.is_wanted, done, _tell_failure)
         jobs = watch(arrivals, work.stopped)
-    unreadable = [] if watching else planned.unreadable  # whoever watches tells of them
+    unreadable = [] if watching else planned.unreadable  # the watch tells of them
     expected = None if watching else len(wanted) + len(unreadable)
     with ExitStack() as stack:
         compute = stack.enter_context(runner) if left or watching else nobody
@@ -103,7 +101,7 @@ def make(files: Files, options: dict[str, Any], output: Output, run: RunOptions)
         reporter = stack.enter_context(
             BatchReporter(expected, planned.passed_over, paper, as_json=run.as_json)
         )
-        if run.address is None:  # a cluster has to be told that nobody waits any more
+        if run.address is None:  # a cluster has to be told of the end
             stack.enter_context(heard_at_once(reporter.finish, gently=watching))
 
         def take(outcome: Outcome) -> None:
@@ -128,7 +126,7 @@ def make(files: Files, options: dict[str, Any], output: Output, run: RunOptions)
 
 
 def _reason_to_stop(outcome: Outcome, target: Path, fail_fast: bool) -> str:
-    """Why no file is begun after one that ended so; empty if there is no reason."""
+    """Returns why no file is begun after this outcome; empty to go on."""
     if outcome.disk_full:
         return f"{target}: the disk is full: make room and go on with --skip-existing"
     if fail_fast and outcome.status == "failed":
@@ -145,20 +143,18 @@ def _until(stopped: Event, jobs: Iterable[Job | None]) -> Iterator[Job | None]:
 
 @contextmanager
 def _stopping(stopped: Event, gently: bool) -> Iterator[None]:
-    """Sets `stopped` at the end, whatever it is: nothing waits for jobs any more.
-
-    `gently`: the first signal that ends programs does only that, the next is what it always is.
-    """
+    """Sets `stopped` when the block ends, so that nothing waits for jobs. With `gently`, the first
+    signal does only that; the next one has its usual effect."""
     names = ("SIGINT", "SIGTERM", "SIGHUP") if gently else ()
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     handlers = {number: signal.getsignal(number) for number in numbers}
-    # What is to be ignored, as under nohup, stays so.
+    # Ignored signals, as under nohup, stay ignored.
     before = {number: each for number, each in handlers.items() if each != signal.SIG_IGN}
 
     def stop(received: int, frame: object) -> None:
         restore()
         stopped.set()
-        # Printing is not safe here: it may be what was interrupted.
+        # Printing is not safe here: the signal may have interrupted it.
         clear_line()
         os.write(2, b"Ending when what has been begun is done; once more to drop it.\n")
 
@@ -180,7 +176,7 @@ def _tell_failure(outcome: Outcome) -> None:
 
 
 def told_once() -> OnNotice:
-    """Tells each notice once, with the first file it is about: a folder's are mostly the same."""
+    """Returns a function that tells each notice once: a folder's files mostly have the same."""
     told, lock = set[str](), Lock()
 
     def tell(job: Job, notice: str) -> None:
