@@ -137,7 +137,6 @@ class _Work:
             return self._upscaler.enlarger
 
     def file(self, on_progress: Progress) -> Upscaled | None:
-        """Makes a file of pictures. Raises as `upscaling.upscale_file`."""
         return upscaling.upscale_file(
             self._job,
             self._output,
@@ -149,7 +148,6 @@ class _Work:
         )
 
     def archive(self, on_progress: Progress) -> Upscaled | None:
-        """Makes an archive of pictures. Raises as `upscale_archive`."""
         from waifu2x.flows.archive import upscale_archive
 
         return upscale_archive(

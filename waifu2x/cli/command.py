@@ -25,7 +25,7 @@ GROUPS = (USUAL, IN_AND_OUT, SIZE, FILE, COMPUTING, MESSAGES)
 """Headings of options in helps and man pages, in order."""
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """Settings of click for every command."""
-_SETTINGS_KEY = "waifu2x.cli.options.settings"
+SETTINGS_KEY = "waifu2x.cli.options.settings"
 """The key of the settings in force in a context of click."""
 _TTA = ("-x", "--tta")
 _TTA_LEVELS = ("1", "2", "4", "8")
@@ -55,8 +55,8 @@ def option(
     return click.option(*names, cls=Option, group=group, joint=joint, **settings)
 
 
-class Command(click.Command):
-    """A command whose help shows its options in groups, and whose --tta may lack its number."""
+class _Configured(click.Command):
+    """A command with the program's settings of click."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -65,6 +65,10 @@ class Command(click.Command):
     def get_help_option_names(self, context: click.Context) -> list[str]:
         """Returns -h and --help in any context: click keeps the first option it is asked for."""
         return [*CONTEXT["help_option_names"]]
+
+
+class Command(_Configured):
+    """A command whose help shows its options in groups, and whose --tta may lack its number."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Parses arguments. Raises UsageError, with a sentence."""
@@ -128,16 +132,8 @@ def _number_tta(command: click.Command, args: list[str]) -> None:
             args[at] = "--tta=8"
 
 
-class CommandGroup(click.Group):
+class CommandGroup(_Configured, click.Group):
     """Commands by name."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self.context_settings = {**CONTEXT, **self.context_settings}
-
-    def get_help_option_names(self, context: click.Context) -> list[str]:
-        """Returns them as `Command` does."""
-        return [*CONTEXT["help_option_names"]]
 
     command_class = Command
 
@@ -285,14 +281,9 @@ class Setting(NamedTuple):
     """For people: the variable, or the file."""
 
 
-def put_in_force(context: click.Context, found: dict[str, Setting]) -> None:
-    """Sets the settings of the running command, by the names of parameters."""
-    context.meta[_SETTINGS_KEY] = found
-
-
 def in_force(context: click.Context) -> dict[str, Setting]:
     """Returns the settings of the running command, by the names of parameters."""
-    found: dict[str, Setting] = context.meta.get(_SETTINGS_KEY, {})
+    found: dict[str, Setting] = context.meta.get(SETTINGS_KEY, {})
     return found
 
 

@@ -19,7 +19,9 @@ from waifu2x.formats.table import READABLE, WRITABLE
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]
+    Items = list[CompletionItem[str]]
+
+Complete = Callable[[click.Context, click.Parameter, str], "Items"]
 """The function that click calls for the completions of a parameter."""
 
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
@@ -32,17 +34,13 @@ def files(*suffixes: str) -> Complete:
     """Returns a completion by folders, and by files with these suffixes, such as `.png`, in any
     case; none: all files."""
 
-    def complete(
-        context: click.Context, parameter: click.Parameter, incomplete: str
-    ) -> list[CompletionItem[str]]:
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
         return [_item(incomplete, type="file", suffixes=suffixes)]
 
     return complete
 
 
-def folders(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem[str]]:
+def folders(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     return [_item(incomplete, type="dir")]
 
 
@@ -53,9 +51,7 @@ pictures_and_films = files(*(f".{each}" for each in (*READABLE, *ARCHIVES, *name
 films_made = files(*(f".{each}" for each in names.WRITABLE))
 
 
-def models(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem[str]]:
+def models(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Completes installed model sets, and files of models if a path is begun."""
     from waifu2x.networks.readers import SUFFIXES
 
@@ -65,25 +61,19 @@ def models(
     return [_item(incomplete, type="file", suffixes=SUFFIXES)]
 
 
-def model_files(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem[str]]:
+def model_files(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Completes files that `models import` reads."""
     from waifu2x.networks.readers import SUFFIXES
 
     return files(*SUFFIXES, ".zip", ".whl")(context, parameter, incomplete)
 
 
-def model_lists(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem[str]]:
+def model_lists(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Completes installed model sets, separated by commas."""
     return _lists(_model_sets(), incomplete)
 
 
-def imported_models(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem[str]]:
+def imported_models(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Completes model sets that the user has imported."""
     from waifu2x.networks import catalogue
 
@@ -91,9 +81,7 @@ def imported_models(
     return [item for item in items if item.value.startswith(incomplete)]
 
 
-def levels_of_tta(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem[str]]:
+def levels_of_tta(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Completes numbers of --tta, and what follows if it has none."""
     items = [_item(each) for each in ("2", "4", "8") if each.startswith(incomplete)]
     for argument in context.command.params:
@@ -102,9 +90,7 @@ def levels_of_tta(
     return items
 
 
-def devices(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem[str]]:
+def devices(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Completes numbers of devices, separated by commas, and `all`."""
     count = 1 if context.params.get("backend") in ("cpu", "numpy") else _gpu_count()
     found = _lists((_item(str(number)) for number in range(count)), incomplete)
@@ -126,7 +112,7 @@ def _gpu_count() -> int:
     return max(counts)
 
 
-def _model_sets() -> list[CompletionItem[str]]:
+def _model_sets() -> Items:
     from waifu2x.networks import catalogue, model_set
 
     try:
@@ -145,7 +131,7 @@ def _model_sets() -> list[CompletionItem[str]]:
     return items
 
 
-def _lists(items: Iterable[CompletionItem[str]], incomplete: str) -> list[CompletionItem[str]]:
+def _lists(items: Iterable[CompletionItem[str]], incomplete: str) -> Items:
     """Completes the last item of a list, without the items that are in it."""
     begun, comma, last = incomplete.rpartition(",")
     there = begun.split(",")

@@ -67,7 +67,6 @@ class _Roff(click.HelpFormatter):
 
     @contextmanager
     def section(self, name: str) -> Iterator[None]:
-        """Puts a heading before what is written within."""
         self.write_heading(name)
         yield
 
@@ -131,7 +130,6 @@ def _item(term: str, meaning: str) -> str:
 
 
 def _filled(text: str) -> str:
-    """Fills a paragraph to lines of a usual length."""
     lines = textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
     return "".join(f"{_line(line)}\n" for line in lines)
 
@@ -143,7 +141,6 @@ def _line(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Escapes text for roff."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("`", "\\(ga")
     return escaped.replace("'", "\\(aq").replace('"', "\\(dq")
 

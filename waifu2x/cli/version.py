@@ -92,7 +92,6 @@ def _processor() -> str:
 
 
 def _libraries() -> Iterator[str]:
-    """Yields the installed ones, without importing them."""
     for name in _LIBRARIES:
         try:
             yield f"{name} {importlib.metadata.version(name)}"

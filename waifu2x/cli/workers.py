@@ -105,7 +105,6 @@ def archives_first(jobs: JobList) -> JobList:
 
 @contextmanager
 def _here(work: FileWork) -> Iterator[Runner]:
-    """Runs jobs in this process and its codec processes."""
     from waifu2x.flows.batch.run import run
 
     with opened(work.arguments) as upscaler:
@@ -125,7 +124,6 @@ def _here(work: FileWork) -> Iterator[Runner]:
 
 @contextmanager
 def _on_devices(work: FileWork, numbers: Sequence[int]) -> Iterator[Runner]:
-    """Runs jobs in a process for each of several devices."""
     from waifu2x.flows.batch.devices import DeviceProcesses
     from waifu2x.flows.batch.listings import Listings
     from waifu2x.flows.batch.session import SessionSettings
@@ -154,7 +152,6 @@ def _on_devices(work: FileWork, numbers: Sequence[int]) -> Iterator[Runner]:
 
 @contextmanager
 def _on_cluster(work: FileWork, address: str) -> Iterator[Runner]:
-    """Runs jobs on the workers of a cluster."""
     from waifu2x.flows.batch import cluster
 
     is_local = address == LOCAL

@@ -149,7 +149,6 @@ def on_white(picture: Picture, dtype: DTypeLike) -> NDArray[Any]:
 
 
 def _exact(pixels: NDArray[Any]) -> DTypeLike:
-    """Returns the pixel dtype for values computed from pixels."""
     return np.float32 if pixels.dtype == np.float32 else np.uint16
 
 
@@ -179,7 +178,6 @@ def _moments(one: NDArray[Any], other: NDArray[Any]) -> Iterator[NDArray[np.floa
 def _similarity(
     x: NDArray[Any], y: NDArray[Any], xx: NDArray[Any], yy: NDArray[Any], xy: NDArray[Any]
 ) -> NDArray[Any]:
-    """Returns the similarity of each window, from the means of its moments."""
     luminance = (2 * x * y + _C1) / (x * x + y * y + _C1)
     structure = (2 * (xy - x * y) + _C2) / (xx - x * x + yy - y * y + _C2)
     found: NDArray[Any] = luminance * structure

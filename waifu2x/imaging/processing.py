@@ -73,7 +73,11 @@ class Prepared:
 
 
 class Processing:
-    """Processes the pictures of one request, before and after networks. Threads may share it."""
+    """Processes the pictures of one request, before and after networks.
+
+    Threads may share it. Methods that take a size raise ImageError if a picture of that size would
+    grow more than 32 times.
+    """
 
     def __init__(self, facts: Facts, request: Request, noise: int | None) -> None:
         """`noise` is the level to remove, or None."""
@@ -122,22 +126,19 @@ class Processing:
         return Prepared(picture, tuple(calls), plan)
 
     def result_size(self, height: int, width: int) -> tuple[int, int]:
-        """Returns rows and columns of the result of a picture of that size. Raises ImageError if it
-        would grow more than 32 times."""
+        """Returns rows and columns of the result of a picture of that size."""
         if self.request.leaves(height, width):
             return height, width
         plan = self._plan(height, width)
         return plan.height, plan.width
 
     def shown(self, height: int, width: int) -> Part:
-        """Returns the part of a picture of that size that the result shows. Raises ImageError if it
-        would grow more than 32 times."""
+        """Returns the part of a picture of that size that the result shows."""
         plan = None if self.request.leaves(height, width) else self._plan(height, width)
         return plan.part if plan and plan.part else Part.of(height, width)
 
     def growth(self, height: int, width: int) -> float:
-        """Returns the bytes that making a result takes, for each byte of a picture of that size.
-        Raises ImageError if it would grow more than 32 times."""
+        """Returns the bytes that making a result takes, for each byte of a picture of that size."""
         if self.leaves(height, width):
             return 0.0
         plan = self._plan(height, width)
@@ -153,8 +154,7 @@ class Processing:
         return _FLOAT_BYTES * (area + plan.height * plan.width) / (height * width)
 
     def leaves(self, height: int, width: int) -> bool:
-        """Returns whether a picture of that size stays as it is. Raises ImageError if it would grow
-        more than 32 times."""
+        """Returns whether a picture of that size stays as it is."""
         if self.request.leaves(height, width):
             return True
         plan = self._plan(height, width)
@@ -162,10 +162,7 @@ class Processing:
 
     def network_factor(self, height: int, width: int, planes: int) -> int | None:
         """Returns the factor of the chain that makes the whole result of an opaque picture of that
-        size; None if more or less than a network is needed.
-
-        Raises ImageError if the picture would grow more than 32 times, ModelError.
-        """
+        size; None if more or less than a network is needed. Raises ModelError."""
         factor = self.chain_factor(height, width)
         if factor is None or self._plan(height, width).part is not None:
             return None
@@ -173,7 +170,7 @@ class Processing:
 
     def chain_factor(self, height: int, width: int) -> int | None:
         """Returns the factor of the chain that a picture of that size goes through; None for no
-        chain. Raises ImageError if the picture would grow more than 32 times."""
+        chain."""
         if self.leaves(height, width):
             return None
         plan = self._plan(height, width)
@@ -235,7 +232,6 @@ def _cut(picture: Picture, box: Box) -> Picture:
 def _colours_call(
     pixels: NDArray[Any], plan: ResizePlan, chain: ChainFacts, noise: int | None, share: float
 ) -> Call:
-    """Returns the call for grey or RGB pixels of a chain of one or three planes."""
     # Pixels that are resized or recoloured stay floats until then.
     dtype: DTypeLike = np.float32
     if pixels.shape[-1] in (chain.planes, 1):
@@ -273,7 +269,6 @@ def _coloured(
 def _resized(
     pixels: NDArray[Any], alpha: NDArray[Any] | None, plan: ResizePlan, dtype: DTypeLike
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Resizes the networks' output to the size of the plan."""
     from waifu2x.imaging import resample  # it needs Pillow, and few pictures need it
 
     assert plan.part is not None

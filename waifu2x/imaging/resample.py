@@ -90,8 +90,6 @@ def _box(part: Part, factor: int) -> tuple[float, float, float, float]:
 
 
 class _Resize:
-    """Resizes by one filter, between two fixed rectangles."""
-
     def __init__(
         self,
         kind: Image.Resampling,

@@ -186,18 +186,19 @@ class Api:
     @answers
     async def source(self, request: Request) -> Response:
         """Sends a picture of the source, as a PNG for the slider."""
-        record = await self._record(request)
-        page = _number(request, "page", 0, 0, 1 << 20)
-        path = await run_in_threadpool(self._service.views.source, record, page)
-        return shown(path, "image/png", "source.png")
+        return await self._view(request, self._service.views.source, "source.png")
 
     @answers
     async def view(self, request: Request) -> Response:
         """Sends a picture of the result, as a PNG for the slider."""
+        return await self._view(request, self._service.views.result, "view.png")
+
+    async def _view(
+        self, request: Request, make: Callable[[JobRecord, int], Path], name: str
+    ) -> Response:
         record = await self._record(request)
         page = _number(request, "page", 0, 0, 1 << 20)
-        path = await run_in_threadpool(self._service.views.result, record, page)
-        return shown(path, "image/png", "view.png")
+        return shown(await run_in_threadpool(make, record, page), "image/png", name)
 
     @answers
     async def crop(self, request: Request) -> Response:

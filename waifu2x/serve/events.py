@@ -47,7 +47,6 @@ class _Listener:
         self.told = asyncio.Event()
 
     def note(self, changed: Sequence[str], removed: Sequence[str]) -> None:
-        """Notes changed and removed jobs."""
         self.told.set()
         if max(len(changed), len(removed)) > MOST_TOLD:
             self.is_behind = True
@@ -82,7 +81,8 @@ class Events:
         self._known_from = self._version = queue.version
         """The version since which all changes are known, and the latest version."""
         self._is_closed = False
-        queue.on_changed, queue.on_removed = self._jobs_changed, self._jobs_removed
+        queue.on_changed = lambda ids, version: self._in_loop(ids, (), version)
+        queue.on_removed = lambda ids, version: self._in_loop((), ids, version)
 
     def begin(self) -> None:
         """Attaches to the running event loop."""
@@ -119,7 +119,6 @@ class Events:
                     yield message
 
     async def _first(self, last: int | None) -> list[bytes]:
-        """Returns the messages at the start of a stream."""
         version, removed = self._version, list(self._removed)
         return await run_in_threadpool(self._missed, last, version, removed)
 
@@ -158,15 +157,9 @@ class Events:
                     messages.append(_event("removed", {"ids": ids}))
         return [*messages, _event("counts", self._queue.shown_counts(), version)]
 
-    def _jobs_changed(self, ids: Sequence[str], version: int) -> None:
-        self._in_loop(self._note, ids, (), version)
-
-    def _jobs_removed(self, ids: Sequence[str], version: int) -> None:
-        self._in_loop(self._note, (), ids, version)
-
-    def _in_loop(self, note: Any, *told: Any) -> None:
+    def _in_loop(self, *told: Any) -> None:
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(note, *told)
+            self._loop.call_soon_threadsafe(self._note, *told)
 
     def _note(self, changed: Sequence[str], removed: Sequence[str], version: int) -> None:
         self._version = max(self._version, version)

@@ -199,8 +199,6 @@ class FilmWorker:
 
 
 class _FilmCount:
-    """Counts the frames of a film."""
-
     def __init__(self, queue: Queue, record: JobRecord, film: Film, prepared: PreparedFilm) -> None:
         self._queue = queue
         self._record = record
@@ -213,7 +211,6 @@ class _FilmCount:
         self._told = self._measured = 0.0
 
     def resume(self, frames: int) -> None:
-        """Counts frames of an earlier run."""
         self._resumed = self._done = frames
 
     def add(self, frames: int, computed: int) -> None:
@@ -234,8 +231,6 @@ class _FilmCount:
         if is_measuring:
             self._queue.measure(self._record.id)
         if is_telling:
-            self._tell(done / self._expected, resumed / self._expected)
-
-    def _tell(self, part: float, before: float) -> None:
-        pixels = self._expected * self._shape.height * self._shape.width
-        self._queue.advance(self._record, part, pixels, before)
+            part, before = done / self._expected, resumed / self._expected
+            pixels = self._expected * self._shape.height * self._shape.width
+            self._queue.advance(self._record, part, pixels, before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, cast
 
@@ -155,20 +155,20 @@ def _pixels(query: Mapping[str, str], name: str) -> int | None:
     return int(value)
 
 
-def _known(name: str, default: str | None) -> Callable[[Mapping[str, str]], str | None]:
-    # "" is the way to ask for the default where a job has had something else.
-    return lambda query: (query[name] or None) if name in query else default
+def _chosen(query: Mapping[str, str], name: str, default: str | None) -> str | None:
+    # "" asks for the format's default where a job has had something else.
+    return (query[name] or None) if name in query else default
 
 
 def _format(query: Mapping[str, str], default: str | None) -> str | None:
-    value = _known("format", default)(query)
+    value = _chosen(query, "format", default)
     if value is not None and value not in table.WRITABLE:
         raise ValueError(f"format {value[:40]!r}: expected one of {', '.join(table.WRITABLE)}.")
     return value
 
 
 def _quality(query: Mapping[str, str], default: str | None) -> str | None:
-    value = _known("quality", default)(query)
+    value = _chosen(query, "quality", default)
     if value in (None, "like"):
         return value
     assert value is not None

@@ -123,7 +123,6 @@ def _paths() -> dict[str, Any]:
 
 
 def _of_many() -> dict[str, Any]:
-    """Describes the requests that change many jobs."""
     told = {
         "cancel": "Cancel jobs, or all that are not finished",
         "remove": "Remove jobs and their files, or all that are finished",

@@ -11,8 +11,6 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True)
 class _Begun:
-    """A job under way."""
-
     progress: Progress
     since: float
     """When its turn came, by `time.monotonic`."""

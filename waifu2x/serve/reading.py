@@ -62,8 +62,6 @@ class ReadingProcesses:
 
 
 class _ReadingProcess:
-    """A process that is started when it is needed."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: Any = None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from waifu2x.serve.limits import CHUNK_SECONDS, MOST_IDS, SLOWEST, ServiceLimits
 from waifu2x.serve.queue import DiskFullError, Queue
@@ -68,8 +68,6 @@ async def receive(
                     await run_in_threadpool(file.write, bytes(waiting))
                     waiting.clear()
             await run_in_threadpool(file.write, bytes(waiting))
-    except ClientDisconnect:
-        raise
     except OSError as error:
         if is_disk_full(error):
             raise DiskFullError("The disk is full: remove finished jobs.") from error

@@ -57,15 +57,14 @@ class Access:
 
     def refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Returns status and sentence for a request to be refused; None if it is allowed."""
-        headers = _Headers(scope["headers"])
-        host = headers.only("host")
+        host = _only(scope, "host")
         if host is None or host.lower() not in self.hosts:
             return 421, "This server does not answer under that name: use the address it printed."
         if not scope["path"].startswith(API):
             return None
-        if not self._has_token(headers):
+        if not self._has_token(scope):
             return 401, "The token is missing or wrong: use the whole address that was printed."
-        site, origin = headers.only("sec-fetch-site"), headers.only("origin")
+        site, origin = _only(scope, "sec-fetch-site"), _only(scope, "origin")
         if site is not None and site != "same-origin":
             return 403, "Requests of other sites are refused."
         if origin is not None and origin not in self.origins:
@@ -75,23 +74,17 @@ class Access:
             return 403, "Requests without an origin are refused."
         return None
 
-    def _has_token(self, headers: _Headers) -> bool:
-        sent = headers.only("authorization") or ""
+    def _has_token(self, scope: Scope) -> bool:
+        sent = _only(scope, "authorization") or ""
         kind, _, secret = sent.partition(" ")
         same = hmac.compare_digest(secret.strip().encode(), self.token.encode())
         return same and kind.lower() == "bearer"
 
 
-class _Headers:
-    def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
-        self._values: dict[str, list[str]] = {}
-        for name, value in raw:
-            self._values.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
-
-    def only(self, name: str) -> str | None:
-        """Returns a header's value; None without one. Two of a name count as a wrong value."""
-        found = self._values.get(name)
-        return None if found is None else found[0] if len(found) == 1 else "two of them"
+def _only(scope: Scope, name: str) -> str | None:
+    """Returns a header's value; None without one. Two of a name count as a wrong value."""
+    found = [value for each, value in scope["headers"] if each == name.encode()]
+    return "two of them" if len(found) > 1 else found[0].decode("latin-1") if found else None
 
 
 def bracketed(name: str) -> str:

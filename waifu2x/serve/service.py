@@ -113,7 +113,6 @@ class Service:
         return self.queue.add(identity, kind, name, settings, source, fault)
 
     def _damaged(self, told: str) -> None:
-        """Handles a queue file that was put aside."""
         _log.warning("%s", told)
         self._save_results()
 

@@ -63,7 +63,6 @@ class _Positions:
         self._ascending = array("q", ascending)
 
     def add(self, turn: int) -> None:
-        """Adds a number, usually the largest."""
         self._ascending.insert(bisect_left(self._ascending, turn), turn)
 
     def remove(self, turn: int) -> None:

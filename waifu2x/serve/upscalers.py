@@ -24,8 +24,6 @@ _KEPT = 24
 
 @dataclass(eq=False)
 class _Kept:
-    """An upscaler and the number of its users."""
-
     upscaler: Upscaler
     users: int = 0
     requests: dict[Output, FileRequest] = field(default_factory=dict)

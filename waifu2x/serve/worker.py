@@ -40,8 +40,6 @@ class _DeviceFailedError(Exception):
 
 @dataclass(eq=False)
 class _UnderWay:
-    """A job under way."""
-
     record: JobRecord
     request: FileRequest
     begun: float = field(default_factory=time.monotonic)
@@ -100,7 +98,6 @@ class Worker:
                 self._stopped.wait(_AGAIN_SECONDS)
 
     def _reopen(self) -> None:
-        """Replaces an engine whose device has stopped working."""
         with self._lock:
             under_way, self._under_way = dict(self._under_way), {}
             self.is_idle.set()

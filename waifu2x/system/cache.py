@@ -147,13 +147,10 @@ def usage() -> list[Usage]:
 def clear() -> list[Usage]:
     """Removes every entry and returns what was removed. Raises OSError for an entry that cannot be
     removed."""
-    removed = []
+    removed = usage()
     for kind in KINDS:
-        entries = _entries(kind)
-        for path in entries:
+        for path in _entries(kind):
             path.unlink(missing_ok=True)
-        if entries:
-            removed.append(Usage(kind, len(entries), sum(entries.values())))
         folder = _folder(kind)
         if folder is not None:
             # It may be absent or hold other files; an empty folder left behind does no harm.
@@ -200,7 +197,6 @@ def _shrink(keep: Path) -> None:
 
 
 def _entries(kind: str) -> dict[Path, int]:
-    """Returns the entries of one kind and their sizes."""
     folder = _folder(kind)
     entries: dict[Path, int] = {}
     if folder is None:

@@ -218,12 +218,7 @@ if sys.platform != "win32":
 def _rename(temporary: Path, target: Path, replace: bool) -> None:
     if replace:
         temporary.replace(target)
-    else:
-        _rename_to_new(temporary, target)
-
-
-def _rename_to_new(temporary: Path, target: Path) -> None:
-    """Renames, or raises FileExistsError: a plain rename would replace."""
+        return
     try:
         os.link(temporary, target)
     except FileExistsError:

@@ -91,7 +91,6 @@ def _init(cls: type) -> Callable[..., None]:
 
 
 def _values(one: Any) -> Any:
-    """Returns the values of all fields."""
     cls = type(one)
     get = vars(cls).get("_dataclass_values")
     if get is None:

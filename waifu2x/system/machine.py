@@ -73,7 +73,6 @@ def usual_scheduling() -> Iterator[None]:
 
 
 def _processors() -> set[int]:
-    """Returns the numbers of the processors that the process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))

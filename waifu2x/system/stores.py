@@ -192,6 +192,5 @@ def _in_words(url: Path) -> Iterator[None]:
 
 
 def _line(error: BaseException) -> str:
-    """Returns an error's message as one line."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(text.split()) or type(error).__name__

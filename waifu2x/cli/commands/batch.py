@@ -155,7 +155,6 @@ def batch(
 def _check(
     folder: Path, target: Path, output: Output, watching: bool, retried: Path | None
 ) -> None:
-    """Raises UsageError for options that make no sense together."""
     urls = [stores.is_url(each) for each in (folder, target)]
     if not (stores.is_folder(folder) if urls[0] else folder.is_dir()):
         raise click.UsageError(_no_folder(folder, target))

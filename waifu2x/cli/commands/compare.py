@@ -297,7 +297,6 @@ def _models(
 
 
 def _noise_words(noise: int | Picture | None) -> str:
-    """Describes the noise removal."""
     from waifu2x.formats.jpeg_quality import quality_of
 
     if noise is None:
@@ -323,7 +322,6 @@ def _figures(result: Result) -> str:
 
 
 def _title(picture: Picture, result: NDArray[Any], reduced: bool, noise: str) -> tuple[str, str]:
-    """Describes the comparison, in two lines."""
     (height, width), (rows, columns) = picture.pixels.shape[:2], result.shape[:2]
     cleaned = [noise] if noise else []
     if reduced:

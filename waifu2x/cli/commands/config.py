@@ -94,7 +94,6 @@ def _text(value: object) -> str:
 
 
 def _tell_unknown(variable: str, known: list[str]) -> None:
-    """Tells of a variable without effect."""
     if variable in settings.OTHER_VARIABLES:
         return
     key = variable.removeprefix(settings.PREFIX).lower().replace("_", "-")

@@ -201,7 +201,6 @@ def _padded(cells: Iterable[str], widths: list[int]) -> str:
 
 
 def _about(found: model_set.ModelSet) -> list[str]:
-    """Describes a set as a whole."""
     row = _row(listing.info_of(found))
     lines = [
         found.name + (" (the default)" if row["default"] else ""),

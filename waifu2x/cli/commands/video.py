@@ -26,7 +26,6 @@ from waifu2x.cli.film.options import depth_of, film_options, form_of
 from waifu2x.cli.film.work import (
     WantedFilm,
     film_maker,
-    is_live_job,
     opened_enlarger,
     prepared_film,
 )
@@ -120,20 +119,22 @@ def video(
         with heard_at_once():
             _preview(wanted, preview, run.overwrite)
         return
+    # With NumPy: late, so that a help need not wait for it.
+    from waifu2x.cli.film.messages import Interrupted
+    from waifu2x.flows.film.live import is_live
+
     run.check()
     _check_target(wanted.job, existing)
     if as_json and target == STANDARD:
         raise click.UsageError("--json and the film cannot share stdout.")
-    if (run.restart or run.keep_parts) and is_live_job(wanted.job):
+    if (run.restart or run.keep_parts) and is_live(wanted.job):
         raise click.UsageError(
             "--restart and --keep-parts: a film of a pipe or frames has no parts."
         )
-    # With NumPy: late, so that a help need not wait for it.
-    from waifu2x.cli.film.messages import Interrupted, failure_as_json
-
+    failed = {"status": "failed", "input": str(source), "output": str(target)}
     interrupted = Interrupted(target)
     with (
-        failure_as_json(source, target, as_json),
+        report.failure_as_json(failed, as_json),
         interrupted.told(),
         heard_at_once(interrupted.tell),
     ):
@@ -154,7 +155,6 @@ class _RunOptions(NamedTuple):
     """The address of a cluster; None for none."""
 
     def check(self) -> None:
-        """Raises UsageError for options that make no sense together."""
         if self.join and (self.shard or self.restart or self.address):
             raise click.UsageError("--join makes nothing: leave out --shard, --restart, --cluster.")
         if self.shard and self.restart:
@@ -179,7 +179,6 @@ class _RunOptions(NamedTuple):
             )
 
     def check_live(self) -> None:
-        """Raises UsageError for options that need parts."""
         if self.join or self.shard or self.address:
             raise click.UsageError(
                 "--shard, --join and --cluster make parts, of a file and into a file."
@@ -275,7 +274,7 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
     from waifu2x.cli.film import messages
     from waifu2x.cli.film.progress import FilmProgress, told
     from waifu2x.flows.film.frames.upscaler_device import device_of
-    from waifu2x.flows.film.live import make_live
+    from waifu2x.flows.film.live import is_live, make_live
     from waifu2x.flows.film.making import join_film, make_film_by, make_shard
 
     start = time.monotonic()
@@ -289,7 +288,7 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
             "replace": run.overwrite,
             "on_notice": report.tell,
         }
-        if is_live_job(ready.job):
+        if is_live(ready.job):
             run.check_live()
             with told(progress, as_json=as_json) as add, opened_enlarger(ready) as enlarge:
                 device = device_of(enlarge, film)

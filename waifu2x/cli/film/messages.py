@@ -7,15 +7,13 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from waifu2x.cli.output import report
 from waifu2x.cli.output.progress_line import clock
-from waifu2x.errors import BackendError, ModelError, OutputError, Waifu2xError
+from waifu2x.errors import BackendError, ModelError, OutputError
 from waifu2x.flows.film.parts.begun_film import parts_folder
-from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film.description import HLG, MATRICES, Film
 from waifu2x.formats.film.names import WRITABLE
 from waifu2x.formats.film.reading.describe import is_hdr
@@ -130,7 +128,7 @@ def damage(film: Film, made: MadeFilm) -> list[str]:
         places = "1 place is" if ending.damaged == 1 else f"{ending.damaged} places are"
         found.append(f"{places} damaged" + ("" if ending.is_short else f" ({what} could be read)"))
     found += [
-        f"no pictures from {_seconds(gap.start)} to {_seconds(gap.start + gap.length)} s"
+        f"no pictures from {float(gap.start):.2f} to {float(gap.start + gap.length):.2f} s"
         for gap in ending.gaps
     ]
     return [*found, *made.lost]
@@ -154,20 +152,11 @@ def done_line(target: Path, prepared: PreparedFilm, made: MadeFilm, seconds: flo
     if held > 0:
         parts.append(f"{made.computed} computed, {held} held")
     parts += [f"{shape.width}x{shape.height}", f"{seconds:.1f} s"]
-    return f"{place(target)}: {', '.join(parts)}"
-
-
-def place(path: Path) -> str:
-    """Returns the name of a film's target."""
-    return "standard output" if path == STANDARD else str(path)
+    return f"{report.place(target)}: {', '.join(parts)}"
 
 
 def _frames(count: int) -> str:
     return "1 frame" if count == 1 else f"{count} frames"
-
-
-def _seconds(value: Fraction) -> str:
-    return f"{float(value):.2f}"
 
 
 def tell_end(
@@ -235,19 +224,6 @@ def tell_shard(job: FilmJob, shard: Shard, parts: int, *, as_json: bool) -> None
             "parts": parts,
         }
         report.show(json.dumps(document))
-
-
-@contextmanager
-def failure_as_json(source: Path, target: Path, as_json: bool) -> Iterator[None]:
-    """Shows an error that ends the block as JSON, if that is wanted."""
-    try:
-        yield
-    except (Waifu2xError, MemoryError, OSError) as error:
-        if as_json:
-            message = report.message_of(error)
-            document = {"status": "failed", "input": str(source), "output": str(target)}
-            report.show(json.dumps({**document, "error": message}))
-        raise
 
 
 class Interrupted:
@@ -337,7 +313,6 @@ def of_film(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _time(film: Film, prepared: PreparedFilm) -> tuple[dict[str, Any], str]:
-    """Measures how long the network takes for a film."""
     from waifu2x.flows.film import automatic
     from waifu2x.flows.film.rate import measured
     from waifu2x.networks import catalogue, model_set

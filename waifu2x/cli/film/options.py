@@ -55,10 +55,6 @@ def _pairs(context: Any, parameter: Any, values: tuple[str, ...]) -> tuple[tuple
     return tuple((key, value) for key, _, value in found)
 
 
-def _auto_or(*words: str) -> Choice:
-    return Choice(["auto", *words])
-
-
 _OPTIONS = [
     option(
         "--audio",
@@ -167,7 +163,7 @@ _OPTIONS = [
     option(
         "--chroma",
         group=FILE,
-        type=_auto_or("420", "422", "444"),
+        type=Choice(["auto", "420", "422", "444"]),
         default="auto",
         metavar="KIND",
         help="Chroma samples: 420, 422, 444, or auto (the default): as IN has.",
@@ -175,7 +171,7 @@ _OPTIONS = [
     option(
         "--deinterlace",
         group=FILE,
-        type=_auto_or("off", "frame", "field"),
+        type=Choice(["auto", "off", "frame", "field"]),
         default="auto",
         metavar="HOW",
         help="auto (the default: what says it is interlaced), off, frame, field.",

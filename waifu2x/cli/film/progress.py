@@ -11,7 +11,7 @@ from typing import Any
 
 from waifu2x.cli.output import report
 from waifu2x.cli.output.drawing import shown
-from waifu2x.cli.output.progress_line import Figures
+from waifu2x.cli.output.progress_line import Figures, rate_text
 from waifu2x.flows.film.frames.stages import StageTimes
 
 _SECOND = 1.0
@@ -84,7 +84,7 @@ class FilmProgress:
             (self._name,),
             part,
             counted,
-            rate=f"{rate:.1f}/s" if rate >= 1 else f"{1 / rate:.1f} s each",
+            rate=rate_text(rate),
             left=found["left"],
             stage=f"slowest: {found['slowest']}",
         )

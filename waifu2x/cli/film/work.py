@@ -182,20 +182,14 @@ def film_maker(ready: ReadyFilm, address: str | None, on_frames: OnFrames) -> It
 
 
 def _lines(job: FilmJob, film: Any, prepared: PreparedFilm) -> Iterator[str]:
-    """Yields lines on the film and its result, before the work."""
     from waifu2x.cli.film import messages
+    from waifu2x.flows.film.live import is_live
 
     name = "standard input" if job.source == STANDARD else job.source
     yield f"{name}: {messages.film_line(film)}"
     yield f"colours: {messages.colours_line(film)}"
     taken = messages.streams_line(film, frozenset(one.index for one in prepared.plan.taken))
     yield f"copied: {taken or 'nothing'}"
-    yield f"{messages.place(job.target)}: {messages.result_line(prepared)}"
-    if is_live_job(job):
+    yield f"{report.place(job.target)}: {messages.result_line(prepared)}"
+    if is_live(job):
         yield "there are no parts of it: a run that is interrupted begins anew"
-
-
-def is_live_job(job: FilmJob) -> bool:
-    from waifu2x.flows.film.live import is_live
-
-    return is_live(job)

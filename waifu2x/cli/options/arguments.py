@@ -34,11 +34,6 @@ _SIZES = (
 """Arguments of an Upscaler that give the size of results."""
 
 
-def open_upscaler(**options: Any) -> Upscaler:
-    """Opens an upscaler from options. Raises UsageError as `arguments_of` does."""
-    return opened(arguments_of(**options))
-
-
 def opened(arguments: Mapping[str, Any]) -> Upscaler:
     """Opens an upscaler from its arguments, and tells its notices."""
     from waifu2x.api import Upscaler  # with NumPy: helps need not wait for it

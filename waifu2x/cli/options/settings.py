@@ -16,7 +16,7 @@ from typing import Any
 import click
 import platformdirs
 
-from waifu2x.cli.command import MESSAGES, Option, Setting, own_options, put_in_force
+from waifu2x.cli.command import MESSAGES, SETTINGS_KEY, Option, Setting, own_options
 from waifu2x.cli.completions import files
 from waifu2x.cli.output.report import tell
 from waifu2x.errors import printable
@@ -101,7 +101,7 @@ class ConfigOption(Option):
         result = super().handle_parse_result(context, opts, args)
         if not context.resilient_parsing:
             found = settings_of(context.command, opts.get(self.name or ""), set(opts))
-            put_in_force(context, found)
+            context.meta[SETTINGS_KEY] = found
             context.default_map = {name: setting.value for name, setting in found.items()}
         return result
 
@@ -246,7 +246,6 @@ def _setting(key: str, value: object, option: click.Option, where: str, table: s
 
 
 def _kind(value: object) -> str:
-    """Describes a value of TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
@@ -282,7 +281,6 @@ def _merged(layers: Sequence[Mapping[str, Setting]], given: set[str]) -> dict[st
 
 
 def _check(command: click.Command, name: str, setting: Setting) -> None:
-    """Raises SettingsError for a value that its option refuses."""
     option = next(each for each in own_options(command) if each.name == name)
     try:
         if option.is_flag:  # its callback may act at once, before void settings are known

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -114,7 +115,8 @@ def make(files: Files, options: dict[str, Any], output: Output, run: RunOptions)
             take(outcome)
         reporter.skip(wanted.where(lambda _, name: name in done))
         on_progress, on_outcome = stack.enter_context(many_pictures(None if watching else left))
-        outcomes = compute(_until(work.stopped, jobs), on_progress, told_once())
+        begun = takewhile(lambda job: not work.stopped.is_set(), jobs)
+        outcomes = compute(begun, on_progress, told_once())
         stack.enter_context(closing(outcomes))
         stack.enter_context(_stopping(work.stopped, gently=watching))
         for outcome in outcomes:
@@ -132,13 +134,6 @@ def _reason_to_stop(outcome: Outcome, target: Path, fail_fast: bool) -> str:
     if fail_fast and outcome.status == "failed":
         return "ended at the first failure, as --fail-fast asks for"
     return ""
-
-
-def _until(stopped: Event, jobs: Iterable[Job | None]) -> Iterator[Job | None]:
-    for job in jobs:
-        if stopped.is_set():
-            return
-        yield job
 
 
 @contextmanager

@@ -42,14 +42,14 @@ def shown(figures: Callable[[], Figures]) -> Iterator[Callable[[], None]]:
     """
     global _drawing
     if report.is_quiet() or not (_can_draw() or report.is_verbose()):
-        yield _nothing
+        yield lambda: None
         return
     if not _can_draw():
         yield _Logged(figures).changed
         return
     _drawing = drawing = _Drawing(figures)
     try:
-        yield _nothing
+        yield lambda: None
     except KeyboardInterrupt:
         drawing.end()
         clear_line()  # removes the terminal's ^C
@@ -72,24 +72,17 @@ def clear_line() -> None:
             os.write(sys.stderr.fileno(), _ERASE.encode())
 
 
-def _nothing() -> None:
-    """What is drawn is drawn again by itself."""
-
-
 def _can_draw() -> bool:
     return report.is_terminal() and os.environ.get("TERM") != "dumb"
 
 
 class _Logged:
-    """Tells figures in lines, not often."""
-
     def __init__(self, figures: Callable[[], Figures]) -> None:
         self._figures = figures
         self._lock = threading.Lock()
         self._since = time.monotonic()
 
     def changed(self) -> None:
-        """Tells them, if it is time."""
         now = time.monotonic()
         with self._lock:
             if now - self._since < _LINE_SECONDS:
@@ -112,7 +105,6 @@ class _Drawing:
         self._timer.start()
 
     def end(self) -> None:
-        """Removes the line."""
         self._timer.cancel()
         with self._lock:
             self._has_ended = True
@@ -158,8 +150,6 @@ def _print_above(console: Console, line: str) -> None:
 
 
 class _Line:
-    """Draws the figures by rich."""
-
     def __init__(self, figures: Callable[[], Figures]) -> None:
         self._figures = figures
 
@@ -199,7 +189,6 @@ class _Screen:
         return self._file.fileno()
 
     def close(self, last: str) -> None:
-        """Writes `last` and closes the file."""
         is_free = self._lock.acquire(timeout=_LOCK_SECONDS)
         self._is_closed = True
         with suppress(OSError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from waifu2x.backends import Progress
 from waifu2x.cli.output import report
 from waifu2x.cli.output.drawing import shown
-from waifu2x.cli.output.progress_line import Figures
+from waifu2x.cli.output.progress_line import Figures, rate_text
 from waifu2x.errors import ImageError
 from waifu2x.flows.jobs import ARCHIVES
 
@@ -39,8 +39,6 @@ def one_picture(name: str) -> Iterator[tuple[Callable[[int, int], None], Progres
 
 
 class _OnePicture:
-    """The progress on one picture."""
-
     def __init__(self, name: str) -> None:
         self._names = (name,)
         self._start = time.monotonic()
@@ -49,7 +47,6 @@ class _OnePicture:
         self._lock = threading.Lock()
 
     def begin(self, height: int, width: int) -> None:
-        """Starts the clock for a result of `height` x `width` pixels."""
         with self._lock:
             self._start = time.monotonic()
             self._pixels = height * width
@@ -59,7 +56,6 @@ class _OnePicture:
             self._done = min(1.0, self._done + part)
 
     def figures(self) -> Figures:
-        """Returns the figures to show now."""
         with self._lock:
             done, pixels = self._done, self._pixels
             elapsed = max(time.monotonic() - self._start, 1e-9)
@@ -151,7 +147,6 @@ class _ManyPictures:
             return f"{self._finished:{len(str(self._files))}}/{self._files}"
 
     def figures(self) -> Figures:
-        """Returns the figures to show now."""
         with self._lock:
             names = [self._named(source, part) for source, part in self._parts.items()]
             worked = sum(part * self._pages.get(each, 1) for each, part in self._parts.items())
@@ -169,13 +164,8 @@ class _ManyPictures:
         if not (made > 0 and elapsed > 0):
             return Figures(names, part, counted, failed, stage="preparing")
         left = None if total is None else elapsed * (total - done) / made
-        return Figures(names, part, counted, failed, _rate(made / elapsed), left)
+        return Figures(names, part, counted, failed, rate_text(made / elapsed), left)
 
     def _named(self, source: Path, part: float) -> str:
         pages = self._pages.get(source)
         return f"{source.name} ({int(part * pages)}/{pages})" if pages else source.name
-
-
-def _rate(pictures: float) -> str:
-    """Describes a rate: pictures a second, or the seconds of one if that is longer."""
-    return f"{pictures:.1f}/s" if pictures >= 1 else f"{1 / pictures:.1f} s each"

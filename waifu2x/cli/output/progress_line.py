@@ -71,21 +71,16 @@ class Figures:
         return line
 
     def _fields(self) -> list[tuple[str, str]]:
-        """Returns the parts of the line by name, in order."""
-        fields = []
-        if self.part is not None:
-            fields.append(("part", f"{math.floor(100 * min(self.part, 1.0)):2} %"))
-        if self.counted:
-            fields.append(("counted", self.counted))
-        if self.failed:
-            fields.append(("failed", f"{self.failed} failed"))
-        if self.rate:
-            fields.append(("rate", self.rate))
-        if self.left is not None:
-            fields.append(("left", f"{clock(self.left)} left"))
-        if self.stage:
-            fields.append(("stage", self.stage))
-        return fields
+        part = None if self.part is None else f"{math.floor(100 * min(self.part, 1.0)):2} %"
+        fields = {
+            "part": part,
+            "counted": self.counted,
+            "failed": f"{self.failed} failed" if self.failed else "",
+            "rate": self.rate,
+            "left": None if self.left is None else f"{clock(self.left)} left",
+            "stage": self.stage,
+        }
+        return [(name, text) for name, text in fields.items() if text]
 
     def _bar(self, columns: int, ascii_only: bool) -> tuple[str, str]:
         """Returns the full and the empty part of the bar; both empty if there are too few
@@ -102,6 +97,11 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def rate_text(rate: float) -> str:
+    """Formats a rate: how many a second, or the seconds of one if that is longer."""
+    return f"{rate:.1f}/s" if rate >= 1 else f"{1 / rate:.1f} s each"
 
 
 def _room(width: int, fields: Mapping[str, str]) -> int:

@@ -10,7 +10,8 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,17 @@ def json_line(outcome: Outcome) -> str:
     return json.dumps(document)
 
 
+@contextmanager
+def failure_as_json(document: dict[str, str], as_json: bool) -> Iterator[None]:
+    """Adds an error that ends the block to a document and shows it, if JSON is wanted."""
+    try:
+        yield
+    except (Waifu2xError, MemoryError, OSError) as error:
+        if as_json:
+            show(json.dumps({**document, "error": message_of(error)}))
+        raise
+
+
 def text_line(outcome: Outcome) -> str:
     """Formats an outcome as one line of text."""
     job = outcome.job
@@ -73,17 +85,17 @@ def text_line(outcome: Outcome) -> str:
 
 def success_line(job: Job, made: Upscaled) -> str:
     """Describes how a file was made, in a few words."""
-    return f"{_place(job)}: {_pictures(made)}, {made.seconds:.1f} s"
+    return f"{place(job.target)}: {_pictures(made)}, {made.seconds:.1f} s"
 
 
 def _pictures(made: Upscaled) -> str:
-    """Describes the size of a result, and the number of pictures if there are several."""
     count = f"{made.pictures} pictures, " if made.pictures > 1 else ""
     return f"{count}{made.width}x{made.height}"
 
 
-def _place(job: Job) -> str:
-    return "standard output" if str(job.target) == "-" else str(job.target)
+def place(target: Path) -> str:
+    """Returns a target for people."""
+    return "standard output" if str(target) == "-" else str(target)
 
 
 def noise_lines(source: Path, made: Upscaled, *, verbose: bool) -> list[str]:
