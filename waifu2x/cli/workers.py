@@ -17,7 +17,7 @@ from waifu2x.cli.output import report
 from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, Output
 from waifu2x.system.lazy_dataclass import dataclass
 
-# What imports NumPy is imported where it is used: completions and helps need not wait for it.
+# Imports of NumPy come late: completions and helps need not wait for it.
 if TYPE_CHECKING:
     from waifu2x.flows.batch.plan import JobList
     from waifu2x.flows.outcome import Outcome
@@ -57,8 +57,8 @@ Runner = Callable[[Iterable[Job | None], OnProgress, OnNotice], "Generator[Outco
 def runner_of(
     work: FileWork, jobs: JobList, address: str | None, *, watching: bool
 ) -> tuple[JobList, AbstractContextManager[Runner]]:
-    """Returns the jobs in the best order, and what makes them. Starts processes that are wanted.
-    `address` is a cluster's, if that is to do it; with `watching`, more jobs will come."""
+    """Returns the jobs in the best order, and their runner; starts the processes that it needs.
+    With `address`, a cluster runs them; with `watching`, more jobs will come."""
     if address is not None:
         return jobs, _on_cluster(work, address)
     from waifu2x.flows.batch import worker

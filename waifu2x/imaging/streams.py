@@ -66,7 +66,7 @@ class Timed:
     duration: float | None = None
     """Milliseconds; None in a file that is not animated."""
     notices: tuple[str, ...] = ()
-    """Clauses, without a full stop, on what only decoding this picture has shown."""
+    """Clauses, without a full stop, on what was found when this picture was decoded."""
     index: int = 0
     """The picture's place in its source."""
 

@@ -125,7 +125,7 @@ class _AbandonedError(Exception):
 def abandon(held: contextlib.ExitStack) -> None:
     """Ends the contexts in `held`, so that `writing` among them leaves nothing."""
     error = _AbandonedError()
-    with contextlib.suppress(OSError):  # what could not be written is not wanted any more
+    with contextlib.suppress(OSError):  # data that could not be written is unwanted
         held.__exit__(type(error), error, None)
 
 

@@ -16,7 +16,7 @@ from waifu2x.system import cache
 PACKAGE = Path(__file__).parent.parent
 _KIND = "digests"
 _SETTLED_NS = 2_000_000_000
-"""The least age of a change that the next one is told from by its time: file systems count in
+"""The least age of a change that its time tells apart from the next: file systems count in
 steps."""
 
 

@@ -171,7 +171,7 @@ def _check(
 
 
 def _no_folder(folder: Path, target: Path) -> str:
-    """Describes what is wrong with a folder of inputs that is none."""
+    """Describes a missing folder of inputs, with a guess at what was meant."""
     if not stores.is_url(folder) and folder.is_file():
         return f"{folder}: is a file, not a folder: try `waifu2x {folder} OUT`."
     swapped = not stores.is_url(target) and target.is_dir()

@@ -175,7 +175,7 @@ class Zsh(ZshComplete):
         if item.type == "file":
             suffixes = "|".join(item.suffixes)
             return f"file\n*(#i)({suffixes})(-.)\n_" if suffixes else "file\n_\n_"
-        # What has a description is parted from it at the first colon.
+        # zsh splits value and description at the first colon.
         value = item.value.replace(":", "\\:") if item.help else item.value
         return f"{item.type}\n{value}\n{item.help or '_'}"
 
