@@ -36,7 +36,7 @@ class Facts:
 def blurred(
     calls: Sequence[Call], on_progress: Progress, on_recomputed: Callable[[], None]
 ) -> list[NDArray[Any]]:
-    """Each pixel becomes the mean of all that a network of RADIUS reads, then several."""
+    """Mixes the pixels that a network of RADIUS reads into each pixel, then repeats it."""
     results = []
     for call in calls:
         pixels = call.pixels / (

@@ -1,4 +1,4 @@
-"""The description of the interface: valid, and true of what is answered."""
+"""The description of the interface is valid, and true of the answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machine and its containers allow, read from files of made-up machines."""
+"""Limits of the machine and its containers, read from files of made-up machines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GIB = 1 << 30
 
 
 def _machine(root: Path, groups: str, mounts: str, files: dict[str, str]) -> Path:
-    """A machine of 64 GiB of memory, 50 of them free, and 4 of swap, with these files."""
+    """Makes a machine of 64 GiB of memory, 50 of them free, and 4 of swap, with these files."""
     sizes = {"MemTotal": 64, "MemFree": 9, "MemAvailable": 50, "SwapTotal": 8, "SwapFree": 4}
     meminfo = "".join(f"{name}: {size << 20:12} kB\n" for name, size in sizes.items())
     made = {"proc/meminfo": meminfo + "HugePages_Total: 0\n"}
