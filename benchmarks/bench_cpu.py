@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.attention_units import NETWORKS
+from benchmarks.cores import physical_core_count
 from benchmarks.peers import PEERS, padded
 from benchmarks.program import make_picture
 from tests.helpers import obvious
@@ -36,7 +37,7 @@ from waifu2x.backends.call import Call
 from waifu2x.backends.cpu.compile.isa import VECTOR, processor_name
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
-from waifu2x.system.machine import core_count, physical_core_count
+from waifu2x.system.machine import core_count
 
 _REST = 0.3
 """Seconds before each run: threads of other libraries look for more work for 0.2 s after theirs, on

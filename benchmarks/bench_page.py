@@ -24,8 +24,8 @@ from PIL import Image
 from tests.helpers.browsers import Window, chromium
 from tests.helpers.servers import Server
 from waifu2x.api import Upscaler
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import JobRecord, SourceInfo
-from waifu2x.serve.request import JobSettings
 from waifu2x.serve.spool import Spool
 from waifu2x.serve.store import Store
 

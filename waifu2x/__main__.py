@@ -7,11 +7,11 @@ import sys
 from typing import Any
 
 _INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
+"""The exit code after Ctrl-C, as in shells: 128 and the number of the signal."""
 _OBJECTS_OF_A_START = 100_000
-"""More containers than a command makes until its first picture."""
+"""More containers than a command makes before its first picture."""
 _FRAMES = 20_000
-"""Values that frames hold: more than those of all calls at a time, in pieces of 2048."""
+"""The size of a frame, in values: room for all nested calls, beyond a piece of 2048."""
 
 
 def main() -> None:
@@ -22,13 +22,13 @@ def main() -> None:
         _run()
     except KeyboardInterrupt:
         if sys.stderr is not None:
-            # A terminal shows ^C for the keys: the word takes its place.
+            # A terminal shows ^C: the word overwrites it.
             start = "\r" if sys.stderr.isatty() else ""
             sys.stderr.write(f"{start}Interrupted.\n")
         sys.exit(_INTERRUPTED)
     finally:
-        # Python would search all objects for cycles twice before it ends: a tenth of a short run.
-        # What is left is the system's to free.
+        # Python would search all objects for cycles twice before it ends, which takes a tenth of
+        # a short run. The system frees them anyway.
         gc.freeze()
 
 
@@ -42,18 +42,15 @@ def _run() -> None:
 
 
 # CPython keeps the frames of calls in pieces of 16 KiB. A call that does not fit into the last one
-# maps another, and unmaps it when it returns: a loop that happens to call at the end of a piece
-# pays for that at each turn, and which loop it is changes with any line of ours. A frame larger
-# than a piece gets one that has room for the calls below it, too.
+# maps another, and unmaps it when it returns: a loop that calls at the end of a piece pays for that
+# at each turn, and which loop it is changes with any line of code. A frame larger than a piece gets
+# one with room for the calls below it, too.
 _run.__code__ = _run.__code__.replace(co_stacksize=_FRAMES)
 
 
 def _collect_later() -> None:
-    """Lets the first search for garbage wait; from then on, all is as Python has it.
-
-    Modules and their classes stay: to search them again and again while there are ever more takes
-    4 % of a short run.
-    """
+    """Delays the first garbage collection; later ones come as usual. Modules and their classes
+    stay: searching them again and again while their number grows takes 4 % of a short run."""
     usual = gc.get_threshold()
 
     def restore(phase: str, info: dict[str, Any]) -> None:

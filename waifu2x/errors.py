@@ -1,32 +1,26 @@
-"""The errors a user can meet. A message is one sentence: whose, what is wrong, what to do.
+"""Exceptions that users can meet. A message is one sentence: whose, what is wrong, what to do.
 
-Waifu2xError
-├── ModelError     a model file or folder
-├── ImageError     a picture that cannot be read or handled
-├── BackendError   a backend or device that is missing or cannot do what was asked
-│   ├── UnavailableError   its library or device is not here: `auto` goes on to the next
-│   │   ├── NotInstalledError  software that it needs was never installed
-│   │   └── NoDeviceError      it has devices, but none of the number that was asked for
-│   ├── DeviceMemoryError  its device has too little free memory for what was asked
-│   └── DeviceError        its device has stopped working: so does `auto`, in the middle of a batch
-├── StoreError     a URL that cannot be used
-├── ClusterError   a cluster that cannot be reached, or does not do what was asked
-├── OutputError    a result that cannot be written
-│   └── ExistsError        its file is there already, and is not to be replaced
-└── FaultError     a fault of this program, which nobody has caused
+Waifu2xError ├── ModelError a model file or folder ├── ImageError a picture that cannot be read or
+handled ├── BackendError a backend or device that is missing or cannot do what was asked │ ├──
+UnavailableError its library or device is not here: `auto` goes on to the next │ │ ├──
+NotInstalledError software that it needs was never installed │ │ └── NoDeviceError it has devices,
+but none of the number that was asked for │ ├── DeviceMemoryError its device has too little free
+memory for what was asked │ └── DeviceError its device has stopped working: so does `auto`, in the
+middle of a batch ├── StoreError a URL that cannot be used ├── ClusterError a cluster that cannot be
+reached, or does not do what was asked ├── OutputError a result that cannot be written │ └──
+ExistsError its file is there already, and is not to be replaced └── FaultError a fault of this
+program
 """
 
 from __future__ import annotations
 
 LESS_MEMORY = "use a smaller scale, or -m upconv_7, which needs a sixth of cunet's memory"
-"""What to do where memory is short, for messages."""
+"""Advice for messages about too little memory."""
 
 
 class Waifu2xError(Exception):
-    """Base of every error that this package raises on purpose.
-
-    Its text is one line that a terminal can show, whatever the names in it hold.
-    """
+    """Base of every error that this package raises on purpose. Its text is one line that a terminal
+    can show, whichever characters the names in it have."""
 
     def __str__(self) -> str:
         return printable(super().__str__())
@@ -64,13 +58,13 @@ class DeviceError(BackendError):
     """A device has stopped working, or cannot be opened: nothing runs on it in this process."""
 
     def __init__(self, fault: str, remedy: str = "use another backend") -> None:
-        """Its message is what is wrong, and what to do."""
+        """The message is `fault` and `remedy`."""
         super().__init__(f"{fault}: {remedy}")
         self.fault = fault
         self.remedy = remedy
 
     def __reduce__(self) -> tuple[type[DeviceError], tuple[str, str]]:
-        # Exceptions are sent to other processes by their message otherwise.
+        # Pickling would otherwise call the class with the message.
         return type(self), (self.fault, self.remedy)
 
 
@@ -90,7 +84,7 @@ class ExistsError(OutputError):
     """The file of a result is there already, and is not to be replaced."""
 
     def __init__(self, path: object, remedy: str = "use --overwrite or --skip-existing") -> None:
-        """Its message is the path, and what to do."""
+        """The message is `path` and `remedy`."""
         super().__init__(f"{path}: exists already: {remedy}")
         self.path = str(path)
         self.remedy = remedy
@@ -100,11 +94,11 @@ class ExistsError(OutputError):
 
 
 class FaultError(Waifu2xError):
-    """Something went wrong that is a fault of this program, in a process whose traceback nobody
-    sees: only a log has that, with --verbose."""
+    """A fault of this program, in a process whose traceback is seen in a log alone, with
+    --verbose."""
 
     def __init__(self, what: str) -> None:
-        """Its message is what went wrong, and what to do."""
+        """The message is `what` and how to report it."""
         super().__init__(
             f"{what}: this is a fault of waifu2x: please report it, with what `--verbose` adds and "
             "what `waifu2x --version -v` says"
@@ -116,11 +110,8 @@ class FaultError(Waifu2xError):
 
 
 def printable(message: str) -> str:
-    """A message as one line, with what cannot be seen escaped.
-
-    Names of files, and of what is in them, come from strangers and may hold line ends and orders to
-    the terminal.
-    """
+    """Returns a message as one line, with invisible characters escaped. Names of files, and text
+    inside files, come from strangers and may hold line breaks and control sequences."""
     if message.isprintable():
         return message
     return "".join(

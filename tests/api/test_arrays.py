@@ -30,7 +30,7 @@ class Tensor:
         self.kind = kind
 
     def __dlpack__(self, **options: Any) -> object:
-        """The capsule, which is not to be asked for where the device is another one."""
+        """Returns the capsule; it must not be asked for on another device."""
         assert self.kind == 1
         return self.values.__dlpack__(**options)
 

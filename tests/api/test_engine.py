@@ -29,7 +29,7 @@ PIXELS = np.arange(5 * 7 * 3, dtype=np.uint8).reshape(5, 7, 3)
 
 
 class FakeBackend:
-    """Networks of 1 byte each, in memory for so many; pixels that are all 255 need it all."""
+    """Networks of 1 byte each, in a memory of `room` bytes; pixels that are all 255 need it all."""
 
     name = "fake"
     calls_at_once = 1
@@ -381,7 +381,7 @@ def test_an_engine_has_its_own_devices_and_precision() -> None:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Files of models, as they are read."""
+    """Returns the files of models that are read."""
     found: list[Path] = []
     real = waifu2x_json.read_model
 
@@ -416,7 +416,7 @@ def test_models_are_read_once_for_all_requests(tmp_path: Path, read: list[Path])
                 assert set(engine.open_networks.values()) == {2}
         assert len(read) == files
         gc.collect()
-        # Nobody holds them any more: they are read again, and so is what has been written anew.
+        # They were freed: so they are read again, and so are rewritten files.
         first = Upscaler(2, 0, model=name, engine=engine)
         read.clear()
         path = model_set.find(name).files[0, 1]

@@ -16,7 +16,7 @@ SMALLER = {
     'backend="cuda", device="all"': 'backend="cpu"',
     'model="cugan/se"': 'model="vgg_7"',
 }
-"""What takes long, or is not on every machine, and what stands for it here."""
+"""Parts that take long, or need rare hardware, and their replacements."""
 
 
 def test_python_of_the_documents_runs(

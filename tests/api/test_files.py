@@ -1,4 +1,4 @@
-"""Files through the Python interface: as the command makes them, with all that they hold."""
+"""Files through the Python interface: made as by the command, with all their data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MODEL: Any = {"model": "vgg_7", "noise": None}
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of its own for each test, where it works."""
+    """Gives each test a new working folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -37,7 +37,7 @@ def upscaler() -> Iterator[Upscaler]:
 
 
 def rich_png(path: Path) -> None:
-    """A picture with transparency, a profile, EXIF and a resolution."""
+    """Makes a picture with transparency, a profile, EXIF and a resolution."""
     alpha = np.full((9, 12, 1), 255, np.uint8)
     alpha[:4] = 9
     exif = Image.Exif()
@@ -48,13 +48,13 @@ def rich_png(path: Path) -> None:
 
 
 def animation(path: Path) -> None:
-    """Three frames that are shown for different times."""
+    """Makes three frames that are shown for different times."""
     frames = [Image.fromarray(np.roll(PIXELS, step, 0)).quantize(16) for step in (0, 2, 4)]
     frames[0].save(path, save_all=True, append_images=frames[1:], duration=[50, 70, 90], loop=3)
 
 
 def deep_png(path: Path) -> None:
-    """A grey picture of 16 bits."""
+    """Makes a grey picture of 16 bits."""
     Image.fromarray(PIXELS[..., 0].astype(np.uint16) * 257).save(path)
 
 
@@ -169,7 +169,7 @@ def test_a_target_is_replaced_only_where_that_is_asked_for(
 
 
 def book(path: Path) -> None:
-    """An archive with two pages and another file."""
+    """Makes an archive with two pages and another file."""
     with zipfile.ZipFile(path, "w") as archive:
         for number, name in enumerate(("01.png", "02.jpg")):
             Image.fromarray(np.roll(PIXELS, number, 0)).save(name)
@@ -210,7 +210,7 @@ def test_a_cancelled_archive_leaves_nothing(folder: Path, upscaler: Upscaler) ->
 
 
 class CancelledError(OSError):
-    """What a program raises to end the work, whatever it derives from."""
+    """Raised by a program to end the work: even an OSError comes out as it is."""
 
 
 def test_a_cancelled_file_leaves_nothing(folder: Path, upscaler: Upscaler) -> None:
@@ -317,7 +317,7 @@ def test_a_closed_upscaler_makes_no_file(folder: Path, upscaler: Upscaler) -> No
 
 
 def decoded(path: Path) -> NDArray[Any]:
-    """The pixels of a file."""
+    """Returns the pixels of a file."""
     with Image.open(path) as image:
         return np.asarray(image)
 

@@ -94,7 +94,7 @@ with waifu2x.Upscaler(2, model="vgg_7", backend=sys.argv[1]) as upscaler:
 
 
 def forked(backend: str) -> list[str]:
-    """What a forked process says of the upscaler that it inherits, and of one of its own."""
+    """Returns what a forked process reports of the inherited upscaler, and of a new one."""
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKED, backend]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
     return done.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""What type checkers know of the public names."""
+"""The types of the public names, as type checkers see them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CALLS = Path(__file__).parent / "typed_calls.py"
 
 
 def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Each function of `__all__`, and each method of its classes, with its name."""
+    """Yields each function of `__all__`, and each method of its classes, with its name."""
     for name in waifu2x.__all__:
         found = getattr(waifu2x, name)
         if inspect.isfunction(found):

@@ -28,7 +28,7 @@ from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump
 
 @pytest.fixture(scope="module")
 def y_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model set of one plane: a scale model and one noise level."""
+    """Makes a model set of one plane: a scale model and one noise level."""
     folder = tmp_path_factory.mktemp("vgg_7_y")
     for seed, name in ((1, "scale2.0x_model.json"), (2, "noise1_model.json")):
         (folder / name).write_bytes(written(obvious.random_model([1, 16, 16, 1], seed)))
@@ -36,7 +36,7 @@ def y_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def written(model: Model) -> bytes:
-    """A stack of convolutions as waifu2x JSON."""
+    """Writes a stack of convolutions as waifu2x JSON."""
     layers = [Layer("convolution", node.weight, node.bias) for _, node in model.weighted]
     return dump(NetworkWeights(f"vgg_{len(layers)}", layers))
 
@@ -46,12 +46,12 @@ upscale: Any = partial(waifu2x.upscale, model="vgg_7", precision="fp32")
 
 
 def expected(pixels: NDArray[Any], scale: int, noise: int | None) -> NDArray[np.float64]:
-    """The shipped models' result for RGB pixels, by definition."""
+    """Returns the shipped models' result for RGB pixels, by definition."""
     return obvious.run(model_set.find("vgg_7/art").models(scale, noise), pixels)
 
 
 def assert_levels(result: NDArray[Any], values: NDArray[np.float64]) -> None:
-    """8-bit results are the exact ones, but for values at a rounding boundary."""
+    """Asserts that 8-bit results are exact, except at rounding boundaries."""
     difference = abs(result.astype(int) - obvious.to_levels(values, np.uint8).astype(int))
     assert difference.max() <= 1
     assert np.mean(difference > 0) < 1 / 1000
@@ -306,7 +306,7 @@ def test_integers_of_numpy_are_integers(drawn: NDArray[np.uint8]) -> None:
 
 
 def resized(values: NDArray[np.float64], height: int, width: int) -> NDArray[np.float64]:
-    """Planes at another size, by Pillow."""
+    """Resizes planes by Pillow."""
     planes = [
         np.asarray(
             Image.fromarray(values[..., plane].astype(np.float32)).resize(
@@ -393,7 +393,7 @@ def test_a_sprite_of_any_size_laid_over_a_ground(ground: int, dtype: type) -> No
     """It is what the picture laid over that ground becomes, away from the edge."""
     levels = np.iinfo(dtype).max // 255
     sprite: NDArray[Any] = np.zeros((40, 44, 4), dtype)
-    sprite[..., 1] = 255 * levels  # a colour that nobody sees
+    sprite[..., 1] = 255 * levels  # an invisible colour
     sprite[10:28, 12:30] = np.array([200, 40, 40, 255]) * levels
     seen = sprite[..., 3:] > 0
     flat: NDArray[Any] = np.where(seen, sprite[..., :3], ground * levels).astype(dtype)

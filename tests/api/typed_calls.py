@@ -47,7 +47,7 @@ def images(
     tensor: Tensor,
     table: Table,
 ) -> None:
-    """What goes in comes out."""
+    """Calls that take and return images."""
     assert_type(waifu2x.upscale(image), Image.Image)
     assert_type(waifu2x.upscale(Image.open("a.png"), 2, 1, tta=8), Image.Image)
     assert_type(waifu2x.upscale(bytes_, width=640), NDArray[np.uint8])
@@ -80,7 +80,7 @@ def upscalers(image: Image.Image, bytes_: NDArray[np.uint8], tensor: Tensor) -> 
 
 
 def files() -> None:
-    """What becomes of files."""
+    """Calls for files."""
     made = waifu2x.upscale_file("a.jpg", Path("b.webp"), 2, quality=90, depth=8, tta=2)
     assert_type(made, waifu2x.UpscaledFile)
     assert_type((made.width, made.noise), tuple[int, int | None])
@@ -93,7 +93,7 @@ def files() -> None:
 
 
 def lists() -> None:
-    """What there is."""
+    """Calls that list devices and models."""
     device = waifu2x.list_devices()[0]
     assert_type(device, waifu2x.DeviceInfo)
     assert_type((device.backend, device.number), tuple[str, int])
@@ -106,6 +106,6 @@ def lists() -> None:
 
 
 def errors() -> Sequence[type[waifu2x.Waifu2xError]]:
-    """Their tree, and a name that there is not."""
+    """Uses the tree of errors, and a name that does not exist."""
     waifu2x.upscal  # type: ignore[attr-defined]  # noqa: B018
     return [waifu2x.ImageError, waifu2x.DeviceMemoryError, waifu2x.NotInstalledError]

@@ -54,14 +54,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def load(path: str | Path | io.BytesIO) -> Image.Image:
-    """A whole picture, its file closed."""
+    """Loads a whole picture, and closes its file."""
     with Image.open(path) as image:
         image.load()
         return image
 
 
 def assert_one_line_error(result: Result, message: str, code: int = 1) -> None:
-    """One line that says what is wrong, the exit code, and no traceback."""
+    """Asserts one line that says what is wrong, the exit code, and no traceback."""
     assert result.exit_code == code, result.output
     lines = result.stderr.strip().splitlines()
     # A usage error repeats the usage first.
@@ -376,7 +376,7 @@ def test_skip_and_overwrite(run: Run) -> None:
 
 
 def program(*arguments: str, preexec: Callable[[], None] | None = None) -> subprocess.Popen[str]:
-    """The program as a process of its own."""
+    """Runs the program as a process."""
     return subprocess.Popen(
         [sys.executable, "-m", "waifu2x", *arguments],
         stdout=subprocess.PIPE,
@@ -387,7 +387,7 @@ def program(*arguments: str, preexec: Callable[[], None] | None = None) -> subpr
 
 
 def tiny() -> str:
-    """A model set of one layer."""
+    """Makes a model set of one layer."""
     weight = np.random.default_rng(0).normal(0, 0.2, (3, 3, 3, 3)).astype(np.float32)
     layer = Layer("convolution", weight, np.full(3, 0.5, np.float32))
     Path("tiny").mkdir(exist_ok=True)
@@ -560,7 +560,7 @@ def test_a_closed_stderr_says_nothing_and_spoils_nothing(run: Run) -> None:
 
 
 def test_no_file_gets_the_number_of_a_closed_stream(run: Run) -> None:
-    """What libraries print would end up in it."""
+    """Otherwise libraries would print into it."""
     code = (
         "import os, sys; from waifu2x import cli; sys.argv[1:] = ['--help']\n"
         "try:\n cli.main()\n"

@@ -45,7 +45,7 @@ source <(waifu2x completion zsh); PS1='@''@ '
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with pictures and other files, and beside it one with the program."""
+    """Makes a folder with pictures and other files, and beside it one with the program."""
     root = tmp_path_factory.mktemp("shells")
     for name in (*PICTURES, *OTHERS):
         path = root / "files" / name
@@ -61,7 +61,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """That of shells: a home folder of their own, and nothing that ways of typing depend on."""
+    """Returns the environment of shells: an empty home folder, and nothing that changes how they
+    complete."""
     root, project = folder.parent, str(Path(__file__).parents[2])
     return os.environ | {
         "PATH": f"{root / 'bin'}{os.pathsep}{os.environ['PATH']}",
@@ -118,7 +119,7 @@ def bash(folder: Path) -> Iterator[Complete]:
 
 @pytest.fixture(scope="module")
 def old_bash(folder: Path) -> Iterator[Complete]:
-    """Without what the bash of macOS (3.2) lacks."""
+    """Runs bash without the features that the one of macOS (3.2) lacks."""
     if not shutil.which("bash"):
         pytest.skip("bash is not here")
     command = ["bash", "--norc", "--noprofile", "-i"]
@@ -134,7 +135,7 @@ def zsh(folder: Path) -> Iterator[Complete]:
 
 @pytest.fixture(scope="module")
 def zsh_with_a_file(folder: Path) -> Iterator[Complete]:
-    """With the script as a file of $fpath, which zsh loads at the first TAB."""
+    """Runs zsh with the script as a file of $fpath, which it loads at the first TAB."""
     if not shutil.which("zsh"):
         pytest.skip("zsh is not here")
     functions = folder.parent / "functions"
@@ -147,7 +148,7 @@ def zsh_with_a_file(folder: Path) -> Iterator[Complete]:
 
 @pytest.fixture(scope="module")
 def fish(folder: Path) -> Callable[[str], set[str]]:
-    """What fish offers for a line, of which it inserts one quoted by itself."""
+    """Returns fish's completions of a line; fish quotes the one that it inserts."""
     if not shutil.which("fish"):
         pytest.skip("fish is not here")
     script = folder.parent / "waifu2x.fish"

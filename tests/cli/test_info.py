@@ -1,4 +1,4 @@
-"""What `waifu2x info` says of files."""
+"""The output of `waifu2x info`."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def test_names_that_clash_are_said_before_any_work(
 
 
 def commands() -> list[tuple[str, ...]]:
-    """The words of every command, those within others among them."""
+    """Yields the words of every command, nested ones included."""
     found: list[tuple[str, ...]] = [()]
     context = click.Context(cli)
     for name in COMMANDS:

@@ -42,7 +42,7 @@ def test_man_finds_no_fault(name: str) -> None:
         check=True,
     )
     assert done.stderr == ""
-    # What a reader sees has every option of the help, whatever the line breaks.
+    # The text has every option of the help, in any line breaks.
     shown = re.sub(r".\x08", "", done.stdout)
     command = cli.get_command(click.Context(cli), name.removesuffix(".1").partition("-")[2])
     for parameter in command.params if command else []:

@@ -1,4 +1,4 @@
-"""What people get wrong, and the one sentence that each of them is told, with the way out."""
+"""Mistakes on the command line, and the one sentence that tells of each, with the way out."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_a_mistake_ends_in_one_sentence(run: Run, words: str, code: int, sentenc
 
 
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A list that gets an entry for each upscaler that is opened."""
+    """Returns a list that gets an entry for each opened upscaler."""
     opened: list[str] = []
 
     def refuse(self: object, *arguments: object, **named: object) -> None:

@@ -28,7 +28,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def write_doubling(path: str) -> None:
-    """A network that repeats every pixel."""
+    """Writes a network that repeats every pixel."""
     kernel = np.zeros((3, 3, 3, 3), np.float32)
     kernel[range(3), range(3), 1, 1] = 1
     arrays = {"conv1/W": kernel, "conv1/b": np.zeros(3, np.float32)}
@@ -36,7 +36,7 @@ def write_doubling(path: str) -> None:
 
 
 def imported(run: Run, name: str) -> Path:
-    """The file of a set that is imported under that name."""
+    """Returns the file of a set that is imported under that name."""
     write_doubling("anime_style_scale_rgb.npz")
     result = run("import", "anime_style_scale_rgb.npz", "--name", name)
     assert result.exit_code == 0, result.stderr

@@ -1,4 +1,4 @@
-"""What the package promises as a whole: public names, light start, a complete wheel."""
+"""The promises of the whole package: public names, light start, a complete wheel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people see while they wait: on terminals of several widths, in logs, after interrupts."""
+"""Progress as people see it: on terminals of several widths, in logs, after interrupts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def many(files: int, before: str = "") -> list[str]:
 
 
 def squeezed(text: str) -> str:
-    """Text without the line breaks of a narrow screen."""
+    """Removes the line breaks of a narrow screen."""
     return text.replace("\n", "")
 
 

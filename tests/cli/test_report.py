@@ -1,4 +1,4 @@
-"""What lines and JSON say of outcomes."""
+"""Outcomes as lines and as JSON."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_what_was_computed_again_is_counted(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_processes_tell_all_of_an_outcome() -> None:
-    """What a codec's process says of a file, one that has a device of its own, too."""
+    """The process of a codec tells all of a file, and so does the process of a device."""
     outcome = done(JOB, 1.5, 4, 6, recomputed=2, pictures=3, further_pixels=7)
     assert Outcome(JOB, *Ended.of(outcome)) == outcome
     assert [field.name for field in fields(Outcome)] == ["job", *Ended._fields]

@@ -1,4 +1,4 @@
-"""What a short run does not spend its time with: frames of calls, and the search for garbage."""
+"""Work that a short run avoids: page faults of calls, and the search for garbage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run_as_command(probe: str) -> list[str]:
-    """The lines that code prints which runs in the place of all commands; `end` runs at the end."""
+    """Returns the lines that `probe` prints in place of all commands; its `end` runs at the end."""
     code = f"""
 import atexit, gc, sys
 import waifu2x.cli

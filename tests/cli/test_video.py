@@ -1,4 +1,4 @@
-"""`waifu2x video`: the pictures of a film are those that `upscale` makes of its frames."""
+"""`waifu2x video`: a film's pictures equal those that `upscale` makes of its frames."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def short(name: str, pixels: str = "yuv420p", **options: Any) -> None:
-    """A film of three frames."""
+    """Makes a film of three frames."""
     given = {"codec": "ffv1", "times": (0, 40, 80), "size": SIZE, **options}
     films.film(Path(name), pixels=pixels, **given)
 
 
 def off(made: list[NDArray[Any]], wanted: list[NDArray[np.float64]], bits: int) -> float:
-    """By how much codes differ at most from values, beyond what rounding them changes."""
+    """Returns the largest difference of codes from values, beyond that of rounding."""
     return max(
         float((np.abs(codes - values.clip(0, 2**bits - 1))).max()) - 0.5
         for codes, values in zip(made, wanted, strict=True)
@@ -262,7 +262,7 @@ def test_a_mistake_ends_in_one_sentence(
 
 @pytest.fixture(scope="session")
 def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A film of three frames, coded without loss."""
+    """Makes a film of three frames, coded without loss."""
     path = tmp_path_factory.mktemp("film") / "in.mkv"
     films.film(path, codec="ffv1", times=(0, 40, 80), size=SIZE)
     return path

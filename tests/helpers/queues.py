@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import SourceInfo
 from waifu2x.serve.limits import ServiceLimits
 from waifu2x.serve.queue import Queue
-from waifu2x.serve.request import JobSettings
 from waifu2x.serve.spool import Spool
 from waifu2x.serve.store import Store
 

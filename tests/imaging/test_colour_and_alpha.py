@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from waifu2x.imaging.alpha import bleed
 from waifu2x.imaging.colour import chroma, luma, to_rgb
+from waifu2x.imaging.processing import bleed
 
 
 def random_rgb(height: int = 9, width: int = 11, seed: int = 0) -> NDArray[np.float32]:
@@ -15,13 +15,13 @@ def random_rgb(height: int = 9, width: int = 11, seed: int = 0) -> NDArray[np.fl
 
 
 def pixel_yuv(r: float, g: float, b: float) -> tuple[float, float, float]:
-    """What Torch and OpenCV compute for a pixel."""
+    """Computes a pixel as Torch and OpenCV do."""
     y = 0.299 * r + 0.587 * g + 0.114 * b
     return y, 0.492 * (b - y), 0.877 * (r - y)
 
 
 def pixel_rgb(y: float, u: float, v: float) -> tuple[float, float, float]:
-    """The way back."""
+    """Computes the inverse of `pixel_yuv`."""
     return y + 1.14 * v, y - 0.395 * u - 0.581 * v, y + 2.032 * u
 
 
@@ -69,7 +69,7 @@ def test_grey_stays_grey(level: float) -> None:
 def slow_bleed(
     planes: NDArray[np.float32], alpha: NDArray[np.uint8], reach: int
 ) -> NDArray[np.float64]:
-    """The original's make_alpha_border, pixel by pixel, its sums over a zero border."""
+    """Computes the original's make_alpha_border, pixel by pixel, its sums over a zero border."""
     height, width, count = planes.shape
     mask = (alpha > 0).astype(float)
     colours = planes.astype(float) * mask[..., np.newaxis]

@@ -28,7 +28,7 @@ def noise(*shape: int, seed: int = 0) -> NDArray[np.uint8]:
 
 
 def pair(height: int, width: int, planes: int) -> tuple[Picture, Picture]:
-    """A smooth picture, and the same with noise."""
+    """Returns a smooth picture, and the same with noise."""
     y, x = np.mgrid[0:height, 0:width]
     smooth = np.stack([(y * 3 + x * (2 + p)) % 200 for p in range(planes)], axis=-1)
     noisy = smooth + noise(height, width, planes) // 16
@@ -36,7 +36,7 @@ def pair(height: int, width: int, planes: int) -> tuple[Picture, Picture]:
 
 
 def window_ssim(one: NDArray[Any], other: NDArray[Any]) -> float:
-    """By definition: a Gaussian window at every place where it lies within the picture."""
+    """Computes SSIM by definition: a Gaussian window at every place within the picture."""
     weights = np.exp(-(np.arange(-5, 6) ** 2) / (2 * 1.5**2))
     weights = np.outer(weights, weights) / weights.sum() ** 2
     found = []
@@ -172,7 +172,7 @@ CELL, GAP, MARGIN = 256, 4, 8
 
 
 def cell(sheet: NDArray[np.uint8], row: int, column: int) -> NDArray[np.uint8]:
-    """A crop of a sheet, counted from its lower right corner."""
+    """Returns a crop of a sheet, counted from its lower right corner."""
     bottom, right = (
         size - MARGIN - place * (CELL + GAP)
         for size, place in zip(sheet.shape, (row, column), strict=False)

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from tests.helpers.contents import noise
 from waifu2x.backends import Progress
-from waifu2x.imaging import cut
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.processing import ChainCall
-from waifu2x.imaging.sizes import request
+from waifu2x.imaging.sizes import ResizePlan, request
 from waifu2x.networks.chains import ChainFacts
 
 RADIUS = 6
@@ -37,7 +36,7 @@ class Facts:
 def blurred(
     calls: Sequence[ChainCall], on_progress: Progress, on_recomputed: Callable[[], None]
 ) -> list[NDArray[Any]]:
-    """Each pixel becomes the mean of all that a network of RADIUS reads, then several."""
+    """Mixes the pixels that a network of RADIUS reads into each pixel, then repeats it."""
     results = []
     for call in calls:
         pixels = call.pixels / (
@@ -76,7 +75,7 @@ def test_a_cut_changes_nothing(
     seen = sizes_seen(enlarger, picture)
     made = enlarger.picture(picture)
     growth = enlarger.growth(*shape)
-    monkeypatch.setattr(cut, "needed", lambda *arguments: None)
+    monkeypatch.setattr(ResizePlan, "needed", lambda *arguments: None)
     whole = enlarger.picture(picture)
     assert sizes_seen(enlarger, picture) == shape
     assert seen[0] * seen[1] < 0.95 * shape[0] * shape[1]
@@ -108,7 +107,7 @@ def test_what_is_shown_whole_is_not_cut(asked: dict[str, Any]) -> None:
 
 def test_cuts_lie_where_networks_see_the_same_cells() -> None:
     plan = request(width=3840, height=2160, fit="cover").plan(3000, 2000, lambda scale: 2)
-    box = cut.needed(plan, 36, 3000, 2000)
+    box = plan.needed(36, 3000, 2000)
     assert box is not None
     rows, columns = box
     assert rows.start % 16 == 0

@@ -1,4 +1,4 @@
-"""What surrounds networks, apart from them: in one process as in two."""
+"""Processing around networks, apart from them: in one process as in two."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from waifu2x.imaging.sizes import Part
 
 
 def cubic(distance: float) -> float:
-    """Keys' kernel with a = -0.5."""
+    """Returns Keys' kernel with a = -0.5."""
     d, a = abs(distance), -0.5
     if d < 1:
         return (a + 2) * d**3 - (a + 3) * d**2 + 1
@@ -30,7 +30,8 @@ def lanczos(distance: float) -> float:
 def shares(
     kernel: Callable[[float], float], size: int, wanted: int, first: float, shown: float
 ) -> NDArray[np.float64]:
-    """(wanted, size): the share of each sample in each new one; those outside do not count."""
+    """Returns (wanted, size): the share of each sample in each new one; those outside do not
+    count."""
     step = shown / wanted
     found = np.zeros((wanted, size))
     for new in range(wanted):
@@ -114,7 +115,7 @@ def test_resizing_then_laying_over_is_laying_over_then_resizing(ground: float) -
     alpha = np.zeros((60, 50), np.float32)
     alpha[10:45, 8:40] = 1
     alpha[20:30, 20:30] = 0.3
-    colours[alpha == 0] = (0, 1, 0)  # what nobody sees
+    colours[alpha == 0] = (0, 1, 0)  # invisible
     part, size = part_of(0, 0, 50, 60), (17, 23)
     result, shown = resample.lanczos_with_alpha(colours, alpha, part, 1, *size, np.float32)
     laid = result * shown[..., None] + ground * (1 - shown[..., None])

@@ -18,18 +18,18 @@ SIDES = st.integers(1, 3000)
 
 
 def nearest(size: Fraction) -> int:
-    """The nearest whole number, halves up, at least 1."""
+    """Returns the nearest whole number, halves up, at least 1."""
     whole = size.numerator // size.denominator
     return max(1, whole + (2 * (size - whole) >= 1))
 
 
 def doubled(scale: Fraction) -> int:
-    """The power of two that is at least a scale."""
+    """Returns the power of two that is at least a scale."""
     return next(power for power in (1, 2, 4, 8, 16, 32) if power >= scale)
 
 
 def check(plan: ResizePlan, height: int, width: int, factor: Fraction) -> None:
-    """A plan that keeps the proportions."""
+    """Checks a plan that keeps the proportions."""
     assert (plan.height, plan.width) == (nearest(height * factor), nearest(width * factor))
     assert plan.factor == doubled(factor)
     exact = (plan.height, plan.width) == (height * plan.factor, width * plan.factor)

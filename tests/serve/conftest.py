@@ -15,14 +15,14 @@ from tests.helpers.servers import Server
 
 @pytest.fixture(scope="module")
 def page_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that compiles nothing."""
+    """Runs a server that compiles nothing."""
     with Server(tmp_path_factory.mktemp("cache")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def downloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the browser saves what is downloaded."""
+    """Returns the folder where the browser saves downloads."""
     return tmp_path_factory.mktemp("downloads")
 
 
@@ -35,7 +35,7 @@ def browser(downloads: Path) -> Iterator[Any]:
 
 @pytest.fixture
 def page(request: pytest.FixtureRequest, page_server: Server, browser: Any) -> Iterator[Window]:
-    """The page with an empty queue, and settings as at first."""
+    """Opens the page with an empty queue and default settings."""
     pages.clear(page_server)
     window = Window(browser, request.node.name.removeprefix("test_"))
     window.screen(1280, 900, False)
@@ -54,5 +54,5 @@ def page(request: pytest.FixtureRequest, page_server: Server, browser: Any) -> I
 
 @pytest.fixture(scope="module")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The source of axe-core."""
+    """Returns the source of axe-core."""
     return axe_core(tmp_path_factory.mktemp("axe"))

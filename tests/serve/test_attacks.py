@@ -1,4 +1,5 @@
-"""What other sites, other programs and hostile files do to a running server: nothing."""
+"""Attacks by other sites, other programs and hostile files on a running server: they change
+nothing."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ MOST_BYTES = 1 << 20
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One with small limits, that must be alive after all attacks and have written nothing outside
-    its folders."""
+    """Runs a server with small limits. It must survive all attacks, and write nothing outside its
+    folder."""
     folder, output = tmp_path_factory.mktemp("server"), tmp_path_factory.mktemp("output")
     beside = set(tmp_path_factory.getbasetemp().iterdir())
     options = ["--max-bytes", str(MOST_BYTES), "--output", str(output), "--max-pixels", "40000"]
@@ -44,7 +45,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def changes(server: Server, headers: dict[str, str], token: str | None = "") -> list[Answer]:
-    """Answers to all that would change something."""
+    """Returns the answers to all requests that would change something."""
     return [
         server.ask("POST", "/api/jobs?name=x.png", PNG, headers, token=token),
         server.ask("POST", "/api/upscale?name=x.png", PNG, headers, token=token),
@@ -168,7 +169,7 @@ def test_an_svg(server: Server) -> None:
 
 
 def test_a_picture_that_is_a_page_as_well(server: Server) -> None:
-    """Bytes that somebody has sent never go out: not even of what is to stay as it is."""
+    """Uploaded bytes never go out: not even those of a picture that stays as it is."""
     comment = io.BytesIO()
     Image.fromarray(noise(6, 5, 3)).save(comment, "JPEG", comment=HTML)
     for name, content in {"x.png": PNG + HTML, "x.jpg": comment.getvalue() + HTML}.items():
@@ -325,7 +326,7 @@ def connected(server: Server) -> socket.socket:
 
 
 def said(server: Server, sent: bytes) -> bytes:
-    """What is answered to some bytes, until the end of the connection or of the header."""
+    """Returns the answer to some bytes, until the end of the connection or of the header."""
     found = b""
     with connected(server) as client:
         try:
@@ -342,6 +343,7 @@ def ids(server: Server) -> set[str]:
 
 
 def files_of(server: Server) -> int:
-    """How many files and connections the process has open; 0 where the system does not tell."""
+    """Returns how many files and connections the process has open; 0 if the system does not
+    tell."""
     folder = Path(f"/proc/{server.process.pid}/fd")
     return len(os.listdir(folder)) if folder.is_dir() else 0  # noqa: PTH208

@@ -21,10 +21,10 @@ from tests.helpers.queues import added, queue_of
 from tests.helpers.servers import Listener, Server
 from waifu2x.imaging.picture import Picture
 from waifu2x.serve.events import MOST_TOLD, Events
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import ResultInfo
 from waifu2x.serve.limits import MOST_IDS
 from waifu2x.serve.queue import Queue
-from waifu2x.serve.request import JobSettings
 from waifu2x.serve.spool import Spool
 from waifu2x.serve.store import Store
 
@@ -85,7 +85,7 @@ def test_some_by_their_ids(tmp_path: Path) -> None:
     assert states(queue) == 4 * ["waiting"] + ["failed"]
     assert [job["position"] for job in queue.listed(0, 9)] == [3, 1, 4, 2, None]
     assert queue.retry_all(None, lambda before: before) == 0  # it cannot be read
-    # What is removed is cancelled first, whatever its state is.
+    # A removed job is cancelled first, in any state.
     working = queue.take(0.0)
     assert working is not None
     stopped: list[str] = []
@@ -107,7 +107,7 @@ def test_what_is_asked_for_makes_no_sense_for_some(tmp_path: Path) -> None:
 
     assert queue.retry_all(ids, settings) == 0
     assert states(queue) == 3 * ["cancelled"]
-    assert len(asked) == 1  # once for all that are alike
+    assert len(asked) == 1  # once for all equal ones
 
 
 def test_all_of_it_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_one_event_for_what_is_removed_together(server: Server) -> None:
 
 
 def kinds_of(events: Iterator[tuple[int, str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Events until one that ends what is told together."""
+    """Yields kinds and data of events, up to the counts that end a message."""
     for _, kind, data in events:
         yield kind, data
         if kind == "counts":
@@ -239,7 +239,7 @@ def kinds_of(events: Iterator[tuple[int, str, Any]]) -> Iterator[tuple[str, Any]
 
 
 def told(messages: list[bytes]) -> list[str]:
-    """The kinds of events, with `+` where one has an id."""
+    """Returns the kinds of events, with `+` if one has an id."""
     return [
         message.partition(b"event: ")[2].split(b"\n")[0].decode() + "+" * message.startswith(b"id")
         for message in messages
@@ -248,7 +248,7 @@ def told(messages: list[bytes]) -> list[str]:
 
 @pytest.mark.parametrize("what", ["cancel", "remove"])
 def test_too_many_for_events_are_a_reset(tmp_path: Path, what: str) -> None:
-    """To whoever listens, and to whoever was away."""
+    """For a client that listens, and for one that was away."""
     queue = queue_of(tmp_path)
     first = added(queue, tmp_path, PNG)
     record = queue.get(first)

@@ -38,7 +38,7 @@ def jobs_of(server: Server) -> Path:
 
 
 def test_a_client_that_leaves_in_the_middle_of_a_file(server: Server) -> None:
-    """Nothing of what it has sent stays."""
+    """Its file is removed."""
     before = set(jobs_of(server).iterdir())
     total = server.ask("GET", "/api/jobs").data["total"]
     head = (
@@ -58,7 +58,7 @@ def test_a_picture_whose_process_is_killed_fails_alone(server: Server) -> None:
     slow = server.send("slow.png", SLOW, tta=8)["id"]
     until(lambda: server.job(slow)["progress"] > 0)
     after = server.send("in.png", PNG)["id"]
-    # Whoever has the file of the picture to make open is at it; the others wait.
+    # The process that has the picture's file open works on it; the others wait.
     for number in codec_processes(server):
         os.kill(number, signal.SIGKILL)
     failed = server.ended(slow)
@@ -71,7 +71,7 @@ def test_a_picture_whose_process_is_killed_fails_alone(server: Server) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs prlimit")
 def test_a_disk_that_is_full_for_one_file(server: Server) -> None:
-    """Whoever writes more than so many bytes finds no room, as on a disk that is full."""
+    """Files beyond a limit of size find no room, as on a full disk."""
     import resource
 
     def limit(processes: list[int], size: int) -> None:

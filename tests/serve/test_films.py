@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def film_of(count: int, **options: Any) -> bytes:
-    """A film of so many frames, 25 a second, without loss."""
+    """Makes a lossless film of `count` frames, 25 a second."""
     file = io.BytesIO()
     times = tuple(range(0, 40 * count, 40))
     films.film(

@@ -1,4 +1,4 @@
-"""The description of the interface: valid, and true of what is answered."""
+"""The description of the interface is valid, and true of the answers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("starlette")
 from waifu2x.serve.app import Api
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import JobRecord, ResultInfo, SourceInfo, shown
 from waifu2x.serve.openapi import document
-from waifu2x.serve.request import JobSettings
 
 
 def routes() -> set[tuple[str, str]]:

@@ -124,7 +124,7 @@ def test_cancel_retry_remove(page: Window, page_server: Server, tmp_path: Path) 
     choose(page, "format", "webp")
     drop(page, tmp_path / HOSTILE, wide, slow, picture(tmp_path / "waits.png"))
     until(page, "failed", HOSTILE, "wide.png")
-    # Names and sentences are text, whatever they look like.
+    # Names and sentences are text, even if they look like HTML.
     assert page.run(f"return ({CARD}).querySelector('.name').textContent", HOSTILE) == HOSTILE
     error = next(job["error"] for job in jobs_of(page_server) if job["name"] == HOSTILE)
     assert page.run(f"return ({CARD}).querySelector('.line').title", HOSTILE) == error

@@ -34,13 +34,13 @@ PIXELS = (
 
 
 def seen(page: Window, pane: int) -> Any:
-    """The picture of a pane, in its own size."""
+    """Returns the picture of a pane, in its original size."""
     with Image.open(io.BytesIO(base64.b64decode(page.run(PIXELS, pane)))) as shown:
         return np.asarray(shown.convert("RGB"))
 
 
 def frames_of(film: Any) -> list[Any]:
-    """The frames of a file, as the library that reads it converts them."""
+    """Returns the frames of a file, as the library that reads it converts them."""
     with av.open(film) as opened:
         return [frame.to_ndarray(format="rgb24") for frame in opened.decode(video=0)]
 

@@ -1,4 +1,4 @@
-"""What the page shows of one picture: before and after, and by several models."""
+"""Views of one picture on the page: before and after, and by several models."""
 
 from __future__ import annotations
 

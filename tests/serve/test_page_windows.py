@@ -70,7 +70,7 @@ RECEIVES = "streams.some(stream => stream.isOpen)"
 
 @contextmanager
 def windows(page: Window, server: Server, count: int, script: str) -> Iterator[list[str]]:
-    """So many windows of a server, which they show; they are watched, and run a script first."""
+    """Opens windows of a server; they are watched, and run a script first."""
     first = page.driver.current_window_handle
     opened_ones: list[str] = []
     try:
@@ -90,7 +90,7 @@ def windows(page: Window, server: Server, count: int, script: str) -> Iterator[l
 
 
 def in_each(page: Window, handles: list[str], script: str, *arguments: object) -> list[Any]:
-    """What an expression is in each window, once it is true there."""
+    """Returns the value of an expression in each window, once it is true there."""
     found = []
     for each in handles:
         page.driver.switch_to.window(each)
@@ -99,7 +99,7 @@ def in_each(page: Window, handles: list[str], script: str, *arguments: object) -
 
 
 def receiving(page: Window, handles: list[str]) -> str:
-    """The only window that holds a stream of events."""
+    """Returns the only window that holds a stream of events."""
     end = time.monotonic() + 60
     while True:
         found = []

@@ -88,7 +88,7 @@ def test_views_are_counted(tmp_path: Path) -> None:
     identity = added(queue, tmp_path, bytes(10))
 
     class Reading:
-        """What writes ten bytes for whatever is asked."""
+        """Writes ten bytes for any call."""
 
         def call(self, *arguments: Any) -> None:
             target = arguments[-1]

@@ -1,4 +1,4 @@
-"""What needs tools of the system: certificates, and a disk that is really full."""
+"""Tests that need tools of the system: certificates, and a disk that is really full."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SECONDS = 45
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A certificate for 127.0.0.1 with its key, in one file."""
+    """Makes a certificate for 127.0.0.1 with its key, in one file."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("needs openssl")
@@ -63,7 +63,7 @@ def test_tls(tmp_path: Path, certificate: Path) -> None:
         connection.request("GET", "/api/jobs")
         assert connection.getresponse().status == 401
         connection.close()
-        # What speaks no TLS gets nothing, and whoever does not go on is sent away.
+        # Clients without TLS get nothing, and silent ones are closed.
         with pytest.raises((http.client.HTTPException, OSError)):
             server.ask("GET", "/")
         with silent, contextlib.suppress(ConnectionError):
@@ -80,7 +80,7 @@ def test_a_certificate_that_is_none(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder of 280 MiB: 24 more than a server leaves free."""
+    """Makes a folder of 280 MiB: 24 more than a server leaves free."""
     if sys.platform != "linux" or os.getuid():
         pytest.skip("only root can mount a disk")
     folder = tmp_path / "disk"
@@ -93,7 +93,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(path: Path) -> None:
-    """Takes all that is left of a disk."""
+    """Fills a disk."""
     with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(1 << 12))

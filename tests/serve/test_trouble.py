@@ -1,4 +1,4 @@
-"""What goes wrong around a server: clients that leave, disks, kills, restarts, a damaged queue."""
+"""Trouble around a server: clients that leave, full disks, kills, restarts, a damaged queue."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SLOW = encode(Picture(noise(56, 56, 3)), "png")
 
 
 def test_the_queue_survives_a_kill(tmp_path: Path) -> None:
-    """What is done stays, what was under way and what waits is made then."""
+    """Results stay; jobs that were under way or waited are made after the restart."""
     with Server(tmp_path) as first:
         done = first.ended(first.send("done.png", PNG)["id"])
         result = first.ask("GET", f"/api/jobs/{done['id']}/result").body
@@ -56,7 +56,7 @@ def test_the_queue_survives_a_kill(tmp_path: Path) -> None:
 
 
 def test_a_damaged_queue_is_put_aside(tmp_path: Path) -> None:
-    """What it had made is kept."""
+    """Its results are kept."""
     with Server(tmp_path) as first:
         made = first.ended(first.send("in.png", PNG)["id"])["id"]
         result = first.ask("GET", f"/api/jobs/{made}/result").body

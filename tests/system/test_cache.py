@@ -210,7 +210,7 @@ FOREIGN = (
 
 
 def test_files_of_others_stay(folder: Path) -> None:
-    """The folder may be any: with WAIFU2X_CACHE_DIR=$HOME, all that the user has is in it."""
+    """The folder may be any: with WAIFU2X_CACHE_DIR=$HOME, the user's files are in it."""
     for name in FOREIGN:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"mine")

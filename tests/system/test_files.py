@@ -202,7 +202,7 @@ def test_a_file_that_was_taken_for_abandoned_is_begun_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another program comes between the making of a file and its lock, once."""
-    real, removed = files._lock, list[Path]()
+    real, removed = files.lock, list[Path]()
 
     def lock(file: IO[bytes]) -> bool | None:
         if not removed:
@@ -210,7 +210,7 @@ def test_a_file_that_was_taken_for_abandoned_is_begun_anew(
             assert remove_abandoned_by(real, removed[0])
         return real(file)
 
-    monkeypatch.setattr(files, "_lock", lock)
+    monkeypatch.setattr(files, "lock", lock)
     write_atomically(tmp_path / "result.png", b"content")
     assert len(removed) == 1
     assert names(tmp_path) == ["result.png"]
@@ -218,7 +218,7 @@ def test_a_file_that_was_taken_for_abandoned_is_begun_anew(
 
 def remove_abandoned_by(lock: Callable[[IO[bytes]], bool | None], path: Path) -> bool:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "_lock", lock)
+        patch.setattr(files, "lock", lock)
         return remove_abandoned(path)
 
 

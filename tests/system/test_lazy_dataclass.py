@@ -18,7 +18,7 @@ KINDS = [dataclasses.dataclass, lazy_dataclass.dataclass]
 
 
 def raised(work: Callable[[], object]) -> type[BaseException] | None:
-    """What some work raises."""
+    """Returns the exception that some work raises."""
     try:
         work()
     except Exception as error:
@@ -27,7 +27,7 @@ def raised(work: Callable[[], object]) -> type[BaseException] | None:
 
 
 def observed(dataclass: Any) -> list[object]:
-    """What can be seen of classes that a decorator has made, and of their objects."""
+    """Returns all visible properties of classes that a decorator has made, and of their objects."""
 
     @dataclass(frozen=True)
     class Plain:

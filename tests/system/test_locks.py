@@ -1,4 +1,4 @@
-"""Locks name who holds them, and nobody who has ended."""
+"""Locks name their holder, and no process that has ended."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ with locked(Path(sys.argv[1]), shared=sys.argv[2] == "shared"):
 
 @contextmanager
 def held_by_another(path: Path, how: str) -> Iterator[int]:
-    """Another process holds the lock: its number. It ends by itself with the block."""
+    """Lets another process hold the lock; gives its number. It ends with the block."""
     command = [sys.executable, "-c", _HOLD, str(path), how]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, cwd=ROOT, **streams) as process:  # type: ignore[call-overload]

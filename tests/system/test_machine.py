@@ -1,4 +1,4 @@
-"""What the machine and its containers allow, read from files of made-up machines."""
+"""Limits of the machine and its containers, read from files of made-up machines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.cores import physical_core_count
 from waifu2x.system import machine
 
 _V2 = "31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
@@ -19,7 +20,7 @@ _GIB = 1 << 30
 
 
 def _machine(root: Path, groups: str, mounts: str, files: dict[str, str]) -> Path:
-    """A machine of 64 GiB of memory, 50 of them free, and 4 of swap, with these files."""
+    """Makes a machine of 64 GiB of memory, 50 of them free, and 4 of swap, with these files."""
     sizes = {"MemTotal": 64, "MemFree": 9, "MemAvailable": 50, "SwapTotal": 8, "SwapFree": 4}
     meminfo = "".join(f"{name}: {size << 20:12} kB\n" for name, size in sizes.items())
     made = {"proc/meminfo": meminfo + "HugePages_Total: 0\n"}
@@ -183,7 +184,7 @@ def test_a_system_without_such_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 5, "SC_PAGE_SIZE": 4096}.__getitem__)
-    assert machine.core_count(tmp_path) == machine.physical_core_count(tmp_path) == 6
+    assert machine.core_count(tmp_path) == physical_core_count(tmp_path) == 6
     assert machine.total_memory(tmp_path) == 20480
     assert machine.available_memory(tmp_path) is None
     monkeypatch.setattr(os, "cpu_count", lambda: None)
@@ -199,14 +200,14 @@ def test_processors_that_share_a_core_count_once(tmp_path: Path, name: str) -> N
         folder = root / f"sys/devices/system/cpu/cpu{number}/topology"
         folder.mkdir(parents=True)
         (folder / name).write_text(f"{number % 8},{number % 8 + 8}\n")
-    assert machine.physical_core_count(root) == 8
+    assert physical_core_count(root) == 8
     (root / "sys/fs/cgroup/cpu.max").write_text("250000 100000\n")
-    assert machine.physical_core_count(root) == 3
+    assert physical_core_count(root) == 3
 
 
 def test_this_machine() -> None:
     cores = machine.core_count()
-    assert 1 <= machine.physical_core_count() <= cores <= 16
+    assert 1 <= physical_core_count() <= cores <= 16
     total, available = machine.total_memory(), machine.available_memory()
     assert total is None or total > 1 << 26
     assert available is None or available >= 0

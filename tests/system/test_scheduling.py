@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from waifu2x.system.scheduling import usual_scheduling
+from waifu2x.system.machine import usual_scheduling
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these policies")
 

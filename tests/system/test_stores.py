@@ -24,7 +24,7 @@ from waifu2x.system.files import writing
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working one, and an empty memory."""
+    """Returns the working folder, with an empty memory store."""
     monkeypatch.chdir(tmp_path)
     from fsspec.implementations.memory import MemoryFileSystem
 
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A client of a server of S3 in this process, with the buckets pictures and enlarged."""
+    """Returns a client of an S3 server in this process, with the buckets pictures and enlarged."""
     s3fs = pytest.importorskip("s3fs", reason="S3 needs s3fs: extra [dev]")
     moto = pytest.importorskip("moto.server", reason="a server of S3 is moto: extra [dev]")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -63,7 +63,7 @@ def rows(result: Result) -> dict[str, dict[str, Any]]:
 
 
 def summary(result: Result) -> str:
-    """The summary of a batch with one failure, without the time it took."""
+    """Returns the summary of a batch with one failure, without the time it took."""
     return result.stderr.splitlines()[-2].rpartition(";")[0]
 
 
@@ -87,7 +87,7 @@ def uploaded(folder: Path, url: str) -> None:
 
 
 def contents(place: str | Path) -> dict[str, bytes]:
-    """The contents of all files below a folder or URL, by their names."""
+    """Returns the contents of all files below a folder or URL, by their names."""
     if isinstance(place, Path):
         files = (path for path in place.rglob("*") if path.is_file())
         return {path.relative_to(place).as_posix(): path.read_bytes() for path in files}
@@ -96,7 +96,8 @@ def contents(place: str | Path) -> dict[str, bytes]:
 
 
 def check_a_folder(source: str, target: str) -> None:
-    """It becomes what it becomes at paths, in and out, and what is there is left alone."""
+    """Checks that a folder at a URL gives what one at paths does, and that other files are left
+    alone."""
     make_tree(Path("in"))
     uploaded(Path("in"), source)
     model = ["-r", "--json", "-m", tiny()]
@@ -140,7 +141,7 @@ def interrupt() -> None:
 
 
 def check_uploads(target: str) -> None:
-    """Nothing appears of what fails, and nothing is replaced unasked."""
+    """Checks that a failure leaves nothing, and that nothing is replaced unasked."""
     place = stores.located(target) / "x.png"
     with pytest.raises(KeyboardInterrupt):
         write(place, b"half", True, interrupt)

@@ -1,6 +1,6 @@
-"""What Python programs use: arguments checked, models found, devices opened, arrays, images, files.
+"""The interface for Python programs: it checks arguments, finds models and opens devices.
 
-All of it is in the package `waifu2x` as well, which loads it when it is first used.
+The package `waifu2x` has all of its names as well, and loads them when they are first used.
 """
 
 from waifu2x.api.upscaler import Upscaler

@@ -1,4 +1,4 @@
-"""Files of pictures upscaled by Python programs, as `waifu2x upscale` does it."""
+"""Upscales files of pictures for Python programs, as `waifu2x upscale` does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from waifu2x.imaging.enlarger import Enlarger
 
 _PAGES_IN_FLIGHT = 4
-"""Pages of an archive that are worked on at a time: as many as a GPU needs to be kept busy."""
+"""Pages of an archive under way together: enough to keep a GPU busy."""
 _Value = TypeVar("_Value")
 
 
@@ -42,19 +42,19 @@ class UpscaledFile:
     seconds: float
     """Seconds that it took, from reading the source on."""
     noise: int | None
-    """The noise level that was removed, in an archive from its first JPEG; None for none."""
+    """The removed noise level, in an archive of its first JPEG; None for none."""
     notices: tuple[str, ...]
-    """Sentences on what the file does not keep of the source, on which model stands in for one that
-    is missing, and on why `auto` left out better backends. Empty if there is nothing to say."""
+    """Sentences on parts of the source that the file does not keep, on a model that stands in for a
+    missing one, and on why `auto` left out better backends. Empty if there is nothing to say."""
     copied: bool
     """Whether the file is a copy, since the picture was to stay as it is."""
     recomputed: int
-    """How many pictures were computed again in fp32, since their values were too large for 16
+    """The number of pictures computed again in fp32, since their values were too large for 16
     bits."""
 
 
 class OpenUpscaler(Protocol):
-    """What an Upscaler has for files."""
+    """The attributes of an Upscaler that files need."""
 
     enlarger: Enlarger
     notices: tuple[str, ...]
@@ -66,7 +66,8 @@ def upscaled(
     opened: Callable[[], OpenUpscaler],
     **how: Unpack[FileOptions],
 ) -> UpscaledFile:
-    """What `upscale_file` makes with the upscaler that `opened` gives when it is needed."""
+    """Makes a file as `upscale_file` does, with an upscaler that `opened` returns when it is
+    needed."""
     job = Job(_path(source), _path(target))
     output = _output(job, how)
     max_pixels = integer(
@@ -84,7 +85,7 @@ def upscaled(
         if isinstance(error, OSError):
             raise OutputError(f"{error.filename or job.target}: {reason(error)}") from error
         raise
-    assert made is not None  # since nothing is to be skipped
+    assert made is not None  # nothing is skipped
     noise = made.choices[0].level if made.choices else work.enlarger().noise
     return UpscaledFile(
         path=job.target,
@@ -99,7 +100,7 @@ def upscaled(
 
 
 class _CallerProgress:
-    """Progress that remembers what the caller's function has raised."""
+    """Passes progress on, and remembers the exception of the caller's function."""
 
     def __init__(self, on_progress: Progress) -> None:
         self._on_progress = on_progress
@@ -114,7 +115,7 @@ class _CallerProgress:
 
 
 class _Work:
-    """A file made of another, and what there is to say of it."""
+    """Makes a file of another, and collects notices."""
 
     def __init__(
         self, job: Job, output: Output, opened: Callable[[], OpenUpscaler], max_pixels: int
@@ -128,7 +129,7 @@ class _Work:
         self.notices: list[str] = []
 
     def enlarger(self) -> Enlarger:
-        """What does the work, opened when it is first needed. Threads may call it."""
+        """Returns the upscaler's enlarger; opens it first. Threads may call it."""
         with self._lock:
             if self._upscaler is None:
                 self._upscaler = self._opened()
@@ -136,7 +137,6 @@ class _Work:
             return self._upscaler.enlarger
 
     def file(self, on_progress: Progress) -> Upscaled | None:
-        """Makes a file of pictures. Raises as `upscaling.upscale_file`."""
         return upscaling.upscale_file(
             self._job,
             self._output,
@@ -148,7 +148,6 @@ class _Work:
         )
 
     def archive(self, on_progress: Progress) -> Upscaled | None:
-        """Makes an archive of pictures. Raises as `upscale_archive`."""
         from waifu2x.flows.archive import upscale_archive
 
         return upscale_archive(
@@ -171,15 +170,13 @@ class _Work:
 
 def _path(name: FilePath) -> Path:
     path = Path(name)
-    # To the command, a lone "-" is standard input or output.
+    # In the command line, a lone "-" means standard input or output.
     return path.absolute() if path == STANDARD else path
 
 
 def _output(job: Job, how: FileOptions) -> Output:
-    """How the target is written.
-
-    Raises ValueError, and OutputError for a name without format and where the encoder is missing.
-    """
+    """Returns how the target is written. Raises ValueError, and OutputError for a name without
+    format and for a missing encoder."""
     level = how.get("quality")
     if level is not None and level != "like":
         level = integer(level, range(1, 101), 'a quality from 1 to 100, "like" or None')
@@ -206,7 +203,7 @@ def _output(job: Job, how: FileOptions) -> Output:
 
 
 def _extension(job: Job, chosen: str | None) -> str | None:
-    """The format of a target: as is asked, or by its name; None for an archive whose pages keep
+    """Returns the format of a target, chosen or by its name; None for an archive whose pages keep
     theirs."""
     target = job.target
     if chosen is not None:

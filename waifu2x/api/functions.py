@@ -1,4 +1,4 @@
-"""One picture, or one file of pictures, upscaled by one call."""
+"""Upscales one picture, or one file of pictures, by one call."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def upscale(
     on_progress: OnProgress | None = None,
     **options: Unpack[UpscalerOptions],
 ) -> Image | NDArray[Any]:
-    """One picture enlarged and denoised. For more than one, an Upscaler keeps its networks.
+    """Enlarges and denoises one picture. For several, an Upscaler keeps its networks.
 
     Args:
         image: A PIL image, a NumPy array, or an array of another library, as an Upscaler takes it
@@ -106,12 +106,12 @@ def upscale_file(
     on_progress: OnProgress | None = None,
     **options: Unpack[UpscalerOptions],
 ) -> UpscaledFile:
-    """One file of pictures enlarged and denoised into another, as `waifu2x upscale` does it.
+    """Enlarges and denoises one file of pictures into another, as `waifu2x upscale` does.
 
     The result keeps what its format can hold: transparency, bits per sample, colour profile, EXIF,
-    XMP and other metadata, all frames of an animation with their timing, all pages of a TIFF. Of a
-    CBZ or ZIP another one is made, with its pages in their formats and all other files. The result
-    appears under its name when it is complete; where the work fails, nothing is changed. For many
+    XMP and other metadata, all frames of an animation with their timing, all pages of a TIFF. A CBZ
+    or ZIP becomes another one, with its pages in their formats and all other files. The result
+    appears under its name when it is complete; if the work fails, nothing is changed. For many
     files, the method `Upscaler.upscale_file` keeps the networks compiled.
 
     Args:
@@ -170,7 +170,7 @@ def upscale_file(
         "on_progress": on_progress,
     }
     with ExitStack() as stack:
-        # Opened when the source is there and can be read.
+        # Opened once the source is known to be readable.
         return upscaled(
             source, target, lambda: stack.enter_context(Upscaler(scale, noise, **options)), **how
         )

@@ -1,10 +1,10 @@
-"""Keyword arguments of what Python programs call."""
+"""Keyword arguments of the functions for Python programs."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, cast
 
 from waifu2x.backends import Precision, Progress, ignore
 from waifu2x.backends.engine.engine import Engine
@@ -14,7 +14,7 @@ from waifu2x.imaging.sizes import Fit
 FilePath = str | os.PathLike[str]
 OnProgress = Callable[[float], object]
 """Called with each further part of the work that is done, a number from 0 to 1. The parts of a call
-add up to 1. What it returns is ignored; what it raises ends the work, and comes out of the call."""
+add up to 1. The return value is ignored; an exception ends the work, and comes out of the call."""
 
 
 class UpscalerOptions(TypedDict, total=False):
@@ -52,11 +52,5 @@ class FileOptions(TypedDict, total=False):
 
 
 def progress_of(on_progress: OnProgress | None) -> Progress:
-    """What tells a caller of progress, if that wants to know."""
-    if on_progress is None:
-        return ignore
-
-    def told(part: float) -> None:
-        on_progress(part)
-
-    return told
+    """Wraps a caller's function for progress, which may be None."""
+    return ignore if on_progress is None else cast(Progress, on_progress)

@@ -1,4 +1,4 @@
-"""A request for upscaled pictures, and what it makes of arrays and images."""
+"""A request for upscaled pictures, applied to arrays and images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -50,7 +49,7 @@ _Pixel = TypeVar("_Pixel", np.uint8, np.uint16, np.float32)
 class Upscaler:
     """Enlarges and denoises any number of pictures in one way, with networks that stay compiled.
 
-    One of these says how large results are: `scale`; `width` or `height` or both; `longer_side`;
+    One of these gives the size of results: `scale`; `width` or `height` or both; `longer_side`;
     `shorter_side`; `min_size`. Without any it is a scale of 2. Networks enlarge a picture until it
     is at least as large, and Lanczos reduces it to the size, which is rounded to the nearest whole
     pixel, halves up.
@@ -72,10 +71,11 @@ class Upscaler:
         longer_side: The longer side of the result in pixels.
         shorter_side: The shorter side of the result in pixels.
         min_size: The least (width, height) of the result in pixels; nothing is ever reduced.
-        only_smaller_than: Pictures whose longer side has so many pixels or more come back as they
+        only_smaller_than: Pictures whose longer side has at least this many pixels stay as they
             are.
-        tta: 1, 2, 4 or 8. With more than 1, each network runs on the picture turned and mirrored in
-            so many ways, and the mean counts: a little better, for so many times the work.
+        tta: 1, 2, 4 or 8. With more than 1, each network runs on that many turned and mirrored
+            versions of the picture, and the mean counts: a little better, for that many times
+            the work.
         model: The name of a model set, as `list_models` shows them, or the path of a model file or
             of a folder of models.
         engine: The engine that computes. It may be shared, and stays open when the upscaler is
@@ -142,7 +142,7 @@ class Upscaler:
             raise ValueError("Nothing to do: expected a scale above 1, a noise level, or both")
         tta = integer(tta, (1, 2, 4, 8), "a tta of 1, 2, 4 or 8")
         models = model_set.find(os.fspath(model))
-        # Sizes other than a scale tell only with a picture which networks it goes through.
+        # Only for a scale are the networks known before the picture.
         fixed = request.scale
         factors = models.factors(Fraction(2) if fixed is None else fixed, level)
         factor = math.prod(factors)
@@ -159,10 +159,10 @@ class Upscaler:
         self.engine = engine
         """The engine that computes."""
         self.notices = tuple(notices)
-        """Sentences on which model stands in for one that the set lacks, and on why `auto` left out
-        better backends when the engine was opened."""
+        """Sentences on a model that stands in for one that the set lacks, and on why `auto` left
+        out better backends when the engine was opened."""
         self.passes = "" if fixed is None else _passes(factors, fixed)
-        """What networks a scale takes, for people; empty where only a picture tells."""
+        """The networks that a scale takes, for people; empty if only a picture tells."""
         self._closed = False
         self._chains = chains = EngineChains(models, self.engine)
         if read is not None:
@@ -171,10 +171,10 @@ class Upscaler:
         """The networks of all pictures."""
         limits = limits_of(models) if chooses else None
         self.enlarger = Enlarger(chains, request, level, self.networks, limits)
-        """What does the work on one picture."""
+        """Does the work on one picture."""
         self._name = f"{models.name}: {request}{'' if noise is None else f', noise {noise}'}"
         try:
-            # Where the picture decides, it may need none but another network.
+            # If the picture decides the level, it may need another network alone.
             is_known = limits is None or not limits.levels
             if fixed is not None and is_known and (factor > 1 or level is not None):
                 chains.network(factor, level)
@@ -195,10 +195,10 @@ class Upscaler:
     def __call__(
         self, image: Image | ArrayLike, *, on_progress: OnProgress | None = None
     ) -> Image | NDArray[Any]:
-        """One picture, or a stack of pictures of one size, enlarged and denoised.
+        """Enlarges and denoises one picture, or a stack of pictures of one size.
 
         Args:
-            image: A PIL image, of whose frames the one that it shows counts; a NumPy array; or an
+            image: A PIL image, whose current frame counts; a NumPy array; or an
                 array of another library, by `__dlpack__`, `__array__` or `__array_interface__`, in
                 the memory of the processor. Arrays are (H, W) or (H, W, C) with 1 to 4 planes:
                 grey, grey and alpha, RGB, RGB and alpha. (N, H, W, C) is N pictures, which GPUs
@@ -237,7 +237,7 @@ class Upscaler:
     def upscale_file(
         self, source: FilePath, target: FilePath, **how: Unpack[FileOptions]
     ) -> UpscaledFile:
-        """One file of pictures into another, as `waifu2x.upscale_file` does it.
+        """Makes one file of pictures from another, as `waifu2x.upscale_file` does.
 
         Args:
             source: The file to read.
@@ -271,7 +271,7 @@ class Upscaler:
         Waits for calls that are under way. Later ones raise BackendError.
         """
         self._closed = True
-        # First, since that waits for pictures that are being computed.
+        # First, since it waits for pictures that are being computed.
         if self._own_engine is not None:
             self._own_engine.close()
         self._chains.close()
@@ -279,12 +279,7 @@ class Upscaler:
     def __enter__(self) -> Upscaler:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -307,7 +302,7 @@ class Upscaler:
         return to_pil(in_srgb_tone(picture, work))
 
     def _pictures(self, images: NDArray[Any], on_progress: Progress) -> NDArray[Any]:
-        """Pictures of one size, together where nothing but networks is to be done."""
+        """Enlarges pictures of one size, together if nothing but networks is needed."""
         if to_picture(images[0]).alpha is None:
             results = self.enlarger.stack(images, on_progress)
             if results is not None:

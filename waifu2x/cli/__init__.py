@@ -18,7 +18,7 @@ from waifu2x import __version__
 from waifu2x.cli.command import CommandGroup, failures_told
 from waifu2x.cli.output.report import Volume, detail, say, set_volume, show, tell
 from waifu2x.errors import printable
-from waifu2x.system.nearest import nearest
+from waifu2x.system.arguments import nearest
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -37,13 +37,14 @@ COMMANDS = {
     "config": "Show the settings in force, and where each comes from.",
     "completion": "Print a script that makes a shell complete waifu2x.",
 }
-"""Commands and what each does. Each is in the module of its name, imported when it is called."""
+"""The commands and their summaries. Each is in the module of its name, imported when it is
+called."""
 DEFAULT = "upscale"
-"""The command that is meant where the first argument is none."""
+"""The command that runs if the first argument is none."""
 
 _VERSION, _VERBOSE = "--version", {"-v", "--verbose"}
 _COMPLETE_VARIABLE = "_WAIFU2X_COMPLETE"
-"""Set by the scripts of `waifu2x completion`: to what shell completions go."""
+"""Set by the scripts of `waifu2x completion`; shell completions go there."""
 _STANDARD_ERROR = 2
 """The number of its file descriptor; those of input and output are less."""
 
@@ -59,7 +60,7 @@ class _Commands(CommandGroup):
         return command
 
     def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
-        with failures_told():  # of this group's own options, which are told here
+        with failures_told():  # those of this group's own options
             return super().make_context(*arguments, **settings)
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
@@ -85,7 +86,7 @@ class _Commands(CommandGroup):
         return super().resolve_command(context, args)
 
     def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """Commands, options of this group, and whatever the command takes that needs no name."""
+        """Completes commands, options of this group, and arguments of the default command."""
         from click.shell_completion import CompletionItem
 
         items = [
@@ -138,7 +139,7 @@ def cli() -> None:
 
 
 def _refuse_mistyped(context: click.Context, args: list[str]) -> None:
-    """Raises UsageError for a first argument that is a plain word, and names nothing."""
+    """Raises UsageError for a first argument that is a plain word and names nothing."""
     name = args[0]
     if not re.fullmatch(r"\w+", name) or Path(name).exists():
         return
@@ -149,10 +150,8 @@ def _refuse_mistyped(context: click.Context, args: list[str]) -> None:
 
 
 class _LogTeller(logging.Handler):
-    """Tells log messages as the program's own: they quote names from model files.
-
-    Without the traceback that a library may log with one: whatever fails is told by its message.
-    """
+    """Tells log messages as the program's own, without tracebacks: they quote names from model
+    files."""
 
     def emit(self, record: logging.LogRecord) -> None:
         level = record.levelno
@@ -163,13 +162,13 @@ class _LogTeller(logging.Handler):
 def main() -> None:
     """Runs the `waifu2x` command and exits."""
     _replace_closed_streams()
-    # Libraries' remarks on odd but readable files are not for users.
+    # Libraries warn of odd but readable files, which is not for users.
     warnings.filterwarnings("ignore", module="PIL|tifffile|zipfile")
     logging.basicConfig(handlers=[_LogTeller()])
     logging.getLogger("waifu2x").setLevel(logging.DEBUG)
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
-        # Unless it is to be ignored, as under nohup: unwind, so that nothing half-made stays.
+        # Unwinds, so that nothing half-made stays, unless it is ignored, as under nohup.
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, lambda received, frame: sys.exit(128 + received))
     if _COMPLETE_VARIABLE in os.environ:
@@ -189,8 +188,8 @@ def main() -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError:
-        # What could not be written would be tried once more at exit, with a traceback. It has been
-        # told: `show` leaves nothing unwritten where all is well.
+        # Python would try again at exit, with a traceback. The error has been told: `show` leaves
+        # nothing unwritten otherwise.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.exit(code)
 
@@ -198,7 +197,7 @@ def main() -> None:
 def _replace_closed_streams() -> None:
     """Opens something in the place of standard streams that were closed (`2>&-`).
 
-    Otherwise a file that is opened later would get the number of one of them, and with it whatever
+    Otherwise a file that is opened later would get the number of one of them, and everything that
     libraries print. For Python, standard input and output stay closed; errors go nowhere.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:

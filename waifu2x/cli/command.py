@@ -1,4 +1,5 @@
-"""The shape of commands: help in groups, and mistakes told in one sentence with the way out."""
+"""The shape of commands: helps in groups, mistakes in one sentence, settings that options come
+from."""
 
 from __future__ import annotations
 
@@ -6,14 +7,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
-from waifu2x.cli.options.origins import origin_of
 from waifu2x.cli.output.report import message_of
 from waifu2x.errors import Waifu2xError, printable
-from waifu2x.system.nearest import nearest
+from waifu2x.system.arguments import nearest
 
 USUAL = "Options"
 IN_AND_OUT = "Input and output"
@@ -22,9 +22,11 @@ FILE = "Result file"
 COMPUTING = "Model and device"
 MESSAGES = "Messages"
 GROUPS = (USUAL, IN_AND_OUT, SIZE, FILE, COMPUTING, MESSAGES)
-"""Headings of options in helps and man pages, in their order."""
+"""Headings of options in helps and man pages, in order."""
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-"""Settings of every command."""
+"""Settings of click for every command."""
+SETTINGS_KEY = "waifu2x.cli.options.settings"
+"""The key of the settings in force in a context of click."""
 _TTA = ("-x", "--tta")
 _TTA_LEVELS = ("1", "2", "4", "8")
 
@@ -40,7 +42,7 @@ class Option(click.Option):
         **settings: Any,
     ) -> None:
         """`group` is one of GROUPS. `joint` is the name of another option that takes the same, and
-        what a help says of both in one line. The rest is as for click."""
+        the text of both in helps. The rest is as for click."""
         super().__init__(*arguments, **settings)
         self.group = group
         self.joint = joint
@@ -49,22 +51,24 @@ class Option(click.Option):
 def option(
     *names: str, group: str = USUAL, joint: tuple[str, str] | None = None, **settings: Any
 ) -> Callable[[Any], Any]:
-    """Declares an `Option` of a command; arguments are those of an `Option`."""
+    """Declares an `Option` of a command, with its arguments."""
     return click.option(*names, cls=Option, group=group, joint=joint, **settings)
 
 
-class Command(click.Command):
-    """A command whose help shows its options in groups, and whose --tta may stand without its
-    number."""
+class _Configured(click.Command):
+    """A command with the program's settings of click."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        """Arguments are those of click."""
         super().__init__(*arguments, **settings)
         self.context_settings = {**CONTEXT, **self.context_settings}
 
     def get_help_option_names(self, context: click.Context) -> list[str]:
-        """-h and --help in any context: click keeps the option that it is first asked for."""
+        """Returns -h and --help in any context: click keeps the first option it is asked for."""
         return [*CONTEXT["help_option_names"]]
+
+
+class Command(_Configured):
+    """A command whose help shows its options in groups, and whose --tta may lack its number."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Parses arguments. Raises UsageError, with a sentence."""
@@ -73,7 +77,7 @@ class Command(click.Command):
             return super().parse_args(context, args)
 
     def invoke(self, context: click.Context) -> Any:
-        """Runs the command. Raises UsageError, with a sentence, which names settings, too."""
+        """Runs the command. Raises UsageError, with a sentence, which also names settings."""
         try:
             with one_sentence(context):
                 return super().invoke(context)
@@ -111,7 +115,7 @@ class Command(click.Command):
 
 
 def group_of(option: click.Option) -> str:
-    """The heading of an option in helps and man pages."""
+    """Returns the heading of an option in helps and man pages."""
     return option.group if isinstance(option, Option) else USUAL
 
 
@@ -128,29 +132,20 @@ def _number_tta(command: click.Command, args: list[str]) -> None:
             args[at] = "--tta=8"
 
 
-class CommandGroup(click.Group):
+class CommandGroup(_Configured, click.Group):
     """Commands by name."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        """Arguments are those of click."""
-        super().__init__(*arguments, **settings)
-        self.context_settings = {**CONTEXT, **self.context_settings}
-
-    def get_help_option_names(self, context: click.Context) -> list[str]:
-        """-h and --help in any context: click keeps the option that it is first asked for."""
-        return [*CONTEXT["help_option_names"]]
 
     command_class = Command
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Parses what comes before the command's name. Raises UsageError, with a sentence."""
+        """Parses the arguments before the command's name. Raises UsageError, with a sentence."""
         with one_sentence(context):
             return super().parse_args(context, args)
 
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that arguments name. Raises UsageError for none."""
+        """Finds the command that arguments name. Raises UsageError for none."""
         names = self.list_commands(context)
         if args[0] not in names and not context.resilient_parsing:
             near = nearest(args[0], names)
@@ -160,7 +155,7 @@ class CommandGroup(click.Group):
 
 
 def listed(names: Sequence[str], last: str = "or") -> str:
-    """Names in a sentence: a, b or c."""
+    """Joins names in a sentence: a, b or c."""
     *others, end = names
     return f"{', '.join(others)} {last} {end}" if others else end
 
@@ -174,7 +169,7 @@ class Pixels(click.ParamType[int]):
         self._most = most
 
     def convert(self, value: Any, parameter: Any, context: Any) -> int:
-        """The number. Raises BadParameter."""
+        """Parses the number. Raises BadParameter."""
         text = str(value)
         if re.fullmatch(r"\d{1,19}", text, re.ASCII) and 1 <= int(text) <= self._most:
             return int(text)
@@ -186,16 +181,16 @@ class Pixels(click.ParamType[int]):
 
 
 class Choice(click.Choice[str]):
-    """One of some words, in any case; for another one, an error with the nearest or with all."""
+    """A choice of words, in any case; errors name the nearest word, or all."""
 
     def __init__(self, choices: Sequence[str], shown: Sequence[str] = ()) -> None:
-        """`shown` are those that messages list, where there are many."""
+        """`shown` are the words that messages list, if there are many."""
         super().__init__(choices, case_sensitive=False)
         self._many = bool(shown)
         self._shown = listed(shown or choices)
 
     def convert(self, value: Any, parameter: Any, context: Any) -> str:
-        """The word as it is spelt here. Raises BadParameter."""
+        """Returns the word as it is spelt here. Raises BadParameter."""
         found = next((each for each in self.choices if each.casefold() == value.casefold()), None)
         if found is not None:
             return found
@@ -210,17 +205,17 @@ class Choice(click.Choice[str]):
 
 @contextmanager
 def one_sentence(context: click.Context) -> Iterator[None]:
-    """Makes of usage errors one sentence, without the usage before it."""
+    """Turns usage errors into one sentence, without the usage."""
     try:
         yield
     except click.UsageError as error:
         if isinstance(error, click.exceptions.NoArgsIsHelpError):
-            raise  # which shows the help
+            raise  # it shows the help
         raise _worded(error, context) from error
 
 
 def _worded(error: click.UsageError, context: click.Context) -> click.UsageError:
-    """An error without context, of which click shows just the message."""
+    """Returns an error without context: click shows nothing but the message."""
     where = error.ctx or context
     if isinstance(error, click.NoSuchOption):
         text = _no_option(error, where)
@@ -264,10 +259,53 @@ def _help_of(context: click.Context) -> str:
 
 @contextmanager
 def failures_told() -> Iterator[None]:
-    """Makes of errors that users can cause one sentence."""
+    """Turns errors that users can cause into one sentence."""
     try:
         yield
     except BrokenPipeError:
-        raise  # nobody reads standard output any more, which is no news for anybody
+        raise  # standard output was closed, which is not worth a message
     except (Waifu2xError, MemoryError, OSError) as error:
         raise click.ClickException(printable(message_of(error))) from error
+
+
+class Setting(NamedTuple):
+    """The value of an option, and its origin."""
+
+    value: str | bool
+    """As on the command line."""
+    option: str
+    """The option's long name, without dashes."""
+    key: str
+    """Its name at the origin: a variable's name, or a key of the file."""
+    origin: str
+    """For people: the variable, or the file."""
+
+
+def in_force(context: click.Context) -> dict[str, Setting]:
+    """Returns the settings of the running command, by the names of parameters."""
+    found: dict[str, Setting] = context.meta.get(SETTINGS_KEY, {})
+    return found
+
+
+def origin_of(message: str, context: click.Context) -> str:
+    """Returns the settings that an error message names, and their origins, to be appended to it. An
+    old setting is easily forgotten. Empty if the message names none."""
+    options = {str(each.name): each.opts for each in own_options(context.command)}
+    found = []
+    for name, setting in in_force(context).items():
+        words = "|".join(map(re.escape, (*options.get(name, ()), setting.option)))
+        if re.search(rf"(?<![\w-])({words})(?![\w-])", message):
+            found.append(f"{setting.option} = {setting.value} comes from {setting.origin}")
+    return f" ({'; '.join(found)})" if found else ""
+
+
+def is_of_settings(name: str) -> bool:
+    """Returns whether a parameter of the running command has its value from a setting. Such a value
+    is ignored where it does not apply; an option of the command line would be an error."""
+    context = click.get_current_context(silent=True)
+    return context is not None and name in in_force(context)
+
+
+def own_options(command: click.Command) -> list[click.Option]:
+    """Returns the options of a command, without its arguments."""
+    return [each for each in command.params if isinstance(each, click.Option)]

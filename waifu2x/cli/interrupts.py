@@ -1,4 +1,4 @@
-"""Signals that end the program soon, whatever it is doing."""
+"""Ends the program soon after a signal, even during long compiled code."""
 
 from __future__ import annotations
 
@@ -16,21 +16,17 @@ _GRACE_SECONDS = 0.5
 """How long the work may take to end by itself, which tells more and leaves less behind."""
 
 
-def _nothing() -> None:
-    """Says nothing."""
-
-
 @contextmanager
 def heard_at_once(
-    last_words: Callable[[], None] = _nothing, *, gently: bool = False
+    last_words: Callable[[], None] = lambda: None, *, gently: bool = False
 ) -> Iterator[None]:
-    """Lets SIGINT, SIGTERM and SIGHUP end the work within soon, leaving no half-made file.
+    """Lets SIGINT, SIGTERM and SIGHUP end the block soon, without a half-made file.
 
-    Python runs the handlers of signals in the main thread, between two of its own instructions. To
-    decode, to encode or to compute a part of a large picture is one instruction, and may take many
-    seconds. So a thread learns of signals from the system, and ends the program if the main thread
-    has not ended the work by then, after `last_words`. `gently`: the first signal ends nothing at
-    once; the next one does. Only for the main thread; on Windows it does nothing.
+    Python runs handlers of signals in the main thread, between its own instructions. Decoding,
+    encoding or computing a part of a large picture is one instruction, and may take many seconds.
+    So a thread gets signals from the system, and ends the program, after `last_words`, if the main
+    thread has not ended the work by then. With `gently`, the first signal ends nothing. Only for
+    the main thread; on Windows it does nothing.
     """
     if sys.platform == "win32":
         yield
@@ -59,10 +55,8 @@ def heard_at_once(
 def _listen(
     reader: int, ended: threading.Event, last_words: Callable[[], None], gentle: int
 ) -> None:
-    """Reads the numbers of signals, until the other end of the pipe is closed.
-
-    The first `gentle` of them are for others.
-    """
+    """Reads the numbers of signals until the pipe is closed, and ignores the first `gentle`
+    ones."""
     numbers = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
     while received := os.read(reader, 1):
         if received[0] not in numbers:

@@ -1,10 +1,5 @@
-"""Man pages, made from the same texts as the helps.
-
-    python -m waifu2x.cli.man_pages man
-
-writes the pages into the folder `man`, from which they go into wheels. A test holds them to what
-this makes.
-"""
+"""Makes man pages from the texts of helps: `python -m waifu2x.cli.man_pages man`. They lie in the
+folder `man`, from which they go into wheels. A test compares the two."""
 
 from __future__ import annotations
 
@@ -26,7 +21,7 @@ _FILES = (
     ("~/.cache/waifu2x-kernels", "Parsed weights and compiled code; see `waifu2x cache`."),
 )
 _WIDTH = 64
-"""Characters of a line of source: some take several, escaped."""
+"""Characters of a line of source: escaped, some take several."""
 _EXIT_CODES = (
     ("0", "All done."),
     ("1", "At least one file failed."),
@@ -36,7 +31,7 @@ _EXIT_CODES = (
 
 
 class _Roff(click.HelpFormatter):
-    """Writes as a page of man what click writes as a help."""
+    """Writes the man page of a help."""
 
     def __init__(self, heading: str = "DESCRIPTION", level: str = "SH") -> None:
         """`heading` is for the texts, `level` the macro for it; options come one level below."""
@@ -45,13 +40,12 @@ class _Roff(click.HelpFormatter):
         self._level = level
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
-        """Writes the synopsis."""
         if self._level == "SH":
             self.write(".SH SYNOPSIS\n")
         self.write(f"\\fB{_text(prog)}\\fR {_text(args)}\n")
 
     def write_paragraph(self) -> None:
-        """Writes nothing: paragraphs have macros of their own."""
+        """Writes nothing: paragraphs have their own macros."""
 
     def write_text(self, text: str) -> None:
         """Writes paragraphs; one that begins with \\b keeps its lines."""
@@ -68,25 +62,22 @@ class _Roff(click.HelpFormatter):
                 self.write(_filled(paragraph))
 
     def write_heading(self, heading: str) -> None:
-        """Writes the heading of a group of options, or of the commands."""
         shown = heading.upper() if self._level == "SH" else heading
         self.write(f'.{self._level} "{_text(shown)}"\n')
 
     @contextmanager
     def section(self, name: str) -> Iterator[None]:
-        """Puts a heading before what is written within."""
         self.write_heading(name)
         yield
 
     def write_dl(
         self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
-        """Writes terms, each with what it means."""
         self.write("".join(_item(term, meaning) for term, meaning in rows))
 
 
 def pages() -> dict[str, str]:
-    """All pages by file name: that of the program, and one for each command."""
+    """Returns all pages by file name: the program's, and one for each command."""
     root = click.Context(cli, info_name="waifu2x")
     names = cli.list_commands(root)
     found = {"waifu2x.1": _page(cli, root, names)}
@@ -139,19 +130,17 @@ def _item(term: str, meaning: str) -> str:
 
 
 def _filled(text: str) -> str:
-    """A paragraph, in lines of a usual length."""
     lines = textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
     return "".join(f"{_line(line)}\n" for line in lines)
 
 
 def _line(text: str) -> str:
-    """A line of text, which must not look like a macro."""
+    """Escapes a line of text, which must not look like a macro."""
     escaped = _text(text)
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
 
 
 def _text(text: str) -> str:
-    """Text with what means something to roff escaped."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("`", "\\(ga")
     return escaped.replace("'", "\\(aq").replace('"', "\\(dq")
 

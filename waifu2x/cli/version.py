@@ -1,4 +1,4 @@
-"""`waifu2x --version --verbose`: what a report of a fault needs to say of a machine."""
+"""The report of `waifu2x --version --verbose`: a machine's data for reports of faults."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _VARIABLES = re.compile(
 
 
 def report() -> Iterator[str]:
-    """The lines, in which the home folder is `~`: its name is often the user's."""
+    """Yields the lines, with `~` for the home folder, whose name is often the user's."""
     home = home_folder()
     for line in _lines():
         shown = line
@@ -91,7 +91,6 @@ def _processor() -> str:
 
 
 def _libraries() -> Iterator[str]:
-    """What is installed of them, without importing it."""
     for name in _LIBRARIES:
         try:
             yield f"{name} {importlib.metadata.version(name)}"
@@ -100,7 +99,7 @@ def _libraries() -> Iterator[str]:
 
 
 def _nvidia() -> str:
-    """NVIDIA's driver by what the kernel says of it, even where CUDA does not work."""
+    """Describes NVIDIA's driver by the kernel's files, even where CUDA does not work."""
     try:
         first, *_ = Path("/proc/driver/nvidia/version").read_text(errors="replace").splitlines()
     except (OSError, ValueError):

@@ -1,4 +1,5 @@
-"""Who makes the files of a batch: this process, one for each of several devices, or a cluster."""
+"""Makes the files of a batch: in this process, in one for each of several devices, or on a
+cluster."""
 
 from __future__ import annotations
 
@@ -11,56 +12,53 @@ from typing import TYPE_CHECKING, Any
 
 from waifu2x.backends import device_numbers
 from waifu2x.cli.options.arguments import describe, opened
-from waifu2x.cli.options.machines import LOCAL
+from waifu2x.cli.options.common import LOCAL
 from waifu2x.cli.output import report
 from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, Output
 from waifu2x.system.lazy_dataclass import dataclass
 
-# What imports NumPy is imported where it is used: completions and helps need not wait for it.
+# Imports of NumPy come late: completions and helps need not wait for it.
 if TYPE_CHECKING:
     from waifu2x.flows.batch.plan import JobList
     from waifu2x.flows.outcome import Outcome
 
 _MANY = 50
-"""Pictures for which processes may well be wanted, as are those of an archive: starting them takes
-as long as a device does."""
+"""Pictures, those of archives included, from which processes may be worth it: starting them takes
+as long as opening a device."""
 _EACH = 8
-"""Files for each of several devices from which on they get a process each."""
+"""Files for each of several devices from which they get a process each."""
 
 
 @dataclass(frozen=True)
 class FileWork:
-    """What is to be made of files, wherever that is done."""
+    """The work on files, wherever it is done."""
 
     arguments: Mapping[str, Any]
     """Those of an Upscaler."""
     output: Output
     folders: tuple[Path, Path]
-    """Those of inputs and outputs."""
+    """The folders of inputs and outputs."""
     max_pixels: int
     in_flight: InFlight | None = None
     sources: frozenset[Identity] = frozenset()
-    """What is never replaced."""
+    """Files that are never replaced."""
     many: bool = False
-    """Whether there are so many pictures that codecs may want processes."""
+    """Whether there are enough pictures for codecs to use processes."""
     stopped: Event = field(default_factory=Event)
-    """Set once nothing more is to be begun."""
+    """Set once no more files are to be begun."""
 
 
 OnProgress = Callable[[Job, float], None]
-"""Told which further part of a file is done."""
+"""Called with a file and the further part of it that is done."""
 Runner = Callable[[Iterable[Job | None], OnProgress, OnNotice], "Generator[Outcome, None, None]"]
-"""Makes outcomes of jobs, and tells of progress and of notices."""
+"""Yields outcomes of jobs, and reports progress and notices."""
 
 
 def runner_of(
     work: FileWork, jobs: JobList, address: str | None, *, watching: bool
 ) -> tuple[JobList, AbstractContextManager[Runner]]:
-    """The jobs in the order in which they are best begun, and what makes them.
-
-    Processes that are wanted begin to start now. `address` is that of a cluster, if one is to do
-    it; `watching`: more jobs will come than there are now.
-    """
+    """Returns the jobs in the best order, and their runner; starts the processes that it needs.
+    With `address`, a cluster runs them; with `watching`, more jobs will come."""
     if address is not None:
         return jobs, _on_cluster(work, address)
     from waifu2x.flows.batch import worker
@@ -76,14 +74,17 @@ def runner_of(
 
 
 def is_many(jobs: JobList) -> bool:
-    """Whether there are so many pictures that codecs may want processes: those of an archive
-    are."""
+    """Returns whether there are enough pictures for codecs to use processes; an archive always
+    is."""
     return len(jobs) >= _MANY or any(source.lower().endswith(ARCHIVES) for source, _ in jobs.names)
 
 
 def devices_of(arguments: Mapping[str, Any], count: int, *, watching: bool) -> Sequence[int]:
-    """The numbers of the devices that get a process each for so many files; none where one process
-    does it all: for one device, and for so few files that devices would have to share one."""
+    """Returns the numbers of the devices that get a process each for `count` files.
+
+    Empty if one process does it all: for one device, and for so few files that devices would have
+    to share one.
+    """
     from waifu2x.flows.batch import worker
 
     device = arguments["device"]
@@ -94,8 +95,8 @@ def devices_of(arguments: Mapping[str, Any], count: int, *, watching: bool) -> S
 
 
 def archives_first(jobs: JobList) -> JobList:
-    """The jobs in another order: one process makes all pages of an archive, and is not to begin
-    with one when the others have nothing more to do."""
+    """Returns the jobs with archives first: one process makes all pages of an archive, and should
+    not begin with it when the others have nothing more to do."""
     from waifu2x.flows.batch.plan import JobList
 
     names = sorted(jobs.names, key=lambda names: not names[0].lower().endswith(ARCHIVES))
@@ -104,7 +105,6 @@ def archives_first(jobs: JobList) -> JobList:
 
 @contextmanager
 def _here(work: FileWork) -> Iterator[Runner]:
-    """By this process and those that it starts."""
     from waifu2x.flows.batch.run import run
 
     with opened(work.arguments) as upscaler:
@@ -124,7 +124,6 @@ def _here(work: FileWork) -> Iterator[Runner]:
 
 @contextmanager
 def _on_devices(work: FileWork, numbers: Sequence[int]) -> Iterator[Runner]:
-    """By a process for each of several devices."""
     from waifu2x.flows.batch.devices import DeviceProcesses
     from waifu2x.flows.batch.listings import Listings
     from waifu2x.flows.batch.session import SessionSettings
@@ -153,7 +152,6 @@ def _on_devices(work: FileWork, numbers: Sequence[int]) -> Iterator[Runner]:
 
 @contextmanager
 def _on_cluster(work: FileWork, address: str) -> Iterator[Runner]:
-    """By the workers of a cluster."""
     from waifu2x.flows.batch import cluster
 
     is_local = address == LOCAL
@@ -177,5 +175,5 @@ def _on_cluster(work: FileWork, address: str) -> Iterator[Runner]:
 def nobody(
     jobs: Iterable[Job | None], on_progress: OnProgress, on_notice: OnNotice
 ) -> Generator[Outcome, None, None]:
-    """Where nothing is left to do."""
+    """Runs no jobs."""
     yield from ()

@@ -1,4 +1,4 @@
-"""Pictures as arrays of any library: what is accepted, checked and said of what is not."""
+"""Arrays of any library as pictures: checks, conversions and messages for what does not fit."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from waifu2x.imaging.picture import Picture, with_alpha
 _Made = TypeVar("_Made")
 
 OVERSHOOT = 1 / 255
-"""How far floats may lie outside [0, 1], as resampling leaves them: they are clipped."""
+"""How far floats may lie outside [0, 1], as after resampling: they are clipped."""
 
 _CPU_KINDS = (1, 3, 11, 13)
-"""DLPack's numbers of memory that this processor can read: its own, that which is page-locked for
-CUDA or ROCm, and CUDA's managed memory."""
+"""DLPack's numbers of memory that this processor can read: its own, memory page-locked for CUDA or
+ROCm, and CUDA's managed memory."""
 _ONE_BITS = np.float32(1).view(np.uint32)
 
 
@@ -27,7 +27,7 @@ class HasArray(Protocol):
     """An object with `__array__`: pandas, xarray, PyTorch, JAX and many others have it."""
 
     def __array__(self) -> np.ndarray[Any, Any]:
-        """Its values as a NumPy array."""
+        """Returns its values as a NumPy array."""
 
 
 class HasArrayInterface(Protocol):
@@ -35,17 +35,17 @@ class HasArrayInterface(Protocol):
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """Where its values are, and what."""
+        """Returns where its values are, and their type."""
 
 
 class HasDlpack(Protocol):
     """A tensor of any library that speaks DLPack."""
 
     def __dlpack__(self) -> object:
-        """A capsule with its memory."""
+        """Returns a capsule with its memory."""
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """The kind of its device, by DLPack's numbers, and which one it is."""
+        """Returns the kind of its device, by DLPack's numbers, and its number."""
 
 
 ArrayLike = HasArray | HasArrayInterface | HasDlpack
@@ -53,10 +53,8 @@ ArrayLike = HasArray | HasArrayInterface | HasDlpack
 
 
 def as_array(image: object) -> NDArray[Any]:
-    """An array of any library as a NumPy array that shares its memory where it can.
-
-    Raises ImageError for what is none, and for one in the memory of another device.
-    """
+    """Returns an array of any library as a NumPy array, sharing its memory if possible. Raises
+    ImageError for other objects, and for an array in the memory of another device."""
     if isinstance(image, np.ndarray):
         return np.asarray(image)
     kind = type(image).__name__
@@ -79,7 +77,7 @@ def as_array(image: object) -> NDArray[Any]:
 def _converted(image: Any, convert: Callable[[Any], _Made], kind: str) -> _Made:
     try:
         return convert(image)
-    except Exception as error:  # whatever the other library raises, of a tensor with a gradient say
+    except Exception as error:  # any of the other library's, for a tensor with a gradient say
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ImageError(f"NumPy cannot read this {kind}: {reason}") from error
 
@@ -93,10 +91,8 @@ def _advice(image: object) -> str:
 
 
 def checked(array: NDArray[Any]) -> NDArray[Any]:
-    """An array of one picture or several, in the machine's byte order, floats in [0, 1].
-
-    Raises ImageError.
-    """
+    """Returns an array of one picture or several in native byte order, floats clipped to [0, 1].
+    Raises ImageError for unsuitable shapes, dtypes and values."""
     if array.ndim not in (2, 3, 4) or (array.ndim > 2 and not 1 <= array.shape[-1] <= 4):
         raise ImageError(
             "Expected shape (H, W), (H, W, 1 to 4) or (N, H, W, 1 to 4), but got"
@@ -114,7 +110,7 @@ def checked(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _planes_last(array: NDArray[Any]) -> str:
-    """What to do about an array whose planes seem to come first, as in PyTorch."""
+    """Returns advice for an array whose planes seem to come first, as in PyTorch."""
     if array.ndim not in (3, 4) or not 1 <= array.shape[-3] <= 4:
         return ""
     return (
@@ -132,8 +128,8 @@ def _other_dtype(dtype: np.dtype[Any]) -> str:
 
 
 def _in_range(array: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Floats that lie in [0, 1], or lay so near to it that they are clipped. Raises ImageError."""
-    # As integers, floats of [0, 1] are those up to 1.0; negative ones, NaN and infinity are larger.
+    """Clips floats that lie just outside [0, 1]. Raises ImageError for others."""
+    # As integers, floats of [0, 1] are at most 1.0's; negative ones, NaN and infinity are larger.
     # So one pass is enough, in half the time of a minimum and a maximum.
     if array.view(np.uint32).max() <= _ONE_BITS:
         return array
@@ -151,7 +147,7 @@ def _in_range(array: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _into_range(low: float, high: float) -> str:
-    """What to do about floats of another range, by the ranges that are common."""
+    """Returns advice for floats of another common range."""
     if low < -OVERSHOOT:
         return "use (array + 1) / 2 if it holds -1 to 1, otherwise clip it"
     for most in (255, 65535):
@@ -161,7 +157,7 @@ def _into_range(low: float, high: float) -> str:
 
 
 def to_picture(array: NDArray[Any]) -> Picture:
-    """A checked array of one picture, (H, W) or (H, W, 1 to 4), as a Picture."""
+    """Returns a checked array of one picture, (H, W) or (H, W, 1 to 4), as a Picture."""
     planes = array[..., np.newaxis] if array.ndim == 2 else array
     if planes.shape[-1] in (2, 4):
         return Picture(planes[..., :-1], planes[..., -1])
@@ -169,6 +165,6 @@ def to_picture(array: NDArray[Any]) -> Picture:
 
 
 def from_picture(picture: Picture, dimensions: int) -> NDArray[Any]:
-    """A Picture as an array of so many dimensions: 2, (H, W), or 3, (H, W, planes)."""
+    """Returns a Picture as an array of 2 dimensions, (H, W), or 3, (H, W, planes)."""
     samples = with_alpha(picture)
     return samples[..., 0] if dimensions == 2 else samples

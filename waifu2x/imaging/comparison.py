@@ -1,4 +1,4 @@
-"""How much pictures differ, and where."""
+"""Measures how much pictures differ, and where."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from waifu2x.system.lazy_dataclass import dataclass
 _SIGMA, _RADIUS = 1.5, 5
 _C1, _C2 = 0.01**2, 0.03**2
 _BAND_VALUES = 1 << 20
-"""Values of a picture that are looked at together: what is computed of them takes some 100 MiB."""
+"""Values of a picture in one band: computing with them takes some 100 MiB."""
 _LEAST_SHARE = 0.98
-"""The least ratio of two pictures' proportions: with others, they show different things."""
+"""The least ratio of two pictures' proportions: below it, they show different things."""
 _CELLS = 4
 """Steps of a square's side in which its place is chosen."""
 _NEAR, _NEARBY = 4, 0.25
-"""What is nearer to a chosen square than this part of a picture both ways counts so much."""
+"""Squares within 1/4 of the picture, in both directions, of a chosen one weigh a quarter."""
 _SAME_LINE, _SAME_EDGE = 0.5, 0.1
-"""What is above, below or beside a chosen square counts so much, along an edge of the picture even
-less: a line or a border looks the same all along."""
+"""Squares above, below or beside a chosen one weigh half, those along the same edge of the picture
+a twentieth: a line or a border looks the same all along."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Comparison:
 
     first: NDArray[Any]
     second: NDArray[Any]
-    """Both (H, W, 1 or 3), each in a pixel dtype of its own."""
+    """Both (H, W, 1 or 3); the pixel dtypes may differ."""
     resized: str | None
-    """Which of them was resized to the size of the other, `first` or `second`; None if neither."""
+    """The picture that was resized to the other's size, `first` or `second`; None if neither."""
     psnr: float
     """Peak signal to noise ratio in dB, over all values; infinite for equal pictures."""
     ssim: float
@@ -48,14 +48,14 @@ class Comparison:
     largest: float
     """The largest difference of two values, 0 to 1."""
     differing: float
-    """The share of pixels that differ at all, by more than half a level of 16 bits."""
+    """The share of pixels that differ, by more than half a level of 16 bits."""
 
 
 def compare(first: Picture, second: Picture) -> Comparison:
     """Compares two pictures; the smaller one is enlarged to the size of the other by Lanczos.
 
-    Transparent pictures are compared as they look on white; grey counts as RGB where the other one
-    is. Raises ImageError for pictures whose proportions differ by more than 2 %.
+    Transparent pictures are compared on white; grey counts as RGB if the other one is RGB. Raises
+    ImageError for pictures whose proportions differ by more than 2 %.
     """
     one, other = (on_white(each, _exact(each.pixels)) for each in (first, second))
     resized = None
@@ -80,12 +80,10 @@ def compare(first: Picture, second: Picture) -> Comparison:
 
 
 def ssim(one: NDArray[Any], other: NDArray[Any]) -> float:
-    """The structural similarity of two arrays (H, W, C) of pixel dtypes, 1 where they are equal.
+    """Returns the structural similarity of two arrays (H, W, C) of pixel dtypes; 1 for equal ones.
 
-    Its windows are Gaussian, sigma 1.5, 11 x 11.
-
-    Variances are those of populations. Windows lie within the picture; a smaller picture has a
-    single window of all its pixels.
+    Its windows are Gaussian, sigma 1.5, 11 x 11, within the picture; a smaller picture has a single
+    window of all its pixels. Variances are those of populations.
     """
     if min(one.shape[:2]) <= 2 * _RADIUS:
         return float(np.mean(_similarity(*(f.mean((0, 1)) for f in _moments(one, other)))))
@@ -101,13 +99,12 @@ def ssim(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def worst_boxes(pictures: Sequence[NDArray[Any]], side: int, count: int) -> list[Box]:
-    """At most `count` squares of `side` pixels, not overlapping, where pictures differ most, worst
-    first, and spread: what is near a square that is chosen already, or in line with it, counts
-    less.
+    """Returns at most `count` squares of `side` pixels where pictures differ most, worst first.
 
+    They do not overlap, and are spread: squares near a chosen one, or in line with it, weigh less.
     `pictures` are two or more arrays (H, W, C) of one shape. A square's error is the sum over its
-    values of the square of the largest difference between any two pictures. Where all the rest is
-    equal there are fewer squares, and smaller ones in smaller pictures.
+    values of the square of the largest difference between any two pictures. Equal areas have no
+    squares; in small pictures squares are smaller.
     """
     height, width = pictures[0].shape[:2]
     side = min(side, height, width)
@@ -139,7 +136,7 @@ def worst_boxes(pictures: Sequence[NDArray[Any]], side: int, count: int) -> list
 
 
 def on_white(picture: Picture, dtype: DTypeLike) -> NDArray[Any]:
-    """A picture as it looks on a white background, (H, W, 1 or 3), of a pixel dtype where it is
+    """Returns a picture as on a white background, (H, W, 1 or 3); in `dtype` if it is
     transparent."""
     if picture.alpha is None:
         return picture.pixels
@@ -152,7 +149,6 @@ def on_white(picture: Picture, dtype: DTypeLike) -> NDArray[Any]:
 
 
 def _exact(pixels: NDArray[Any]) -> DTypeLike:
-    """The pixel dtype for what is computed of pixels."""
     return np.float32 if pixels.dtype == np.float32 else np.uint16
 
 
@@ -174,7 +170,7 @@ def _at_size(values: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
 
 
 def _moments(one: NDArray[Any], other: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
-    """The arrays whose means in a window make its similarity: x, y, xx, yy, xy."""
+    """Yields the arrays whose means in a window make its similarity: x, y, xx, yy, xy."""
     x, y = to_unit(one, np.float64), to_unit(other, np.float64)
     yield from (x, y, x * x, y * y, x * y)
 
@@ -182,7 +178,6 @@ def _moments(one: NDArray[Any], other: NDArray[Any]) -> Iterator[NDArray[np.floa
 def _similarity(
     x: NDArray[Any], y: NDArray[Any], xx: NDArray[Any], yy: NDArray[Any], xy: NDArray[Any]
 ) -> NDArray[Any]:
-    """The similarity of each window, from the means of its moments."""
     luminance = (2 * x * y + _C1) / (x * x + y * y + _C1)
     structure = (2 * (xy - x * y) + _C2) / (xx - x * x + yy - y * y + _C2)
     found: NDArray[Any] = luminance * structure
@@ -190,7 +185,7 @@ def _similarity(
 
 
 def _filtered(values: NDArray[np.float64], taps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A separable filter of (H, W, C), where its window lies within."""
+    """Filters (H, W, C) by separable taps, where their window lies within."""
     rows, columns = (size - len(taps) + 1 for size in values.shape[:2])
     down = sum(tap * values[y : y + rows] for y, tap in enumerate(taps))
     across: NDArray[np.float64] = sum(tap * down[:, x : x + columns] for x, tap in enumerate(taps))
@@ -198,7 +193,7 @@ def _filtered(values: NDArray[np.float64], taps: NDArray[np.float64]) -> NDArray
 
 
 def _bands(shape: tuple[int, ...]) -> Iterator[slice]:
-    """The rows of arrays of that shape, (H, W, C), a band at a time."""
+    """Yields the bands of rows of arrays of that shape, (H, W, C)."""
     rows = max(1, _BAND_VALUES // math.prod(shape[1:]))
     for top in range(0, shape[0], rows):
         yield slice(top, min(top + rows, shape[0]))

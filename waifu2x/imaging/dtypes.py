@@ -1,4 +1,4 @@
-"""Pixels as numbers: uint8 and uint16 span [0, 1] by their range, float32 holds it as it is."""
+"""Pixel dtypes: uint8 and uint16 span [0, 1] by their range, float32 holds it directly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ PIXEL_DTYPES = (np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.float32))
 
 
 def to_unit(pixels: NDArray[Any], dtype: type[_Float]) -> NDArray[_Float]:
-    """Pixels of a dtype in PIXEL_DTYPES as floats in [0, 1], of the float dtype `dtype`."""
+    """Converts pixels of a dtype in PIXEL_DTYPES to floats in [0, 1], of the float dtype
+    `dtype`."""
     if pixels.dtype == np.float32:
         return pixels.astype(dtype)
     unit: NDArray[_Float] = pixels.astype(dtype) / dtype(np.iinfo(pixels.dtype).max)
@@ -21,10 +22,8 @@ def to_unit(pixels: NDArray[Any], dtype: type[_Float]) -> NDArray[_Float]:
 
 
 def from_unit(values: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
-    """Floats as pixels of a dtype in PIXEL_DTYPES.
-
-    They are clipped to [0, 1]; integers are rounded half to even.
-    """
+    """Converts floats to pixels of a dtype in PIXEL_DTYPES. Floats are clipped to [0, 1]; integers
+    are rounded half to even."""
     clipped = values.clip(0.0, 1.0)
     if np.dtype(dtype) == np.float32:
         return clipped.astype(np.float32)

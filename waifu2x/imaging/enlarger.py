@@ -1,4 +1,4 @@
-"""One picture through networks: prepared, computed, finished."""
+"""Takes one picture through networks: prepares, computes, finishes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Compute(Protocol):
     def __call__(
         self, calls: Sequence[ChainCall], on_progress: Progress, on_recomputed: Callable[[], None]
     ) -> list[NDArray[Any]]:
-        """The results of `calls`, in their order.
+        """Returns the results of `calls`, in their order.
 
-        `on_progress` is told parts that add up to the calls' shares; it may raise to stop the work.
-        `on_recomputed` is called if one had to be computed again, in wider numbers.
-        Raises ModelError, BackendError.
+        `on_progress` gets parts that add up to the calls' shares; it may raise to stop the work.
+        `on_recomputed` is called if a call had to be computed again, in wider numbers. Raises
+        ModelError, BackendError.
         """
         ...
 
@@ -50,7 +50,7 @@ class Networks:
     def __call__(
         self, calls: Sequence[ChainCall], on_progress: Progress, on_recomputed: Callable[[], None]
     ) -> list[NDArray[Any]]:
-        """Runs the calls one after the other, once all their networks are there."""
+        """Runs the calls in turn, once all their networks are compiled."""
         networks = [self.chains.network(call.factor, call.noise) for call in calls]
         return [
             network.run(
@@ -80,25 +80,25 @@ class Enlarger(Processing):
     ) -> None:
         """`noise` is the level to remove, or None; `compute` runs networks.
 
-        `limits`, with a noise of None, say which levels pictures may get by their quality: such an
-        enlarger is for `level_for` and `at_level`; by itself it removes no noise.
+        `limits`, with a noise of None, are the levels that pictures may get by their quality: such
+        an enlarger is for `level_for` and `at_level`; by itself it removes no noise.
         """
         super().__init__(facts, request, noise)
         self._compute = compute
         self.limits = limits
-        # Each keeps plans of its own.
+        # Each keeps its own plans.
         self._at_levels: dict[int | None, Enlarger] = {}
 
     @property
     def chooses(self) -> bool:
-        """Whether the level depends on the picture."""
+        """Returns whether the level depends on the picture."""
         return self.limits is not None
 
     def level_for(self, quality: int, picture: Picture) -> int | None:
-        """The noise level that is best for a JPEG of that quality; None: it is better as it is.
+        """Returns the best noise level for a JPEG of that quality; None to leave it.
 
-        None as well where the networks lack the level, or would have to enlarge more for it, and
-        where a picture becomes smaller. Raises ImageError if it would grow more than 32 times.
+        Also None if the networks lack the level, or would have to enlarge more for it, and if the
+        picture becomes smaller. Raises ImageError if it would grow more than 32 times.
         """
         height, width = picture.pixels.shape[:2]
         if self.limits is None or self.request.leaves(height, width):
@@ -120,14 +120,14 @@ class Enlarger(Processing):
         return level if same else None
 
     def at_level(self, noise: int | None) -> Enlarger:
-        """The enlarger of the same request that removes this level from all pictures."""
+        """Returns the enlarger of the same request that removes this level from all pictures."""
         if noise not in self._at_levels:
             made = Enlarger(self.facts, self.request, noise, self._compute)
             self._at_levels.setdefault(noise, made)
         return self._at_levels[noise]
 
     def growth(self, height: int, width: int) -> float:
-        """As of Processing, whatever level is chosen."""
+        """Returns the bytes as `Processing.growth` does, for any level that may be chosen."""
         # Noise removal alone makes a result where there would be none.
         least = 1.0 if self.limits is not None and self.limits.alone else 0.0
         return max(super().growth(height, width), least)
@@ -139,12 +139,12 @@ class Enlarger(Processing):
         stopwatch: Stopwatch | None = None,
         on_recomputed: Callable[[], None] = lambda: None,
     ) -> Picture:
-        """A picture enlarged and denoised.
+        """Enlarges and denoises a picture.
 
         `stopwatch` gets the seconds of `prepare`, `network` and `resize`; `on_recomputed` is called
-        if the picture had to be computed again, in wider numbers. Raises ImageError if the
-        picture would grow more than 32 times, ModelError if it has transparency and there is no
-        model to scale it, and BackendError.
+        if the picture had to be computed again, in wider numbers. Raises ImageError if the picture
+        would grow more than 32 times, ModelError if it has transparency and there is no model to
+        scale it, and BackendError.
         """
         spent = stopwatch or Stopwatch()
         with spent("prepare"):
@@ -161,10 +161,8 @@ class Enlarger(Processing):
         return finished
 
     def stack(self, pictures: NDArray[Any], on_progress: Progress = ignore) -> NDArray[Any] | None:
-        """Opaque pictures of one size, (pictures, height, width, planes), in one call.
-
-        None where more than a network is to be done. Raises as `picture` does.
-        """
+        """Enlarges opaque pictures of one size, (pictures, height, width, planes), in one call.
+        Returns None if more than a network is needed. Raises as `picture` does."""
         count, height, width, planes = pictures.shape
         factor = self.network_factor(height, width, planes)
         if factor is None:

@@ -1,4 +1,4 @@
-"""Whether a picture has flat colours, as most drawings do: a look of a few milliseconds."""
+"""Detects flat colours, which most drawings have, in a few milliseconds."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from numpy.typing import NDArray
 
 _BLOCK = 8
 _ROWS = 64
-"""Rows of blocks that are looked at, at most: evenly spread."""
+"""The most rows of blocks that are looked at, evenly spread."""
 _LEVELS = 2
 """Levels of 8 bits within which a block counts as flat."""
 FLAT = 0.25
-"""The share of flat blocks from which on colours are flat: sprites and pages have at least 0.31 at
-JPEG quality 85, photos at most 0.18 (benchmarks/noise_pictures.py). A blurred photo without texture
-has up to 0.75: limits for flat colours are low enough for it."""
+"""The share of flat blocks from which colours count as flat: sprites and pages have at least 0.31
+at JPEG quality 85, photos at most 0.18 (benchmarks/noise_pictures.py). A blurred photo without
+texture has up to 0.75: limits for flat colours are low enough for it."""
 
 
 def flat_share(pixels: NDArray[Any]) -> float:
-    """The share of 8x8 blocks of (H, W, 1 or 3) 8-bit pixels whose grey or green hardly varies."""
+    """Returns the share of 8x8 blocks of 8-bit pixels (H, W, 1 or 3) whose grey or green hardly
+    varies."""
     height, width = pixels.shape[0] // _BLOCK, pixels.shape[1] // _BLOCK
     if not height or not width:
         return 0.0
@@ -36,5 +37,5 @@ def flat_share(pixels: NDArray[Any]) -> float:
 
 
 def is_flat(pixels: NDArray[Any]) -> bool:
-    """Whether (H, W, 1 or 3) 8-bit pixels have flat colours."""
+    """Returns whether 8-bit pixels (H, W, 1 or 3) have flat colours."""
     return flat_share(pixels) >= FLAT

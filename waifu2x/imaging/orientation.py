@@ -1,4 +1,4 @@
-"""Pictures brought upright, as EXIF's orientation asks for."""
+"""Turns pictures upright, as EXIF's orientation asks for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from waifu2x.imaging.picture import Picture, contiguous
 
 
 def oriented(picture: Picture, orientation: int) -> Picture:
-    """A picture stored with an EXIF orientation, 1 to 8, as it is meant to be seen."""
+    """Returns a picture stored with an EXIF orientation, 1 to 8, as it is meant to be seen."""
     if not 2 <= orientation <= 8:
         return picture
     alpha = picture.alpha
@@ -24,12 +24,12 @@ def oriented(picture: Picture, orientation: int) -> Picture:
 
 
 def oriented_size(height: int, width: int, orientation: int) -> tuple[int, int]:
-    """The (height, width) that a picture stored with an EXIF orientation is meant to be seen in."""
+    """Returns the upright (height, width) of a picture stored with an EXIF orientation."""
     return (width, height) if 5 <= orientation <= 8 else (height, width)
 
 
 def oriented_plane(plane: NDArray[Any], orientation: int) -> NDArray[Any]:
-    """A view of an array (H, W, ...) stored with an EXIF orientation, as it is meant to be seen."""
+    """Returns an upright view of an array (H, W, ...) stored with an EXIF orientation."""
     if orientation in (3, 4, 6, 7):
         plane = plane[::-1]
     if orientation in (2, 3, 7, 8):

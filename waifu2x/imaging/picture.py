@@ -1,4 +1,4 @@
-"""A picture in memory, and all that its file said of it."""
+"""A picture in memory, with all data of its file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Chunk = tuple[bytes, bytes]
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a file says besides its pixels. No format keeps all of it: see `formats.table`."""
+    """The data of a file besides its pixels. No format keeps all of it: see `formats.table`."""
 
     exif: bytes | None = None
     """A TIFF structure, from its byte order mark on."""
@@ -24,7 +24,7 @@ class Metadata:
     iptc: bytes | None = None
     """IIM records."""
     dpi: tuple[float, float] | None = None
-    """Pixels an inch, across and down."""
+    """Pixels per inch, across and down."""
     comment: bytes | None = None
     """The comment of a JPEG or a GIF."""
     chunks: tuple[Chunk, ...] = ()
@@ -39,16 +39,16 @@ class JpegCoding(NamedTuple):
     subsampling: int
     """Chroma subsampling by Pillow's number: 0 is 4:4:4, 1 is 4:2:2, 2 is 4:2:0."""
     ratio: str = ""
-    """Chroma subsampling in words, such as 4:2:0; empty where there is no chroma."""
+    """Chroma subsampling in words, such as 4:2:0; empty without chroma."""
 
 
 @dataclass(frozen=True)
 class Colours:
-    """What the numbers of a picture mean as colours; nothing said is sRGB."""
+    """The meaning of a picture's numbers as colours; sRGB if empty."""
 
     icc_profile: bytes | None = None
     chunks: tuple[Chunk, ...] = ()
-    """PNG's words for it, where there is no profile: cICP, gAMA, cHRM, sRGB."""
+    """PNG's chunks for it, without a profile: cICP, gAMA, cHRM, sRGB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,11 +62,11 @@ class Picture:
     colours: Colours = field(default_factory=Colours)
     metadata: Metadata = field(default_factory=Metadata)
     jpeg: JpegCoding | None = None
-    """How the JPEG was coded that the picture comes from, for another to be coded as finely."""
+    """How the source JPEG was coded, so that another can be coded as finely."""
 
     @property
     def transparent(self) -> bool:
-        """Whether any pixel lets through what lies behind: many an alpha plane is all opaque."""
+        """Returns whether any pixel is not opaque: many an alpha plane is all opaque."""
         if self.alpha is None:
             return False
         opaque = np.iinfo(self.alpha.dtype).max if self.alpha.dtype.kind == "u" else 1.0
@@ -74,17 +74,15 @@ class Picture:
 
 
 def interleave(pixels: NDArray[Any], alpha: NDArray[Any], out: NDArray[Any]) -> None:
-    """Fills (H, W, C + 1) with pixels (H, W, C) and alpha (H, W).
-
-    Plane by plane: NumPy copies runs of three bytes six times slower.
-    """
+    """Fills (H, W, C + 1) with pixels (H, W, C) and alpha (H, W), plane by plane. NumPy copies runs
+    of three bytes six times slower."""
     for plane in range(pixels.shape[-1]):
         out[..., plane] = pixels[..., plane]
     out[..., -1] = alpha
 
 
 def with_alpha(picture: Picture) -> NDArray[Any]:
-    """(H, W, planes): pixels, and alpha behind them if there is any."""
+    """Returns (H, W, planes): pixels, then alpha if there is any."""
     if picture.alpha is None:
         return picture.pixels
     height, width, planes = picture.pixels.shape
@@ -94,14 +92,15 @@ def with_alpha(picture: Picture) -> NDArray[Any]:
 
 
 def apart(samples: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Pixels and alpha of (H, W, 1 to 4): the second or fourth plane is alpha. Both contiguous."""
+    """Splits (H, W, 1 to 4) into pixels and alpha, both contiguous; a second or fourth plane is
+    alpha."""
     if samples.shape[-1] in (1, 3):
         return contiguous(samples), None
     return contiguous(samples[..., :-1]), samples[..., -1].copy()
 
 
 def full_range(samples: NDArray[Any], bits: int) -> NDArray[Any]:
-    """Integers of up to 16 bits as uint8 or uint16 over its range. Raises ValueError for others."""
+    """Scales integers of up to 16 bits to uint8 or uint16. Raises ValueError for others."""
     if samples.dtype.kind != "u" or not 0 < bits <= 16:
         raise ValueError(f"Expected unsigned integers of up to 16 bits, but got {samples.dtype}")
     if bits in (8, 16):
@@ -111,7 +110,8 @@ def full_range(samples: NDArray[Any], bits: int) -> NDArray[Any]:
 
 
 def contiguous(samples: NDArray[Any]) -> NDArray[Any]:
-    """(H, W, C) in memory in that order; they themselves where they lie so. Copied as above."""
+    """Returns (H, W, C) C-contiguous, plane by plane as in `interleave`; not copied if it is
+    already."""
     height, width, planes = samples.shape
     if samples.strides[1:] == (planes * samples.itemsize, samples.itemsize):
         return np.ascontiguousarray(samples)

@@ -66,7 +66,7 @@ class Axis(NamedTuple):
     """With a step of 2: whether a sample lies between its two pixels, or on the first."""
 
     def samples(self, pixels: int) -> int:
-        """How many there are for so many pixels."""
+        """Returns the number of samples for `pixels` pixels."""
         return -(-pixels // self.step)
 
 
@@ -84,9 +84,11 @@ class ToRgb(NamedTuple):
 
 
 class FromRgb(NamedTuple):
-    """Factors from RGB to codes, for red, green and blue; for chroma RGB comes 16 times as
-    large. Each zero holds the 0.5 with which codes are rounded. Planes of RGB take what one
-    colour has in luma, each for itself."""
+    """Factors from RGB to codes, for red, green and blue.
+
+    For chroma, RGB comes 16 times as large. Each zero holds the 0.5 with which codes are rounded.
+    Planes of RGB each use the factor of one colour in luma.
+    """
 
     luma: tuple[float, float, float]
     luma_zero: float
@@ -98,7 +100,7 @@ class FromRgb(NamedTuple):
 
 @dataclass(frozen=True)
 class PlaneFormat:
-    """What the numbers of planes mean. Raises ValueError for what there is not."""
+    """The meaning of planes' numbers. Raises ValueError for unknown values."""
 
     bits: int = 8
     """8, in uint8, or 9 to 16, in the lower bits of uint16."""
@@ -128,28 +130,28 @@ class PlaneFormat:
 
     @property
     def is_grey(self) -> bool:
-        """Whether there is Y alone."""
+        """Returns whether there is Y alone."""
         return self.subsampling == "400"
 
     @property
     def is_rgb(self) -> bool:
-        """Whether the planes are G, B and R."""
+        """Returns whether the planes are G, B and R."""
         return self.matrix == "rgb"
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of its samples."""
+        """Returns the dtype of its samples."""
         return np.dtype(np.uint8 if self.bits == 8 else np.uint16)
 
     @cached_property
     def axes(self) -> tuple[Axis, Axis]:
-        """Rows and columns."""
+        """Returns the axes of rows and columns."""
         steps, midway = SUBSAMPLINGS[self.subsampling], SITINGS[self.siting]
         rows, columns = (Axis(s, m and s > 1) for s, m in zip(steps, midway, strict=True))
         return rows, columns
 
     def shapes(self, height: int, width: int) -> tuple[tuple[int, int], ...]:
-        """The shape of each plane of a picture of that size."""
+        """Returns the shape of each plane of a picture of that size."""
         if self.is_grey:
             return ((height, width),)
         rows, columns = self.axes
@@ -157,22 +159,23 @@ class PlaneFormat:
         return (height, width), chroma, chroma
 
     def samples(self, height: int, width: int) -> int:
-        """The samples of all planes of a picture of that size."""
+        """Returns the number of samples of all planes of a picture of that size."""
         return sum([rows * columns for rows, columns in self.shapes(height, width)])
 
     def nbytes(self, height: int, width: int) -> int:
-        """Their bytes."""
+        """Returns the bytes of all planes of a picture of that size."""
         return self.samples(height, width) * self.dtype.itemsize
 
     def empty(self, height: int, width: int) -> PlanarPicture:
-        """A picture of that size, uninitialised, its planes one behind the other."""
+        """Returns an uninitialised picture of that size, its planes adjacent in memory."""
         return self.within(np.empty(self.samples(height, width), self.dtype), height, width)
 
     def within(self, memory: NDArray[Any], height: int, width: int) -> PlanarPicture:
-        """A picture of that size in the first bytes of C-contiguous memory, whose address is a
-        multiple of a sample: its planes lie one behind the other, and cross to a device in one
-        copy, together with those of a picture behind it. Raises ValueError where there is less
-        memory."""
+        """Returns a picture of that size in the first bytes of C-contiguous memory.
+
+        The address is a multiple of a sample. The planes are adjacent: they cross to a device in
+        one copy, together with a picture behind them. Raises ValueError if the memory is too small.
+        """
         samples = memory.reshape(-1).view(np.uint8)[: self.nbytes(height, width)].view(self.dtype)
         planes, first = [], 0
         for shape in self.shapes(height, width):
@@ -182,7 +185,7 @@ class PlaneFormat:
         return PlanarPicture(self, *planes)
 
     def to_rgb(self) -> ToRgb:
-        """The factors from codes to RGB."""
+        """Returns the factors from codes to RGB."""
         kr, kb = MATRICES[self.matrix]
         kg = 1 - kr - kb
         luma_zero, luma_range, chroma_zero, chroma_range = self._ranges()
@@ -198,7 +201,7 @@ class PlaneFormat:
         )
 
     def from_rgb(self) -> FromRgb:
-        """The factors from RGB to codes."""
+        """Returns the factors from RGB to codes."""
         kr, kb = MATRICES[self.matrix]
         kg = 1 - kr - kb
         luma_zero, luma_range, chroma_zero, chroma_range = self._ranges()
@@ -215,7 +218,7 @@ class PlaneFormat:
         )
 
     def _ranges(self) -> tuple[float, float, float, float]:
-        """The code of 0 and the codes from 0 to 1: of luma, and of chroma."""
+        """Returns the code of 0, and the number of codes from 0 to 1: of luma, and of chroma."""
         unit = float(1 << (self.bits - 8))
         if self.is_full_range:
             peak = float((1 << self.bits) - 1)
@@ -224,13 +227,13 @@ class PlaneFormat:
 
 
 class PlanarPicture:
-    """Planes of samples, wherever they lie: those of a decoder's frame, or of an encoder's."""
+    """Planes of samples, in any memory: a decoder's frame, or an encoder's."""
 
     def __init__(self, plane_format: PlaneFormat, *planes: NDArray[Any]) -> None:
-        """Planes in the order of FFmpeg: Y; Y, U and V; or G, B and R.
+        """Takes planes in the order of FFmpeg: Y; Y, U and V; or G, B and R.
 
         Each is an array (rows, columns) of the format's dtype. The samples of a row are neighbours;
-        from row to row there may be any step, and what lies between rows is never written. Raises
+        rows may lie any distance apart, and the memory between rows is never written. Raises
         ValueError for planes that do not fit the format or each other.
         """
         self.format = plane_format
@@ -259,8 +262,7 @@ class PlanarPicture:
 
     @cached_property
     def spans(self) -> tuple[tuple[int, int], ...]:
-        """Where each plane lies: the addresses of its first byte, and of the first one behind
-        it."""
+        """Returns the address of each plane's first byte, and the first address behind it."""
         return tuple(map(_span, self.planes))
 
     def __repr__(self) -> str:
@@ -269,8 +271,8 @@ class PlanarPicture:
 
 
 def joined(planes: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
-    """C-contiguous planes of one dtype, in their order, as arrays (N,): those that follow each
-    other in memory, and are views of one array, as one."""
+    """Returns C-contiguous planes of one dtype as arrays (N,), in their order. Planes that are
+    adjacent in memory, and views of one array, become one array."""
     made: list[NDArray[Any]] = []
     first: NDArray[Any] | None = None
     begin = end = 0
@@ -288,7 +290,7 @@ def joined(planes: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
 
 
 def _flat(first: NDArray[Any], size: int) -> NDArray[Any]:
-    """So many bytes of what a plane is a view of, from that plane on."""
+    """Returns `size` bytes from a plane on, of the array that it is a view of."""
     if size == first.nbytes:
         return first.reshape(-1)
     return as_strided(first, (size // first.itemsize,), (first.itemsize,))

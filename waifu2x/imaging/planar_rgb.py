@@ -1,7 +1,7 @@
-"""Planes of films as arrays of RGB on the host, and back: for what is more than a network.
+"""Converts planes of films to arrays of RGB and back, on the host: for more than a network.
 
-It is computed in float64 by compiled code, on all cores, without the interpreter lock. Any number
-of cores gives the same bits.
+Compiled code computes in float64, on all cores, without the interpreter lock. Any number of cores
+gives the same bits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from waifu2x.system.machine import core_count
 
 
 def to_rgb(picture: PlanarPicture) -> NDArray[np.float32]:
-    """The RGB of planes (H, W, 3), or their grey (H, W, 1), clipped to [0, 1]."""
+    """Returns the RGB of planes (H, W, 3), or their grey (H, W, 1), clipped to [0, 1]."""
     pixels = np.empty((*picture.size, 3), np.float32)
     read_planes(picture, pixels, core_count(), exactly=True)
     return np.ascontiguousarray(pixels[..., :1]) if picture.format.is_grey else pixels

@@ -1,7 +1,7 @@
-"""What surrounds networks: a picture becomes calls of networks, their results become a picture.
+"""Processing around networks: a picture becomes calls of networks, their results a picture.
 
-Neither needs a device: both are functions of the picture, of the request and of what is known of
-chains beforehand, so that they may run in a process that has no networks.
+Neither needs a device: both are functions of the picture, of the request and of facts about chains,
+so they may run in a process without networks.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.errors import ModelError
-from waifu2x.imaging import alpha as transparency
-from waifu2x.imaging import colour, cut
+from waifu2x.imaging import colour
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Picture
-from waifu2x.imaging.sizes import Part, Request, ResizePlan
+from waifu2x.imaging.sizes import Box, Part, Request, ResizePlan
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
 
@@ -34,7 +33,7 @@ _FLOAT_BYTES = 4
 _KEPT_PLANS = 64
 """Sizes of pictures whose plans are kept."""
 RESIZE_SHARE = 0.05
-"""Share of a picture's work, for progress, that a resize has beside networks."""
+"""The share of a picture's progress that a resize has, beside networks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,50 +42,53 @@ class ChainCall:
 
     factor: int
     noise: int | None
-    """With `factor`, which chain."""
+    """With `factor`, it names the chain."""
     pixels: NDArray[Any]
-    """(height, width, planes of the chain, or 1: grey), or several pictures of one size in front of
-    which stands their number; C-contiguous."""
+    """(height, width, planes of the chain, or 1: grey), or (pictures, height, width, planes);
+    C-contiguous."""
     shape: tuple[int, ...]
-    """The result's."""
+    """The shape of the result."""
     dtype: np.dtype[Any]
-    """The result's."""
+    """The dtype of the result."""
     share: float
-    """Its share of the work on the picture, for progress."""
+    """The call's share of the picture's progress."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A picture that is ready for networks, and what `finish` has to know of it."""
+    """A picture that is ready for networks, with the data that `finish` needs."""
 
     picture: Picture
-    """As it came, but for the colours under transparent pixels; where nothing is to be done, the
+    """The source, with spread colours under transparent pixels; if there is nothing to do, the
     result."""
     calls: tuple[ChainCall, ...]
-    """The colours; then the transparency, where networks scale it. None where no network has a
-    part."""
+    """The colours; then the transparency, if networks scale it. Empty if no network is needed."""
     plan: ResizePlan | None
-    """None where nothing is to be done."""
+    """None if there is nothing to do."""
 
     @property
     def finish_share(self) -> float:
-        """Share of the work on the picture that `finish` has, for progress."""
+        """Returns the share of the picture's progress that `finish` has."""
         return 1.0 - sum(call.share for call in self.calls)
 
 
 class Processing:
-    """Pre- and postprocessing of the pictures of one request. Threads may share it."""
+    """Processes the pictures of one request, before and after networks.
+
+    Threads may share it. Methods that take a size raise ImageError if a picture of that size would
+    grow more than 32 times.
+    """
 
     def __init__(self, facts: Facts, request: Request, noise: int | None) -> None:
         """`noise` is the level to remove, or None."""
         self.facts = facts
         self.request = request
         self.noise = noise
-        # Exact fractions, for each of several questions about a picture of one size.
+        # Several methods ask for the plan of a size, which takes exact fractions.
         self._plan = functools.lru_cache(maxsize=_KEPT_PLANS)(self._resize_plan)
 
     def prepare(self, picture: Picture) -> Prepared:
-        """The network calls that a picture takes.
+        """Returns the network calls for a picture.
 
         A picture whose pixels are C-contiguous, opaque, and grey or of as many planes as the
         networks take is not copied: its pixels are those of the call. Raises ImageError if it would
@@ -101,15 +103,15 @@ class Processing:
             picture = replace(picture, pixels=np.ascontiguousarray(picture.pixels))
             return Prepared(picture, (), plan)
         chain = self.facts.facts(plan.factor, self.noise)
-        box = cut.needed(plan, chain.radius, height, width)
+        box = plan.needed(chain.radius, height, width)
         if box is not None:
-            picture, plan = _cut(picture, box), cut.within(plan, box)
+            picture, plan = _cut(picture, box), plan.within(box)
         picture = replace(picture, pixels=np.ascontiguousarray(picture.pixels))
         alpha = picture.alpha
         uneven = alpha is not None and np.ptp(alpha) > 0
         opacity = self._scaling(plan.factor, chain) if uneven and plan.factor > 1 else None
         if alpha is not None and not alpha.all():
-            bled = transparency.bleed(to_unit(picture.pixels, np.float32), alpha, chain.radius)
+            bled = bleed(to_unit(picture.pixels, np.float32), alpha, chain.radius)
             picture = replace(picture, pixels=from_unit(bled, picture.pixels.dtype))
         share = 1.0 if plan.part is None else 1.0 - RESIZE_SHARE
         calls = [_colours_call(picture.pixels, plan, chain, self.noise, share)]
@@ -124,35 +126,26 @@ class Processing:
         return Prepared(picture, tuple(calls), plan)
 
     def result_size(self, height: int, width: int) -> tuple[int, int]:
-        """Rows and columns of the result of a picture of that size.
-
-        Raises ImageError if it would grow more than 32 times.
-        """
+        """Returns rows and columns of the result of a picture of that size."""
         if self.request.leaves(height, width):
             return height, width
         plan = self._plan(height, width)
         return plan.height, plan.width
 
     def shown(self, height: int, width: int) -> Part:
-        """What the result shows of a picture of that size.
-
-        Raises ImageError if it would grow more than 32 times.
-        """
+        """Returns the part of a picture of that size that the result shows."""
         plan = None if self.request.leaves(height, width) else self._plan(height, width)
         return plan.part if plan and plan.part else Part.of(height, width)
 
     def growth(self, height: int, width: int) -> float:
-        """Bytes that a result takes while it is made, for each byte of a picture of that size.
-
-        Raises ImageError if it would grow more than 32 times.
-        """
+        """Returns the bytes that making a result takes, for each byte of a picture of that size."""
         if self.leaves(height, width):
             return 0.0
         plan = self._plan(height, width)
         seen = height * width
         if plan.factor > 1 or self.noise is not None:
             radius = self.facts.facts(plan.factor, self.noise).radius
-            if box := cut.needed(plan, radius, height, width):
+            if box := plan.needed(radius, height, width):
                 seen = (box[0].stop - box[0].start) * (box[1].stop - box[1].start)
         area = seen * plan.factor**2
         if plan.part is None:
@@ -161,46 +154,37 @@ class Processing:
         return _FLOAT_BYTES * (area + plan.height * plan.width) / (height * width)
 
     def leaves(self, height: int, width: int) -> bool:
-        """Whether a picture of that size comes back as it is.
-
-        Raises ImageError if it would grow more than 32 times.
-        """
+        """Returns whether a picture of that size stays as it is."""
         if self.request.leaves(height, width):
             return True
         plan = self._plan(height, width)
         return self.noise is None and plan.part is None and plan.factor == 1
 
     def network_factor(self, height: int, width: int, planes: int) -> int | None:
-        """The factor of the chain whose result for an opaque picture of that size is the result;
-        None where more than a network is to be done, or less.
-
-        Raises ImageError if the picture would grow more than 32 times, ModelError.
-        """
+        """Returns the factor of the chain that makes the whole result of an opaque picture of that
+        size; None if more or less than a network is needed. Raises ModelError."""
         factor = self.chain_factor(height, width)
         if factor is None or self._plan(height, width).part is not None:
             return None
         return factor if planes in (self.facts.facts(factor, self.noise).planes, 1) else None
 
     def chain_factor(self, height: int, width: int) -> int | None:
-        """The factor of the chain that a picture of that size goes through; None where it goes
-        through none.
-
-        Raises ImageError if the picture would grow more than 32 times.
-        """
+        """Returns the factor of the chain that a picture of that size goes through; None for no
+        chain."""
         if self.leaves(height, width):
             return None
         plan = self._plan(height, width)
         return None if plan.factor == 1 and self.noise is None else plan.factor
 
     def enlargement(self, scale: Fraction) -> int:
-        """How many times networks enlarge to reach a scale."""
+        """Returns the factor by which networks enlarge to reach a scale."""
         return math.prod(self.facts.factors(scale, self.noise))
 
     def _resize_plan(self, height: int, width: int) -> ResizePlan:
         return self.request.plan(height, width, self.enlargement)
 
     def _scaling(self, factor: int, colours: ChainFacts) -> ChainFacts:
-        """The chain for transparency, which is never denoised. Raises ModelError."""
+        """Returns the chain for transparency, which is never denoised. Raises ModelError."""
         try:
             found = self.facts.facts(factor, None)
             if found.planes != colours.planes:
@@ -215,10 +199,10 @@ class Processing:
 def finish(
     prepared: Prepared, results: Sequence[NDArray[Any]], stopwatch: Stopwatch | None = None
 ) -> Picture:
-    """The picture that is made of the results of a picture's calls, in their order.
+    """Makes the picture from the results of its calls, in their order.
 
     A result that needs nothing more is not copied. `stopwatch` gets the seconds of `prepare`, and
-    of `resize` where there is one.
+    of `resize` if there is one.
     """
     plan, source = prepared.plan, prepared.picture
     if plan is None:
@@ -240,7 +224,7 @@ def finish(
     return replace(source, pixels=pixels, alpha=alpha)
 
 
-def _cut(picture: Picture, box: cut.Box) -> Picture:
+def _cut(picture: Picture, box: Box) -> Picture:
     alpha = None if picture.alpha is None else np.ascontiguousarray(picture.alpha[box])
     return replace(picture, pixels=picture.pixels[box], alpha=alpha)
 
@@ -248,8 +232,7 @@ def _cut(picture: Picture, box: cut.Box) -> Picture:
 def _colours_call(
     pixels: NDArray[Any], plan: ResizePlan, chain: ChainFacts, noise: int | None, share: float
 ) -> ChainCall:
-    """The call for grey or RGB pixels of a chain of one or three planes."""
-    # What is resized, or put together from planes, stays float until then.
+    # Pixels that are resized or recoloured stay floats until then.
     dtype: DTypeLike = np.float32
     if pixels.shape[-1] in (chain.planes, 1):
         dtype = pixels.dtype if plan.part is None else np.float32
@@ -274,7 +257,7 @@ def _call(
 def _coloured(
     result: NDArray[Any], seen: int, source: NDArray[Any], dtype: np.dtype[Any]
 ) -> NDArray[Any]:
-    """Pixels of as many planes as the source, from a network that saw `seen` planes of it."""
+    """Returns pixels with the source's planes, from a network that saw `seen` planes of it."""
     if seen == source.shape[-1]:
         return result
     from waifu2x.imaging import resample
@@ -286,8 +269,7 @@ def _coloured(
 def _resized(
     pixels: NDArray[Any], alpha: NDArray[Any] | None, plan: ResizePlan, dtype: DTypeLike
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """A picture as networks made it, at the size of the plan."""
-    from waifu2x.imaging import resample  # by Pillow, which few pictures need
+    from waifu2x.imaging import resample  # it needs Pillow, and few pictures need it
 
     assert plan.part is not None
     size = plan.height, plan.width
@@ -295,3 +277,34 @@ def _resized(
         return resample.lanczos_with_alpha(pixels, alpha, plan.part, plan.factor, *size, dtype)
     result = resample.lanczos(pixels, plan.part, plan.factor, *size, dtype)
     return result, None if alpha is None else np.full(size, alpha[0, 0])
+
+
+def bleed(planes: NDArray[np.float32], alpha: NDArray[Any], radius: int) -> NDArray[np.float32]:
+    """Fills transparent pixels of planes (H, W, C) with the colours of visible ones near them.
+
+    `alpha` is (H, W), 0 where a pixel is transparent. In each of `radius` rounds the pixels next to
+    known ones get the mean of those; pixels farther away become 0. The original waifu2x does this
+    before it scales (alpha_util.lua, nunif's alpha.py).
+    """
+    known = alpha > 0
+    result = np.where(known[..., np.newaxis], planes, np.float32(0))
+    for _ in range(radius):
+        if known.all():
+            break
+        total = _sum_3x3(result)
+        count = _sum_3x3(known[..., np.newaxis].astype(np.float32))
+        fresh = ~known & (count[..., 0] > 0)
+        result[fresh] = total[fresh] / count[fresh]
+        known = known | fresh
+    return result
+
+
+def _sum_3x3(planes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Sums each pixel of (H, W, C) and its eight neighbours, 0 outside."""
+    padded = np.pad(planes, ((1, 1), (1, 1), (0, 0)))
+    height, width = planes.shape[:2]
+    total = np.zeros_like(planes)
+    for y in range(3):
+        for x in range(3):
+            total += padded[y : y + height, x : x + width]
+    return total

@@ -1,8 +1,8 @@
-"""Resizing by Pillow's filters, in float32.
+"""Resizes pictures by Pillow's filters, in float32.
 
-Pixels are areas whose centres lie at half coordinates; where a picture is reduced, the filter grows
-with what a pixel of the result covers, so that nothing aliases; at the edges it is cut off and what
-is left of it weighs 1. Work goes by bands of rows, whose limits depend on sizes alone.
+Pixels are areas whose centres lie at half coordinates. If a picture is reduced, the filter grows
+with the area that a pixel of the result covers, so that nothing aliases; at the edges it is cut
+off, and the rest of it weighs 1. Work goes by bands of rows, whose limits depend on sizes alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BAND_FLOATS = 1 << 22
 _LANCZOS = Image.Resampling.LANCZOS
 _BICUBIC = Image.Resampling.BICUBIC
 _RADIUS = {_LANCZOS: 3, _BICUBIC: 2}
-"""Pixels on each side of the centre that a filter weighs, where it enlarges."""
+"""Pixels on each side of the centre that a filter weighs when it enlarges."""
 _SEEN = 1 / 1024
 """The least opacity from which a colour can be told."""
 
@@ -32,9 +32,7 @@ _Planes = NDArray[np.float32]
 
 def bicubic(planes: _Planes, height: int, width: int) -> _Planes:
     """Resizes float32 planes (H, W, C) to (height, width, C) by bicubic interpolation (a = -0.5).
-
-    The result is not clipped.
-    """
+    The result is not clipped."""
     whole = (0.0, 0.0, planes.shape[1], planes.shape[0])
     return _Resize(_BICUBIC, whole, height, width)(planes, 0, height)
 
@@ -65,8 +63,8 @@ def lanczos_with_alpha(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Resizes a picture and its alpha (H, W) as `lanczos` does, with premultiplied colours.
 
-    The result laid over any background is what the picture laid over it would give. Where the
-    result is transparent, its colours are those of the picture, not premultiplied.
+    Laid over any background, the result equals the resized picture laid over it. Its colours are
+    not premultiplied; where it is transparent, they are those of the picture.
     """
     resize = _Resize(_LANCZOS, _box(part, factor), height, width)
     result = np.empty((height, width, planes.shape[-1]), dtype)
@@ -85,15 +83,13 @@ def lanczos_with_alpha(
 
 
 def _box(part: Part, factor: int) -> tuple[float, float, float, float]:
-    """A part's left, top, right and bottom in pixels of the enlarged picture."""
+    """Returns a part's left, top, right and bottom in pixels of the enlarged picture."""
     left, top = part.left * factor, part.top * factor
     right, bottom = left + part.width * factor, top + part.height * factor
     return float(left), float(top), float(right), float(bottom)
 
 
 class _Resize:
-    """A resize by one filter, between two fixed rectangles."""
-
     def __init__(
         self,
         kind: Image.Resampling,
@@ -101,14 +97,14 @@ class _Resize:
         height: int,
         width: int,
     ) -> None:
-        """`box` is what the result, `height` rows of `width` pixels, shows of the source."""
+        """The result, `height` rows of `width` pixels, shows `box` of the source."""
         self._kind = kind
         self._left, self._top, self._right, self._bottom = box
         self._height, self._width = height, width
         self._step = (self._bottom - self._top) / height
 
     def bands(self) -> Iterator[tuple[int, int]]:
-        """The bands of the result: first row and end of each."""
+        """Yields the bands of the result: first row and end of each."""
         longest = max(self._width, self._right - self._left)
         rows = max(16, int(_BAND_FLOATS / longest / max(1.0, self._step)))
         for first in range(0, self._height, rows):
@@ -117,10 +113,8 @@ class _Resize:
     def __call__(
         self, planes: NDArray[Any], first: int, end: int, weight: NDArray[Any] | None = None
     ) -> _Planes:
-        """Rows `first` to `end` of the result, (end - first, width, C), not clipped.
-
-        `weight`, (H, W, 1), is what the planes are multiplied by before.
-        """
+        """Returns rows `first` to `end` of the result, (end - first, width, C), not clipped. The
+        planes are first multiplied by `weight`, (H, W, 1)."""
         top = self._top + first * self._step
         bottom = self._bottom if end == self._height else self._top + end * self._step
         beyond = math.ceil(_RADIUS[self._kind] * max(1.0, self._step)) + 1

@@ -1,4 +1,4 @@
-"""Pictures side by side, to look at: the whole, and magnified crops where they differ."""
+"""Draws pictures side by side: the whole, and magnified crops where they differ."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from waifu2x.imaging.sizes import Part
 from waifu2x.lowering.plan.box import Box
 
 SIDE, COUNT = 64, 4
-"""Crops of a sheet: pixels a side, and how many."""
+"""The side of a sheet's crops in pixels, and their number."""
 _GAP = 4
 _GREY = np.float32(0.5)
 _LEAST_CELL = 256
@@ -32,27 +32,27 @@ _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
 class Column(NamedTuple):
-    """A picture on a sheet of several."""
+    """A picture on a sheet."""
 
     name: str
     caption: str
     """A second line below its name; may be empty."""
     crop: Callable[[Box], NDArray[Any]]
-    """A box of it, (H, W, 1 or 3), in a pixel dtype."""
+    """Returns a box of it, (H, W, 1 or 3), in a pixel dtype."""
 
 
 def whole(pixels: NDArray[Any], name: str, caption: str) -> Column:
-    """A column of a picture (H, W, 1 or 3)."""
+    """Returns a column for a picture (H, W, 1 or 3)."""
     return Column(name, caption, partial(_crop, pixels))
 
 
 def of_two(
     comparison: Comparison, names: tuple[str, str], captions: tuple[str, str], title: Sequence[str]
 ) -> tuple[NDArray[np.uint8], list[Box]]:
-    """A sheet (H, W, 1 or 3) that compares two pictures, and where its crops are from.
+    """Draws a sheet (H, W, 1 or 3) that compares two pictures; returns it and its crops' boxes.
 
-    To the left is the second picture; then there are columns of the first one, of the second, and
-    of how much they differ, on grey.
+    The second picture is to the left; then there are columns of the first one, of the second, and
+    of their difference, on grey.
     """
     pictures = comparison.first, comparison.second
     boxes = worst_boxes(pictures, SIDE, COUNT)
@@ -79,11 +79,11 @@ def _difference(comparison: Comparison, box: Box) -> NDArray[np.float32]:
 def of_columns(
     title: Sequence[str], columns: Sequence[Column], boxes: Sequence[Box], first: NDArray[Any]
 ) -> NDArray[np.uint8]:
-    """A sheet (H, W, 1 or 3) that compares several pictures.
+    """Draws a sheet (H, W, 1 or 3) that compares several pictures.
 
     It has a column for each picture, under its name, with crops of the `boxes`, each pixel
-    repeated. To the left of them are the lines of the title and the picture `first` as a whole,
-    where the places of the crops are outlined and numbered.
+    repeated. To the left are the lines of the title and the whole picture `first`, with numbered
+    outlines of the crops.
     """
     side = boxes[0].width if boxes else _LEAST_CELL
     magnified = -(-_LEAST_CELL // side)
@@ -114,7 +114,8 @@ def of_columns(
 def _overview(
     pixels: NDArray[Any], boxes: Sequence[Box], width: int, height: int, font: _Font
 ) -> Image.Image:
-    """A picture reduced to fit into `width` x `height`, with numbered outlines of the boxes."""
+    """Returns a picture reduced to fit into `width` x `height`, with numbered outlines of the
+    boxes."""
     factor = min(Fraction(width, pixels.shape[1]), Fraction(height, pixels.shape[0]))
     rows, columns = (max(1, math.floor(size * factor)) for size in pixels.shape[:2])
     part = Part.of(*pixels.shape[:2])
@@ -124,7 +125,7 @@ def _overview(
         corners = box.left, box.top, box.right, box.bottom
         x, y, right, bottom = (math.floor(place * factor) for place in corners)
         right, bottom = max(right, x + _LEAST_BOX), max(bottom, y + _LEAST_BOX)
-        # Black beside white is seen on any picture.
+        # Black beside white is visible on any picture.
         pen.rectangle((x, y, right - 1, bottom - 1), outline="black")
         pen.rectangle((x + 1, y + 1, right - 2, bottom - 2), outline="white")
         middle = (x + right) // 2, (y + bottom) // 2
@@ -133,7 +134,8 @@ def _overview(
 
 
 def _fitted(text: str, font: _Font, width: int) -> str:
-    """The end of a text that is too wide: of paths, it says more than their beginning."""
+    """Returns the end of a text that is too wide: the end of a path says more than its
+    beginning."""
     if font.getlength(text) <= width:
         return text
     start = next(
@@ -143,7 +145,7 @@ def _fitted(text: str, font: _Font, width: int) -> str:
 
 
 def _image(pixels: NDArray[Any]) -> Image.Image:
-    """Pixels (H, W, 1 or 3) of any pixel dtype as an 8-bit RGB image."""
+    """Converts pixels (H, W, 1 or 3) of any pixel dtype to an 8-bit RGB image."""
     levels = from_unit(to_unit(pixels, np.float32), np.uint8)
     return Image.fromarray(levels.repeat(3 // levels.shape[-1], axis=-1))
 

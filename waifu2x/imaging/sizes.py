@@ -1,14 +1,12 @@
-"""Which size a result is to have, and what makes it that large: networks, then a resize.
-
-All of it is exact: sizes are rounded once, from fractions, to the nearest whole pixel, halves up,
-and are never 0.
-"""
+"""Sizes of results, and how they are reached: by networks, then a resize. Sizes are exact: rounded
+once, from fractions, to the nearest whole pixel, halves up, and never 0."""
 
 from __future__ import annotations
 
 import math
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
@@ -18,12 +16,22 @@ from waifu2x.system.lazy_dataclass import dataclass
 MOST = 32
 """The largest scale, and the most that a picture may grow in either direction."""
 _MOST_EXPONENT = 4
-"""Characters of an exponent, in a scale that is text."""
+"""The most characters of an exponent, in a scale that is text."""
 
+_ALIGNED = 16
+"""Pixels that the left and top edges of a cut are multiples of, so that networks that halve maps
+see the same cells as in the whole picture."""
+_FILTER = 3
+"""Pixels on each side that Lanczos weighs, of the larger of source and result."""
+_WORTH = 0.95
+"""The largest share of a picture that is cut out; beyond it, a cut saves too little."""
+
+Box = tuple[slice, slice]
+"""Rows and columns."""
 Fit = Literal["inside", "cover", "exact"]
-"""What a width and a height together mean. inside: the largest result that fits into them. cover:
-exactly that size, cropped evenly on both sides where the proportions differ. exact: exactly that
-size, stretched where the proportions differ."""
+"""How a width and a height together are meant. inside: the largest result that fits into them.
+cover: exactly that size, cropped evenly on both sides if the proportions differ. exact: exactly
+that size, stretched if the proportions differ."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,7 @@ class Part:
 
     @classmethod
     def of(cls, height: int, width: int) -> Part:
-        """The rectangle of a whole picture of `height` rows and `width` columns."""
+        """Returns the rectangle of a whole picture of `height` rows and `width` columns."""
         return cls(Fraction(0), Fraction(0), Fraction(width), Fraction(height))
 
 
@@ -46,7 +54,7 @@ class ResizePlan:
     """How a picture gets its size: networks enlarge it, then it is resized to rows and columns."""
 
     factor: int
-    """The scale of the networks: at least as much as is asked for, in both directions."""
+    """The scale of the networks: at least the requested one, in both directions."""
     height: int
     width: int
     """Pixels of the result."""
@@ -54,13 +62,42 @@ class ResizePlan:
     """The rectangle of the source that the result shows; None if the networks' output is the
     result, without a resize."""
 
+    def needed(self, radius: int, height: int, width: int) -> Box | None:
+        """Returns the part of a picture that the result depends on; None for all, or nearly all.
+
+        `radius` is the receptive-field radius of the networks, in pixels. Networks that take means
+        over a whole picture take them over the part instead.
+        """
+        part = self.part
+        if part is None:
+            return None
+        # A second pass sees half as far as a first one, a third a quarter: less than twice in all.
+        rows = self._span(part.top, part.height, self.height, 2 * radius, height)
+        columns = self._span(part.left, part.width, self.width, 2 * radius, width)
+        area = (rows.stop - rows.start) * (columns.stop - columns.start)
+        return (rows, columns) if area <= _WORTH * height * width else None
+
+    def _span(self, start: Fraction, extent: Fraction, made: int, radius: int, size: int) -> slice:
+        """Returns the pixels of one direction: `made` of the result show `extent` from `start`."""
+        step = max(extent / made, Fraction(1, self.factor))
+        beyond = radius + math.ceil(_FILTER * step) + 1
+        first = max(0, math.floor(start) - beyond) // _ALIGNED * _ALIGNED
+        return slice(first, min(size, math.ceil(start + extent) + beyond))
+
+    def within(self, box: Box) -> ResizePlan:
+        """Returns the plan for a picture that was cut to `box`."""
+        assert self.part is not None
+        rows, columns = box
+        left, top = self.part.left - columns.start, self.part.top - rows.start
+        return replace(self, part=replace(self.part, left=left, top=top))
+
 
 @dataclass(frozen=True)
 class Request:
     """The size that a caller asks for, in one way: `scale`, `width` and `height` or one of them,
     `longer_side`, `shorter_side`, or `min_size`.
 
-    Raises ValueError where none or more than one is given, or `fit` lacks a width or a height.
+    Raises ValueError for none or several of these, and if `fit` lacks a width or a height.
     """
 
     scale: Fraction | None = None
@@ -77,7 +114,7 @@ class Request:
     """The least (width, height) of the result in pixels; the proportions stay, and the result is
     never smaller than the picture."""
     only_smaller_than: int | None = None
-    """Skips pictures whose longer side has at least so many pixels: they stay as they are."""
+    """Pictures whose longer side has at least this many pixels stay as they are."""
 
     def __post_init__(self) -> None:
         sizes = [self.scale, self.longer_side, self.shorter_side, self.min_size]
@@ -92,7 +129,7 @@ class Request:
             raise ValueError(f"A fit of {self.fit} needs a width and a height")
 
     def __str__(self) -> str:
-        """The size in words, such as "scale 1.5" or "1920x1080 cover"."""
+        """Returns the size in words, such as "scale 1.5" or "1920x1080 cover"."""
         if self.width is not None and self.height is not None:
             size = f"{self.width}x{self.height} {self.fit}"
         elif self.min_size is not None:
@@ -107,14 +144,14 @@ class Request:
         return size if below is None else f"{size}, only smaller than {below}"
 
     def leaves(self, height: int, width: int) -> bool:
-        """Whether a picture of that size stays as it is, because of `only_smaller_than`."""
+        """Returns whether a picture of that size stays as it is, because of `only_smaller_than`."""
         return self.only_smaller_than is not None and max(height, width) >= self.only_smaller_than
 
     def plan(self, height: int, width: int, enlargement: Callable[[Fraction], int]) -> ResizePlan:
-        """How a picture of `height` rows and `width` columns gets this size.
+        """Returns how a picture of `height` rows and `width` columns gets this size.
 
-        `enlargement` gives the scale of the networks for a scale that is needed: at least that.
-        Raises ImageError where the picture would grow more than 32 times.
+        `enlargement` returns the scale of the networks for a needed scale: at least that. Raises
+        ImageError if the picture would grow more than 32 times.
         """
         down, across = self._factors(height, width)
         rows, columns = rounded(height * down), rounded(width * across)
@@ -137,7 +174,7 @@ class Request:
         return ResizePlan(factor, rows, columns, None if same else part)
 
     def _factors(self, height: int, width: int) -> tuple[Fraction, Fraction]:
-        """By how much a picture grows, down and across."""
+        """Returns the factors by which a picture grows, down and across."""
         if self.width is not None and self.height is not None:
             across, down = Fraction(self.width, width), Fraction(self.height, height)
             if self.fit == "exact":
@@ -161,13 +198,11 @@ class Request:
 
 
 def scale_of(value: Any) -> Fraction:
-    """A scale from a number of any kind, or from text such as 2, 1.5 or 4/3.
-
-    A float means the decimal number that it is printed as: 1.15 is 23/20. Raises ValueError.
-    """
+    """Returns a scale from a number of any kind, or from text such as 2, 1.5 or 4/3. A float means
+    the decimal number that it is printed as: 1.15 is 23/20. Raises ValueError."""
     try:
         text = str(value)
-        # To write out 1e999999999 would take hours.
+        # Writing out 1e999999999 would take hours.
         is_short = len(text.lower().partition("e")[2]) <= _MOST_EXPONENT
         scale = Fraction(text) if is_short and not isinstance(value, bool) else None
     except (ValueError, ZeroDivisionError):
@@ -177,46 +212,26 @@ def scale_of(value: Any) -> Fraction:
     return scale
 
 
-def request(
-    scale: Any = None,
-    *,
-    width: Any = None,
-    height: Any = None,
-    fit: Fit = "inside",
-    longer_side: Any = None,
-    shorter_side: Any = None,
-    min_size: Any = None,
-    only_smaller_than: Any = None,
-) -> Request:
-    """The size that a caller asks for, from arguments of any type; a scale of 2 without any.
-
-    Raises ValueError.
-    """
-    sizes = (scale, width, height, longer_side, shorter_side, min_size)
-    if all(size is None for size in sizes):
+def request(scale: Any = None, *, fit: Fit = "inside", **sizes: Any) -> Request:
+    """Returns a `Request` made of its fields with values of any type; a scale of 2 without a size.
+    Raises ValueError."""
+    given = {name: value for name, value in sizes.items() if value is not None}
+    if scale is None and not given.keys() - {"only_smaller_than"}:
         scale = 2
-    least = None
-    if min_size is not None:
+    least = given.pop("min_size", None)
+    checked: dict[str, Any] = {name: _pixels(value, name) for name, value in given.items()}
+    if least is not None:
         try:
-            least_width, least_height = min_size
+            width, height = least
         except (TypeError, ValueError):
-            message = f"Expected a min_size of (width, height), but got {min_size!r}"
+            message = f"Expected a min_size of (width, height), but got {least!r}"
             raise ValueError(message) from None
-        least = _pixels(least_width, "min_size"), _pixels(least_height, "min_size")
-    return Request(
-        None if scale is None else scale_of(scale),
-        None if width is None else _pixels(width, "width"),
-        None if height is None else _pixels(height, "height"),
-        fit,
-        None if longer_side is None else _pixels(longer_side, "longer_side"),
-        None if shorter_side is None else _pixels(shorter_side, "shorter_side"),
-        least,
-        None if only_smaller_than is None else _pixels(only_smaller_than, "only_smaller_than"),
-    )
+        checked["min_size"] = _pixels(width, "min_size"), _pixels(height, "min_size")
+    return Request(None if scale is None else scale_of(scale), fit=fit, **checked)
 
 
 def _pixels(value: Any, name: str) -> int:
-    """Checks that a number of pixels is a whole one, at least 1. Raises ValueError."""
+    """Returns a number of pixels, a whole one of at least 1. Raises ValueError."""
     try:
         pixels = 0 if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -227,5 +242,5 @@ def _pixels(value: Any, name: str) -> int:
 
 
 def rounded(size: Fraction) -> int:
-    """The nearest whole number of pixels, halves up, never 0."""
+    """Returns the nearest whole number of pixels, halves up, never 0."""
     return max(1, math.floor(size + Fraction(1, 2)))

@@ -1,4 +1,4 @@
-"""Pictures that pass one after the other, from a source to a sink."""
+"""Streams of pictures, from a source to a sink."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says of its pictures before the first one is decoded."""
+    """A file's description of its pictures, known before the first one is decoded."""
 
     extents: tuple[Extent, ...]
-    """Upright: of each page of a document; a single one that all frames of an animation share."""
+    """Upright sizes: of each page of a document, or a single one for all frames of an animation."""
     count: int | None = 1
-    """How many pictures there are; None where only the end of the file tells."""
+    """The number of pictures; None if only the end of the file tells."""
     animated: bool = False
     """Whether the pictures follow each other in time. Then they share size, planes and dtype."""
     loop: int = 0
@@ -41,19 +41,19 @@ class Header:
     format: str = ""
     """The file's format, by its name in the table of formats."""
     notices: tuple[str, ...] = ()
-    """What of the file cannot be had, each a clause without a full stop."""
+    """Clauses, without a full stop, on data of the file that cannot be read."""
     jpeg: JpegCoding | None = None
-    """How it is coded, if it is a JPEG."""
+    """The coding, of a JPEG."""
     palette: bool = False
-    """Whether its samples are places in a palette of colours."""
+    """Whether its samples are indices of a palette."""
 
     def extent(self, index: int) -> Extent:
-        """The extent of the picture at that index."""
+        """Returns the extent of the picture at that index."""
         return self.extents[min(index, len(self.extents) - 1)]
 
     @property
     def all_extents(self) -> Sequence[Extent]:
-        """One extent for each picture; for a file of unknown length, those that are known."""
+        """Returns an extent for each picture; for a file of unknown length, the known ones."""
         count = self.count or len(self.extents)
         return [self.extent(index) for index in range(count)]
 
@@ -64,38 +64,34 @@ class Timed:
 
     picture: Picture
     duration: float | None = None
-    """Milliseconds; None where nothing is animated."""
+    """Milliseconds; None in a file that is not animated."""
     notices: tuple[str, ...] = ()
-    """What was found only when this picture was decoded, each a clause without a full stop."""
+    """Clauses, without a full stop, on what was found when this picture was decoded."""
     index: int = 0
     """The picture's place in its source."""
 
 
 class Source(Protocol[Item]):
-    """Where items come from, one after the other: most often pictures of a file (Timed)."""
+    """Yields items in order: most often pictures of a file (Timed)."""
 
     @property
     def header(self) -> Header:
-        """What is known before the first item."""
+        """Returns the header, which is known before the first item."""
 
     def __iter__(self) -> Iterator[Item]:
-        """The items in their order, each made when it is asked for. Can be done once.
-
-        Raises ImageError for what cannot be read.
-        """
+        """Yields the items in order, each made when it is asked for. Only once. Raises ImageError
+        for what cannot be read."""
 
     def close(self) -> None:
-        """Lets go of the file, also before its end."""
+        """Releases the file, also before its end."""
 
 
 class Sink(Protocol[Result]):
-    """Where results go, in order. What it makes is there when it is closed, and never in part."""
+    """Takes results in order. Its output exists once it is closed, and never in part."""
 
     def open(self, header: Header) -> None:
-        """Begins; called once, before the first `add`. `header` is that of the source.
-
-        Raises OutputError.
-        """
+        """Begins the output of a source with this header, before the first `add`. Raises
+        OutputError."""
 
     def add(self, result: Result) -> None:
         """Takes the next result. Raises OutputError."""
@@ -104,4 +100,4 @@ class Sink(Protocol[Result]):
         """Completes the output, which then appears under its name. Raises OutputError."""
 
     def abort(self) -> None:
-        """Leaves nothing behind; called instead of `close`, also where `open` was never called."""
+        """Leaves nothing behind; called instead of `close`, also without `open`."""

@@ -19,9 +19,9 @@ from waifu2x.errors import ModelError
 from waifu2x.networks import catalogue
 from waifu2x.networks.catalogue import Role
 from waifu2x.networks.readers import SUFFIXES
+from waifu2x.system.arguments import nearest
 from waifu2x.system.files import reason
 from waifu2x.system.lazy_dataclass import dataclass
-from waifu2x.system.nearest import nearest
 from waifu2x.system.resources import user_models
 
 # Modules that need NumPy are imported where a model is read: completions only list names.

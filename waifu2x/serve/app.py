@@ -1,4 +1,4 @@
-"""The HTTP interface: what is asked, and what is answered. docs/how-to/serve.md describes it."""
+"""The HTTP interface of the page. docs/how-to/serve.md describes its requests and answers."""
 
 from __future__ import annotations
 
@@ -16,26 +16,25 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from waifu2x.errors import Waifu2xError
-from waifu2x.serve import archive, names, uploads
-from waifu2x.serve.answers import (
-    RemovingResponse,
-    answers,
-    attached,
-    number,
-    result_file,
-    shown,
-)
+from waifu2x.serve import downloads, names
+from waifu2x.serve.capabilities import capabilities
 from waifu2x.serve.connections import DOWNLOAD
-from waifu2x.serve.described import described
 from waifu2x.serve.downloads import Downloads
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import FINISHED, JobRecord
 from waifu2x.serve.openapi import document
 from waifu2x.serve.queue import UnknownJobError
-from waifu2x.serve.request import JobSettings
-from waifu2x.serve.selection import selected
+from waifu2x.serve.request_bodies import receive, selected
+from waifu2x.serve.responses import (
+    PageFiles,
+    RemovingResponse,
+    answers,
+    attached,
+    result_file,
+    shown,
+)
 from waifu2x.serve.service import Service
 from waifu2x.serve.spool import source_name
-from waifu2x.serve.static import PageFiles
 
 _Handler = Callable[["Api", Request], Awaitable[Response]]
 _MOST_LISTED = 500
@@ -43,14 +42,14 @@ _LOOK_SECONDS = 0.05
 
 
 class Api:
-    """What answers requests, by a service."""
+    """Answers requests for one service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._downloads = Downloads()
 
     def app(self) -> Starlette:
-        """The application."""
+        """Returns the application with all its routes."""
         page = PageFiles()
         job = "/api/jobs/{id}"
         routes = [
@@ -85,22 +84,20 @@ class Api:
 
     @answers
     async def settings(self, request: Request) -> Response:
-        """What can be asked for."""
-        return JSONResponse(await run_in_threadpool(described, self._service))
+        return JSONResponse(await run_in_threadpool(capabilities, self._service))
 
     @answers
     async def openapi(self, request: Request) -> Response:
-        """This interface."""
         return JSONResponse(document())
 
     @answers
     async def add(self, request: Request) -> Response:
-        """A file that is sent becomes a job."""
+        """Makes a job of the file that the request sends."""
         return JSONResponse(await self._added(request), 201)
 
     @answers
     async def upscale(self, request: Request) -> Response:
-        """A file that is sent, and its result as soon as it is there."""
+        """Takes a file and answers with its result, once that is made."""
         service = self._service
         queue, identity = service.queue, (await self._added(request))["id"]
         try:
@@ -119,9 +116,9 @@ class Api:
 
     @answers
     async def jobs(self, request: Request) -> Response:
-        """Some of the jobs."""
-        start = number(request, "from", 0, 0, 1 << 31)
-        count = number(request, "count", 200, 0, _MOST_LISTED)
+        """Lists a range of the jobs."""
+        start = _number(request, "from", 0, 0, 1 << 31)
+        count = _number(request, "count", 200, 0, _MOST_LISTED)
         queue = self._service.queue
         listed = await run_in_threadpool(queue.listed, start, count)
         counts = queue.shown_counts()
@@ -130,7 +127,6 @@ class Api:
 
     @answers
     async def get(self, request: Request) -> Response:
-        """One of them."""
         found = await run_in_threadpool(self._service.queue.shown, _id(request))
         if found is None:
             raise UnknownJobError("There is no such job: it was removed, or never there.")
@@ -138,37 +134,34 @@ class Api:
 
     @answers
     async def remove(self, request: Request) -> Response:
-        """Forgets one."""
         await run_in_threadpool(self._service.queue.remove, _id(request))
         return Response(status_code=204)
 
     @answers
     async def cancel(self, request: Request) -> Response:
-        """Ends one."""
         return JSONResponse(await run_in_threadpool(self._service.queue.cancel, _id(request)))
 
     @answers
     async def retry(self, request: Request) -> Response:
-        """Makes one wait again."""
         before = await self._record(request)
         settings = await run_in_threadpool(JobSettings.of, request.query_params, before.settings)
         return JSONResponse(await run_in_threadpool(self._service.queue.retry, before.id, settings))
 
     @answers
     async def cancel_all(self, request: Request) -> Response:
-        """Ends some, or all that are not finished."""
+        """Cancels the named jobs, or all unfinished ones."""
         return await _changed(self._service.queue.cancel_all, await selected(request))
 
     @answers
     async def remove_all(self, request: Request) -> Response:
-        """Forgets some, or all that are finished."""
+        """Removes the named jobs, or all finished ones."""
         return await _changed(self._service.queue.remove_all, await selected(request))
 
     @answers
     async def retry_all(self, request: Request) -> Response:
-        """Makes some wait again, or all that have failed or were cancelled."""
+        """Retries the named jobs, or all failed and cancelled ones."""
         query, ids = request.query_params, await selected(request)
-        await run_in_threadpool(JobSettings.of, query)  # says what makes no sense for any job
+        await run_in_threadpool(JobSettings.of, query)  # raises for what suits no job
 
         def settings(before: JobSettings) -> JobSettings | None:
             try:
@@ -180,46 +173,45 @@ class Api:
 
     @answers
     async def result(self, request: Request) -> Response:
-        """What was made."""
         return await run_in_threadpool(
             result_file, self._service.spool, await self._record(request)
         )
 
     @answers
     async def thumbnail(self, request: Request) -> Response:
-        """A small picture."""
         record = await self._record(request)
         path = await run_in_threadpool(self._service.views.thumbnail, record)
         return shown(path, "image/jpeg", "thumbnail.jpg")
 
     @answers
     async def source(self, request: Request) -> Response:
-        """What was sent, for the slider."""
-        record = await self._record(request)
-        page = number(request, "page", 0, 0, 1 << 20)
-        path = await run_in_threadpool(self._service.views.source, record, page)
-        return shown(path, "image/png", "source.png")
+        """Sends a picture of the source, as a PNG for the slider."""
+        return await self._view(request, self._service.views.source, "source.png")
 
     @answers
     async def view(self, request: Request) -> Response:
-        """What was made, for the slider."""
+        """Sends a picture of the result, as a PNG for the slider."""
+        return await self._view(request, self._service.views.result, "view.png")
+
+    async def _view(
+        self, request: Request, make: Callable[[JobRecord, int], Path], name: str
+    ) -> Response:
         record = await self._record(request)
-        page = number(request, "page", 0, 0, 1 << 20)
-        path = await run_in_threadpool(self._service.views.result, record, page)
-        return shown(path, "image/png", "view.png")
+        page = _number(request, "page", 0, 0, 1 << 20)
+        return shown(await run_in_threadpool(make, record, page), "image/png", name)
 
     @answers
     async def crop(self, request: Request) -> Response:
-        """A part of a picture by any model."""
+        """Sends a part of the source, enlarged by any model."""
         record = await self._record(request)
         most = 1 << 31
         box = (
-            number(request, "x", 0, 0, most),
-            number(request, "y", 0, 0, most),
-            number(request, "width", None, 1, most),
-            number(request, "height", None, 1, most),
+            _number(request, "x", 0, 0, most),
+            _number(request, "y", 0, 0, most),
+            _number(request, "width", None, 1, most),
+            _number(request, "height", None, 1, most),
         )
-        page = number(request, "page", 0, 0, 1 << 20)
+        page = _number(request, "page", 0, 0, 1 << 20)
         asked = {
             name: value
             for name, value in request.query_params.items()
@@ -231,7 +223,7 @@ class Api:
 
     @answers
     async def archive(self, request: Request) -> Response:
-        """Results as one file."""
+        """Sends results as one ZIP."""
         ids = request.query_params.get("ids", "all") or "all"
         return await self._zip(None if ids == "all" else ids.split(","))
 
@@ -239,21 +231,21 @@ class Api:
         members = await run_in_threadpool(self._members, ids)
         headers = attached("waifu2x.zip")
         return StreamingResponse(
-            archive.zipped(members), media_type="application/zip", headers=headers
+            downloads.zipped(members), media_type="application/zip", headers=headers
         )
 
     @answers
     async def offer(self, request: Request) -> Response:
-        """An address for a browser, which saves one result, or several as a ZIP."""
+        """Makes an address where a browser saves one result, or several as a ZIP."""
         ids = await selected(request)
         if ids is None:
             ids = await run_in_threadpool(self._service.queue.done)
-        await run_in_threadpool(self._members, ids)  # says now what is wrong with them
+        await run_in_threadpool(self._members, ids)  # raises here if a result is missing
         return JSONResponse({"address": f"{DOWNLOAD}{self._downloads.offer(ids)}"}, 201)
 
     @answers
     async def download(self, request: Request) -> Response:
-        """What such an address is for."""
+        """Sends the results of such an address."""
         ids = self._downloads.take(str(request.path_params["name"]))
         if len(ids) > 1:
             return await self._zip(ids)
@@ -263,7 +255,6 @@ class Api:
 
     @answers
     async def events(self, request: Request) -> Response:
-        """What happens."""
         last = request.headers.get("last-event-id", "")
         known = int(last) if re.fullmatch(r"\d{1,15}", last, re.ASCII) else None
         stream = self._service.events.stream(known)
@@ -277,7 +268,7 @@ class Api:
         is_kept = False
         try:
             path = folder / source_name(name)
-            await uploads.receive(request, path, service.limits, service.queue, service.spool)
+            await receive(request, path, service.limits, service.queue, service.spool)
             added = await run_in_threadpool(service.add, identity, path, name, settings)
             is_kept = True
             return added
@@ -295,15 +286,27 @@ class Api:
         done = [(record, record.result) for record in found if record.result is not None]
         if not done:
             raise UnknownJobError("Nothing is done yet that could be packed.")
-        called = archive.member_names([result.name for _, result in done])
+        called = downloads.member_names([result.name for _, result in done])
         paths = [service.spool.result(record) for record, _ in done]
         return list(zip(called, paths, strict=True))
 
 
 async def _changed(change: Callable[..., int], *arguments: Any) -> Response:
-    """The answer to a request for many jobs: how many it has changed."""
+    """Answers a request for many jobs with the number that `change` has changed."""
     return JSONResponse({"changed": await run_in_threadpool(change, *arguments)})
 
 
 def _id(request: Request) -> str:
     return str(request.path_params["id"])
+
+
+def _number(request: Request, name: str, default: int | None, least: int, most: int) -> int:
+    """Reads a whole number from the query. Raises ValueError, with a sentence."""
+    text = request.query_params.get(name)
+    if text is None and default is not None:
+        return default
+    if text is None or not re.fullmatch(r"\d{1,10}", text, re.ASCII):
+        raise ValueError(f"{name}: expected a whole number.")
+    if not least <= int(text) <= most:
+        raise ValueError(f"{name}: expected {least} to {most}.")
+    return int(text)

@@ -1,8 +1,8 @@
-"""Connections: how many there may be, and how long each may take.
+"""Limits connections: how many there are, and how long each may take.
 
-uvicorn waits for the header of a request without end, and counts requests instead of connections.
-Here whoever has not shown the token yet may be sent away at any time, the oldest first: so a flood
-of connections that say nothing does not keep anybody else out.
+uvicorn waits forever for the header of a request, and counts requests instead of connections. Here
+a connection that has not shown the token may be closed at any time, the oldest first, so a flood of
+silent connections keeps no client out.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from waifu2x.serve.limits import (
 from waifu2x.serve.security import API, HEADERS, Access, refuse
 
 DOWNLOAD = "/download/"
-"""Where addresses begin that need no token, since nobody can guess them."""
+"""Prefix of the addresses that need no token, since they cannot be guessed."""
 
 
 class Connections:
-    """All connections of a server. For its event loop."""
+    """Holds all connections of a server. Only its event loop may use it."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
         self._waiting: OrderedDict[Connection, None] = OrderedDict()
-        """Those that wait for a request, or have one without the token; the oldest first."""
+        """Connections without a request, or with one without the token; the oldest first."""
         self._by_client: dict[Any, Connection] = {}
         self.working = 0
         """Requests with the token that are under way."""
 
     def add(self, connection: Connection) -> None:
-        """Takes a new connection; where there are too many, the oldest that waits is closed."""
+        """Adds a new connection. If too many wait, the oldest is closed."""
         self._by_client[connection.client] = connection
         self.wait(connection)
 
     def wait(self, connection: Connection) -> None:
-        """A connection has nothing under way any more."""
+        """Marks a connection as idle."""
         self._waiting[connection] = None
         self._waiting.move_to_end(connection)
         while len(self._waiting) > MOST_WAITING:
@@ -52,13 +52,13 @@ class Connections:
             oldest.transport.abort()
 
     def remove(self, connection: Connection) -> None:
-        """Forgets a connection that is closed."""
+        """Forgets a closed connection."""
         self._waiting.pop(connection, None)
         if self._by_client.get(connection.client) is connection:
             del self._by_client[connection.client]
 
     def trust(self, scope: Scope) -> Connection | None:
-        """The connection of a request that may be answered: it may take its time."""
+        """Returns the connection of a trusted request, and lifts its time limit."""
         connection = self._by_client.get(scope["client"])
         if connection is not None:
             self._waiting.pop(connection, None)
@@ -67,33 +67,30 @@ class Connections:
 
 
 class Connection(H11Protocol):
-    """One connection."""
+    """A connection with time limits for the header of a request and for idleness."""
 
     registry: Connections
-    """Set by the subclass that a server makes."""
+    """Set by the subclass that the server makes."""
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """A client has connected."""
         super().connection_made(transport)
         self.registry.add(self)
         self._begin_timer(HEADER_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is closed."""
         self.end_timer()
         self.registry.remove(self)
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """An answer is complete."""
         super().on_response_complete()
         if not self.transport.is_closing():
             self.registry.wait(self)
             self._begin_timer(IDLE_SECONDS)
 
     def send_400_response(self, msg: str) -> None:
-        """Answers what is no HTTP, with the headers of every answer."""
+        """Answers malformed HTTP with the headers of every answer."""
         body = b"This is no HTTP."
         lines = [b"HTTP/1.1 400 Bad Request", b"content-type: text/plain", b"connection: close"]
         lines += [name + b": " + value for name, value in HEADERS]
@@ -103,7 +100,7 @@ class Connection(H11Protocol):
         self.transport.close()
 
     def end_timer(self) -> None:
-        """Lets the connection take its time."""
+        """Lifts the time limit."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -114,14 +111,13 @@ class Connection(H11Protocol):
 
 
 class Patience:
-    """An application that waits for each client so long and no longer."""
+    """Wraps an application: closes connections of clients that do not take their answer in time."""
 
     def __init__(self, app: Any, registry: Connections) -> None:
         self._app = app
         self._registry = registry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request of somebody who may ask."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -134,7 +130,7 @@ class Patience:
             nonlocal connection
             is_download = scope["path"].startswith(DOWNLOAD)
             if is_download and message["type"] == "http.response.start":
-                # Its address is as good as the token: none but the right one is answered so.
+                # Only a valid address is answered with 200, and it is as good as the token.
                 connection = self._registry.trust(scope) if message["status"] == 200 else None
             try:
                 await asyncio.wait_for(send(message), CHUNK_SECONDS)

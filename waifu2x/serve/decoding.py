@@ -1,8 +1,4 @@
-"""What is done with files of strangers before and beside the work: in a process of its own.
-
-Functions for `ReadingProcesses`. Each takes paths and numbers, and leaves its result in a file or
-returns it.
-"""
+"""Decodes files of strangers for the page. `ReadingProcesses` runs these functions."""
 
 from __future__ import annotations
 
@@ -36,58 +32,61 @@ from waifu2x.system.stopwatch import Stopwatch
 
 _THUMBNAIL_SIDE = 256
 _LARGEST_PAGE = 1 << 30
-"""Bytes of a page of an archive."""
+"""The most bytes of an archive's page."""
 _VIEW = OutputOptions("8", strip=True)
 
 
+class SentFile(NamedTuple):
+    """A file that a client has sent."""
+
+    path: Path
+    name: str
+    """The client's name for it, for messages."""
+    is_archive: bool
+    max_pixels: int
+
+
 class Probe(NamedTuple):
-    """What the header of a file says."""
+    """The header of a file."""
 
     kind: Kind
     source: SourceInfo
 
 
-def probe(path: Path, name: str, is_archive: bool, max_pixels: int) -> Probe:
-    """What a file is. `name` stands for it in messages. Raises ImageError."""
-    size = path.stat().st_size
-    if is_archive:
-        pages = page_count(path)
-        if not pages:
-            raise ImageError(f"{name}: no pictures in this archive")
-        with _opened(path, name, True, 0, max_pixels) as source:
-            first = source.header.extents[0]
-        return Probe("archive", SourceInfo(first.width, first.height, size, "zip", pages))
-    with _opened(path, name, False, 0, max_pixels) as source:
+def probe(file: SentFile) -> Probe:
+    """Returns the kind of a file and the data of its header. Raises ImageError."""
+    size = file.path.stat().st_size
+    pages = page_count(file.path) if file.is_archive else 0
+    if file.is_archive and not pages:
+        raise ImageError(f"{file.name}: no pictures in this archive")
+    with _opened(file, 0) as source:
         header = source.header
         first = header.extents[0]
-        info = SourceInfo(first.width, first.height, size, header.format, header.count or 0)
-        is_moving = header.animated and header.count != 1
-        return Probe("animation" if is_moving else "picture", info)
+    if file.is_archive:
+        return Probe("archive", SourceInfo(first.width, first.height, size, "zip", pages))
+    info = SourceInfo(first.width, first.height, size, header.format, header.count or 0)
+    is_moving = header.animated and header.count != 1
+    return Probe("animation" if is_moving else "picture", info)
 
 
-def make_thumbnail(path: Path, name: str, is_archive: bool, max_pixels: int, target: Path) -> None:
-    """Writes a small JPEG of the first picture. Raises ImageError, OSError."""
-    write_atomically(target, thumbnail(_picture(path, name, is_archive, 0, max_pixels)))
+def make_thumbnail(file: SentFile, target: Path) -> None:
+    """Writes a small JPEG of the first picture to `target`. Raises ImageError, OSError."""
+    write_atomically(target, thumbnail(_picture(file, 0)))
 
 
 def thumbnail(picture: Picture) -> bytes:
-    """A picture as a small JPEG."""
+    """Encodes a picture as a small JPEG."""
     return preview(to_srgb(picture), _THUMBNAIL_SIDE).thumbnail
 
 
-def make_view(
-    path: Path, name: str, is_archive: bool, page: int, max_pixels: int, target: Path
-) -> None:
-    """Writes a picture as a PNG of 8 bits for browsers; a very large one is reduced.
-
-    Raises ImageError, OutputError.
-    """
-    picture = _picture(path, name, is_archive, page, max_pixels)
-    write_atomically(target, encoded(reduced(picture)))
+def make_view(file: SentFile, page: int, target: Path) -> None:
+    """Writes a picture to `target` as an 8-bit PNG, reduced if it is very large. Raises ImageError,
+    OutputError."""
+    write_atomically(target, encoded(reduced(_picture(file, page))))
 
 
 def encoded(picture: Picture) -> bytes:
-    """A picture as a PNG of 8 bits without metadata, made quickly. Raises OutputError."""
+    """Encodes a picture, fast, as an 8-bit PNG without metadata. Raises OutputError."""
     form, file = table.of("png"), io.BytesIO()
     picture, _ = Adapter(form, _VIEW).picture(picture)
     picture = finish(picture, form, _VIEW)
@@ -98,15 +97,13 @@ def encoded(picture: Picture) -> bytes:
     return file.getvalue()
 
 
-def cut(
-    path: Path, name: str, is_archive: bool, page: int, max_pixels: int, box: tuple[int, ...]
-) -> Picture:
-    """The part of a picture at `box` (x, y, width, height), in sRGB. Raises ImageError."""
-    return part(_picture(path, name, is_archive, page, max_pixels), name, box)
+def cut(file: SentFile, page: int, box: tuple[int, ...]) -> Picture:
+    """Returns the part of a picture at `box` (x, y, width, height), in sRGB. Raises ImageError."""
+    return part(_picture(file, page), file.name, box)
 
 
 def part(picture: Picture, name: str, box: tuple[int, ...]) -> Picture:
-    """The part of a picture at `box` (x, y, width, height), in sRGB. Raises ImageError."""
+    """Returns the part of a picture at `box` (x, y, width, height), in sRGB. Raises ImageError."""
     x, y, width, height = box
     rows, columns = picture.pixels.shape[:2]
     if x + width > columns or y + height > rows:
@@ -124,21 +121,19 @@ def _part(picture: Picture, rows: slice, columns: slice) -> Picture:
     )
 
 
-def _picture(path: Path, name: str, is_archive: bool, page: int, max_pixels: int) -> Picture:
-    with _opened(path, name, is_archive, page, max_pixels) as source:
-        skipped = 0 if is_archive else page
+def _picture(file: SentFile, page: int) -> Picture:
+    with _opened(file, page) as source:
+        skipped = 0 if file.is_archive else page
         timed = next(islice(iter(source), skipped, None), None)
     if timed is None:
-        raise ImageError(f"{name}: has no page {page}")
+        raise ImageError(f"{file.name}: has no page {page}")
     return timed.picture
 
 
 @contextmanager
-def _opened(
-    path: Path, name: str, is_archive: bool, page: int, max_pixels: int
-) -> Iterator[DecodedFile]:
-    data = _page(path, name, page) if is_archive else content(path)
-    with closing(open_content(data, name, max_pixels)) as source:
+def _opened(file: SentFile, page: int) -> Iterator[DecodedFile]:
+    data = _page(file.path, file.name, page) if file.is_archive else content(file.path)
+    with closing(open_content(data, file.name, file.max_pixels)) as source:
         yield source
 
 
@@ -157,7 +152,7 @@ def _page(path: Path, name: str, page: int) -> bytes:
 
 
 def reduced(picture: Picture) -> Picture:
-    """A picture of no more pixels than a view may have: every second one, or fewer."""
+    """Returns a picture, with every nth row and column alone if it is too large for a view."""
     rows, columns = picture.pixels.shape[:2]
     step = 1
     while -(-rows // step) * -(-columns // step) > VIEW_PIXELS:

@@ -1,8 +1,8 @@
-"""What happens, told to every client that listens: server-sent events.
+"""Tells clients what happens to jobs, by server-sent events.
 
-Clients are told which jobs have changed, not how: whoever is slow gets the latest state of each job
-once, so that no client takes more memory than there are jobs. The last message of those that leave
-together has an id: a client that loses some of them asks for all of them again.
+Clients are told which jobs have changed, not how: a slow client gets the latest state of each job
+once, so it takes no more memory than there are jobs. The last message of a batch has an id: a
+client that loses some of them asks for the whole batch again.
 """
 
 from __future__ import annotations
@@ -23,31 +23,30 @@ if TYPE_CHECKING:
     from waifu2x.serve.queue import Queue
 
 MOST_LISTENERS = 64
-"""Streams that go on: beyond them a client is told what it has missed, and comes again."""
+"""The most open streams: another client gets what it missed, and must reconnect."""
 _AGAIN_SECONDS = 5
-"""After which it does."""
+"""How long it waits before it reconnects."""
 _BETWEEN_SECONDS = 0.05
-"""Between two messages of a client at least."""
+"""The least time between two messages to a client."""
 _QUIET_SECONDS = 15.0
-"""After so long without an event comes a comment, which keeps the connection open."""
+"""Time without an event after which a comment keeps the connection open."""
 _REMEMBERED = 4096
-"""Removals that are remembered, for clients that were away."""
+"""Removals that are remembered for clients that reconnect."""
 MOST_TOLD = 1000
-"""Jobs that a client is told of one by one: if more have changed, it loads the list anew."""
+"""The most jobs that one message names: if more have changed, clients reload the list."""
 
 
 class _Listener:
-    """A client: what has changed since it was told."""
+    """A client: what has changed since its last message."""
 
     def __init__(self) -> None:
         self.changed: dict[str, None] = {}
         self.removed: dict[str, None] = {}
         self.is_behind = False
-        """Whether it has to load the list anew."""
+        """Whether it has to reload the list."""
         self.told = asyncio.Event()
 
     def note(self, changed: Sequence[str], removed: Sequence[str]) -> None:
-        """Some jobs have changed, and some are gone."""
         self.told.set()
         if max(len(changed), len(removed)) > MOST_TOLD:
             self.is_behind = True
@@ -61,7 +60,7 @@ class _Listener:
             self.removed[identity] = None
 
     def taken(self) -> tuple[list[str], list[str], bool]:
-        """What has changed and what is gone since the last call, and whether it is behind."""
+        """Returns changed ids, removed ids and whether it is behind; then forgets them."""
         taken = list(self.changed), list(self.removed), self.is_behind
         self.told.clear()
         self.changed.clear()
@@ -71,8 +70,8 @@ class _Listener:
 
 
 class Events:
-    """All clients that listen. Whatever happens is told from any thread, by `jobs_changed` and
-    `jobs_removed`; the rest is for the event loop."""
+    """All listening clients. `Queue` reports changes from any thread; the rest is for the event
+    loop."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -80,24 +79,23 @@ class Events:
         self._listeners: set[_Listener] = set()
         self._removed: deque[tuple[int, str]] = deque(maxlen=_REMEMBERED)
         self._known_from = self._version = queue.version
-        """The version after which everything that has happened is known, and that of what was
-        noted last."""
+        """The version since which all changes are known, and the latest version."""
         self._is_closed = False
-        queue.on_changed, queue.on_removed = self._jobs_changed, self._jobs_removed
+        queue.on_changed = lambda ids, version: self._in_loop(ids, (), version)
+        queue.on_removed = lambda ids, version: self._in_loop((), ids, version)
 
     def begin(self) -> None:
-        """Takes the running event loop for its own."""
+        """Attaches to the running event loop."""
         self._loop = asyncio.get_running_loop()
 
     def close(self) -> None:
-        """Ends all streams."""
         self._is_closed = True
         for listener in self._listeners:
             listener.told.set()
 
     async def stream(self, last: int | None) -> AsyncIterator[bytes]:
-        """The events of a client, of which the one before had that id, if there was one. The stream
-        ends at once, and says when to come again, if there are as many as there may be."""
+        """Streams the events after id `last`, or all from now on if it is None. If there are too
+        many listeners, sends what the client missed, asks it to retry later, and ends."""
         if len(self._listeners) >= MOST_LISTENERS:
             yield f"retry: {1000 * _AGAIN_SECONDS}\n\n".encode()
             for message in await self._first(last):
@@ -121,7 +119,6 @@ class Events:
                     yield message
 
     async def _first(self, last: int | None) -> list[bytes]:
-        """What a client is told first."""
         version, removed = self._version, list(self._removed)
         return await run_in_threadpool(self._missed, last, version, removed)
 
@@ -147,7 +144,7 @@ class Events:
     def _missed(
         self, last: int | None, version: int, removed: Sequence[tuple[int, str]]
     ) -> list[bytes]:
-        """What a client is told first: what it has missed if it was told of version `last`."""
+        """Returns what a client has missed since version `last`, and the counts."""
         messages = []
         if last is not None:
             jobs = self._queue.changed_since(last, MOST_TOLD + 1)
@@ -160,15 +157,9 @@ class Events:
                     messages.append(_event("removed", {"ids": ids}))
         return [*messages, _event("counts", self._queue.shown_counts(), version)]
 
-    def _jobs_changed(self, ids: Sequence[str], version: int) -> None:
-        self._in_loop(self._note, ids, (), version)
-
-    def _jobs_removed(self, ids: Sequence[str], version: int) -> None:
-        self._in_loop(self._note, (), ids, version)
-
-    def _in_loop(self, note: Any, *told: Any) -> None:
+    def _in_loop(self, *told: Any) -> None:
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(note, *told)
+            self._loop.call_soon_threadsafe(self._note, *told)
 
     def _note(self, changed: Sequence[str], removed: Sequence[str], version: int) -> None:
         self._version = max(self._version, version)

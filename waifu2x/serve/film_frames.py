@@ -1,7 +1,5 @@
-"""What is seen of films: what they say of themselves, and single frames.
-
-Each film is read by a process of its own, as `waifu2x video` does: this one sees planes alone.
-"""
+"""Reads what films say of themselves, and single frames of them. A separate process reads each
+film, as in `waifu2x video`: the server sees planes alone."""
 
 from __future__ import annotations
 
@@ -26,26 +24,24 @@ from waifu2x.serve.jobs import SourceInfo
 from waifu2x.serve.limits import FILM_SECONDS
 
 _LOOKED_AT = Fraction(1, 10)
-"""Where in a film its thumbnail comes from: the first frame is often black."""
+"""Where in a film its thumbnail is: the first frame is often black."""
 _one_at_a_time = threading.Lock()
-"""Held by who looks into a film: each look has a process, and its decoder's memory."""
+"""Held while a film is read: each read has a process, with its decoder's memory."""
 
 
 def can_read() -> bool:
-    """Whether films can be read, which needs PyAV."""
+    """Returns whether films can be read, which needs PyAV."""
     return importlib.util.find_spec("av") is not None
 
 
 def frame_count(film: Film) -> int:
-    """How many frames a film has by its own account; 0 where it has none."""
+    """Returns the number of frames by the film's own account; 0 if it gives none."""
     return film.pictures.frames or round((film.seconds or 0) * film.pictures.rate)
 
 
 def probe_film(path: Path, name: str, max_pixels: int) -> SourceInfo:
-    """What a film says of itself. `name` stands for it in messages.
-
-    Raises ImageError, and UnavailableError where PyAV is missing.
-    """
+    """Reads the header of a film. `name` stands for it in messages. Raises ImageError, and
+    UnavailableError where PyAV is missing."""
     with _one_at_a_time, FilmReader(path) as reader:
         film = reader.film
     check_film(film, name, max_pixels)
@@ -56,7 +52,7 @@ def probe_film(path: Path, name: str, max_pixels: int) -> SourceInfo:
 
 
 def check_film(film: Film, name: str, max_pixels: int) -> None:
-    """Raises ImageError for a film that is larger or longer than may be."""
+    """Raises ImageError for a film that is larger or longer than allowed."""
     pictures = film.pictures
     if pictures.width * pictures.height > max_pixels:
         raise ImageError(
@@ -72,8 +68,8 @@ def check_film(film: Film, name: str, max_pixels: int) -> None:
 
 
 def film_frame(path: Path, name: str, number: int | None) -> Picture:
-    """The frame of that number, from 0, where frames are evenly spaced; with None, one that stands
-    for the film. As shown without its rotation, float32. Raises ImageError."""
+    """Returns a frame as float32, not rotated; `number` counts from 0 at the film's rate. With
+    None, one that stands for the film. Raises ImageError."""
     with _one_at_a_time, FilmReader(path) as reader:
         film = reader.film
         pictures = film.pictures

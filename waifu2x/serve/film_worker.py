@@ -1,8 +1,5 @@
-"""Works on the films of the queue: one at a time, by the engine that makes the pictures.
-
-Pictures come first: nobody who drops one should wait for hours. While there are any, frames go one
-by one, and take a quarter of the time.
-"""
+"""Makes the films of the queue, one after the other, by the engine that makes the pictures.
+Pictures come first: while there are any, frames go one by one, and take a quarter of the time."""
 
 from __future__ import annotations
 
@@ -31,8 +28,8 @@ from waifu2x.flows.flow import StoppedError
 from waifu2x.formats.film.description import Film
 from waifu2x.networks import model_set
 from waifu2x.serve import names
-from waifu2x.serve.endings import Endings
 from waifu2x.serve.film_frames import check_film, frame_count
+from waifu2x.serve.job_results import JobResults
 from waifu2x.serve.jobs import JobRecord
 from waifu2x.serve.limits import FILM_SECONDS, ServiceLimits
 from waifu2x.serve.queue import Queue
@@ -40,27 +37,27 @@ from waifu2x.serve.spool import Spool
 from waifu2x.serve.upscalers import Upscalers
 
 _LOOK_SECONDS = 0.5
-"""Between looks at whether the server goes on."""
+"""Between checks whether the server is ending."""
 _PICTURES_SHARE = 3.0
-"""How many times as long as a frame took the next one waits for pictures."""
+"""The pause between frames while pictures wait, as a multiple of the last frame's time."""
 _TELL_SECONDS = 0.1
 """Between reports of progress."""
 _MEASURE_SECONDS = 10.0
-"""Between looks at how large the parts are."""
+"""Between measurements of the parts' size."""
 _ENDING_SECONDS = 10.0
-"""How long a film may take to end with the server."""
+"""How long the server waits for a film when it ends."""
 _log = logging.getLogger("waifu2x")
 
 
 class FilmWorker:
-    """Makes the films of the queue, in a thread of its own."""
+    """Makes the films of the queue in a thread."""
 
     def __init__(
         self,
         queue: Queue,
         spool: Spool,
         upscalers: Upscalers,
-        endings: Endings,
+        results: JobResults,
         limits: ServiceLimits,
         no_pictures: threading.Event,
     ) -> None:
@@ -68,7 +65,7 @@ class FilmWorker:
         self._queue = queue
         self._spool = spool
         self._upscalers = upscalers
-        self._endings = endings
+        self._results = results
         self._limits = limits
         self._no_pictures = no_pictures
         self._stopped = threading.Event()
@@ -80,11 +77,10 @@ class FilmWorker:
         queue.on_cancelled.append(self._cancel)
 
     def start(self) -> None:
-        """Begins."""
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the work: the parts of a film that are complete are used at the next start."""
+        """Ends the work; the next start uses the finished parts of a film."""
         self._stopped.set()
         self._queue.wake()
         self._thread.join(_ENDING_SECONDS)
@@ -106,7 +102,7 @@ class FilmWorker:
                 if not self._stopped.is_set():
                     _log.error("the work on a film was interrupted: %s", error)
                     source = self._spool.source(record)
-                    self._endings.fail(record, source, f"{record.name}: {error}")
+                    self._results.fail(record, source, f"{record.name}: {error}")
 
     def _cancel(self, identity: str) -> None:
         if identity == self._under_way:
@@ -130,28 +126,28 @@ class FilmWorker:
             if self._stopped.is_set():
                 return
             told = str(error) or f"{record.name}: not enough memory"
-            self._endings.fail(record, made, told)
+            self._results.fail(record, made, told)
             shutil.rmtree(parts_folder(made), ignore_errors=True)
         else:
             if self._queue.is_wanted(record):
                 shape = prepared.shape
-                self._endings.keep(record, made, shape.width, shape.height, begun)
+                self._results.keep(record, made, shape.width, shape.height, begun)
         if self._queue.shown(record.id) is None or self._unwanted.is_set():
             shutil.rmtree(parts_folder(made), ignore_errors=True)
-            self._endings.drop(record, made)
+            self._results.drop(record, made)
         self._queue.measure(record.id)
 
     def _made(
         self, record: JobRecord, reader: FilmReader, target: Path
     ) -> tuple[Path, PreparedFilm]:
-        """Makes the film; where it is, and what was decided about it."""
+        """Makes the film; returns its path, and what was decided about it."""
         settings, film = record.settings, reader.film
         models = model_set.find(settings.model)
         wanted = FilmJob(reader.path, target, drop_unsupported=True)
         found = automatic.decided(film, wanted, settings.arguments(), models)
         prepared = prepare(reader, found.job, found.height, found.width)
         if prepared.plan.refused and target.suffix != ".mkv":
-            # Nobody is there to ask whether streams may be left out: this takes them all.
+            # Matroska takes all streams: no user is there to say which may be left out.
             return self._made(record, reader, target.with_suffix(".mkv"))
         if not found.changes:
             raise ValueError(f"{record.name}: nothing to do: give a noise level, or a larger size")
@@ -167,10 +163,8 @@ class FilmWorker:
         return target, prepared
 
     def _polite(self, enlarge: Enlarge) -> Enlarge:
-        """Enlarges frames when pictures leave room for them.
-
-        Raises StoppedError where nobody wants the film, or the server ends.
-        """
+        """Wraps `enlarge`: frames wait for pictures. The result raises StoppedError when the film
+        was cancelled or the server ends."""
         engine = self._upscalers.engine
         name = engine.backend.name
         took = 0.0
@@ -205,8 +199,6 @@ class FilmWorker:
 
 
 class _FilmCount:
-    """How far a film is."""
-
     def __init__(self, queue: Queue, record: JobRecord, film: Film, prepared: PreparedFilm) -> None:
         self._queue = queue
         self._record = record
@@ -219,11 +211,10 @@ class _FilmCount:
         self._told = self._measured = 0.0
 
     def resume(self, frames: int) -> None:
-        """Frames are there from a run before."""
         self._resumed = self._done = frames
 
     def add(self, frames: int, computed: int) -> None:
-        """More frames are there. Raises ImageError for a film that does not end."""
+        """Counts new frames. Raises ImageError for a film that does not end."""
         with self._lock:
             self._done += frames
             if self._done > self._most:
@@ -240,8 +231,6 @@ class _FilmCount:
         if is_measuring:
             self._queue.measure(self._record.id)
         if is_telling:
-            self._tell(done / self._expected, resumed / self._expected)
-
-    def _tell(self, part: float, before: float) -> None:
-        pixels = self._expected * self._shape.height * self._shape.width
-        self._queue.advance(self._record, part, pixels, before)
+            part, before = done / self._expected, resumed / self._expected
+            pixels = self._expected * self._shape.height * self._shape.width
+            self._queue.advance(self._record, part, pixels, before)

@@ -1,10 +1,10 @@
-"""A job as it is kept, and as clients see it."""
+"""A job, as it is stored and as clients see it."""
 
 from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-from waifu2x.serve.request import JobSettings
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.system.lazy_dataclass import dataclass
 
 Kind = Literal["picture", "animation", "archive", "film"]
@@ -15,24 +15,24 @@ FINISHED: tuple[State, ...] = ("done", "failed", "cancelled")
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """What the header of a file says."""
+    """The header of a file."""
 
     width: int
     height: int
     """Pixels of the first picture, upright."""
     bytes: int
     format: str
-    """Its name in the table of formats; of an archive and a film, its extension."""
+    """Its name in the table of formats; of an archive or a film, its extension."""
     pages: int
-    """Pictures in it, of a film its frames; 0 where that is not known."""
+    """The number of pictures, of a film its frames; 0 if it is not known."""
 
 
 @dataclass(frozen=True)
 class ResultInfo:
-    """What was made."""
+    """The file that was made."""
 
     name: str
-    """As it is called when it is downloaded."""
+    """The name that it is downloaded under."""
     width: int
     height: int
     """Pixels of the first picture."""
@@ -40,28 +40,28 @@ class ResultInfo:
     format: str
     """Its extension."""
     seconds: float
-    """From when its turn came."""
+    """Since its turn came."""
 
 
 @dataclass(frozen=True)
 class JobRecord:
-    """A file that was sent, and what has become of it."""
+    """A file that was sent, and its state."""
 
     id: str
     number: int
     """Its place in the list."""
     turn: int
-    """Its place in the queue: who has the least comes first."""
+    """Its place in the queue: the least comes first."""
     version: int
     kind: Kind
     state: State
     name: str
-    """The file's, as it came: only to be shown."""
+    """The file's name as it was sent: only to be shown."""
     settings: JobSettings
     created: float
     """Seconds since 1970."""
     attempt: int = 0
-    """How often it was tried again."""
+    """How often it was retried."""
     source: SourceInfo | None = None
     result: ResultInfo | None = None
     error: str | None = None
@@ -71,18 +71,18 @@ class JobRecord:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is that is worked on."""
+    """How far a job under way is."""
 
     part: float
     """0 to 1."""
     rate: float | None
-    """Output megapixels a second."""
+    """Megapixels of the result a second."""
     seconds_left: float | None
     version: int
 
 
 def shown(record: JobRecord, progress: Progress | None, position: int | None) -> dict[str, Any]:
-    """A job as clients see it."""
+    """Returns a job as clients see it."""
     settings = record.settings
     done = 1.0 if record.state == "done" else 0.0
     return {
@@ -105,7 +105,7 @@ def shown(record: JobRecord, progress: Progress | None, position: int | None) ->
 
 
 def fields(value: SourceInfo | ResultInfo | JobSettings | None) -> dict[str, Any] | None:
-    """The fields of one of these by their names."""
+    """Returns the fields of a value by their names."""
     return None if value is None else {name: getattr(value, name) for name in _names(type(value))}
 
 

@@ -1,4 +1,4 @@
-"""Names of files as clients send them: shown, and made harmless for names of results."""
+"""Names of files as clients send them: made fit to be shown, and harmless as names of results."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from waifu2x.serve.limits import NAME_LENGTH
 
 _SEPARATORS = re.compile(r"[/\\]")
 _UNUSABLE = re.compile(r'[\x00-\x1f\x7f<>:"|?*]')
-"""What no file name may hold on some system."""
+"""Characters that some system forbids in file names."""
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 """Names of devices on Windows."""
 _LONGEST_STEM = 120
-"""Characters, so that a name with all that is added fits 255 bytes."""
+"""In bytes, so that a name with scale and extension fits 255."""
 
 
 def shown(sent: str) -> str:
-    """The name of a file as it is shown: without folders, on one line, not too long."""
+    """Returns a file's name to be shown: without folders, on one line, not too long."""
     last = _SEPARATORS.split(sent)[-1]
     plain = "".join(each if each.isprintable() else "�" for each in last)
     return plain[-NAME_LENGTH:] or "picture"
 
 
 def extension(name: str) -> str:
-    """The extension of a name in small letters, without the dot; empty if there is none."""
+    """Returns a name's extension in lower case, without the dot; empty if there is none."""
     return PurePosixPath(name).suffix[1:].lower()
 
 
 def film_extension(name: str) -> str:
-    """The extension of what is made of a film of that name: its own, if such films are made."""
+    """Returns the extension of a film's result: its own, if such films can be written."""
     found = extension(name)
     return found if found in film_names.WRITABLE else "mkv"
 
 
 def of_result(name: str, suffix: str, scale: Fraction | None) -> str:
-    """What the result of a file of that name is called; with `scale`, it says how much larger it
-    is. It can be a file name on any system."""
+    """Returns a name for the result of the file `name`, valid on any system. With `scale`, it says
+    how much larger the result is."""
     stem = _UNUSABLE.sub("_", PurePosixPath(shown(name)).stem).strip(" .")
     while len(stem.encode()) > _LONGEST_STEM:
         stem = stem[:-1]

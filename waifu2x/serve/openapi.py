@@ -1,4 +1,4 @@
-"""The description of the HTTP interface, by OpenAPI 3.1."""
+"""Describes the HTTP interface by OpenAPI 3.1."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BYTES = {"schema": {"type": "string", "format": "binary"}}
 
 
 def document() -> dict[str, Any]:
-    """The answer to GET /api/openapi.json."""
+    """Returns the answer to GET /api/openapi.json."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -123,7 +123,6 @@ def _paths() -> dict[str, Any]:
 
 
 def _of_many() -> dict[str, Any]:
-    """What is done with many jobs at a time."""
     told = {
         "cancel": "Cancel jobs, or all that are not finished",
         "remove": "Remove jobs and their files, or all that are finished",

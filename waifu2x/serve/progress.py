@@ -1,4 +1,4 @@
-"""How far the jobs under way are, and how quick each model was. Kept in memory alone."""
+"""How far jobs are, and how fast each model was. Kept in memory alone."""
 
 from __future__ import annotations
 
@@ -11,34 +11,32 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True)
 class _Begun:
-    """A job under way."""
-
     progress: Progress
     since: float
     """When its turn came, by `time.monotonic`."""
     pixels: int = 0
-    """Pixels of the result; 0 where they are not known."""
+    """Pixels of the result; 0 if they are not known."""
 
 
 class ProgressTable:
-    """The jobs under way by their ids, and rates of models. Threads may share it."""
+    """Holds the progress of jobs by their ids, and rates of models. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._begun: dict[str, _Begun] = {}
         self._rates: dict[str, float | None] = {}
         """The latest rate of each model, in output megapixels a second; None after its first job,
-        which has compiled it."""
+        whose time includes compiling."""
 
     def begin(self, record: JobRecord) -> None:
-        """The turn of a job has come."""
+        """Starts the clock of a job."""
         with self._lock:
             none_yet = Progress(0.0, None, None, record.version)
             self._begun[record.id] = _Begun(none_yet, time.monotonic())
 
     def advance(self, identity: str, part: float, pixels: int, before: float, version: int) -> None:
-        """A job is so far: `part` in all, 0 to 1, of a result of so many pixels, of which the part
-        `before` was there when its turn came. Nothing happens if it is not under way."""
+        """Notes that `part` of a job is done, 0 to 1, of a result of `pixels` pixels. The part
+        `before` was done when its turn came. Does nothing if the job is not under way."""
         with self._lock:
             begun = self._begun.get(identity)
             if begun is None:
@@ -54,23 +52,23 @@ class ProgressTable:
             self._begun[identity] = _Begun(told, begun.since, pixels)
 
     def end(self, identity: str) -> None:
-        """A job is no longer under way, if it was."""
+        """Forgets a job."""
         with self._lock:
             self._begun.pop(identity, None)
 
     def of(self, identity: str) -> Progress | None:
-        """How far a job is; None if it is not under way."""
+        """Returns the progress of a job; None if it is not under way."""
         with self._lock:
             begun = self._begun.get(identity)
         return None if begun is None else begun.progress
 
     def ids(self) -> list[str]:
-        """The jobs under way."""
+        """Returns the jobs under way."""
         with self._lock:
             return list(self._begun)
 
     def rated(self, record: JobRecord, seconds: float) -> None:
-        """A job under way has taken so long until it was done."""
+        """Notes how many seconds a job took."""
         with self._lock:
             begun = self._begun.get(record.id)
             if begun is None or not begun.pixels or seconds <= 0 or record.kind == "film":
@@ -80,5 +78,5 @@ class ProgressTable:
             self._rates[model] = rate if model in self._rates else None
 
     def rate(self, model: str) -> float | None:
-        """Output megapixels a second of a model's latest job; None before its second."""
+        """Returns output megapixels a second of a model's latest job; None before its second."""
         return self._rates.get(model)

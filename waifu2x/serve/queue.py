@@ -1,4 +1,4 @@
-"""The queue: every change of a job, by clients and by whoever works on it, goes through here."""
+"""The queue: clients and workers change jobs through it alone."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from dataclasses import replace
 from typing import Any
 
 from waifu2x.serve import jobs
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import FINISHED, STATES, JobRecord, Kind, ResultInfo, SourceInfo
 from waifu2x.serve.limits import ServiceLimits
 from waifu2x.serve.progress import ProgressTable
-from waifu2x.serve.request import JobSettings
 from waifu2x.serve.spool import Spool
 from waifu2x.serve.store import ChosenJob, Store, settings_of
 
 
 class QueueFullError(Exception):
-    """There is no room for another job. Its text is a sentence."""
+    """The queue is full. The text is a sentence."""
 
 
 class DiskFullError(Exception):
-    """There is no room on the disk. Its text is a sentence."""
+    """The disk is full. The text is a sentence."""
 
 
 class UnknownJobError(Exception):
-    """There is no such job, or none any more. Its text is a sentence."""
+    """There is no such job. The text is a sentence."""
 
 
 class WrongStateError(Exception):
-    """A job is not in a state in which that can be done. Its text is a sentence."""
+    """The state of a job does not allow the change. The text is a sentence."""
 
 
 class Queue:
-    """The jobs of a server. Threads may share it."""
+    """Holds the jobs of a server. Threads may share it."""
 
     def __init__(self, store: Store, spool: Spool, limits: ServiceLimits) -> None:
-        """What was being worked on when the server ended waits again."""
+        """Jobs that were under way when the server ended wait again."""
         self._store = store
         self._spool = spool
         self._limits = limits
         self._lock = threading.RLock()
         self._arrived = {films: threading.Condition(self._lock) for films in (False, True)}
-        """Told of jobs that wait: of films, and of all others."""
+        """Notified of new jobs: by whether they are films."""
         self._progress = ProgressTable()
         self.on_changed: Callable[[Sequence[str], int], None] = lambda ids, version: None
         self.on_removed: Callable[[Sequence[str], int], None] = lambda ids, version: None
         self.on_cancelled: list[Callable[[str], None]] = []
-        """Told of jobs under way that nobody wants any more."""
+        """Called with the ids of cancelled jobs that are under way."""
         spool.sweep(store.ids(*STATES))
         for identity in store.ids("working"):
             self.measure(identity)  # there may be parts of a film
@@ -58,61 +58,58 @@ class Queue:
         for identity in store.unmeasured():
             self.measure(identity)
 
-    # What clients see.
+    # For clients: reading.
 
     @property
     def version(self) -> int:
-        """The version of the latest change."""
+        """Returns the version of the latest change."""
         return self._store.version
 
     def shown(self, identity: str) -> dict[str, Any] | None:
-        """A job as clients see it; None if there is none."""
+        """Returns a job as clients see it; None if there is none."""
         record = self._store.get(identity)
         return None if record is None else self._shown(record)
 
     def shown_of(self, ids: Collection[str]) -> list[dict[str, Any]]:
-        """Those of these jobs that are there, as clients see them."""
+        """Returns these jobs, as far as they exist, as clients see them."""
         return [self._shown(record) for record in self._store.of_ids(ids)]
 
     def listed(self, start: int, count: int) -> list[dict[str, Any]]:
-        """Jobs in the order in which they came."""
+        """Returns `count` jobs from `start` on, in the order in which they came."""
         return [self._shown(record) for record in self._store.listed(start, count)]
 
     def changed_since(self, version: int, most: int) -> list[dict[str, Any]]:
-        """Jobs that were changed after a version: `most` of them at most, and those under way."""
+        """Returns at most `most` jobs that changed after a version, and those under way."""
         records = {each.id: each for each in self._store.changed_since(version, most)}
         under_way = [each for each in self._progress.ids() if each not in records]
         records |= {each.id: each for each in self._store.of_ids(under_way)}
         return [self._shown(record) for record in records.values()]
 
     def shown_counts(self) -> dict[str, int]:
-        """How many jobs there are in each state, and in all."""
+        """Returns the number of jobs in each state, and `total`."""
         counts = {str(state): count for state, count in self._store.counts.items()}
         return {**counts, "total": sum(counts.values())}
 
     def rate(self, model: str) -> float | None:
-        """Output megapixels a second of a model's latest pictures here; None before its second
-        job."""
+        """Returns output megapixels a second of a model's latest job; None before its second."""
         return self._progress.rate(model)
 
     def get(self, identity: str) -> JobRecord:
-        """A job. Raises UnknownJobError."""
+        """Returns a job. Raises UnknownJobError."""
         record = self._store.get(identity)
         if record is None:
             raise UnknownJobError("There is no such job: it was removed, or never there.")
         return record
 
     def done(self) -> list[str]:
-        """The ids of all jobs whose results are there, oldest first."""
+        """Returns the ids of all jobs with results, oldest first."""
         return self._store.ids("done")
 
-    # What clients do.
+    # For clients: changes.
 
     def make_room(self, size: int) -> None:
-        """Makes room for a job with a file of so many bytes: finished ones go, the oldest first.
-
-        Raises QueueFullError, DiskFullError.
-        """
+        """Makes room for a job with a file of `size` bytes: removes the oldest finished jobs.
+        Raises QueueFullError, DiskFullError."""
         with self._lock:
             while (
                 self._store.total >= self._limits.max_queue
@@ -138,8 +135,8 @@ class Queue:
         source: SourceInfo | None,
         error: str | None,
     ) -> dict[str, Any]:
-        """Adds a job whose files are in its folder; as clients see it. With an error, it has failed
-        already. Raises QueueFullError."""
+        """Adds a job whose files are in its folder, and returns it as clients see it. With an
+        error, it has failed already. Raises QueueFullError."""
         size = self._spool.size_of(identity)
         with self._lock:
             self.make_room(0)
@@ -162,17 +159,15 @@ class Queue:
             return self._shown(record)
 
     def cancel(self, identity: str) -> dict[str, Any]:
-        """Ends a job that is not finished; as clients see it. Raises UnknownJobError."""
+        """Cancels a job and returns it as clients see it. Raises UnknownJobError."""
         with self._lock:
             self.get(identity)
             self.cancel_all([identity])
             return self._shown(self.get(identity))
 
     def retry(self, identity: str, settings: JobSettings) -> dict[str, Any]:
-        """Makes a finished job wait again, for what the settings say; as clients see it.
-
-        Raises UnknownJobError, WrongStateError.
-        """
+        """Makes a finished job wait again with other settings; returns it as clients see it. Raises
+        UnknownJobError, WrongStateError."""
         with self._lock:
             record = self.get(identity)
             if record.state not in FINISHED:
@@ -183,12 +178,12 @@ class Queue:
             return self._shown(self.get(identity))
 
     def remove(self, identity: str) -> None:
-        """Forgets a job and its files; cancels it first if need be. Raises UnknownJobError."""
+        """Removes a job and its files; cancels it first if need be. Raises UnknownJobError."""
         self.get(identity)
         self.remove_all([identity])
 
     def cancel_all(self, ids: Sequence[str] | None) -> int:
-        """Ends all of these jobs that are not finished, or of all there are; how many."""
+        """Cancels these jobs, or all, except finished ones; returns how many."""
         with self._lock:
             chosen = self._store.chosen(ids, ("waiting", "working"))
             self._store.cancel_all(chosen)
@@ -199,8 +194,11 @@ class Queue:
     def retry_all(
         self, ids: Sequence[str] | None, settings: Callable[[JobSettings], JobSettings | None]
     ) -> int:
-        """Makes all of these jobs wait again that are finished, or all that have failed or were
-        cancelled; how many. What cannot be read, and what `settings` has nothing for, stays."""
+        """Makes these jobs wait again if they are finished; returns how many.
+
+        None is for all failed and cancelled ones. Jobs with unreadable files, and jobs for whose
+        settings `settings` returns None, stay.
+        """
         with self._lock:
             states = FINISHED if ids is not None else ("failed", "cancelled")
             again: dict[ChosenJob, JobSettings] = {}
@@ -218,14 +216,14 @@ class Queue:
         return len(again)
 
     def remove_all(self, ids: Sequence[str] | None) -> int:
-        """Forgets all of these jobs and their files, or all that are finished; how many. What is
-        under way is cancelled first."""
+        """Removes these jobs and their files, or all finished ones; returns how many. Jobs under
+        way are cancelled first."""
         with self._lock:
             chosen = self._store.chosen(ids, FINISHED if ids is None else STATES)
             try:
                 self._store.remove_all(chosen)
             except sqlite3.OperationalError:
-                # A disk that is full: without their files there is room to write that they go.
+                # The disk is full: removing the files makes room for the change itself.
                 self._remove_files(job for job in chosen if job.state in FINISHED)
                 self._store.remove_all(chosen)
             if chosen:
@@ -249,13 +247,11 @@ class Queue:
         for job in chosen:
             self._spool.remove(job.id)
 
-    # What whoever works on jobs does.
+    # For workers.
 
     def take(self, seconds: float, *, films: bool = False) -> JobRecord | None:
-        """The job whose turn it is, which is under way from now on; None if none comes so soon.
-
-        Films and all else have turns of their own.
-        """
+        """Returns the next job and marks it as under way; None if none comes within `seconds`.
+        Films have a separate queue."""
         with self._lock:
             record = self._store.first_waiting(films=films)
             if record is None:
@@ -268,13 +264,13 @@ class Queue:
             return record
 
     def is_wanted(self, record: JobRecord) -> bool:
-        """Whether a job is still under way that was taken as `record`."""
+        """Returns whether the job that was taken as `record` is still under way."""
         now = self._store.get(record.id)
         return now is not None and now.state == "working" and now.attempt == record.attempt
 
     def advance(self, record: JobRecord, part: float, pixels: int, before: float = 0.0) -> None:
-        """Tells how far a job is: `part` in all, of a result of so many pixels, of which the part
-        `before` was there when its turn came."""
+        """Notes that `part` of a job is done, 0 to 1, of a result of `pixels` pixels. The part
+        `before` was done when its turn came."""
         with self._lock:
             if self._progress.of(record.id) is not None:
                 version = self._store.next_version()
@@ -282,11 +278,11 @@ class Queue:
                 self.on_changed([record.id], version)
 
     def give_back(self, record: JobRecord) -> None:
-        """Makes a job wait again that nothing was made of."""
+        """Makes a job under way wait again."""
         self._end(record, state="waiting")
 
     def finish(self, record: JobRecord, result: ResultInfo) -> None:
-        """Ends a job with what was made."""
+        """Ends a job with its result."""
         self._progress.rated(record, result.seconds)
         self._end(record, state="done", result=result)
 
@@ -295,14 +291,14 @@ class Queue:
         self._end(record, state="failed", error=error)
 
     def wake(self) -> None:
-        """Ends the waiting of `take`."""
+        """Ends all waiting in `take`."""
         with self._lock:
             for arrived in self._arrived.values():
                 arrived.notify_all()
 
     def measure(self, identity: str) -> None:
-        """Looks anew how large the files of a job are, if there is one; what cannot be written down
-        on a full disk is seen the next time."""
+        """Measures the files of a job, if there is one. A size that a full disk cannot take is
+        recorded the next time."""
         size = self._spool.size_of(identity)
         with self._lock, suppress(sqlite3.Error):
             record = self._store.get(identity)

@@ -1,7 +1,5 @@
-"""Processes that read the files of strangers: whatever a file does to its decoder, this one lives.
-
-They are beside the codec workers, which may have long queues: a page wants to see what it has sent.
-"""
+"""Processes that read strangers' files: a file that breaks its decoder ends one of them alone. They
+are beside the codec workers, whose queues may be long: the page shows new files at once."""
 
 from __future__ import annotations
 
@@ -21,13 +19,13 @@ from waifu2x.system import allocator
 _Arguments = ParamSpec("_Arguments")
 _Made = TypeVar("_Made")
 _COUNT = 2
-"""Processes: one for what was just sent, one for what is looked at."""
+"""One process for new files, one for views."""
 _SECONDS = 120.0
 """How long one file may take."""
 
 
 class ReadingProcesses:
-    """Some processes that call functions. Threads may share them."""
+    """Processes that call functions. Threads may share them."""
 
     def __init__(self) -> None:
         self._free: queue.SimpleQueue[_ReadingProcess] = queue.SimpleQueue()
@@ -36,7 +34,7 @@ class ReadingProcesses:
             self._free.put(each)
 
     def start(self) -> None:
-        """Starts all, so that the first file need not wait for one."""
+        """Starts all processes, so that the first file need not wait for one."""
         for each in self._all:
             with suppress(OSError):
                 each.start()
@@ -48,10 +46,8 @@ class ReadingProcesses:
         *arguments: _Arguments.args,
         **named: _Arguments.kwargs,
     ) -> _Made:
-        """What a function of a module returns, for a file of that name.
-
-        Raises what it raises, and ImageError where the process dies of it or takes too long.
-        """
+        """Calls a function in a process, for the file `name`, and returns its result. Raises what
+        the function raises, and ImageError if the process dies or takes too long."""
         process = self._free.get()
         try:
             made: _Made = process.call(name, function, arguments, named)
@@ -60,14 +56,12 @@ class ReadingProcesses:
             self._free.put(process)
 
     def close(self) -> None:
-        """Ends all, whatever they are doing."""
+        """Kills all processes."""
         for each in self._all:
             each.end()
 
 
 class _ReadingProcess:
-    """One of them, started when it is needed."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: Any = None
@@ -75,7 +69,7 @@ class _ReadingProcess:
         self._is_closed = False
 
     def start(self) -> Connection:
-        """Starts the process, unless it is there. Raises OSError."""
+        """Starts the process, unless it runs. Raises OSError."""
         with self._lock:
             if self._is_closed:
                 raise OSError("the server is ending")
@@ -121,13 +115,13 @@ class _ReadingProcess:
 
 
 def work(connection: Connection) -> None:
-    """The process: calls functions until nobody is left who wants that."""
-    warnings.filterwarnings("ignore")  # of codecs, on odd but readable files
+    """Calls functions for the server, in the process, until the connection is closed."""
+    warnings.filterwarnings("ignore")  # codecs warn of odd but readable files
     allocator.keep_freed()
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    import waifu2x.serve.decoding  # noqa: F401  before the first file comes
+    import waifu2x.serve.decoding  # noqa: F401  the first file need not wait for it
 
     while True:
         try:
@@ -142,7 +136,7 @@ def work(connection: Connection) -> None:
             error = raised
         except MemoryError:
             error = ImageError("not enough memory to read it")
-        except Exception as raised:  # a defect, told as what is known of it
+        except Exception as raised:  # a defect
             error = ImageError(f"cannot be read: {type(raised).__name__}: {raised}")
         try:
             connection.send((made, error))

@@ -1,4 +1,4 @@
-"""Who may ask for what: hosts, the token, origins; and the headers of every answer.
+"""Access control: hosts, the token, origins, and the headers of every response.
 
 A page on localhost is reachable by every site that a browser visits, and by every program of every
 user of the machine.
@@ -28,24 +28,24 @@ HEADERS = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
 )
-"""Headers of every answer."""
+"""Headers of every response."""
 _SAFE = ("GET", "HEAD")
 API = "/api/"
 
 
 @dataclass(frozen=True)
 class Access:
-    """Who may ask."""
+    """The hosts, the origins and the token that requests must show."""
 
     hosts: frozenset[str]
-    """Values of the header Host, in small letters."""
+    """Values of the header Host, in lower case."""
     origins: frozenset[str]
     """Values of the header Origin."""
     token: str
 
     @classmethod
     def of(cls, names: Iterable[str], port: int, token: str, *, is_tls: bool) -> Access:
-        """Access by these names of the machine, and by those of this machine to itself."""
+        """Returns the access by these names of the machine, and by its local ones."""
         scheme, usual = ("https", 443) if is_tls else ("http", 80)
         hosts = set[str]()
         for name in ("127.0.0.1", "localhost", "::1", *names):
@@ -56,48 +56,39 @@ class Access:
         return cls(frozenset(hosts), frozenset(f"{scheme}://{host}" for host in hosts), token)
 
     def refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """The status and the sentence for a request that is refused; None for one that is not."""
-        headers = _Headers(scope["headers"])
-        host = headers.only("host")
+        """Returns status and sentence for a request to be refused; None if it is allowed."""
+        host = _only(scope, "host")
         if host is None or host.lower() not in self.hosts:
             return 421, "This server does not answer under that name: use the address it printed."
         if not scope["path"].startswith(API):
             return None
-        if not self._has_token(headers):
+        if not self._has_token(scope):
             return 401, "The token is missing or wrong: use the whole address that was printed."
-        site, origin = headers.only("sec-fetch-site"), headers.only("origin")
+        site, origin = _only(scope, "sec-fetch-site"), _only(scope, "origin")
         if site is not None and site != "same-origin":
             return 403, "Requests of other sites are refused."
         if origin is not None and origin not in self.origins:
             return 403, "Requests of other sites are refused."
-        # A browser says where a change comes from.
+        # Browsers always send the origin of a change.
         if scope["method"] not in _SAFE and site is not None and origin is None:
             return 403, "Requests without an origin are refused."
         return None
 
-    def _has_token(self, headers: _Headers) -> bool:
-        sent = headers.only("authorization") or ""
+    def _has_token(self, scope: Scope) -> bool:
+        sent = _only(scope, "authorization") or ""
         kind, _, secret = sent.partition(" ")
         same = hmac.compare_digest(secret.strip().encode(), self.token.encode())
         return same and kind.lower() == "bearer"
 
 
-class _Headers:
-    """The headers of a request."""
-
-    def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
-        self._values: dict[str, list[str]] = {}
-        for name, value in raw:
-            self._values.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
-
-    def only(self, name: str) -> str | None:
-        """The value of a header; None where it is not there. Two of them are like a wrong one."""
-        found = self._values.get(name)
-        return None if found is None else found[0] if len(found) == 1 else "two of them"
+def _only(scope: Scope, name: str) -> str | None:
+    """Returns a header's value; None without one. Two of a name count as a wrong value."""
+    found = [value for each, value in scope["headers"] if each == name.encode()]
+    return "two of them" if len(found) > 1 else found[0].decode("latin-1") if found else None
 
 
 def bracketed(name: str) -> str:
-    """A host's name as addresses have it."""
+    """Returns a host's name as it stands in addresses: IPv6 in brackets."""
     try:
         return f"[{name}]" if ipaddress.ip_address(name).version == 6 else name
     except ValueError:
@@ -105,14 +96,13 @@ def bracketed(name: str) -> str:
 
 
 class Guard:
-    """An application that lets only those through to another who may ask."""
+    """Wraps an application: refuses requests that `Access` does not allow."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -137,14 +127,13 @@ def _add_headers(message: MutableMapping[str, Any], is_api: bool) -> None:
     if b"cache-control" not in there:
         headers.append((b"cache-control", b"no-store" if is_api else b"no-cache"))
     if is_api and b"content-disposition" not in there:
-        # Whoever opens an answer in a window of its own gets a file, and no page.
+        # Opened in a window, a response is a file, never a page.
         headers.append((b"content-disposition", b"attachment"))
     message["headers"] = headers
 
 
 async def refuse(send: Send, status: int, sentence: str) -> None:
-    """Answers with an error, and ends the connection: whatever the client still sends is not
-    read."""
+    """Answers with an error, and closes the connection: the rest of the request is not read."""
     body = json.dumps({"error": sentence}).encode()
     headers = [
         (b"content-type", b"application/json"),

@@ -1,4 +1,4 @@
-"""The server: a socket, TLS, signals, and the applications one inside the other."""
+"""The server: socket, TLS, signals, and the chain of applications."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from waifu2x.system.files import reason, remove_unfinished
 from waifu2x.system.lazy_dataclass import dataclass
 
 _ENDING_SECONDS = 2
-"""How long answers that are under way may take at the end."""
+"""How long responses under way may take when the server ends."""
 _BACKLOG = 512
 _HEADER_BYTES = 1 << 16
-"""Bytes of the header of a request, at most."""
+"""The most bytes of a request's header."""
 
 
 @dataclass(frozen=True)
 class Binding:
-    """Where a server listens."""
+    """The address that a server listens at."""
 
     host: str = "127.0.0.1"
     port: int = 0
-    """0 for any that is free."""
+    """0 for any free one."""
     certfile: Path | None = None
     keyfile: Path | None = None
 
     @property
     def is_local(self) -> bool:
-        """Whether no other machine can reach it."""
+        """Returns whether only this machine can reach it."""
         return self.host in ("127.0.0.1", "localhost", "::1")
 
 
 def bound(binding: Binding) -> socket.socket:
-    """A socket for clients. Raises OutputError where the port is taken, say."""
+    """Opens a listening socket. Raises OutputError if the port is taken, say."""
     try:
         found = socket.getaddrinfo(
             binding.host, binding.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -58,7 +58,7 @@ def bound(binding: Binding) -> socket.socket:
         family, kind, protocol, _, address = found[0]
         opened = socket.socket(family, kind, protocol)
         try:
-            if sys.platform != "win32":  # there it lets others take the port away
+            if sys.platform != "win32":  # Windows would let others take the port
                 opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             opened.bind(address)
             opened.listen(_BACKLOG)
@@ -74,7 +74,7 @@ def bound(binding: Binding) -> socket.socket:
 
 
 def address_of(listening: socket.socket, binding: Binding) -> str:
-    """The address of the page, without its token."""
+    """Returns the address of the page, without its token."""
     scheme = "http" if binding.certfile is None else "https"
     host = "127.0.0.1" if binding.host in ("0.0.0.0", "::") else binding.host
     return f"{scheme}://{bracketed(host)}:{listening.getsockname()[1]}/"
@@ -89,8 +89,8 @@ def serve(
 ) -> None:
     """Answers requests until SIGINT or SIGTERM; a second one ends the program at once.
 
-    Only for the main thread. `on_ready` is called once it answers. Raises OutputError for a
-    certificate that cannot be read.
+    Only for the main thread. `on_ready` is called once the server answers. Raises OutputError for
+    an unusable certificate.
     """
     access = Access.of(
         _names(binding.host),
@@ -101,12 +101,12 @@ def serve(
     registry = Connections(access)
     protocol = type("_Connection", (Connection,), {"registry": registry})
     app = Guard(Patience(Api(service).app(), registry), access)
-    # What uvicorn says is for its developers, and strangers could fill a terminal with it.
+    # uvicorn's messages are for its developers, and strangers could flood a terminal with them.
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL + 1)
     config = uvicorn.Config(
         app,
         http=protocol,
-        loop="asyncio",  # of which `startup` knows how servers are made
+        loop="asyncio",  # `startup` relies on it
         ws="none",
         lifespan="off",
         log_config=None,
@@ -131,7 +131,7 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, with signals as this program has them."""
+    """uvicorn's server with this program's handling of signals."""
 
     def __init__(
         self, config: uvicorn.Config, service: Service, on_ready: Callable[[], None]
@@ -143,7 +143,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.events.begin()
         if self.config.is_ssl:
-            # uvicorn cannot be told, and a minute is what asyncio gives clients.
+            # uvicorn has no option for it, and asyncio gives clients a minute.
             loop = asyncio.get_running_loop()
             made = functools.partial(loop.create_server, ssl_handshake_timeout=HEADER_SECONDS)
             loop.create_server = made  # type: ignore[method-assign]
@@ -173,8 +173,8 @@ class _Server(uvicorn.Server):
 
 
 def _names(host: str) -> list[str]:
-    """What a machine is called by those who reach it through `host`: all that it knows of itself,
-    where it listens to everybody."""
+    """Returns the names by which others reach `host`: all names of the machine if it is open to
+    all."""
     if host not in ("0.0.0.0", "::"):
         return [host]
     found = {socket.gethostname(), socket.getfqdn()}
@@ -182,7 +182,7 @@ def _names(host: str) -> list[str]:
         for _, _, _, _, address in socket.getaddrinfo(socket.gethostname(), None):
             found.add(str(address[0]).partition("%")[0])
     found |= {f"{name}.local" for name in list(found) if "." not in name and ":" not in name}
-    # The address that packets to others leave from; nothing is sent.
+    # The address that packets to other machines leave from; nothing is sent.
     for family, other in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((other, 9))
@@ -191,7 +191,7 @@ def _names(host: str) -> list[str]:
 
 
 def _raise_file_limit() -> None:
-    """Lets this process have as many files and connections as the system allows."""
+    """Raises this process's limit of open files, as far as the system allows."""
     if sys.platform == "win32":
         return
     import resource

@@ -1,4 +1,4 @@
-"""Everything that a server has, opened and closed together."""
+"""Opens and closes all parts of a server together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 import sqlite3
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from waifu2x.backends.engine.engine import Engine
@@ -15,15 +14,15 @@ from waifu2x.flows.batch import worker as codec_worker
 from waifu2x.flows.jobs import is_archive
 from waifu2x.formats.film.names import is_film
 from waifu2x.serve import decoding
-from waifu2x.serve.endings import Endings
 from waifu2x.serve.events import Events
 from waifu2x.serve.film_frames import probe_film
 from waifu2x.serve.film_worker import FilmWorker
+from waifu2x.serve.job_results import JobResults
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import Kind, SourceInfo
 from waifu2x.serve.limits import ServiceLimits
 from waifu2x.serve.queue import Queue
 from waifu2x.serve.reading import ReadingProcesses
-from waifu2x.serve.request import JobSettings
 from waifu2x.serve.spool import Spool
 from waifu2x.serve.store import Store
 from waifu2x.serve.upscalers import Upscalers
@@ -36,7 +35,7 @@ _log = logging.getLogger("waifu2x")
 
 
 class Service:
-    """The queue of this user and what works on it. A context manager."""
+    """The queue of this user and its workers. A context manager."""
 
     def __init__(
         self,
@@ -45,15 +44,15 @@ class Service:
         computing: dict[str, Any],
         output: Path | None = None,
     ) -> None:
-        """`folder` is the server's own. `computing` are arguments of an Engine; results are written
-        into the folder `output`, too.
+        """`folder` is the server's own; `computing` are arguments of an Engine.
 
-        Raises Waifu2xError: the device cannot be used, or another server has the folder.
+        Results are also written to the folder `output`. Raises Waifu2xError if the device cannot be
+        used, or another server uses the folder.
         """
         self.limits = limits
         self.output = output
         self.defaults = JobSettings()
-        """What is made of files where nothing else is asked for."""
+        """Settings of files for which a client asks for nothing else."""
         self._held = ExitStack()
         try:
             codec_worker.prepare()
@@ -80,27 +79,26 @@ class Service:
             self.upscalers = Upscalers(lambda: Engine(**computing), limits.max_pixels)
             self._held.callback(self.upscalers.close)
             self.views = Views(self.spool, limits, self.reading, self.upscalers, self.queue.measure)
-            self._endings = endings = Endings(self.queue, self.spool, output)
-            self._worker = Worker(self.queue, self.spool, self.upscalers, endings)
+            self._results = results = JobResults(self.queue, self.spool, output)
+            self._worker = Worker(self.queue, self.spool, self.upscalers, results)
             self._film_worker = FilmWorker(
-                self.queue, self.spool, self.upscalers, endings, limits, self._worker.is_idle
+                self.queue, self.spool, self.upscalers, results, limits, self._worker.is_idle
             )
         except BaseException:
             self._held.close()
             raise
 
     def start(self) -> None:
-        """Begins to work."""
         self.reading.start()
         self._worker.start()
         self._held.callback(self._worker.close)
         self._film_worker.start()
         self._held.callback(self._film_worker.close)
-        self._held.callback(self._endings.close)
+        self._held.callback(self._results.close)
 
     def add(self, identity: str, path: Path, name: str, settings: JobSettings) -> dict[str, Any]:
-        """Makes a job of a file that has been sent; as clients see it. One that cannot be read is a
-        job that has failed. Raises QueueFullError."""
+        """Makes a job of an uploaded file and returns it as clients see it. An unreadable file
+        makes a failed job. Raises QueueFullError."""
         kind: Kind = "picture"
         source: SourceInfo | None = None
         fault: str | None = None
@@ -108,20 +106,18 @@ class Service:
             if is_film(path):
                 kind, source = "film", probe_film(path, name, self.limits.max_pixels)
             else:
-                kind, source = self.reading.call(
-                    name, decoding.probe, path, name, is_archive(path), self.limits.max_pixels
-                )
+                file = decoding.SentFile(path, name, is_archive(path), self.limits.max_pixels)
+                kind, source = self.reading.call(name, decoding.probe, file)
         except (Waifu2xError, OSError) as error:
             fault = str(error).replace(str(path), name)
         return self.queue.add(identity, kind, name, settings, source, fault)
 
     def _damaged(self, told: str) -> None:
-        """The file of the queue was put aside."""
         _log.warning("%s", told)
         self._save_results()
 
     def _save_results(self) -> None:
-        """Saves what was made for a queue that is lost: the next one knows none of its jobs."""
+        """Saves the results of a lost queue: the next one knows none of its jobs."""
         try:
             moved = self.spool.save_results(self.limits.max_kept)
         except OSError as error:
@@ -137,10 +133,5 @@ class Service:
     def __enter__(self) -> Service:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._held.close()

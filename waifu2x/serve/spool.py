@@ -1,8 +1,5 @@
-"""The folder of a server: its token, its queue, and the files of its jobs, one folder each.
-
-It is made for its owner alone. Names in it are ours: what clients call their files is never part of
-a path.
-"""
+"""The folder of a server: its token, its queue, and a folder of files for each job. Only its owner
+may enter it. Names in it are the server's: clients' names are never part of a path."""
 
 from __future__ import annotations
 
@@ -26,23 +23,23 @@ from waifu2x.system.files import open_regular, reason, writing
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 _JOB = re.compile(r"[0-9a-f]{16}")
 _RESULT = re.compile(r"result-(\d+)\.(\w+)", re.ASCII)
-"""The name of a result that is complete."""
+"""The name of a complete result."""
 _COPIED = 1 << 20
-"""Bytes that are copied at a time."""
+"""Bytes copied in one go."""
 _LEAST_FREE = 256 << 20
 """Bytes of the disk that stay free."""
 
 
 class Spool:
-    """A server's folder."""
+    """Manages a server's folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Makes the folder. Raises OutputError where that cannot be, or others can write there."""
+        """Makes the folder. Raises OutputError if it cannot be made, or others can write there."""
         self.folder = folder
         self.database = folder / "queue.sqlite"
         self.lock = folder / "lock"
         self.found = folder / "found"
-        """Results of a queue that is lost."""
+        """Results of a lost queue."""
         self._jobs = folder / "jobs"
         try:
             for each in (folder, self._jobs):
@@ -55,7 +52,7 @@ class Spool:
             ) from error
 
     def token(self) -> str:
-        """The secret that clients show; made the first time. Raises OutputError."""
+        """Returns the secret that clients must show, made on first use. Raises OutputError."""
         path = self.folder / "token"
         with suppress(OSError, ValueError):
             if sys.platform == "win32" or not path.stat().st_mode & 0o077:
@@ -66,7 +63,7 @@ class Spool:
         made = secrets.token_urlsafe(32)
         try:
             path.unlink(missing_ok=True)
-            # Nobody else may read it at any moment, and so it is not written as results are.
+            # Never readable for others, not for a moment: so it is not written as results are.
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w") as new:
                 new.write(made)
@@ -75,39 +72,39 @@ class Spool:
         return made
 
     def new(self) -> tuple[str, Path]:
-        """A new id, and its folder, which is made. Raises OSError."""
+        """Makes the folder of a new job; returns its id and the folder. Raises OSError."""
         identity = secrets.token_hex(8)
         folder = self.of(identity)
         folder.mkdir(mode=0o700)
         return identity, folder
 
     def of(self, identity: str) -> Path:
-        """The folder of a job."""
+        """Returns the folder of a job."""
         return self._jobs / identity
 
     def source(self, record: JobRecord) -> Path:
-        """The file that was sent for a job."""
+        """Returns the path of a job's uploaded file."""
         return self.of(record.id) / source_name(record.name)
 
     def result(self, record: JobRecord, extension: str | None = None) -> Path:
-        """The file that is made of it, which gets that extension if there is none yet."""
+        """Returns the path of a job's result, with `extension` if there is no result yet."""
         found = extension if record.result is None else record.result.format
         return self.of(record.id) / f"result-{record.attempt}.{found}"
 
     def remove(self, identity: str) -> None:
-        """Removes the files of a job, as far as they can be removed now."""
+        """Removes the files of a job, as far as possible now."""
         shutil.rmtree(self.of(identity), ignore_errors=True)
 
     def sweep(self, kept: Iterable[str]) -> None:
-        """Removes the files of all jobs but these."""
+        """Removes the files of all jobs except `kept`."""
         keep = frozenset(kept)
         for path in self._jobs.iterdir():
             if path.name not in keep:
                 shutil.rmtree(path, ignore_errors=True)
 
     def save_results(self, most: int) -> int:
-        """Moves the results of all jobs to `found`, where they are called by the job; how many. Of
-        more than `most` bytes there, the oldest go."""
+        """Moves the results of all jobs to `found`, named by their jobs; returns how many. Removes
+        the oldest there if all take more than `most` bytes."""
         moved = 0
         for folder in self._jobs.iterdir():
             if folder.is_symlink() or not _JOB.fullmatch(folder.name):
@@ -128,7 +125,7 @@ class Spool:
         return moved
 
     def size_of(self, identity: str) -> int:
-        """Bytes of the files of a job, the parts of a film among them."""
+        """Returns the bytes of a job's files, parts of films included."""
         size = 0
         for folder, _, files in os.walk(self.of(identity)):
             for name in files:
@@ -137,19 +134,19 @@ class Spool:
         return size
 
     def has_space(self, size: int) -> bool:
-        """Whether so many bytes more leave the disk some room."""
+        """Returns whether the disk keeps some free space after `size` more bytes."""
         return self.free() - size >= _LEAST_FREE
 
     def free(self) -> int:
-        """Bytes that are free on the disk."""
+        """Returns the free bytes of the disk."""
         return shutil.disk_usage(self.folder).free
 
 
 def source_name(name: str) -> str:
-    """What a file that was sent under a name is called here.
+    """Returns the name in the spool for a file that was sent under `name`.
 
-    A picture has no extension: what has that of its result may be copied to the byte where it stays
-    as it is, and bytes that somebody has sent never go out again.
+    A picture has no extension: with that of its result, a picture that stays as it is could be
+    copied byte for byte, and bytes that a stranger has sent never go out again.
     """
     extension = names.extension(name)
     known = extension in ARCHIVES or extension in film_names.READABLE
@@ -157,7 +154,7 @@ def source_name(name: str) -> str:
 
 
 def server_folder() -> Path:
-    """Where the server of this user keeps its files. Raises OutputError."""
+    """Returns the folder of this user's server. Raises OutputError."""
     root = cache.directory()
     if root is None:
         raise OutputError(
@@ -168,7 +165,7 @@ def server_folder() -> Path:
 
 
 def _check_own(folder: Path) -> None:
-    """Raises OutputError for a folder that others have made, or can look into."""
+    """Raises OutputError for another user's folder; makes one that others can enter private."""
     if not hasattr(os, "getuid"):
         return  # Windows: a user's profile is private
     status = folder.stat()
@@ -179,10 +176,8 @@ def _check_own(folder: Path) -> None:
 
 
 def kept_result(content: Path, folder: Path, name: str) -> Path:
-    """Copies a result into a folder, under its name or one like it that is free; that path.
-
-    Nothing is replaced. Raises OutputError.
-    """
+    """Copies a result into a folder under its name, or a similar free one; returns the path.
+    Replaces nothing. Raises OutputError."""
     stem, suffix = Path(name).stem, Path(name).suffix
     for number in range(1, 10_000):
         path = folder / (name if number == 1 else f"{stem}-{number}{suffix}")

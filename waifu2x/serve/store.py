@@ -1,27 +1,28 @@
-"""Jobs in one small SQLite file, which outlives the server."""
+"""Jobs in an SQLite file, which outlives the server."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 import threading
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import STATES, JobRecord, ResultInfo, SourceInfo, State, fields
-from waifu2x.serve.positions import Positions
-from waifu2x.serve.request import JobSettings
 
 _VERSION = 2
-"""The version of the tables: a file of another one is put aside, but for version 1, which lacks
-sizes."""
+"""The version of the tables. Version 1, which lacks sizes, is upgraded; files of other versions are
+put aside."""
 _RESERVED = 1 << 20
-"""Versions that are counted before the file is told: progress is not written down."""
+"""Versions reserved in the file ahead: progress takes versions, but is not written."""
 _READ = 500
-"""Jobs that are read at a time, and ids that are named in one statement."""
+"""Jobs read in one go, and the most ids in one statement."""
 _TABLES = f"""
 CREATE TABLE IF NOT EXISTS jobs (
     id TEXT PRIMARY KEY, number INTEGER NOT NULL, turn INTEGER NOT NULL, version INTEGER NOT NULL,
@@ -43,7 +44,7 @@ _COLUMNS = (
 
 
 class ChosenJob(NamedTuple):
-    """What has to be known of a job to change it together with others."""
+    """The fields of a job that changes of many jobs need."""
 
     number: int
     id: str
@@ -51,21 +52,39 @@ class ChosenJob(NamedTuple):
     state: State
     size: int
     settings: str
-    """As they are in the file."""
+    """As text, as in the file."""
+
+
+class _Positions:
+    """Whole numbers, each once, in ascending order; eight bytes each. The turns of waiting jobs lie
+    in it, so that no request counts rows of the file."""
+
+    def __init__(self, ascending: Iterable[int] = ()) -> None:
+        self._ascending = array("q", ascending)
+
+    def add(self, turn: int) -> None:
+        self._ascending.insert(bisect_left(self._ascending, turn), turn)
+
+    def remove(self, turn: int) -> None:
+        del self._ascending[bisect_left(self._ascending, turn)]
+
+    def place(self, turn: int) -> int:
+        """Returns the place of a number among all: 1 for the smallest."""
+        return bisect_left(self._ascending, turn) + 1
 
 
 class Store:
-    """The jobs. Threads may share it; every change is there when its method returns."""
+    """Stores jobs. Threads may share it; a change is in the file when its method returns."""
 
     def __init__(self, path: Path, on_damage: Callable[[str], None]) -> None:
-        """Opens or makes the file. One that is damaged is put aside, and `on_damage` is told so in
-        a sentence. Raises OSError, sqlite3.Error where none can be made."""
+        """Opens or makes the file. A damaged file is put aside, and `on_damage` gets a sentence
+        about it. Raises OSError, sqlite3.Error if no file can be made."""
         self._lock = threading.RLock()
         self._path = path
         try:
             self._open()
         except sqlite3.OperationalError:
-            raise  # the disk is full, say: what is in the file is sound
+            raise  # the disk is full, say; the file is sound
         except sqlite3.DatabaseError as error:
             aside = path.with_suffix(".damaged")
             self._put_aside(aside)
@@ -75,7 +94,7 @@ class Store:
     def _open(self) -> None:
         self._base = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
         try:
-            # Alone, so that no file is shared with others: that works on network drives, too.
+            # Exclusive, so that no file is shared: this works on network drives, too.
             self._base.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._base.execute("PRAGMA journal_mode = WAL")
             self._base.execute("PRAGMA synchronous = NORMAL")
@@ -101,17 +120,17 @@ class Store:
             ).fetchone()
             self._number, self._turn = int(row[0]), int(row[1])
             self.size = int(row[2])
-            """Bytes on the disk of all jobs."""
+            """Bytes of all jobs' files on the disk."""
             self.next_version()
             self.counts: dict[State, int] = dict.fromkeys(STATES, 0)
-            """How many jobs there are in each state."""
+            """The number of jobs in each state."""
             self.counts |= dict(
                 self._base.execute("SELECT state, COUNT(*) FROM jobs GROUP BY state")
             )
             turns = self._base.execute(
                 "SELECT turn FROM jobs WHERE state = 'waiting' ORDER BY turn"
             )
-            self._waiting = Positions(turn for (turn,) in turns)
+            self._waiting = _Positions(turn for (turn,) in turns)
             self._check()
         except (ValueError, KeyError, TypeError, AssertionError) as error:
             self._base.close()
@@ -121,7 +140,7 @@ class Store:
             raise
 
     def _check(self) -> None:
-        """Reads all jobs, a few at a time: whatever else is wrong shows now."""
+        """Reads all jobs, in parts, so that damage shows now."""
         start = 0
         while records := self.listed(start, _READ):
             assert all(record.state in STATES for record in records)
@@ -134,12 +153,11 @@ class Store:
         self._path.replace(aside)
 
     def close(self) -> None:
-        """Closes the file."""
         with self._lock:
             self._base.close()
 
     def next_version(self) -> int:
-        """The version of the next change; each is larger than all before, over restarts, too."""
+        """Returns the next version: larger than all before, over restarts too."""
         with self._lock:
             self.version += 1
             if self.version > self._until:
@@ -148,19 +166,19 @@ class Store:
             return self.version
 
     def next_number(self) -> int:
-        """The place in the list of the next job."""
+        """Returns the place in the list for the next job."""
         with self._lock:
             self._number += 1
             return self._number
 
     def next_turn(self) -> int:
-        """The place in the queue of whoever comes last."""
+        """Returns the last place in the queue."""
         with self._lock:
             self._turn += 1
             return self._turn
 
     def put(self, record: JobRecord) -> None:
-        """Adds a job, or writes it anew."""
+        """Adds or replaces a job."""
         row = {name: getattr(record, name) for name in _COLUMNS}
         for name in ("settings", "source", "result"):
             row[name] = None if row[name] is None else _text(row[name])
@@ -188,13 +206,13 @@ class Store:
         if state == "waiting":
             self._waiting.remove(turn)
 
-    # Many at once: each is one transaction, so that all of it happens or nothing.
+    # Changes of many jobs: one transaction each, so that all change or none.
 
     def chosen(
         self, ids: Collection[str] | None, states: Collection[State], *, readable: bool = False
     ) -> list[ChosenJob]:
-        """The jobs of these ids, or all, that are in one of these states, oldest first; with
-        `readable`, those whose file could be read."""
+        """Returns the jobs of these ids, or all, in one of these states, oldest first. With
+        `readable`, only those whose file could be read."""
         rest = f"state IN ({_marks(states)})" + (" AND source IS NOT NULL" if readable else "")
         select = f"SELECT {', '.join(ChosenJob._fields)} FROM jobs WHERE {rest}"
         with self._lock:
@@ -211,7 +229,7 @@ class Store:
         return [ChosenJob(*row) for row in sorted(rows)]
 
     def cancel_all(self, chosen: Sequence[ChosenJob]) -> None:
-        """Puts jobs into the state `cancelled`."""
+        """Sets the state of jobs to `cancelled`."""
         with self._lock:
             with self._together():
                 version = self.next_version()
@@ -226,7 +244,7 @@ class Store:
                 self._count_in("cancelled", job.turn, job.size)
 
     def remove_all(self, chosen: Sequence[ChosenJob]) -> None:
-        """Forgets jobs."""
+        """Removes jobs."""
         with self._lock:
             with self._together():
                 for some in _in_parts(job.id for job in chosen):
@@ -235,7 +253,7 @@ class Store:
                 self._count_out(job.state, job.turn, job.size)
 
     def retry_all(self, chosen: Mapping[ChosenJob, JobSettings]) -> None:
-        """Makes finished jobs wait again, the last ones of all, each for what its settings say."""
+        """Makes finished jobs wait again, last in the queue, each with its new settings."""
         with self._lock:
             turns = {job: self.next_turn() for job in chosen}
             with self._together():
@@ -254,7 +272,7 @@ class Store:
 
     @contextmanager
     def _together(self) -> Iterator[None]:
-        """A transaction. Called with the lock."""
+        """Runs the block as one transaction. Call it with the lock held."""
         self._base.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -262,18 +280,17 @@ class Store:
         except BaseException:
             with suppress(sqlite3.Error):
                 self._base.execute("ROLLBACK")
-            self._until = self.version  # what was reserved may be undone, too
+            self._until = self.version  # the reservation may be undone, too
             raise
 
-    # What is asked.
+    # Reading.
 
     def get(self, identity: str) -> JobRecord | None:
-        """The job of that id."""
         found = self._read("WHERE id = ?", identity)
         return found[0] if found else None
 
     def of_ids(self, ids: Collection[str]) -> list[JobRecord]:
-        """Those of these jobs that are there, oldest first."""
+        """Returns these jobs, as far as they exist, oldest first."""
         found = [
             record
             for some in _in_parts(ids)
@@ -282,7 +299,7 @@ class Store:
         return sorted(found, key=lambda record: record.number)
 
     def ids(self, *states: State) -> list[str]:
-        """The ids of all jobs in these states, oldest first."""
+        """Returns the ids of all jobs in these states, oldest first."""
         with self._lock:
             rows = self._base.execute(
                 f"SELECT id FROM jobs WHERE state IN ({_marks(states)}) ORDER BY number", states
@@ -290,30 +307,30 @@ class Store:
         return [identity for (identity,) in rows]
 
     def unmeasured(self) -> list[str]:
-        """The ids of jobs of which nobody has said how large they are."""
+        """Returns the ids of jobs of unknown size."""
         with self._lock:
             rows = self._base.execute("SELECT id FROM jobs WHERE size = 0").fetchall()
         return [identity for (identity,) in rows]
 
     @property
     def total(self) -> int:
-        """How many jobs there are."""
+        """Returns the number of jobs."""
         with self._lock:
             return sum(self.counts.values())
 
     def listed(self, start: int, count: int) -> list[JobRecord]:
-        """Jobs in the order in which they came."""
+        """Returns `count` jobs from `start` on, in the order in which they came."""
         return self._read("ORDER BY number LIMIT ? OFFSET ?", count, start)
 
     def first_waiting(self, *, films: bool) -> JobRecord | None:
-        """The film whose turn it is, or whatever else."""
+        """Returns the next film, or the next job that is none."""
         found = self._read(
             "WHERE state = 'waiting' AND (kind = 'film') = ? ORDER BY turn LIMIT 1", films
         )
         return found[0] if found else None
 
     def oldest(self, states: Sequence[State]) -> JobRecord | None:
-        """The job in one of these states that had its place in the queue first."""
+        """Returns the job in one of these states with the least turn."""
         firsts = [
             record
             for state in states
@@ -322,11 +339,11 @@ class Store:
         return min(firsts, key=lambda record: record.turn, default=None)
 
     def changed_since(self, version: int, most: int) -> list[JobRecord]:
-        """Jobs that were changed after a version, in that order: `most` of them at most."""
+        """Returns at most `most` jobs that changed after a version, in that order."""
         return self._read("WHERE version > ? ORDER BY version LIMIT ?", version, most)
 
     def position(self, record: JobRecord) -> int | None:
-        """How many turns it takes until a job that waits, 1 for the next; None for others."""
+        """Returns the place of a waiting job in the queue, 1 for the next; None for others."""
         if record.state != "waiting":
             return None
         with self._lock:
@@ -348,7 +365,7 @@ def _record(row: dict[str, Any]) -> JobRecord:
 
 
 def settings_of(text: str) -> JobSettings:
-    """The settings that `ChosenJob` has as text."""
+    """Parses the text of `ChosenJob.settings`."""
     return JobSettings(**json.loads(text))
 
 

@@ -1,5 +1,5 @@
-"""Upscalers of one engine, by what is asked for: kept, so that the next picture finds its networks
-compiled. Where memory is short, the engine drops networks by itself."""
+"""Upscalers of one engine, by settings: kept, so that the next picture finds its networks compiled.
+If memory is short, the engine drops networks by itself."""
 
 from __future__ import annotations
 
@@ -15,24 +15,22 @@ from waifu2x.backends.engine.engine import Engine
 from waifu2x.flows.batch.driver import calls_at_once
 from waifu2x.flows.batch.request import FileRequest
 from waifu2x.flows.jobs import Output
-from waifu2x.serve.request import JobSettings
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.system.lazy_dataclass import dataclass
 
 _KEPT = 24
-"""Upscalers that are kept though nobody uses them."""
+"""Unused upscalers that are kept."""
 
 
 @dataclass(eq=False)
 class _Kept:
-    """An upscaler, and how many use it."""
-
     upscaler: Upscaler
     users: int = 0
     requests: dict[Output, FileRequest] = field(default_factory=dict)
 
 
 class Upscalers:
-    """Upscalers by settings. Threads may share it."""
+    """Holds upscalers by settings. Threads may share it."""
 
     def __init__(self, open_engine: Callable[[], Engine], max_pixels: int) -> None:
         """Opens the engine. Raises Waifu2xError."""
@@ -45,7 +43,7 @@ class Upscalers:
 
     @contextmanager
     def opened(self, settings: JobSettings) -> Iterator[Upscaler]:
-        """An upscaler for the length of the context. Raises Waifu2xError, ValueError."""
+        """Gives an upscaler for the length of the context. Raises Waifu2xError, ValueError."""
         key = _key(settings)
         kept = self._take(key, settings)
         try:
@@ -54,7 +52,8 @@ class Upscalers:
             self._give_back(key)
 
     def request(self, settings: JobSettings, source_extension: str) -> FileRequest:
-        """What a driver is told of a file, until `release`. Raises Waifu2xError, ValueError."""
+        """Returns the request of a file for a driver; `release` ends its use. Raises Waifu2xError,
+        ValueError."""
         output = settings.output(source_extension)
         key = _key(settings)
         kept = self._take(key, settings)
@@ -66,17 +65,17 @@ class Upscalers:
             return kept.requests[output]
 
     def release(self, settings: JobSettings) -> None:
-        """Tells that a file is finished that `request` was called for."""
+        """Ends the use of a `request`."""
         self._give_back(_key(settings))
 
     def reopen(self) -> None:
-        """Takes another engine for the one whose device has stopped working. Raises Waifu2xError,
-        and tries again at the next call."""
+        """Replaces an engine whose device has stopped working. Raises Waifu2xError; the next call
+        tries again."""
         self.close()
         self.engine = self._open_engine()
 
     def close(self) -> None:
-        """Closes all, and the engine."""
+        """Closes all upscalers and the engine."""
         with self._lock:
             kept, self._kept = list(self._kept.values()), OrderedDict()
         self.engine.close()
@@ -84,7 +83,7 @@ class Upscalers:
             each.upscaler.close()
 
     def _take(self, key: tuple[Any, ...], settings: JobSettings) -> _Kept:
-        # One at a time: two that ask for the same at once are not to compile it twice.
+        # One at a time, so that two requests do not compile the same network twice.
         with self._opening:
             with self._lock:
                 found = self._kept.get(key)

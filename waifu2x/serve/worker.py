@@ -1,4 +1,4 @@
-"""Works on the queue: pictures through a driver as `batch` has one, by one engine."""
+"""Makes the pictures of the queue, by a driver as in `batch`, on one engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome
 from waifu2x.serve import names
-from waifu2x.serve.endings import Endings
+from waifu2x.serve.job_results import JobResults
 from waifu2x.serve.jobs import JobRecord
 from waifu2x.serve.queue import Queue
 from waifu2x.serve.spool import Spool
@@ -24,13 +24,13 @@ from waifu2x.serve.upscalers import Upscalers
 from waifu2x.system.lazy_dataclass import dataclass
 
 _LOOK_SECONDS = 0.5
-"""Between looks at whether the server goes on."""
+"""Between checks whether the server is ending."""
 _AGAIN_SECONDS = 2.0
-"""Until work goes on after a device has failed."""
+"""The pause after a failure."""
 _REOPEN_SECONDS = 10.0
-"""Between two tries to open a device that has stopped working."""
+"""Between attempts to reopen a device that has stopped working."""
 _GRACE_SECONDS = 5.0
-"""How long a job that nobody wants may take to end by itself."""
+"""How long a cancelled job may take to end by itself."""
 _log = logging.getLogger("waifu2x")
 
 
@@ -40,30 +40,28 @@ class _DeviceFailedError(Exception):
 
 @dataclass(eq=False)
 class _UnderWay:
-    """A job that is worked on."""
-
     record: JobRecord
     request: FileRequest
     begun: float = field(default_factory=time.monotonic)
     part: float = 0.0
     told: float = 0.0
-    """When progress was told last."""
+    """When progress was last reported."""
 
 
 class Worker:
-    """Makes the files of the queue, in a thread of its own and those of a driver."""
+    """Makes the files of the queue, in a thread and those of a driver."""
 
     def __init__(
         self,
         queue: Queue,
         spool: Spool,
         upscalers: Upscalers,
-        endings: Endings,
+        results: JobResults,
     ) -> None:
         self._queue = queue
         self._spool = spool
         self._upscalers = upscalers
-        self._endings = endings
+        self._results = results
         self.is_idle = threading.Event()
         """Set while no job is under way."""
         self.is_idle.set()
@@ -76,11 +74,10 @@ class Worker:
         queue.on_cancelled.append(self._cancel)
 
     def start(self) -> None:
-        """Begins."""
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the work at once; what was under way leaves no result."""
+        """Ends the work at once; jobs under way leave no result."""
         self._stopped.set()
         self._queue.wake()
         driver = self._driver
@@ -101,7 +98,6 @@ class Worker:
                 self._stopped.wait(_AGAIN_SECONDS)
 
     def _reopen(self) -> None:
-        """Goes on with another engine: of the one there was, the device has stopped working."""
         with self._lock:
             under_way, self._under_way = dict(self._under_way), {}
             self.is_idle.set()
@@ -141,7 +137,7 @@ class Worker:
             driver.stop()
 
     def _jobs(self) -> Iterator[Job | None]:
-        """Jobs as workers become free for them."""
+        """Yields jobs as workers become free for them."""
         while not self._stopped.is_set():
             try:
                 record = self._queue.take(_LOOK_SECONDS)
@@ -155,7 +151,7 @@ class Worker:
         try:
             request = self._upscalers.request(record.settings, extension)
         except (Waifu2xError, ValueError, MemoryError, OSError) as error:
-            self._endings.fail(
+            self._results.fail(
                 record,
                 self._spool.source(record),
                 f"{record.name}: {error or 'not enough memory'}",
@@ -174,7 +170,7 @@ class Worker:
             return self._under_way[job].request
 
     def _advance(self, job: Job, part: float) -> None:
-        """Raises StoppedError where nobody wants the job any more."""
+        """Reports progress. Raises StoppedError if the job was cancelled."""
         with self._lock:
             if job in self._unwanted:
                 raise StoppedError
@@ -213,13 +209,13 @@ class Worker:
         self._upscalers.release(one.record.settings)
         record = one.record
         if not self._queue.is_wanted(record):
-            self._endings.drop(record, job.target)
+            self._results.drop(record, job.target)
         elif outcome.made is None:
-            self._endings.fail(record, job.target, outcome.error)
+            self._results.fail(record, job.target, outcome.error)
         else:
             made = outcome.made
             self._queue.advance(record, 1.0, made.pixels)
-            self._endings.keep(record, job.target, made.width, made.height, one.begun)
+            self._results.keep(record, job.target, made.width, made.height, one.begun)
 
     def _fail_all(self, error: str) -> None:
         with self._lock:
@@ -229,11 +225,11 @@ class Worker:
         for one in under_way.values():
             self._upscalers.release(one.record.settings)
             source = self._spool.source(one.record)
-            self._endings.fail(one.record, source, f"{one.record.name}: {error}")
+            self._results.fail(one.record, source, f"{one.record.name}: {error}")
 
 
 def _result_pixels(record: JobRecord, request: FileRequest) -> int:
-    """Pixels of all results of a file, as far as its header tells."""
+    """Returns the pixels of all pictures of the result, as far as the header tells."""
     source = record.source
     if source is None:
         return 0

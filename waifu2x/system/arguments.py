@@ -1,17 +1,18 @@
-"""Checks of arguments that Python programs give."""
+"""Checks of users' input: numbers, and names that may be mistyped."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Any
+
+_LEAST = 0.6
+"""The least likeness, by difflib's ratio, of a name that may have been meant."""
 
 
 def integer(value: Any, allowed: Container[int], expected: str) -> int:
-    """An argument as an int: NumPy's integers are welcome, 2.0 and True are mistakes.
-
-    Raises ValueError, which says what was `expected`, unless the number is among those `allowed`.
-    """
+    """Returns an argument as an int: NumPy's integers are accepted, 2.0 and True are not. Raises
+    ValueError, which names what was `expected`, unless the number is in `allowed`."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -19,3 +20,12 @@ def integer(value: Any, allowed: Container[int], expected: str) -> int:
     if number is None or number not in allowed:
         raise ValueError(f"Expected {expected}, but got {value!r}")
     return number
+
+
+def nearest(word: str, names: Iterable[str]) -> str | None:
+    """Returns the name that is most like `word`, in any case; None if none is like it."""
+    import difflib
+
+    spelt = {name.lower(): name for name in names}
+    found = difflib.get_close_matches(word.lower(), spelt, 1, _LEAST)
+    return spelt[found[0]] if found else None

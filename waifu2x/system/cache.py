@@ -1,13 +1,13 @@
-"""The cache folder: entries that can be lost at any time and are made again.
+"""The cache folder: entries that may be lost at any time and are made again.
 
-WAIFU2X_CACHE_DIR, else the platform's folder for caches, holds one folder for each kind of entry.
+WAIFU2X_CACHE_DIR, else the platform's folder for caches, holds a folder for each kind of entry.
 Keys are digests of everything that decides the content. An entry begins with the digest of its
-content, so that a damaged one is seen and made again. A folder that cannot be written, or a user
-without a home directory, costs time and nothing else.
+content, so that a damaged one is noticed and made again. A folder that cannot be written, or a
+missing home directory, costs time and nothing else.
 
-Machine code is among the entries, so folders are made for their owner alone, and one that belongs
-to somebody else, or that others can write, is not used. Together the entries take so many bytes at
-most; those that were not used for longest go first.
+Entries contain machine code, so folders are made for their owner alone, and a folder that belongs
+to another user, or that others can write, is not used. When all entries exceed a limit, the least
+recently used go first.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from waifu2x.system.resources import of_user
 DIRECTORY_VARIABLE = "WAIFU2X_CACHE_DIR"
 KINDS = ("accuracy", "cuda", "digests", "numba", "opencl", "tuning", "weights")
 MOST_BYTES = 1 << 30
-"""The most that all entries take together."""
+"""The most bytes that all entries take together."""
 _DIGEST_BYTES = 32
 _NUMBER = struct.Struct("<d")
-# The folder is the user's choice and may hold files of others: only what has the name of an entry,
-# or of what `write_atomically` leaves if it is killed, is counted and removed.
+# The user chooses the folder, and it may hold other files: only entries, and what a killed
+# `write_atomically` leaves, are counted and removed.
 _OURS = re.compile(r"[0-9a-f]{40}|\..*[0-9a-f]{12}\.part")
 
 
 class Usage(NamedTuple):
-    """How much room one kind of entry takes."""
+    """The space that one kind of entry takes."""
 
     kind: str
     files: int
@@ -48,13 +48,13 @@ class Usage(NamedTuple):
 
 
 def directory() -> Path | None:
-    """The cache folder, which may not exist yet; None for a user without a home directory."""
+    """Returns the cache folder, which may not exist yet; None without a home directory."""
     chosen = os.environ.get(DIRECTORY_VARIABLE)
     return Path(chosen) if chosen else of_user(platformdirs.user_cache_path)
 
 
 def digest(*parts: bytes | str) -> str:
-    """A key from everything that decides the content of an entry."""
+    """Returns a key made of everything that decides the content of an entry."""
     hashed = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -63,7 +63,7 @@ def digest(*parts: bytes | str) -> str:
 
 
 def load(kind: str, key: str) -> bytes | None:
-    """An entry's content, or None if it is absent, unreadable or damaged."""
+    """Returns an entry's content, or None if it is absent, unreadable or damaged."""
     folder = _folder(kind)
     if folder is None or not _is_trusted(folder):
         return None
@@ -82,7 +82,7 @@ def load(kind: str, key: str) -> bytes | None:
 
 
 def store(kind: str, key: str, content: bytes) -> None:
-    """Keeps an entry, if the folder can be written."""
+    """Stores an entry, if the folder can be written."""
     folder = _folder(kind)
     if folder is None:
         return
@@ -94,7 +94,7 @@ def store(kind: str, key: str, content: bytes) -> None:
 
 
 def obstacle(kind: str) -> str:
-    """Why entries of a kind cannot be kept, and what to do; empty if they can."""
+    """Returns why entries of a kind cannot be stored, and what to do; empty if they can."""
     folder = _folder(kind)
     remedy = f"set {DIRECTORY_VARIABLE} to a folder that can be written"
     if folder is None:
@@ -118,7 +118,7 @@ def _make(folder: Path) -> None:
 
 
 def number(kind: str, key: str, find: Callable[[], float]) -> float:
-    """A number from the cache, or from `find` the first time."""
+    """Returns a number from the cache; computes it by `find` the first time."""
     kept = load(kind, key)
     if kept is not None and len(kept) == _NUMBER.size:
         (value,) = _NUMBER.unpack(kept)
@@ -129,13 +129,13 @@ def number(kind: str, key: str, find: Callable[[], float]) -> float:
 
 
 def distrusted() -> list[Path]:
-    """Folders of entries that are not used, since others could have put something there."""
+    """Returns the folders that are not used because others could have written there."""
     folders = [folder for kind in KINDS if (folder := _folder(kind)) is not None]
     return [folder for folder in folders if folder.is_dir() and not _is_trusted(folder)]
 
 
 def usage() -> list[Usage]:
-    """What each kind of entry takes, by name. Raises OSError for a folder that cannot be read."""
+    """Returns the usage of each kind of entry. Raises OSError for an unreadable folder."""
     kinds = []
     for kind in KINDS:
         sizes = list(_entries(kind).values())
@@ -145,17 +145,15 @@ def usage() -> list[Usage]:
 
 
 def clear() -> list[Usage]:
-    """Removes every entry; what was removed. Raises OSError for one that cannot be removed."""
-    removed = []
+    """Removes every entry and returns what was removed. Raises OSError for an entry that cannot be
+    removed."""
+    removed = usage()
     for kind in KINDS:
-        entries = _entries(kind)
-        for path in entries:
+        for path in _entries(kind):
             path.unlink(missing_ok=True)
-        if entries:
-            removed.append(Usage(kind, len(entries), sum(entries.values())))
         folder = _folder(kind)
         if folder is not None:
-            # It may be absent, or hold files of others; an empty folder left behind is no harm.
+            # It may be absent or hold other files; an empty folder left behind does no harm.
             with contextlib.suppress(OSError):
                 folder.rmdir()
     return removed
@@ -169,10 +167,8 @@ def _folder(kind: str) -> Path | None:
 
 
 def _is_trusted(folder: Path) -> bool:
-    """Whether nobody but this user can have written into a folder.
-
-    Windows has no such modes; there, a user's profile is private.
-    """
+    """Returns whether only this user can have written into a folder. Windows has no such modes;
+    there, a user's profile is private."""
     if not hasattr(os, "getuid"):
         return True
     try:
@@ -183,7 +179,7 @@ def _is_trusted(folder: Path) -> bool:
 
 
 def _shrink(keep: Path) -> None:
-    """Removes what was not used for longest, until the rest is small enough."""
+    """Removes the least recently used entries until the rest is small enough."""
     sizes = {path: size for kind in KINDS for path, size in _entries(kind).items()}
     excess = sum(sizes.values()) - MOST_BYTES
     if excess <= 0:
@@ -201,7 +197,6 @@ def _shrink(keep: Path) -> None:
 
 
 def _entries(kind: str) -> dict[Path, int]:
-    """The files of one kind that are ours, and their sizes."""
     folder = _folder(kind)
     entries: dict[Path, int] = {}
     if folder is None:

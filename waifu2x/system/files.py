@@ -23,9 +23,9 @@ if sys.platform != "win32":
     import fcntl
 
 _TEMPORARY = re.compile(r"\.waifu2x-([0-9a-f]{8})-[0-9a-f]{12}\.part")
-"""Names of temporary files: the machine, then at random. The cache knows them, too."""
+"""Names of temporary files: the machine, then random digits. The cache knows them, too."""
 _FOREIGN_SECONDS = 24 * 3600.0
-"""The age from which a temporary file of another machine, or one that cannot be locked, counts as
+"""The age at which a temporary file of another machine, or one that cannot be locked, counts as
 abandoned."""
 _WRITTEN_BACK = 1 << 25
 """Bytes after which the system is told to begin writing them to the disk."""
@@ -34,20 +34,18 @@ _unfinished: dict[Path, Path] = {}
 _NEVER_WAITS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 """Flags of open(2): a pipe opens without a writer; the other is Windows'."""
 _CLOSED_SECONDS = 60.0
-"""The age from which a closed temporary file counts as abandoned, where files are closed before
-they are renamed."""
+"""The age at which a closed temporary file counts as abandoned, where files are closed before they
+are renamed."""
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of the file at a path or URL. Raises OSError."""
+    """Returns the content of the file at a path or URL. Raises OSError."""
     return stores.read_bytes(path) if stores.is_url(path) else path.read_bytes()
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """A regular file, open for reading.
-
-    Raises OSError, and at once for what might never begin or never end: pipes and devices.
-    """
+    """Opens a regular file for reading. Raises OSError, without waiting, for pipes and devices,
+    which might never begin or never end."""
     descriptor = os.open(path, os.O_RDONLY | _NEVER_WAITS)
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
@@ -66,12 +64,12 @@ def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
-    """A temporary file beside `path`, to write, read and seek, which then gets the name `path`.
+    """Gives a temporary file beside `path`, to write, read and seek, and then renames it to `path`.
 
-    If that fails or is interrupted, whatever stood at `path` still does, and the temporary file is
-    gone. Follows symbolic links, and keeps the mode of a file that it replaces. For a URL, the
-    temporary file is on this machine, and is uploaded then. Raises OSError, and FileExistsError if
-    there is a file at `path` by then and `replace` is false.
+    If that fails or is interrupted, a file at `path` is unchanged, and the temporary file is
+    removed. Follows symbolic links, and keeps the mode of a file that it replaces. For a URL, the
+    temporary file is on this machine, and is uploaded at the end. Raises OSError, and
+    FileExistsError if `replace` is false and `path` exists by then.
     """
     if stores.is_url(path):
         with stores.uploading(path, replace=replace) as file:
@@ -81,7 +79,7 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
         target = path.resolve()
     except RuntimeError as error:  # a loop of links, before Python 3.13
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
-    # A signal may come at any point: whatever is made is known by its name before it is made.
+    # A signal may come at any point: so a file is recorded before it is made.
     temporary = _temporary(target)
     try:
         _unfinished[temporary] = path
@@ -111,8 +109,8 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
 def remove_unfinished(path: Path | None = None) -> None:
     """Removes the temporary files that this process is writing, for `path` or for any.
 
-    It is for an end without unwinding, and for threads that cannot be ended: what one of those
-    writes then never gets its name. Windows removes no file that is open.
+    For an end without unwinding, and for threads that cannot be ended: their files then never get
+    their names. Windows removes no open file.
     """
     for temporary, wanted in list(_unfinished.items()):
         if path is None or wanted == path:
@@ -125,22 +123,22 @@ class _AbandonedError(Exception):
 
 
 def abandon(held: contextlib.ExitStack) -> None:
-    """Ends what `writing` has begun among other contexts, and leaves nothing of it."""
+    """Ends the contexts in `held`, so that `writing` among them leaves nothing."""
     error = _AbandonedError()
-    with contextlib.suppress(OSError):  # what could not be written is not wanted any more
+    with contextlib.suppress(OSError):  # data that could not be written is unwanted
         held.__exit__(type(error), error, None)
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file name is that of a temporary file of `writing`."""
+    """Returns whether a file name is that of a temporary file of `writing`."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
 def remove_abandoned(path: Path) -> bool:
-    """Removes a temporary file of `writing` if its program is gone; whether it did.
+    """Removes a temporary file of `writing` if its program is gone; returns whether it did.
 
-    A program holds a lock on it as long as it lives. Where locks may not reach, on the file systems
-    that other machines share, only age tells. Raises nothing.
+    A program holds a lock on its file. Where locks may not reach, on file systems that other
+    machines share, only the age decides. Raises nothing.
     """
     name = _TEMPORARY.fullmatch(path.name)
     if name is None:
@@ -152,11 +150,11 @@ def remove_abandoned(path: Path) -> bool:
             needed = _CLOSED_SECONDS if own else needed
         elif own:
             with path.open("r+b") as file:
-                locked = _lock(file)
-                if locked:
+                is_locked = lock(file)
+                if is_locked:
                     path.unlink()
-                if locked is not None:
-                    return locked
+                if is_locked is not None:
+                    return is_locked
         if time.time() - path.stat().st_mtime < needed:
             return False
         path.unlink()
@@ -167,39 +165,36 @@ def remove_abandoned(path: Path) -> bool:
 
 @functools.cache
 def _machine() -> str:
-    """This machine, in eight digits."""
+    """Returns eight digits that stand for this machine."""
     return hashlib.blake2b(platform.node().encode(), digest_size=4).hexdigest()
 
 
 def _temporary(target: Path) -> Path:
-    """A new name in a target's folder."""
     return target.with_name(f".waifu2x-{_machine()}-{os.urandom(6).hex()}.part")
 
 
 class _File(io.FileIO):
-    """A file that begins to go to the disk while the rest of it is made: at the end, `fsync` has
-    little to wait for."""
+    """A file that begins to go to the disk while the rest is made, so that `fsync` waits little."""
 
     _waiting = 0
 
     def write(self, content: Any) -> int:
-        """Writes bytes; now and then tells the system to begin with what waits."""
         written = super().write(content)
         self._waiting += written
         if self._waiting >= _WRITTEN_BACK and sys.platform == "linux":
             self._waiting = 0
-            # Its other meaning, that nobody will read it soon, is as true of so large a file.
-            with contextlib.suppress(OSError):  # it is no more than advice
+            # The advice also means that the file is not read soon, which is true of large ones.
+            with contextlib.suppress(OSError):  # it is only advice
                 os.posix_fadvise(self.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         return written
 
 
 def _opened(temporary: Path) -> IO[bytes] | None:
-    """A new file of that name, locked until it is closed; None if another program has removed it
-    meanwhile, one that looks for what is abandoned."""
-    # Not tempfile: its files are private to the user, and results should have the usual mode.
+    """Opens and locks a new file; returns None if another program has taken it for abandoned and
+    removed it meanwhile."""
+    # Not tempfile, whose files are private to the user: results have the usual mode.
     file = io.BufferedRandom(_File(temporary, "x+"))
-    if sys.platform == "win32" or (_lock(file) is not False and temporary.exists()):
+    if sys.platform == "win32" or (lock(file) is not False and temporary.exists()):
         return file
     file.close()
     temporary.unlink(missing_ok=True)
@@ -208,10 +203,11 @@ def _opened(temporary: Path) -> IO[bytes] | None:
 
 if sys.platform != "win32":
 
-    def _lock(file: IO[bytes]) -> bool | None:
-        """Whether a file is ours until it is closed; None where the file system has no locks."""
+    def lock(file: IO[bytes], *, shared: bool = False) -> bool | None:
+        """Locks an open file until it is closed, without waiting. Returns False if another program
+        holds the lock, None if the file system has no locks."""
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         except OSError:
@@ -222,12 +218,7 @@ if sys.platform != "win32":
 def _rename(temporary: Path, target: Path, replace: bool) -> None:
     if replace:
         temporary.replace(target)
-    else:
-        _rename_to_new(temporary, target)
-
-
-def _rename_to_new(temporary: Path, target: Path) -> None:
-    """Renames, or raises FileExistsError: a plain rename would replace."""
+        return
     try:
         os.link(temporary, target)
     except FileExistsError:
@@ -242,10 +233,10 @@ def _rename_to_new(temporary: Path, target: Path) -> None:
 
 
 def reason(error: OSError) -> str:
-    """What the system says is wrong, without the number and the path."""
+    """Returns the system's message for an error, without number and path."""
     return (error.strerror or str(error)).lower()
 
 
 def is_disk_full(error: BaseException | None) -> bool:
-    """Whether an error says that there is no room, or that a user's share of it is used up."""
+    """Returns whether an error means that the disk, or the user's quota, is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -1,7 +1,8 @@
 """Dataclasses whose methods are made when they are first needed.
 
-The standard decorator writes five or six functions and compiles each, a third of a millisecond for
-a frozen class. A process that computes one picture defines a hundred and uses some twenty of them.
+The standard decorator writes and compiles five or six functions, which takes a third of a
+millisecond for a frozen class. A process that computes one picture defines a hundred classes and
+uses some twenty of them.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls=None, /, **options):
-        """`dataclasses.dataclass`: its functions and the same behaviour, ten times as fast for a
-        frozen class of plain fields. All others are left to it."""
+        """Does what `dataclasses.dataclass` does, ten times as fast for a frozen class of plain
+        fields. All other classes are left to it."""
         if cls is None:
             return lambda cls: dataclass(cls, **options)
         if _is_plain(cls, options):
@@ -31,7 +32,7 @@ _OWN = {"frozen", "eq", "kw_only"}
 
 
 def _is_plain(cls: type, options: dict[str, bool]) -> bool:
-    """Whether a class is frozen and says nothing of its fields but their defaults."""
+    """Returns whether a class is frozen and its fields have nothing but defaults."""
     return (
         bool(options.get("frozen"))
         and options.keys() <= _OWN
@@ -45,7 +46,7 @@ def _lazy(cls: type, options: dict[str, bool]) -> type:
     dataclasses.dataclass(cls, init=False, repr=False, eq=False, kw_only=kw_only)
 
     def first(self: Any, *values: Any, **named: Any) -> None:
-        # Of this class, also where a subclass is made.
+        # Sets it in this class, even if a subclass is made.
         cls.__init__ = made = _init(cls)  # type: ignore[misc]
         made(self, *values, **named)
 
@@ -64,7 +65,7 @@ def _lazy(cls: type, options: dict[str, bool]) -> type:
 
 
 def _init(cls: type) -> Callable[..., None]:
-    """The function that takes a value for each field."""
+    """Returns the function that takes a value for each field."""
     fields = dataclasses.fields(cls)
     defaults = {
         f"default_{field.name}": field.default
@@ -90,7 +91,6 @@ def _init(cls: type) -> Callable[..., None]:
 
 
 def _values(one: Any) -> Any:
-    """The values of all fields."""
     cls = type(one)
     get = vars(cls).get("_dataclass_values")
     if get is None:

@@ -1,4 +1,4 @@
-"""Locks that programs hold on files: gone with the program, however it ends."""
+"""Locks on files, which end with the program that holds them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ from waifu2x.errors import printable
 if sys.platform == "win32":
     import msvcrt
 else:
-    import fcntl
+    from waifu2x.system.files import lock
 
 _MOST = 200
-"""Bytes that are read of what a holder says of itself."""
+"""The most bytes that are read of a holder's description."""
 _UNKNOWN = "another process"
 
 
 class HeldElsewhereError(Exception):
-    """Another program holds the lock. Its text says which, as far as that is known."""
+    """Another program holds the lock. The text names it, if it is known."""
 
 
 @contextlib.contextmanager
 def locked(path: Path, *, shared: bool = False) -> Iterator[bool]:
-    """Holds a lock on the file at a path, which is made; whether there are locks on this file
-    system at all.
+    """Holds a lock on the file at a path, which is made; gives whether the file system has locks.
 
-    Any number of programs may hold a `shared` one, and nobody another one meanwhile. The system
-    ends a lock with the program that holds it; on a network file system, the server does when it
-    sees the machine again or has not heard of it for long enough (NFS 4: 90 seconds, mostly). The
-    file stays. Raises HeldElsewhereError at once, and OSError where the file cannot be made.
+    Any number of programs may hold a `shared` lock, but no other one meanwhile. The system ends a
+    lock with its program; on a network file system, the server does so when it sees the machine
+    again or has not heard of it for long enough (NFS 4: 90 seconds, mostly). The file stays. Raises
+    HeldElsewhereError at once, and OSError if the file cannot be made.
     """
     with _opened(path, shared) as (file, has_locks):
         if not has_locks:
@@ -47,7 +46,7 @@ def locked(path: Path, *, shared: bool = False) -> Iterator[bool]:
         finally:
             with contextlib.suppress(OSError):
                 file.seek(0)
-                if file.read(_MOST) == own:  # of shared locks, the last one is named
+                if file.read(_MOST) == own:  # the last one of shared locks is named
                     _write(file, b"")
 
 
@@ -67,7 +66,8 @@ def _opened(path: Path, shared: bool) -> Iterator[tuple[IO[bytes], bool]]:
 
 
 def _is_there(file: IO[bytes], path: Path) -> bool:
-    """Whether it is the file at a path still: whoever held the lock before may have removed it."""
+    """Returns whether an open file is still the one at a path: its last holder may have removed
+    it."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except OSError:
@@ -75,23 +75,17 @@ def _is_there(file: IO[bytes], path: Path) -> bool:
 
 
 def _take(file: IO[bytes], shared: bool) -> bool | None:
-    """Whether the lock is ours until the file is closed; None where there are none."""
+    """Locks a file until it is closed; returns None where there are no locks."""
     if sys.platform == "win32":
         if shared:
-            return None  # there are exclusive ones only
+            return None  # Windows has exclusive ones only
         file.seek(0)
         try:
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         except OSError:
             return False
         return True
-    try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
+    return lock(file, shared=shared)
 
 
 def _write(file: IO[bytes], own: bytes) -> None:
@@ -102,7 +96,8 @@ def _write(file: IO[bytes], own: bytes) -> None:
 
 
 def _holder(path: Path) -> str:
-    """Who holds the lock. A program that was killed has left its name: it is not the one."""
+    """Returns the name of the lock's holder. A killed program has left its name: it does not
+    count."""
     try:
         with path.open("rb") as file:
             text = file.read(_MOST).decode("utf-8", "replace")
@@ -116,11 +111,11 @@ def _holder(path: Path) -> str:
 
 def _is_alive(process: int) -> bool:
     if sys.platform == "win32":
-        return True  # nothing here tells
+        return True  # there is no way to know
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:
-        pass  # it is another user's
+        pass  # another user's process
     return True

@@ -1,7 +1,7 @@
-"""The digest of code of this package, for keys of what is kept that the code has made.
+"""Digests of this package's code, for keys of cached results of that code.
 
-To read a hundred files takes milliseconds. So the digest is kept, too, under what the file system
-tells of them: names, inodes, sizes and times of change.
+Reading a hundred files takes milliseconds. So the digest is cached, too, by the files' names,
+inodes, sizes and times of change.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from waifu2x.system import cache
 PACKAGE = Path(__file__).parent.parent
 _KIND = "digests"
 _SETTLED_NS = 2_000_000_000
-"""How long ago files must have changed for their times to tell the next change: file systems count
-in steps."""
+"""The least age of a change that its time tells apart from the next: file systems count in
+steps."""
 
 
 def digest(patterns: Sequence[str]) -> str:
-    """The digest of the files of these patterns, and of their names.
-
-    A pattern is a path in the package; its last part may be `*.py`, the one before that `**`.
-    """
+    """Returns the digest of the files of these patterns, and of their names. A pattern is a path in
+    the package; its last part may be `*.py`, the one before that `**`."""
     paths = [path for pattern in patterns for path in sorted(_found(pattern))]
     states, newest = [str(PACKAGE)], 0
     for path in paths:
@@ -46,7 +44,6 @@ def digest(patterns: Sequence[str]) -> str:
 
 
 def _found(pattern: str) -> Iterator[Path]:
-    """The paths of a pattern's files."""
     folder, _, name = pattern.rpartition("/")
     if name != "*.py":
         yield PACKAGE / pattern
@@ -57,7 +54,7 @@ def _found(pattern: str) -> Iterator[Path]:
 
 
 def _sources(folder: Path, deep: bool) -> Iterator[Path]:
-    """The paths of a folder's sources; `deep`: of those below it, too."""
+    """Yields a folder's sources; with `deep`, those below it, too."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".py"):

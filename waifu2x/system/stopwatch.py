@@ -1,4 +1,4 @@
-"""Where the time of some work goes."""
+"""Measures where time goes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from contextlib import contextmanager
 
 
 class Stopwatch:
-    """Seconds spent on each stage of some work, by its name, in the order of their beginnings.
-
-    Threads may share it: what several of them do at a time counts for each.
-    """
+    """Holds the seconds of each stage by name, in the order in which stages began. Threads may
+    share it: the time of each counts."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -20,7 +18,7 @@ class Stopwatch:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        """Times the block inside as part of the stage `name`."""
+        """Times the block as part of the stage `name`."""
         self.seconds.setdefault(name, 0.0)
         start = time.monotonic()
         try:
@@ -30,12 +28,12 @@ class Stopwatch:
                 self.seconds[name] += time.monotonic() - start
 
     def add(self, seconds: Mapping[str, float]) -> None:
-        """Adds what another one has counted."""
+        """Adds the seconds of another one."""
         with self._lock:
             for name, more in seconds.items():
                 self.seconds[name] = self.seconds.get(name, 0.0) + more
 
     @property
     def total(self) -> float:
-        """All seconds together."""
+        """Returns the seconds of all stages."""
         return sum(self.seconds.values())

@@ -1,8 +1,5 @@
-"""Files at URLs (`s3://`, `gs://` and whatever else fsspec knows), as if they were paths.
-
-A file there appears at once, when its upload is complete: that is how object stores work. It is
-what outputs need, so no other kind of store takes them.
-"""
+"""Files at URLs (`s3://`, `gs://` and others of fsspec), used like paths. A file in an object store
+appears at once, when its upload is complete. Outputs need that, so other stores take none."""
 
 from __future__ import annotations
 
@@ -18,14 +15,14 @@ from waifu2x.errors import StoreError
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _OBJECTS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory")
-"""Protocols of stores where an upload is atomic, and can be told to replace nothing."""
+"""Protocols of stores where an upload is atomic, and can refuse to replace."""
 
 
 def located(text: str) -> Path:
-    """The path that a text names; for a URL, something that behaves like one (a UPath).
+    """Returns the path that a text names; for a URL, an object that behaves like one (a UPath).
 
-    `file://` URLs are paths. Raises StoreError for a scheme that nothing is known of, and where a
-    package is missing, or nobody answers.
+    `file://` URLs become paths. Raises StoreError for an unknown scheme, a missing package, and a
+    store that cannot be reached.
     """
     url = _URL.match(text)
     if url is None:
@@ -36,11 +33,11 @@ def located(text: str) -> Path:
         raise StoreError(f"{text}: {MISSING.format('URLs need')}") from error
     rest = text[url.end() :]
     try:
-        # What is left of a URL without its slashes is no URL.
+        # A URL needs at least its slashes.
         found = UPath(url[0] + (rest.rstrip("/") or rest[:1]))
         if found.protocol in ("file", "local"):
             return Path(found.path)
-        assert found.fs  # which imports what the protocol takes
+        assert found.fs  # this imports the protocol's package
     except ImportError as error:
         raise StoreError(f"{text}: {_line(error)}") from error
     except ValueError as error:
@@ -51,7 +48,7 @@ def located(text: str) -> Path:
 
 
 def scheme(text: str) -> str:
-    """The scheme of a URL in lower case, such as s3; empty for a path."""
+    """Returns the scheme of a URL in lower case, such as s3; empty for a path."""
     found = _URL.match(text)
     return found[1].lower() if found else ""
 
@@ -61,7 +58,7 @@ MISSING = "{} more packages: pip install 'waifu2x-kernels[cluster]'"
 
 
 def is_url(path: Path) -> bool:
-    """Whether a path is a URL that `located` has made."""
+    """Returns whether a path is a URL that `located` has made."""
     return not isinstance(path, Path)
 
 
@@ -89,7 +86,7 @@ def check_outputs(folder: Path) -> None:
 
 
 def is_folder(url: Path) -> bool:
-    """Whether there is anything below a URL. Raises StoreError if that cannot be known."""
+    """Returns whether there is anything below a URL. Raises StoreError if that cannot be known."""
     try:
         with _in_words(url):
             return url.is_dir()
@@ -98,10 +95,8 @@ def is_folder(url: Path) -> bool:
 
 
 def listed(folder: Path, recursive: bool) -> dict[str, int]:
-    """The files below a URL: their names from there on, with slashes, and their bytes.
-
-    Raises StoreError.
-    """
+    """Returns the files below a URL: their names from there on, with slashes, and their bytes.
+    Raises StoreError."""
     store = cast(Any, folder)
     root = store.path.rstrip("/")
     try:
@@ -112,24 +107,24 @@ def listed(folder: Path, recursive: bool) -> dict[str, int]:
         return {}
     except OSError as error:
         raise StoreError(f"{folder}: cannot be listed: {_line(error)}") from error
-    # Pages of the web list what is elsewhere, too.
+    # Web pages also list files elsewhere.
     names = {
         name[len(root) :].lstrip("/"): info.get("size")
         for name, info in found.items()
         if not root or name.startswith(f"{root}/")
     }
-    # Objects whose names end in a slash are how some programs make folders.
+    # Some programs make folders by objects whose names end in a slash.
     return {name: size or 0 for name, size in names.items() if name and not name.endswith("/")}
 
 
 def stat(url: Path) -> os.stat_result:
-    """Size and dates of a file at a URL. Raises OSError."""
+    """Returns size and dates of a file at a URL. Raises OSError."""
     with _in_words(url):
         return url.stat()
 
 
 def read_bytes(url: Path) -> bytes:
-    """The content of a file at a URL. Raises OSError."""
+    """Returns the content of a file at a URL. Raises OSError."""
     store = cast(Any, url)
     with _in_words(url):
         return bytes(store.fs.cat_file(store.path))
@@ -137,7 +132,7 @@ def read_bytes(url: Path) -> bytes:
 
 @contextlib.contextmanager
 def downloaded(url: Path) -> Iterator[IO[bytes]]:
-    """A temporary file with the content of a file at a URL. Raises OSError."""
+    """Gives a temporary file with the content of a file at a URL. Raises OSError."""
     import tempfile  # which few need, and takes two milliseconds
 
     with tempfile.TemporaryDirectory(prefix="waifu2x-") as folder:
@@ -150,10 +145,8 @@ def downloaded(url: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def uploading(url: Path, *, replace: bool) -> Iterator[IO[bytes]]:
-    """A temporary file to write, read and seek, which is uploaded at the end.
-
-    Raises OSError, and FileExistsError where `replace` is false and there is a file already.
-    """
+    """Gives a temporary file to write, read and seek, and uploads it at the end. Raises OSError,
+    and FileExistsError if `replace` is false and the file exists."""
     store = cast(Any, url)
     import tempfile  # which few need, and takes two milliseconds
 
@@ -184,7 +177,7 @@ def _is_there(url: Path) -> bool:
 
 @contextlib.contextmanager
 def _in_words(url: Path) -> Iterator[None]:
-    """Whatever libraries of stores raise, as an OSError that says what is wrong."""
+    """Turns all exceptions of stores' libraries into OSErrors that say what is wrong."""
     try:
         yield
     except FileNotFoundError as error:
@@ -199,6 +192,5 @@ def _in_words(url: Path) -> Iterator[None]:
 
 
 def _line(error: BaseException) -> str:
-    """What an error says, as one line."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(text.split()) or type(error).__name__

@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from waifu2x.cli import completions
-from waifu2x.cli.command import COMPUTING, IN_AND_OUT, MESSAGES, Command, option
+from waifu2x.cli.command import COMPUTING, IN_AND_OUT, MESSAGES, Command, is_of_settings, option
 from waifu2x.cli.options.arguments import OUTPUT_NAMES, check_format, naming_of, output_of
-from waifu2x.cli.options.common import format_option, upscale_options
-from waifu2x.cli.options.machines import cluster_option, shard_option
-from waifu2x.cli.options.origins import is_of_settings
+from waifu2x.cli.options.common import cluster_option, format_option, shard_option, upscale_options
 from waifu2x.cli.options.values import Location
 from waifu2x.cli.output import report
-from waifu2x.cli.output.batch_messages import Files, make
+from waifu2x.cli.output.batch_messages import Files, RunOptions, make
 from waifu2x.flows.batch.shard import Shard
 from waifu2x.flows.jobs import InFlight, Output
 from waifu2x.flows.naming import ELSEWHERE
 from waifu2x.system import stores
 
-# What imports NumPy is imported where it is used: completions and helps need not wait for it.
+# Imports of NumPy come late: completions and helps need not wait for it.
 if TYPE_CHECKING:
     from waifu2x.flows.batch.plan import Plan
 
@@ -97,15 +95,9 @@ def batch(
     target: Path,
     recursive: bool,
     extension: str | None,
-    in_flight: InFlight | None,
     shard: Shard | None,
     retried: Path | None,
-    fail_fast: bool,
     watching: bool,
-    page: Path | None,
-    address: str | None,
-    max_pixels: int,
-    as_json: bool,
     template: str | None,
     **options: Any,
 ) -> None:
@@ -120,6 +112,7 @@ def batch(
     """
     from waifu2x.flows.batch.plan import plan
 
+    run = RunOptions(**{name: options.pop(name) for name in RunOptions._fields})
     pages, extension = extension, extension or "png"
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
     output = replace(output, pages=pages)
@@ -127,7 +120,7 @@ def batch(
         output = replace(output, copy_times=False)
     _check(folder, target, output, watching, retried)
     check_format(extension)
-    if address is not None:  # workers have working folders of their own
+    if run.address is not None:  # workers have working folders of their own
         folder, target = folder.absolute(), target.absolute()
     if watching and output.existing == "fail":
         output = replace(output, existing="skip")
@@ -137,7 +130,7 @@ def batch(
 
         failures = Failures(retried, folder)
 
-    naming = naming_of(template or ELSEWHERE, extension, max_pixels, several=True, **options)
+    naming = naming_of(template or ELSEWHERE, extension, run.max_pixels, several=True, **options)
 
     def look() -> Plan:
         return plan(folder, target, extension, recursive, naming.name)
@@ -155,24 +148,13 @@ def batch(
     if failures is not None and not wanted:
         report.tell(f"{retried}: nothing that failed is in {folder}")
     files = Files(planned, wanted, look if watching else None, is_chosen)
-    if not make(
-        files,
-        options,
-        output,
-        max_pixels=max_pixels,
-        as_json=as_json,
-        in_flight=in_flight,
-        fail_fast=fail_fast,
-        page=page,
-        address=address,
-    ):
+    if not make(files, options, output, run):
         sys.exit(1)
 
 
 def _check(
     folder: Path, target: Path, output: Output, watching: bool, retried: Path | None
 ) -> None:
-    """Usage errors for what makes no sense."""
     urls = [stores.is_url(each) for each in (folder, target)]
     if not (stores.is_folder(folder) if urls[0] else folder.is_dir()):
         raise click.UsageError(_no_folder(folder, target))
@@ -189,7 +171,7 @@ def _check(
 
 
 def _no_folder(folder: Path, target: Path) -> str:
-    """What is wrong with a folder of inputs that is none."""
+    """Describes a missing folder of inputs, with a guess at what was meant."""
     if not stores.is_url(folder) and folder.is_file():
         return f"{folder}: is a file, not a folder: try `waifu2x {folder} OUT`."
     swapped = not stores.is_url(target) and target.is_dir()

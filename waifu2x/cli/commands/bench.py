@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LEAST_PIXELS = 200 * 200
-"""Pixels of a picture whose time says something of larger ones."""
+"""The least pixels of a picture whose time predicts that of larger ones."""
 
 
 def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
@@ -56,14 +56,7 @@ def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def bench(
-    backend: str,
-    device: tuple[int, ...],
-    precision: Any,
-    model: str,
-    noise: str,
-    size: tuple[int, int],
-    tune: bool,
-    as_json: bool,
+    model: str, noise: str, size: tuple[int, int], tune: bool, as_json: bool, **computing: Any
 ) -> None:
     """Measure this machine: each layer, the whole network, the whole program, at twice the size.
 
@@ -75,8 +68,9 @@ def bench(
     Winograd's algorithm does with a fifth. The share of the peak counts what is done; the peak is
     what the unit reaches on data in its nearest cache, measured now.
     """
-    import numpy as np  # late, so that a help need not wait for it
+    import numpy as np  # late: helps need not wait for it
 
+    backend, device, precision = (computing[name] for name in ("backend", "device", "precision"))
     width, height = size
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
     if len(device) > 1:
@@ -148,15 +142,16 @@ def _text(seconds: float) -> str:
 
 
 def _full_hd_seconds(pixels: NDArray[Any], seconds: float, options: list[str]) -> float:
-    """What the program may take for a picture of 1920 x 1080, by what it takes for this one: its
-    start, and work in proportion to the pixels."""
+    """Estimates the program's seconds for a picture of 1920 x 1080 from this one's: its start, and
+    work in proportion to the pixels."""
     start = min(seconds, _program_seconds(pixels[:16, :16], options, runs=1))
     own, least = (math.prod(each.shape[:2]) for each in (pixels, pixels[:16, :16]))
     return start + (seconds - start) * (1920 * 1080 - least) / (own - least)
 
 
 def _program_seconds(pixels: NDArray[Any], options: list[str], *, runs: int) -> float:
-    """Seconds of `waifu2x upscale` on a PNG file, as a process of its own: the best of some."""
+    """Measures `waifu2x upscale` on a PNG file as a process; returns the least seconds of some
+    runs."""
     from waifu2x.formats.write import write_picture
     from waifu2x.imaging.picture import Picture
 

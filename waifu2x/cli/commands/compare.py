@@ -24,7 +24,7 @@ from waifu2x.cli.output.report import show, tell
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.jobs import Job, identities, may_write
 
-# What imports NumPy is imported where it is used: completions and helps need not wait for it.
+# Imports of NumPy come late: completions and helps need not wait for it.
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from waifu2x.lowering.plan.box import Box
 
 _OF_MODELS = ("scale", "noise", "reduce", "backend", "device", "precision")
-"""Options that two pictures have no use for."""
+"""Options that two pictures do not use."""
 
 
 def _names(context: Any, parameter: Any, value: str | None) -> list[str]:
@@ -84,10 +84,7 @@ def _names(context: Any, parameter: Any, value: str | None) -> list[str]:
 @noise_option
 @scale_option
 @device_options
-@click.pass_context
 def compare(
-    context: click.Context,
-    /,
     first: Path,
     second: Path | None,
     target: Path | None,
@@ -119,10 +116,11 @@ def compare(
             raise click.UsageError("--models compares what is made of one picture: give IN alone.")
         target = target or Path(f"{first.stem}-models.png")
         _check_target(target, overwrite, first)
-        _models(first, models, target, overwrite, as_json, **options)
+        _models(first, models, target, overwrite, as_json, options)
         return
     if second is None:
         raise click.UsageError("Give a second picture, OUT, or --models.")
+    context = click.get_current_context()
     for name in _OF_MODELS:
         if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} needs --models.")
@@ -189,7 +187,7 @@ def _said(psnr: float) -> str:
 
 
 def _caption(picture: Picture, resized: bool) -> str:
-    """The size of a picture's file, and how it came to the size that is shown."""
+    """Describes the size of a picture's file, and how it came to the size that is shown."""
     height, width = picture.pixels.shape[:2]
     return f"{width}x{height}, by Lanczos" if resized else f"{width}x{height}"
 
@@ -220,7 +218,7 @@ def _corners(boxes: list[Box]) -> list[list[int]]:
 
 
 def _finite(figure: float | None) -> float | None:
-    """JSON has no infinity."""
+    """Returns a figure for JSON, which has no infinity."""
     return figure if figure is not None and math.isfinite(figure) else None
 
 
@@ -230,18 +228,15 @@ def _models(
     target: Path,
     overwrite: bool,
     as_json: bool,
-    *,
-    scale: Fraction | None,
-    noise: str,
-    reduce: bool,
-    **device: Any,
+    options: dict[str, Any],
 ) -> None:
     from waifu2x.backends.engine.engine import Engine
     from waifu2x.flows import model_comparison
     from waifu2x.formats.read import first_picture
     from waifu2x.imaging import sheet
 
-    scale = Fraction(2) if scale is None else scale
+    scale = options.pop("scale") or Fraction(2)
+    noise, reduce = options.pop("noise"), options.pop("reduce")
     if scale < 1 or (scale == 1 and noise == "none"):
         raise click.UsageError("Models enlarge or denoise: give a --scale above 1, or --noise.")
     if scale == 1 and reduce:
@@ -251,7 +246,7 @@ def _models(
     wanted = noise_of(noise)
     if wanted != "auto":
         level = wanted
-    elif picture.jpeg and not reduce:  # what is reduced is a JPEG no more
+    elif picture.jpeg and not reduce:  # a reduced picture is no JPEG
         level = picture
     if level is None and scale == 1:
         raise click.UsageError(f"{source} is no JPEG: give a --scale above 1, or --noise.")
@@ -267,7 +262,7 @@ def _models(
             raise ImageError(f"{source}: {error}") from error
     with (
         heard_at_once(),
-        Engine(**device) as engine,
+        Engine(**options) as engine,
         one_picture(source.name) as (on_size, on_progress),
     ):
         for notice in engine.notices:
@@ -302,7 +297,6 @@ def _models(
 
 
 def _noise_words(noise: int | Picture | None) -> str:
-    """What is removed, for people."""
     from waifu2x.formats.metadata.jpeg_quality import quality_of
 
     if noise is None:
@@ -313,7 +307,7 @@ def _noise_words(noise: int | Picture | None) -> str:
 
 
 def _texts(result: Result) -> tuple[str, str]:
-    """A result's name and the line below it on a sheet."""
+    """Returns a result's name and the line below it on a sheet."""
     figures = _figures(result)
     if figures and result.networks:
         return f"{result.name} ({result.networks})", figures
@@ -328,7 +322,6 @@ def _figures(result: Result) -> str:
 
 
 def _title(picture: Picture, result: NDArray[Any], reduced: bool, noise: str) -> tuple[str, str]:
-    """What was done, in two lines."""
     (height, width), (rows, columns) = picture.pixels.shape[:2], result.shape[:2]
     cleaned = [noise] if noise else []
     if reduced:

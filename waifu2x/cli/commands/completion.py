@@ -1,8 +1,8 @@
 """`waifu2x completion SHELL`: scripts for shells, and what they call at each TAB.
 
-click finds out what may stand at the cursor, and each parameter what it may be. click's own scripts
-complete no files beside words, break words at `:`, `=` and `@`, and cut descriptions at commas: the
-scripts here are in their place.
+click finds what may stand at the cursor, and each parameter completes its values. click's own
+scripts complete no files beside words, break words at `:`, `=` and `@`, and cut descriptions at
+commas: the scripts here replace them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from waifu2x.cli.output.report import show
 
 _VARIABLE = "_WAIFU2X_COMPLETE"
 _EXPANDED = re.compile(r"(?<!\\)\$")
-"""Where the shell puts a value into a word."""
+"""Where the shell inserts a value into a word."""
 _BLANKS = " \t\n"
 
 _BASH = """\
@@ -121,26 +121,24 @@ complete --no-files --command %(prog_name)s --arguments '(%(complete_func)s)'
 
 
 class Bash(BashComplete):
-    """Bash, which quotes what it gets where it is said to be files."""
+    """Bash, which quotes completions that are declared as files."""
 
     source_template = _BASH
 
     def source(self) -> str:
-        """The script. click's own looks for the version of whichever bash it finds."""
+        """Returns the script. click's own looks for the version of any bash that it finds."""
         return ShellComplete.source(self)
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the cursor and the one under it, as the program would get them.
-
-        Bash itself breaks words at `:` and `=`, so they are made from the line.
-        """
+        """Returns the words before the cursor and the one under it, as the program would get them.
+        Bash itself breaks words at `:` and `=`, so they are made from the line."""
         line = os.environ["COMP_LINE"]
         words = split_arg_string(line)
         return (words[1:-1], words[-1]) if _last_word(line) else (words[1:], "")
 
     def complete(self) -> str:
-        """A line that says of what kind the others are, each of which takes the place of what bash
-        thinks is the word: `files` or `words`; `shell` if it is to look for files by itself."""
+        """Returns a line with the kind of the others, which replace what bash takes for the word.
+        The kind is `files` or `words`, or `shell` if bash is to look for files by itself."""
         raw = _last_word(os.environ["COMP_LINE"])
         word = os.environ.get("COMP_WORD", "")
         kept = raw[: len(raw) - len(word)] if raw.endswith(word) else ""
@@ -157,7 +155,7 @@ class Bash(BashComplete):
         return "\n".join(["files" if is_files else "words", *values])
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
-        """Items that stand for the whole word: that of `--model=cu` is `--model=cunet/art`."""
+        """Returns items for the whole word: `--model=cunet/art` for `--model=cu`."""
         return _whole(super().get_completions(args, incomplete), incomplete)
 
 
@@ -167,16 +165,17 @@ class Zsh(ZshComplete):
     source_template = _ZSH
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the cursor and the one under it, as the program would get them."""
+        """Returns the words before the cursor and the one under it, as the program would get
+        them."""
         words = [_unquoted(word) for word in os.environ["COMP_WORDS"].split("\n")]
         return words[1:-1], words[-1]
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Three lines: type; value, or a pattern for files; description."""
+        """Formats three lines: type; value, or a pattern for files; description."""
         if item.type == "file":
             suffixes = "|".join(item.suffixes)
             return f"file\n*(#i)({suffixes})(-.)\n_" if suffixes else "file\n_\n_"
-        # What has a description is parted from it at the first colon.
+        # zsh splits value and description at the first colon.
         value = item.value.replace(":", "\\:") if item.help else item.value
         return f"{item.type}\n{value}\n{item.help or '_'}"
 
@@ -187,15 +186,16 @@ class Fish(FishComplete):
     source_template = _FISH
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the cursor and the one under it, as the program would get them."""
+        """Returns the words before the cursor and the one under it, as the program would get
+        them."""
         return os.environ["COMP_WORDS"].split("\n")[1:], _unquoted(os.environ["COMP_CWORD"])
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
-        """Items that stand for the whole word: that of `--model=cu` is `--model=cunet/art`."""
+        """Returns items for the whole word: `--model=cunet/art` for `--model=cu`."""
         return _whole(super().get_completions(args, incomplete), incomplete)
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Type and value, or an expression that the ends of files match, and a description."""
+        """Formats type and value, or an expression for the ends of files, and a description."""
         if item.type == "file":
             return "file," + "|".join(re.escape(suffix) for suffix in item.suffixes)
         return f"{item.type},{item.value}" + (f"\t{item.help}" if item.help else "")
@@ -205,7 +205,7 @@ SHELLS: dict[str, type[ShellComplete]] = {"bash": Bash, "zsh": Zsh, "fish": Fish
 
 
 def register() -> None:
-    """Lets click use these classes, where a script asks for completions."""
+    """Makes click use these classes when a script asks for completions."""
     for name, shell in SHELLS.items():
         add_completion_class(shell, name)
 
@@ -228,7 +228,7 @@ def completion(shell: str) -> None:
 
 
 def _whole(items: list[CompletionItem[str]], incomplete: str) -> list[CompletionItem[str]]:
-    """Items with the option in front of them that the word begins with."""
+    """Prepends the option that the word begins with."""
     option, equals, _ = incomplete.partition("=")
     if not (equals and option.startswith("-")):
         return items
@@ -242,7 +242,7 @@ def _whole(items: list[CompletionItem[str]], incomplete: str) -> list[Completion
 
 
 def _paths(item: CompletionItem[Any]) -> Iterator[str]:
-    """The paths that begin like the value of an item: folders, and files that it wants."""
+    """Yields the paths that begin like an item's value: folders, and files that it wants."""
     start: str = item.start or ""
     head, slash, tail = item.value.removeprefix(start).rpartition("/")
     suffixes = item.suffixes or ("",)
@@ -263,12 +263,12 @@ def _paths(item: CompletionItem[Any]) -> Iterator[str]:
 
 
 def _fits_a_line(value: str) -> bool:
-    """Whether a shell can be sent a value: names of files may be any bytes."""
+    """Returns whether a shell can be sent a value: names of files may be any bytes."""
     return "\n" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
 
 
 def _last_word(line: str) -> str:
-    """The last word of a line as it is written, with its quotes; empty after a blank."""
+    """Returns the last word of a line as it is written, with its quotes; empty after a blank."""
     start, quote, escaped = 0, "", False
     for at, character in enumerate(line):
         if escaped:
@@ -285,5 +285,5 @@ def _last_word(line: str) -> str:
 
 
 def _unquoted(word: str) -> str:
-    """A word without its quotes, of which the last may be open."""
+    """Removes the quotes of a word; the last may be open."""
     return next(iter(split_arg_string(word)), "")

@@ -7,13 +7,12 @@ import os
 
 import click
 
-from waifu2x.cli.command import Choice, Command
+from waifu2x.cli.command import Choice, Command, Setting
 from waifu2x.cli.completions import files
 from waifu2x.cli.options import settings
-from waifu2x.cli.options.origins import Setting
 from waifu2x.cli.output.report import show, tell
 from waifu2x.errors import printable
-from waifu2x.system.nearest import nearest
+from waifu2x.system.arguments import nearest
 
 
 @click.command(cls=Command, short_help="Show the settings in force, and where each comes from.")
@@ -46,7 +45,7 @@ def config(name: str, chosen: str | None, as_json: bool) -> None:
     path = settings.file_of(chosen)
     document = None if path is None else settings.read(path, asked_for=chosen is not None)
     rows: dict[str, list[dict[str, object]]] = {}
-    for each in settings.COMMANDS:  # all of them: a mistake is to be seen wherever it is
+    for each in settings.COMMANDS:  # all of them, to show every mistake
         command = cli.get_command(root, each)
         assert command is not None
         found = settings.settings_of(command, chosen, set())
@@ -83,7 +82,7 @@ def _row(key: str, option: click.Option, setting: Setting | None) -> dict[str, o
 
 
 def _default(option: click.Option) -> object:
-    """The value without a setting; None where the absence of an option has no value."""
+    """Returns the value without a setting; None for options without a default."""
     value = option.to_info_dict()["default"]
     return value if isinstance(value, str | int | float) else None
 
@@ -95,7 +94,6 @@ def _text(value: object) -> str:
 
 
 def _tell_unknown(variable: str, known: list[str]) -> None:
-    """Tells of a variable that does nothing."""
     if variable in settings.OTHER_VARIABLES:
         return
     key = variable.removeprefix(settings.PREFIX).lower().replace("_", "-")

@@ -33,7 +33,7 @@ def devices(as_json: bool) -> None:
         except BackendError as error:
             rows.append({"backend": name, "usable": False, "reason": str(error)})
             continue
-        # What is made for GPUs is taken for a processor only if it is asked for.
+        # Backends for GPUs use a processor only if they are asked for.
         if default is None and (found[0].is_gpu or name not in _FOR_GPUS):
             default = name
         for device in found:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from waifu2x.formats.description import Description
 
 _SCALE = 2
-"""What pictures are enlarged by, unless something else is asked for."""
+"""The scale that pictures are enlarged by unless another is asked for."""
 
 
 @click.command(cls=Command, short_help="Say what a picture's file holds, and what of it is kept.")
@@ -51,7 +51,7 @@ def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
     waifu2x info --json photo.jpg
     waifu2x info film.mkv
     """
-    from waifu2x.formats.description import describe  # with NumPy, as late as can be
+    from waifu2x.formats.description import describe  # with NumPy, late
 
     failed = False
     for path in files:
@@ -59,7 +59,7 @@ def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
             if path.suffix[1:].lower() in ARCHIVES:
                 document, text = _of_archive(path)
             elif is_film(path):
-                from waifu2x.cli.film.info import of_film
+                from waifu2x.cli.film.messages import of_film
 
                 document, lines = of_film(path)
                 text = "\n    ".join(map(printable, lines))
@@ -81,7 +81,7 @@ def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
 
 
 def _show_text(text: str) -> None:
-    """Lines; on a terminal that is too narrow for one, it goes on indented."""
+    """Shows lines; on a terminal that is too narrow, they continue indented."""
     for line in text.splitlines():
         if _is_terminal():
             width = max(40, shutil.get_terminal_size().columns)
@@ -97,7 +97,7 @@ def _is_terminal() -> bool:
 
 
 def _of_archive(path: Path) -> tuple[dict[str, Any], str]:
-    """What an archive holds, for programs and for people. Raises ImageError."""
+    """Describes an archive for programs and for people. Raises ImageError."""
     from waifu2x.flows.pages import page_count
 
     count = page_count(path)
@@ -109,7 +109,7 @@ def _counted(pictures: int) -> str:
 
 
 def _of_picture(found: Description, extension: str) -> tuple[dict[str, Any], str]:
-    """What a picture's file holds, for programs and for people."""
+    """Describes a picture's file for programs and for people."""
     from waifu2x.networks.noise_levels import limits_of
 
     height, width = found.height * _SCALE, found.width * _SCALE

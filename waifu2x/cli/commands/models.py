@@ -27,9 +27,9 @@ _BEST_AT = "best for"
 _LEAST_WIDTH, _MOST_WIDTH = 60, 100
 """Columns of a terminal that texts are fitted to."""
 _WIDEST_NAME = 24
-"""Characters of a name beside which its figures stand; below a longer one."""
+"""The most characters of a name beside which its figures stand; below a longer one."""
 _LEAST_ROOM = 16
-"""Columns in which to say what a model is best at; with fewer it stands below."""
+"""The least columns for what a model is best at; with fewer it stands below."""
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 _ADVICE = (
     f"The default, {catalogue.DEFAULT}, came nearest to the original in every measurement, of"
@@ -69,7 +69,7 @@ def list_models(as_json: bool) -> None:
 
 
 def _width() -> int:
-    """Columns for texts: those of the terminal, within reason; the most where there is none."""
+    """Returns the columns for texts: the terminal's, within limits; the most without one."""
     columns = shutil.get_terminal_size((_MOST_WIDTH, 24)).columns
     return min(max(columns, _LEAST_WIDTH), _MOST_WIDTH)
 
@@ -93,7 +93,7 @@ def _row(found: listing.ModelInfo) -> dict[str, Any]:
 
 
 def _listed(rows: list[dict[str, Any]], width: int) -> list[str]:
-    """The table, under a heading for each place that models come from."""
+    """Formats the table, with a heading for each origin of models."""
     cells = {row["name"]: _cells(row) for row in rows}
     columns = zip(*(line[1:] for line in cells.values()), strict=True)
     widths = [
@@ -116,7 +116,7 @@ def _listed(rows: list[dict[str, Any]], width: int) -> list[str]:
 
 
 def _line(cells: tuple[str, ...], widths: list[int], best_at: str, width: int) -> list[str]:
-    """A row of the table; what it is best at takes as many lines as it needs."""
+    """Formats a row of the table; the last column takes as many lines as it needs."""
     name, figures = cells[0], cells[1:]
     lines = []
     if len(name) > widths[0]:
@@ -145,14 +145,14 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _numbers(values: list[int]) -> str:
-    """Numbers in order as `0-3` where none is left out, else `1,3`."""
+    """Formats ascending numbers as `0-3` if none is missing, else `1,3`."""
     if len(values) > 2 and values[-1] - values[0] == len(values) - 1:
         return f"{values[0]}-{values[-1]}"
     return ",".join(map(str, values)) or "-"
 
 
 def _speed(value: float | None) -> str:
-    """Three digits at most: more would not be true of another machine."""
+    """Formats a speed with three digits at most: more would not hold on another machine."""
     return "-" if value is None else f"{value:.2f}" if value < 9.995 else f"{value:.1f}"
 
 
@@ -194,14 +194,13 @@ def info(name: str, as_json: bool) -> None:
 
 
 def _padded(cells: Iterable[str], widths: list[int]) -> str:
-    """Cells side by side; the last one, without a width, takes what it needs."""
+    """Pads cells side by side; the last one, without a width, takes what it needs."""
     return "  ".join(
         cell.ljust(wide) for cell, wide in zip(cells, [*widths, 0], strict=True)
     ).rstrip()
 
 
 def _about(found: model_set.ModelSet) -> list[str]:
-    """What is known of a set as a whole."""
     row = _row(listing.info_of(found))
     lines = [
         found.name + (" (the default)" if row["default"] else ""),
@@ -246,7 +245,8 @@ def _layer(node: Weighted) -> dict[str, Any]:
 
 
 def _layer_text(layer: dict[str, Any]) -> str:
-    """A layer such as `3x3 32 > 64`, `2x2/2 64 > 64`, `transposed 4x4/2 64 > 3`, `dense 64 > 8`."""
+    """Formats a layer such as `3x3 32 > 64`, `2x2/2 64 > 64`, `transposed 4x4/2 64 > 3`, `dense 64
+    > 8`."""
     planes = f"{layer['in_planes']} > {layer['out_planes']}"
     if layer["kind"] == "dense":
         return f"dense {planes}"

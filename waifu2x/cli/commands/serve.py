@@ -13,19 +13,19 @@ import click
 from waifu2x.cli import completions
 from waifu2x.cli.command import IN_AND_OUT, Command, Pixels, option
 from waifu2x.cli.options.arguments import check_folder
-from waifu2x.cli.options.common import device_options
+from waifu2x.cli.options.common import device_options, volume_options
 from waifu2x.cli.options.settings import config_option
 from waifu2x.cli.output import report
-from waifu2x.cli.output.volume import volume_options
 from waifu2x.errors import NotInstalledError
 from waifu2x.formats.limits import MAX_PIXELS
 
 _PORT = 8288
+_LIMITS = ("max_pixels", "max_bytes", "max_queue")
 _INSTALL = "pip install 'waifu2x-kernels[serve]'"
 
 
 class _Port(click.IntRange):
-    """A port, which helps need not show the range of."""
+    """A port, whose range helps need not show."""
 
     def __init__(self) -> None:
         super().__init__(0, 65535)
@@ -105,10 +105,7 @@ def serve(
     keyfile: Path | None,
     no_browser: bool,
     output: Path | None,
-    max_pixels: int,
-    max_bytes: int,
-    max_queue: int,
-    **computing: Any,
+    **options: Any,
 ) -> None:
     """Open a page on this machine: drop pictures on it, compare models, download results.
 
@@ -123,7 +120,7 @@ def serve(
         raise click.UsageError("--keyfile needs --certfile.")
     if output is not None:
         check_folder(output)
-    # Late: helps need not wait for it, and it may not be installed.
+    # Late: helps need not wait for it, and it may be missing.
     try:
         from waifu2x.serve import server
     except ImportError as error:
@@ -133,10 +130,10 @@ def serve(
     from waifu2x.serve.spool import server_folder
 
     binding = server.Binding(host, port, certfile, keyfile)
-    limits = ServiceLimits(max_pixels, max_bytes, max_queue)
+    limits = ServiceLimits(**{name: options.pop(name) for name in _LIMITS})
     with (
         closing(server.bound(binding)) as listening,
-        Service(server_folder(), limits, computing, output) as service,
+        Service(server_folder(), limits, options, output) as service,
     ):
         for notice in service.upscalers.engine.notices:
             report.tell(notice)

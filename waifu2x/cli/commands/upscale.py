@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from waifu2x.cli.options.arguments import (
     check_format,
     describe,
     naming_of,
-    open_upscaler,
+    opened,
     output_of,
     request_of,
 )
@@ -108,7 +108,7 @@ def upscale(
     if several:
         for each in filter(None, extensions):
             check_format(each)
-        _several(jobs, named, written, options, shown)
+        _several(jobs, named, written, options, **shown)
     elif is_archive(jobs[0].source):
         _archive(jobs[0], named, written, options, **shown)
     else:
@@ -120,15 +120,15 @@ def _several(
     named: Words,
     output: Output,
     options: dict[str, Any],
-    shown: dict[str, Any],
+    **shown: Any,
 ) -> None:
     # With NumPy: late, so that a help need not wait for it.
-    from waifu2x.cli.output.batch_messages import Files, make
+    from waifu2x.cli.output.batch_messages import Files, RunOptions, make
     from waifu2x.flows.batch.plan import JobList, Plan
 
     names = [(str(job.source), job.target.name) for job in jobs]
     wanted = JobList(Path(), Path(named.output or ""), names)
-    if not make(Files(Plan(wanted, [], 0), wanted), options, output, **shown):
+    if not make(Files(Plan(wanted, [], 0), wanted), options, output, RunOptions(**shown)):
         sys.exit(1)
 
 
@@ -142,7 +142,7 @@ def _one(
     max_pixels: int,
     as_json: bool,
 ) -> None:
-    with _failure_as_json(job, as_json), heard_at_once(), ExitStack() as stack:
+    with report.failure_as_json(_failed(job), as_json), heard_at_once(), ExitStack() as stack:
         (source,) = named.inputs
         check_job(job, named, output.existing)
         check_format(output.extension)
@@ -161,8 +161,8 @@ def _one(
                 if not request.leaves(height, width):
                     check_sides(form, planned.height, planned.width, str(job.target))
 
-        def opened() -> Enlarger:
-            upscaler = stack.enter_context(open_upscaler(**options))
+        def enlarger() -> Enlarger:
+            upscaler = stack.enter_context(opened(arguments_of(**options)))
             report.detail(describe(upscaler))
             return upscaler.enlarger
 
@@ -170,7 +170,7 @@ def _one(
             made = upscale_file(
                 job,
                 output,
-                opened,
+                enlarger,
                 max_pixels=max_pixels,
                 on_size=on_size,
                 on_progress=on_progress,
@@ -190,12 +190,12 @@ def _archive(
     max_pixels: int,
     as_json: bool,
 ) -> None:
-    """Makes an archive, as `batch` makes one: several pages at a time."""
+    """Makes an archive, as `batch` makes one: several pages together."""
     from waifu2x.cli.output.batch_messages import told_once
     from waifu2x.cli.workers import FileWork, runner_of
     from waifu2x.flows.batch.plan import JobList
 
-    with _failure_as_json(job, as_json), heard_at_once():
+    with report.failure_as_json(_failed(job), as_json), heard_at_once():
         check_job(job, named, output.existing)
         if output.pages is not None:
             check_format(output.pages)
@@ -210,18 +210,8 @@ def _archive(
     _finish(outcome, as_json)
 
 
-@contextmanager
-def _failure_as_json(job: Job, as_json: bool) -> Iterator[None]:
-    """Shows a failed outcome for what ends the work within, where JSON is wanted."""
-    try:
-        yield
-    except (Waifu2xError, MemoryError, OSError) as error:
-        if as_json:
-            from waifu2x.flows.outcome import Outcome
-
-            message = report.message_of(error)
-            report.show(report.json_line(Outcome(job, error=message)))
-        raise
+def _failed(job: Job) -> dict[str, str]:
+    return {"input": str(job.source), "output": str(job.target), "status": "failed"}
 
 
 def _finish(outcome: Outcome, as_json: bool) -> None:

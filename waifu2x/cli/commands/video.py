@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from waifu2x.cli import completions
-from waifu2x.cli.command import IN_AND_OUT, MESSAGES, SIZE, Choice, Command, Pixels, option
-from waifu2x.cli.film.end import Interrupted, failure_as_json, tell_end, tell_shard
+from waifu2x.cli.command import (
+    IN_AND_OUT,
+    MESSAGES,
+    SIZE,
+    Choice,
+    Command,
+    Pixels,
+    is_of_settings,
+    option,
+)
 from waifu2x.cli.film.options import depth_of, film_options, form_of
 from waifu2x.cli.film.work import (
     WantedFilm,
     film_maker,
-    is_live_job,
     opened_enlarger,
     prepared_film,
 )
@@ -30,12 +37,11 @@ from waifu2x.cli.options.common import (
     scale_option,
     tile_option,
     tta_option,
+    volume_options,
 )
 from waifu2x.cli.options.inputs import Words, check_input, check_names
-from waifu2x.cli.options.origins import is_of_settings
 from waifu2x.cli.options.settings import config_option
 from waifu2x.cli.output import report
-from waifu2x.cli.output.volume import volume_options
 from waifu2x.errors import ExistsError
 from waifu2x.flows.jobs import STANDARD, Existing, Job, may_write
 from waifu2x.networks import catalogue
@@ -91,17 +97,7 @@ if TYPE_CHECKING:
     help="A line of JSON each second and one at the end, on stdout.",
 )
 def video(
-    source: Path,
-    target: Path,
-    overwrite: bool,
-    restart: bool,
-    keep_parts: bool,
-    shard: Shard | None,
-    join: bool,
-    address: str | None,
-    preview: Fraction | None,
-    as_json: bool,
-    **options: Any,
+    source: Path, target: Path, preview: Fraction | None, as_json: bool, **options: Any
 ) -> None:
     """Enlarge and denoise the film IN into the new film OUT: .mkv, .mp4, .mov or .webm.
 
@@ -114,26 +110,31 @@ def video(
 
     Sound, subtitles, fonts and chapters are copied. A run that was interrupted goes on.
     """
+    run = _RunOptions(**{name: options.pop(name) for name in _RunOptions._fields})
     wanted = _wanted(source, target, options)
-    run = _RunOptions(overwrite, restart, keep_parts, shard, join, address)
-    existing: Existing = "overwrite" if overwrite else "fail"
+    existing: Existing = "overwrite" if run.overwrite else "fail"
     if preview is not None:
         run.check_preview(as_json)
         _check_preview(wanted.job, existing)
         with heard_at_once():
-            _preview(wanted, preview, overwrite)
+            _preview(wanted, preview, run.overwrite)
         return
+    # With NumPy: late, so that a help need not wait for it.
+    from waifu2x.cli.film.messages import Interrupted
+    from waifu2x.flows.film.live import is_live
+
     run.check()
     _check_target(wanted.job, existing)
     if as_json and target == STANDARD:
         raise click.UsageError("--json and the film cannot share stdout.")
-    if (restart or keep_parts) and is_live_job(wanted.job):
+    if (run.restart or run.keep_parts) and is_live(wanted.job):
         raise click.UsageError(
             "--restart and --keep-parts: a film of a pipe or frames has no parts."
         )
+    failed = {"status": "failed", "input": str(source), "output": str(target)}
     interrupted = Interrupted(target)
     with (
-        failure_as_json(source, target, as_json),
+        report.failure_as_json(failed, as_json),
         interrupted.told(),
         heard_at_once(interrupted.tell),
     ):
@@ -143,7 +144,7 @@ def video(
 
 
 class _RunOptions(NamedTuple):
-    """How a film is made, and by whom."""
+    """How a film is made, and where."""
 
     overwrite: bool
     restart: bool
@@ -154,7 +155,6 @@ class _RunOptions(NamedTuple):
     """The address of a cluster; None for none."""
 
     def check(self) -> None:
-        """Usage errors for what makes no sense."""
         if self.join and (self.shard or self.restart or self.address):
             raise click.UsageError("--join makes nothing: leave out --shard, --restart, --cluster.")
         if self.shard and self.restart:
@@ -163,7 +163,8 @@ class _RunOptions(NamedTuple):
             )
 
     def check_preview(self, as_json: bool) -> None:
-        """A usage error for what a single picture has no use for; settings give way."""
+        """Raises UsageError for options that a single picture does not use; settings are
+        ignored."""
         given = {
             "--json": as_json,
             "--restart": self.restart,
@@ -178,7 +179,6 @@ class _RunOptions(NamedTuple):
             )
 
     def check_live(self) -> None:
-        """A usage error where there are no parts that others could make."""
         if self.join or self.shard or self.address:
             raise click.UsageError(
                 "--shard, --join and --cluster make parts, of a file and into a file."
@@ -186,7 +186,7 @@ class _RunOptions(NamedTuple):
 
 
 def _wanted(source: Path, target: Path, options: dict[str, Any]) -> WantedFilm:
-    """What the options ask for; a usage error for what contradicts itself."""
+    """Returns the film that the options ask for. Raises UsageError for contradictions."""
     # With NumPy: late, so that a help need not wait for it.
     from waifu2x.flows.film.request import FilmJob
     from waifu2x.formats.film.cut import Cut
@@ -229,7 +229,7 @@ def _wanted(source: Path, target: Path, options: dict[str, Any]) -> WantedFilm:
 
 
 def _check_target(job: FilmJob, existing: Existing) -> None:
-    """Raises an error for a film that cannot be made, as far as that can be known at once."""
+    """Raises an error for a film that cannot be made, as far as is known at once."""
     from waifu2x.formats.film.frame_files import frame_pattern
     from waifu2x.formats.film.writing import targets
 
@@ -270,23 +270,25 @@ def _check_free(source: Path, target: Path, existing: Existing) -> None:
 
 
 def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
-    """Makes the film; False if something of the source could not be read."""
-    from waifu2x.cli.film import words
+    """Makes the film; returns False if something of the source could not be read."""
+    from waifu2x.cli.film import messages
     from waifu2x.cli.film.progress import FilmProgress, told
     from waifu2x.flows.film.frames.upscaler_device import device_of
-    from waifu2x.flows.film.live import make_live
+    from waifu2x.flows.film.live import is_live, make_live
     from waifu2x.flows.film.making import join_film, make_film_by, make_shard
 
     start = time.monotonic()
     with prepared_film(wanted) as ready:
         reader, prepared, film = ready.reader, ready.prepared, ready.reader.film
-        progress = FilmProgress(ready.job.source.name, words.frame_count(film), reader.stages.times)
+        progress = FilmProgress(
+            ready.job.source.name, messages.frame_count(film), reader.stages.times
+        )
         ends: dict[str, Any] = {
             "keep_parts": run.keep_parts,
             "replace": run.overwrite,
             "on_notice": report.tell,
         }
-        if is_live_job(ready.job):
+        if is_live(ready.job):
             run.check_live()
             with told(progress, as_json=as_json) as add, opened_enlarger(ready) as enlarge:
                 device = device_of(enlarge, film)
@@ -305,7 +307,7 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
                     parts = make_shard(
                         maker.make, reader, job, prepared, run.shard, on_notice=report.tell
                     )
-                    tell_shard(ready.job, run.shard, parts, as_json=as_json)
+                    messages.tell_shard(ready.job, run.shard, parts, as_json=as_json)
                     return True
                 made = make_film_by(
                     maker.make,
@@ -319,7 +321,7 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
         job = ready.job
         times = reader.stages.times()
     seconds = time.monotonic() - start
-    return tell_end(job, prepared, film, made, times, seconds, as_json=as_json)
+    return messages.tell_end(job, prepared, film, made, times, seconds, as_json=as_json)
 
 
 def _preview(wanted: WantedFilm, start: Fraction, overwrite: bool) -> None:
@@ -329,7 +331,7 @@ def _preview(wanted: WantedFilm, start: Fraction, overwrite: bool) -> None:
     from waifu2x.imaging.picture import Picture
 
     target = wanted.job.target
-    # Whatever the film will be coded by: this takes all pictures.
+    # In place of the film's codec, one that takes all pictures.
     job = replace(wanted.job, target=target.with_suffix(".mkv"), wish=Wish("ffv1"))
     job = replace(job, drop_unsupported=True)
     wanted = wanted._replace(job=job)

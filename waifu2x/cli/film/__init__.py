@@ -1,1 +1,1 @@
-"""What `waifu2x video` says and asks."""
+"""The messages, options and work of `waifu2x video`."""

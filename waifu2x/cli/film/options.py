@@ -1,4 +1,4 @@
-"""The options of `waifu2x video` that no other command has, and their values."""
+"""The options of `waifu2x video` that no other command has."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from waifu2x.cli.command import FILE, IN_AND_OUT, Choice, listed, option
-from waifu2x.cli.options.machines import cluster_option, shard_option
-from waifu2x.cli.options.origins import is_of_settings
+from waifu2x.cli.command import FILE, IN_AND_OUT, Choice, is_of_settings, listed, option
+from waifu2x.cli.options.common import cluster_option, shard_option
 from waifu2x.formats import table
 from waifu2x.formats.table import Depth
 
@@ -23,14 +22,14 @@ CODECS = (
     *(f"{coded}_{maker}" for maker in ("nvenc", "qsv", "amf") for coded in ("h264", "hevc", "av1")),
     "auto",
 )
-"""What --codec takes."""
+"""The values of --codec."""
 _DEPTHS = ("auto", "8", "10")
 _FORMS = ("mkv", "webm", "y4m")
 _TIME = re.compile(r"(?:(?:(\d{1,3}):)?(\d{1,4}):)?(\d{1,6}(?:\.\d{1,9})?)", re.ASCII)
 
 
 def _time(context: Any, parameter: Any, value: str | None) -> Fraction | None:
-    """Seconds of a time such as 90, 1:30.5 or 1:02:03."""
+    """Parses a time such as 90, 1:30.5 or 1:02:03 into seconds."""
     if value is None:
         return None
     found = _TIME.fullmatch(value)
@@ -54,10 +53,6 @@ def _pairs(context: Any, parameter: Any, values: tuple[str, ...]) -> tuple[tuple
         if not (key and equals):
             raise click.BadParameter(f"{value!r}: expected KEY=VALUE.")
     return tuple((key, value) for key, _, value in found)
-
-
-def _auto_or(*words: str) -> Choice:
-    return Choice(["auto", *words])
 
 
 _OPTIONS = [
@@ -168,7 +163,7 @@ _OPTIONS = [
     option(
         "--chroma",
         group=FILE,
-        type=_auto_or("420", "422", "444"),
+        type=Choice(["auto", "420", "422", "444"]),
         default="auto",
         metavar="KIND",
         help="Chroma samples: 420, 422, 444, or auto (the default): as IN has.",
@@ -176,7 +171,7 @@ _OPTIONS = [
     option(
         "--deinterlace",
         group=FILE,
-        type=_auto_or("off", "frame", "field"),
+        type=Choice(["auto", "off", "frame", "field"]),
         default="auto",
         metavar="HOW",
         help="auto (the default: what says it is interlaced), off, frame, field.",
@@ -194,25 +189,21 @@ _OPTIONS = [
 
 
 def depth_of(value: str) -> int | None:
-    """The bits of a sample that --depth asks for; None for as many as the film has.
-
-    Raises UsageError.
-    """
+    """Returns the bits per sample that --depth asks for; None for as many as the film has. Raises
+    UsageError."""
     if _is_of_pictures("depth", value, _DEPTHS):
         return None
     return None if value == "auto" else int(value)
 
 
 def form_of(value: str | None) -> str | None:
-    """What --format asks for; None if nothing. Raises UsageError."""
+    """Returns the value of --format; None without one. Raises UsageError."""
     return None if value is None or _is_of_pictures("form", value, _FORMS) else value
 
 
 def _is_of_pictures(name: str, value: str, known: tuple[str, ...]) -> bool:
-    """Whether an option's value is a setting that was made for pictures, which gives way.
-
-    Raises UsageError for such a value on the command line.
-    """
+    """Returns whether a value is a setting made for pictures, which is ignored. Raises UsageError
+    for such a value on the command line."""
     if value in known:
         return False
     if not is_of_settings(name):

@@ -1,4 +1,4 @@
-"""How far the work on a film is: a line on the terminal, and a line of JSON each second."""
+"""Shows how far the work on a film is: a line on the terminal, or a line of JSON each second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from waifu2x.cli.output import report
 from waifu2x.cli.output.drawing import shown
-from waifu2x.cli.output.progress_line import Figures
+from waifu2x.cli.output.progress_line import Figures, rate_text
 from waifu2x.flows.film.frames.stages import StageTimes
 
 _SECOND = 1.0
@@ -19,11 +19,11 @@ _ALL = 1 - 1e-6
 
 
 class FilmProgress:
-    """Counts the frames of a film. Any thread may tell it of some."""
+    """Counts the frames of a film. Threads may share it."""
 
     def __init__(self, name: str, count: int | None, times: Callable[[], StageTimes]) -> None:
-        """`name` is for people; `count` is how many frames there are, None if nobody knows; `times`
-        are those of the stages."""
+        """`count` is the number of frames, None if it is unknown; `times` returns the stages'
+        times."""
         self._name = name
         self._count = count
         self._times = times
@@ -33,20 +33,20 @@ class FilmProgress:
         self._resumed = self._done = self._computed = 0
 
     def resume(self, frames: int) -> None:
-        """Counts frames of parts that were there before."""
+        """Counts frames of an earlier run."""
         with self._lock:
             self._resumed = frames
             self._begun = time.monotonic()
             self._before = self._times()
 
     def add(self, frames: int, computed: int) -> None:
-        """Counts frames whose results are there, and those of them that the network made."""
+        """Counts new frames, and those of them that the network computed."""
         with self._lock:
             self._done += frames
             self._computed += computed
 
     def document(self) -> dict[str, Any]:
-        """How far it is, for programs."""
+        """Returns the progress for programs."""
         with self._lock:
             done, computed, resumed = self._done, self._computed, self._resumed
             elapsed = max(time.monotonic() - self._begun, 1e-9)
@@ -68,7 +68,7 @@ class FilmProgress:
         }
 
     def figures(self) -> Figures:
-        """How far it is, for a line."""
+        """Returns the progress for a line."""
         found = self.document()
         frames, of = found["frames"], found["of"]
         counted = f"{frames} frames" if of is None else f"{frames}/{of}"
@@ -84,7 +84,7 @@ class FilmProgress:
             (self._name,),
             part,
             counted,
-            rate=f"{rate:.1f}/s" if rate >= 1 else f"{1 / rate:.1f} s each",
+            rate=rate_text(rate),
             left=found["left"],
             stage=f"slowest: {found['slowest']}",
         )
@@ -92,7 +92,7 @@ class FilmProgress:
 
 @contextmanager
 def told(progress: FilmProgress, *, as_json: bool) -> Iterator[Callable[[int, int], None]]:
-    """Shows the progress for as long as the context lasts, which gives `FilmProgress.add`."""
+    """Shows the progress during the context, which gives `FilmProgress.add`."""
     ended = threading.Event()
 
     def write() -> None:

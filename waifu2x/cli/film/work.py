@@ -1,4 +1,4 @@
-"""A film that is to be made, what enlarges its frames, and who makes its parts."""
+"""Opens a film, and prepares what makes its parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from waifu2x.backends import device_numbers
 from waifu2x.cli.options.arguments import describe, tell_reduction
-from waifu2x.cli.options.machines import LOCAL
+from waifu2x.cli.options.common import LOCAL
 from waifu2x.cli.output import report
 from waifu2x.flows.jobs import STANDARD
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class WantedFilm(NamedTuple):
-    """What a command line asks for."""
+    """The film that a command line asks for."""
 
     job: FilmJob
     arguments: dict[str, Any]
@@ -36,7 +36,7 @@ class WantedFilm(NamedTuple):
 
 
 class ReadyFilm(NamedTuple):
-    """A film that is open, and all decisions about it."""
+    """An open film, and all decisions about it."""
 
     reader: FilmReader
     job: FilmJob
@@ -45,10 +45,11 @@ class ReadyFilm(NamedTuple):
     arguments: dict[str, Any]
     """Those of an Upscaler."""
     enlargers: list[FrameEnlarger]
-    """What enlarges its frames in this process, once that is open."""
+    """Holds this process's enlarger of frames, once it is open."""
 
     def job_of(self, arithmetic: str = "", *, is_gpu: bool = False) -> FilmJob:
-        """The job, with all that decides the pixels: what the network computes in among it."""
+        """Returns the job with everything that decides the pixels, the network's arithmetic
+        included."""
         from waifu2x.flows.film.automatic import deciding_settings
 
         settings = deciding_settings(self.arguments, self.models, arithmetic)
@@ -57,9 +58,9 @@ class ReadyFilm(NamedTuple):
 
 @contextmanager
 def prepared_film(wanted: WantedFilm, *, is_preview: bool = False) -> Iterator[ReadyFilm]:
-    """What a command line asks for, ready to be done; what there is to say is told."""
+    """Opens a film, decides how to make it, and tells of that."""
     from waifu2x.backends import Pin
-    from waifu2x.cli.film import words
+    from waifu2x.cli.film import messages
     from waifu2x.flows.film import automatic
     from waifu2x.flows.film.reading.client import FilmReader
     from waifu2x.flows.film.request import prepare
@@ -86,15 +87,15 @@ def prepared_film(wanted: WantedFilm, *, is_preview: bool = False) -> Iterator[R
         if not is_preview:
             for line in _lines(job, film, prepared):
                 report.say(line)
-            for warning in words.warnings(film, prepared):
+            for warning in messages.warnings(film, prepared):
                 report.tell(f"{job.source}: {warning}")
         yield ReadyFilm(reader, job, prepared, models, found.arguments, enlargers)
 
 
 @contextmanager
 def opened_enlarger(ready: ReadyFilm) -> Iterator[FrameEnlarger]:
-    """What enlarges the frames, in this process; what there is to say is told. No other backend
-    takes the place of one that stops working: its frames would differ within the film."""
+    """Opens the enlarger of frames in this process, and tells of it. No other backend replaces one
+    that stops working: its frames would differ within the film."""
     from waifu2x.api import Upscaler
     from waifu2x.backends.engine.engine import Engine
     from waifu2x.flows.film.frames.enlarging import FrameEnlarger
@@ -121,7 +122,7 @@ def opened_enlarger(ready: ReadyFilm) -> Iterator[FrameEnlarger]:
 
 
 class FilmMaker(NamedTuple):
-    """Who makes the parts of a film."""
+    """Makes the parts of a film."""
 
     make: RunMaker
     arithmetic: str
@@ -130,7 +131,7 @@ class FilmMaker(NamedTuple):
 
 @contextmanager
 def film_maker(ready: ReadyFilm, address: str | None, on_frames: OnFrames) -> Iterator[FilmMaker]:
-    """Who makes the parts of a film: this process, one for each of several devices, a cluster."""
+    """Opens a maker of parts: this process, a process for each of several devices, or a cluster."""
     from waifu2x.flows.batch import worker
     from waifu2x.flows.film.frames.upscaler_device import UpscalerEnlarging, device_of
     from waifu2x.flows.film.makers.by_devices import MakerByDevices
@@ -181,20 +182,14 @@ def film_maker(ready: ReadyFilm, address: str | None, on_frames: OnFrames) -> It
 
 
 def _lines(job: FilmJob, film: Any, prepared: PreparedFilm) -> Iterator[str]:
-    """What was found and what will be made of it, before the work."""
-    from waifu2x.cli.film import words
-
-    name = "standard input" if job.source == STANDARD else job.source
-    yield f"{name}: {words.film_line(film)}"
-    yield f"colours: {words.colours_line(film)}"
-    taken = words.streams_line(film, frozenset(one.index for one in prepared.plan.taken))
-    yield f"copied: {taken or 'nothing'}"
-    yield f"{words.place(job.target)}: {words.result_line(prepared)}"
-    if is_live_job(job):
-        yield "there are no parts of it: a run that is interrupted begins anew"
-
-
-def is_live_job(job: FilmJob) -> bool:
+    from waifu2x.cli.film import messages
     from waifu2x.flows.film.live import is_live
 
-    return is_live(job)
+    name = "standard input" if job.source == STANDARD else job.source
+    yield f"{name}: {messages.film_line(film)}"
+    yield f"colours: {messages.colours_line(film)}"
+    taken = messages.streams_line(film, frozenset(one.index for one in prepared.plan.taken))
+    yield f"copied: {taken or 'nothing'}"
+    yield f"{report.place(job.target)}: {messages.result_line(prepared)}"
+    if is_live(job):
+        yield "there are no parts of it: a run that is interrupted begins anew"

@@ -1,4 +1,4 @@
-"""What the options of a command line ask for, as those who do the work take it."""
+"""Turns the options of a command line into arguments of the functions that do the work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from waifu2x.cli.options.origins import is_of_settings
+from waifu2x.cli.command import is_of_settings
 from waifu2x.cli.output.report import tell
 from waifu2x.errors import OutputError
 from waifu2x.flows import naming
@@ -31,17 +31,12 @@ _SIZES = (
     "scale", "width", "height", "fit", "longer_side", "shorter_side", "min_size",
     "only_smaller_than",
 )  # fmt: skip
-"""Arguments of an Upscaler that say how large results are."""
-
-
-def open_upscaler(**options: Any) -> Upscaler:
-    """An upscaler from the options; a usage error as `arguments_of` has them."""
-    return opened(arguments_of(**options))
+"""Arguments of an Upscaler that give the size of results."""
 
 
 def opened(arguments: Mapping[str, Any]) -> Upscaler:
-    """An upscaler from its arguments; what it has to say is told."""
-    from waifu2x.api import Upscaler  # with NumPy, which to show a help need not wait for
+    """Opens an upscaler from its arguments, and tells its notices."""
+    from waifu2x.api import Upscaler  # with NumPy: helps need not wait for it
 
     upscaler = Upscaler(**arguments)
     for notice in upscaler.notices:
@@ -51,13 +46,12 @@ def opened(arguments: Mapping[str, Any]) -> Upscaler:
 
 
 def tell_reduction(model: str, scale: Fraction | None, **options: Any) -> None:
-    """Tells of a model that enlarges far more than is asked for, so that most of its work is
-    thrown away."""
+    """Warns of a model that enlarges far more than asked for, so that most of its work is lost."""
     others = ("width", "height", "longer_side", "shorter_side", "min_size")
     wanted = Fraction(2) if scale is None else scale
     if model == catalogue.DEFAULT or wanted <= 1 or any(options[name] for name in others):
         return
-    from waifu2x.networks import model_set  # which helps need not wait for
+    from waifu2x.networks import model_set  # late: helps need not wait for it
 
     models = model_set.find(model)
     factor = math.prod(models.factors(wanted))
@@ -69,56 +63,36 @@ def tell_reduction(model: str, scale: Fraction | None, **options: Any) -> None:
 
 
 def arguments_of(
-    noise: str,
-    scale: Fraction | None,
-    width: int | None,
-    height: int | None,
-    fit: Fit | None,
-    longer_side: int | None,
-    shorter_side: int | None,
-    min_size: tuple[int, int] | None,
-    only_smaller_than: int | None,
-    tta: str,
-    **others: Any,
+    noise: str, scale: Fraction | None, fit: Fit | None, tta: str, **others: Any
 ) -> dict[str, Any]:
-    """Those of an Upscaler; a usage error for nothing to do, and for more than one size."""
+    """Returns the arguments of an Upscaler for the options of a command. Raises UsageError if there
+    is nothing to do, or for more than one size."""
     sizes = {
         "--scale": scale,
-        "--width and --height": width or height,
-        "--longer-side": longer_side,
-        "--shorter-side": shorter_side,
-        "--min-size": min_size,
+        "--width and --height": others["width"] or others["height"],
+        "--longer-side": others["longer_side"],
+        "--shorter-side": others["shorter_side"],
+        "--min-size": others["min_size"],
     }
     given = [name for name, value in sizes.items() if value is not None]
     if len(given) > 1:
         raise click.UsageError(f"Give one size: {' or '.join(given)}.")
-    if fit is not None and None in (width, height):
+    if fit is not None and None in (others["width"], others["height"]):
         raise click.UsageError("--fit needs --width and --height.")
     if noise == "none" and scale == 1:
         raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
-    return {
-        "scale": scale,
-        "noise": noise_of(noise),
-        "width": width,
-        "height": height,
-        "fit": fit or "inside",
-        "longer_side": longer_side,
-        "shorter_side": shorter_side,
-        "min_size": min_size,
-        "only_smaller_than": only_smaller_than,
-        "tta": int(tta),
-        **others,
-    }
+    own = {"scale": scale, "noise": noise_of(noise), "fit": fit or "inside", "tta": int(tta)}
+    return own | others
 
 
 def request_of(**options: Any) -> Request:
-    """The size that the options ask for; a usage error as `arguments_of` has them."""
+    """Returns the size that the options ask for. Raises UsageError as `arguments_of` does."""
     arguments = arguments_of(**options)
     return sizes.request(**{name: arguments[name] for name in _SIZES})
 
 
 def noise_of(choice: str) -> int | Literal["auto"] | None:
-    """What a choice of --noise means to an Upscaler."""
+    """Returns the noise level of an Upscaler for a value of --noise."""
     return "auto" if choice == "auto" else None if choice == "none" else int(choice)
 
 
@@ -130,8 +104,8 @@ def naming_of(
     several: bool,
     **options: Any,
 ) -> Naming:
-    """How results are called, by a template and the options; a usage error where several results
-    would have one name, or where a name would not end in the format's extension."""
+    """Returns how results are named, by a template and the options. Raises UsageError if several
+    results would have one name, or a name would not end in the format's extension."""
     if several and "stem" not in naming.fields_of(template):
         raise click.UsageError(f"--name {template}: without {{stem}} all results have one name.")
     suffix = Path(template).suffix[1:].lower()
@@ -173,11 +147,9 @@ def output_of(
     overwrite: bool,
     skip_existing: bool,
 ) -> Output:
-    """How results are written; a usage error for what contradicts itself or the format.
-
-    None is for archives whose pages keep their formats.
-    """
-    # A setting for one format must not stop another, as an option of the command line does.
+    """Returns how results are written; an `extension` of None is for archives whose pages keep
+    their formats. Raises UsageError for options that contradict each other or the format."""
+    # Unlike an option, a setting for one format must not forbid another.
     if _gives_way("quality", extension, Quality(quality)):
         quality = None
     if _gives_way("compression", extension, Quality(compression=compression)):
@@ -198,7 +170,7 @@ def output_of(
 
 
 def _gives_way(name: str, extension: str | None, encoded: Quality, depth: Depth = "auto") -> bool:
-    """Whether the value of an option is a setting that a format cannot follow."""
+    """Returns whether an option's value is a setting that the format does not support."""
     if extension is None or not is_of_settings(name):
         return False
     try:
@@ -209,10 +181,8 @@ def _gives_way(name: str, extension: str | None, encoded: Quality, depth: Depth 
 
 
 def check_folder(folder: Path) -> None:
-    """Raises OutputError if outputs cannot appear in a folder: better before the work.
-
-    And StoreError, if they could be seen before they are complete.
-    """
+    """Raises OutputError if outputs cannot appear in a folder: better before the work. Raises
+    StoreError if they could be seen before they are complete."""
     if stores.is_url(folder):
         stores.check_outputs(folder)
         return
@@ -223,7 +193,7 @@ def check_folder(folder: Path) -> None:
 
 
 def describe(upscaler: Upscaler) -> str:
-    """What an upscaler computes with, for --verbose."""
+    """Describes an upscaler's device and networks, for --verbose."""
     device = upscaler.engine.backend.device
     passes = f"; networks: {upscaler.passes}" if upscaler.passes else ""
     return f"{upscaler.engine.backend.name}: {device.name}, {device.detail}{passes}"

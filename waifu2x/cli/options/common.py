@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
@@ -23,14 +24,22 @@ from waifu2x.cli.command import (
 )
 from waifu2x.cli.options import values
 from waifu2x.cli.options.settings import config_option
-from waifu2x.cli.output.volume import volume_options
+from waifu2x.cli.output.report import Volume, set_volume, volume
 from waifu2x.formats import table
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.table import Compression, Depth
 from waifu2x.imaging.sizes import Fit
 from waifu2x.networks import catalogue
 
+if TYPE_CHECKING:
+    from waifu2x.flows.batch.shard import Shard
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+LOCAL = "local"
+"""Stands for the address of a cluster: processes of this machine."""
+_SCHEDULER = re.compile(r"(tcp|tls|ucx|wss?)://\S+:\d+", re.ASCII)
+"""An address of Dask's."""
 
 
 noise_option = option(
@@ -59,7 +68,7 @@ scale_option = option(
 
 
 def model_option_of(default: str) -> Callable[[_Command], _Command]:
-    """The option that names the model."""
+    """Returns the option that names the model."""
     return option(
         "-m",
         "--model",
@@ -121,6 +130,24 @@ _DEVICE_OPTIONS = [
     ),
 ]
 _NETWORK_OPTIONS = [model_option, *_DEVICE_OPTIONS]
+
+
+def volume_options(command: _Command) -> _Command:
+    """Adds --verbose and --quiet to a command, which need not know of them."""
+    flags: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": _set_volume}
+    flags["group"] = MESSAGES
+    quiet = option("--quiet", **flags, help="Say nothing but errors.")
+    verbose = option("-v", "--verbose", **flags, help="Say what is used, and the seconds.")
+    return verbose(quiet(command))  # type: ignore[no-any-return]
+
+
+def _set_volume(context: Any, parameter: click.Parameter, is_given: bool) -> None:
+    if not is_given:
+        return
+    wanted = Volume.VERBOSE if parameter.name == "verbose" else Volume.QUIET
+    if volume() not in (Volume.NORMAL, wanted):
+        raise click.UsageError("--verbose and --quiet exclude each other.")
+    set_volume(wanted)
 
 
 def _size_option(
@@ -238,17 +265,17 @@ _OPTIONS = [
 
 
 def upscale_options(command: _Command) -> _Command:
-    """The options of `upscale` and `batch`."""
+    """Adds the options of `upscale` and `batch`."""
     return _with(command, _OPTIONS)
 
 
 def device_options(command: _Command) -> _Command:
-    """The options that say what computes."""
+    """Adds the options that choose what computes."""
     return _with(command, _DEVICE_OPTIONS)
 
 
 def network_options(command: _Command) -> _Command:
-    """The options that say what computes, and with which weights."""
+    """Adds the options that choose what computes, and with which weights."""
     return _with(command, _NETWORK_OPTIONS)
 
 
@@ -259,7 +286,7 @@ def _with(command: _Command, options: Sequence[Callable[[_Command], _Command]]) 
 
 
 def format_option(default: str | None, text: str) -> Callable[[_Command], _Command]:
-    """The option for the format of results."""
+    """Returns the option for the format of results."""
     names = tuple(dict.fromkeys(table.of(each).extensions[0] for each in table.WRITABLE))
     return option(
         "-f",
@@ -272,3 +299,39 @@ def format_option(default: str | None, text: str) -> Callable[[_Command], _Comma
         metavar="EXT",
         help=text,
     )
+
+
+def _address(context: Any, parameter: Any, value: str | None) -> str | None:
+    if value in (None, LOCAL) or _SCHEDULER.fullmatch(value or ""):
+        return value
+    raise click.BadParameter(f"{value!r}: expected {LOCAL}, or like tcp://host:8786.")
+
+
+def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
+    from waifu2x.flows.batch.shard import shard_of
+
+    try:
+        return None if value is None else shard_of(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: expected a part like 3/16.") from error
+
+
+def shard_option(whole: str) -> Callable[[_Command], _Command]:
+    """Returns `--shard N/PARTS`; `whole` is the thing that is divided."""
+    return option(
+        "--shard",
+        group=IN_AND_OUT,
+        callback=_shard,
+        metavar="N/PARTS",
+        help=f"Only this part of the {whole}, for several machines.",
+    )
+
+
+cluster_option = option(
+    "--cluster",
+    "address",
+    group=IN_AND_OUT,
+    callback=_address,
+    metavar="tcp://HOST:PORT",
+    help="Use the workers of this Dask cluster; local: two processes here.",
+)

@@ -1,4 +1,4 @@
-"""Which files a command line names, and what their results are called; mistakes in that."""
+"""Inputs and outputs that a command line names, names of results, and mistakes in them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import NamedTuple, NoReturn
 
 import click
 
+from waifu2x.cli.command import is_of_settings
 from waifu2x.cli.options.arguments import check_folder
-from waifu2x.cli.options.origins import is_of_settings
 from waifu2x.errors import ExistsError, ImageError, OutputError
 from waifu2x.flows.jobs import (
     ARCHIVES,
@@ -27,29 +27,27 @@ from waifu2x.flows.naming import BESIDE, ELSEWHERE, Naming
 from waifu2x.formats import table
 from waifu2x.formats.film.names import is_film
 from waifu2x.system import stores
-from waifu2x.system.nearest import nearest
+from waifu2x.system.arguments import nearest
 
 _TAKEN = frozenset((*table.READABLE, *ARCHIVES))
 _STANDARD = str(STANDARD)
 _ENTRIES = 10_000
-"""Names in a folder among which the nearest to a mistyped one is looked for, at most."""
+"""The most names of a folder among which a mistyped one is looked for."""
 
 
 class Words(NamedTuple):
-    """What a command line names, in its own words."""
+    """The inputs and the output that a command line names."""
 
     inputs: tuple[str, ...]
     output: str | None
     """A file or a folder; None: results go beside their inputs."""
     are_two: bool = False
-    """Whether input and output are just two words, of which both might be meant as inputs."""
+    """Whether input and output are just two words, which might both be meant as inputs."""
 
 
 def words_of(words: Sequence[str], inputs: Sequence[str], output: str | None) -> Words:
-    """Sorts the words of `IN [OUT]` and of -i and -o into inputs and the output.
-
-    Raises UsageError where that cannot be known, or there is no input.
-    """
+    """Sorts the words of `IN [OUT]`, of -i and of -o into inputs and the output. Raises UsageError
+    if they are ambiguous, or there is no input."""
     if not (inputs or words):
         raise click.UsageError(
             "Give a picture: `waifu2x in.png` or `waifu2x in.png out.png`; `waifu2x --help` has"
@@ -70,7 +68,7 @@ def words_of(words: Sequence[str], inputs: Sequence[str], output: str | None) ->
 
 
 def is_folder(word: str) -> bool:
-    """Whether an output's name means a folder: one that exists, or by the slash at its end."""
+    """Returns whether an output means a folder: it exists as one, or ends in a slash."""
     ends = tuple(filter(None, (os.sep, os.altsep)))
     return word.endswith(ends) or Path(word).is_dir()
 
@@ -103,7 +101,7 @@ def check_no_films(words: Words) -> None:
 
 
 def check_input(name: str, output: str | None) -> None:
-    """Raises ImageError for an input that is no file, with what may have been meant."""
+    """Raises ImageError for an input that is no file, with a guess at what was meant."""
     path = Path(name)
     try:
         if path.is_dir():
@@ -111,7 +109,7 @@ def check_input(name: str, output: str | None) -> None:
         if name == _STANDARD or path.exists():
             return
     except (OSError, ValueError):
-        return  # whoever reads it says why it cannot be read
+        return  # reading it will say why it cannot be read
     _refuse_missing(path, output)
 
 
@@ -131,10 +129,8 @@ def _refuse_missing(path: Path, output: str | None) -> NoReturn:
 
 
 def check_job(job: Job, words: Words, existing: Existing) -> None:
-    """Raises an error for a job that cannot be done, as far as that can be known at once.
-
-    The folder of its target is made if it was named with a slash at its end.
-    """
+    """Raises an error for a job that cannot be done, as far as is known at once. Makes the folder
+    of its target if it was named with a slash at its end."""
     check_input(words.inputs[0], words.output)
     if job.target == STANDARD:
         return
@@ -151,7 +147,7 @@ def check_job(job: Job, words: Words, existing: Existing) -> None:
 
 
 def jobs_of(words: Words, naming: Callable[[str], Naming], template: str | None) -> list[Job]:
-    """A job for each input.
+    """Returns a job for each input.
 
     `naming` makes names by a template; `template` is the one that is asked for. Raises UsageError
     for inputs whose results would have one name, and for an output that is no folder where one is
@@ -175,7 +171,7 @@ def jobs_of(words: Words, naming: Callable[[str], Naming], template: str | None)
         folder = source.parent if output is None else Path(output)
         usual = BESIDE if _same(folder, source.parent) else ELSEWHERE
         job = Job(source, folder / _name(naming(template or usual), source))
-        # As file systems compare names that do not tell case apart.
+        # As file systems that ignore case compare names.
         target = unicodedata.normalize("NFC", str(job.target).casefold())
         other = by_target.setdefault(target, source)
         if other is not source:
@@ -220,11 +216,8 @@ def _check_archives(job: Job) -> None:
 
 
 def extension_of(job: Job, chosen: str | None) -> str | None:
-    """The format of an output: the option, or the file name, which must not contradict it; None for
-    an archive whose pages keep their formats.
-
-    Raises UsageError.
-    """
+    """Returns the format of an output, by the option or the file name, which must agree. None is
+    for an archive whose pages keep their formats. Raises UsageError."""
     target = job.target
     name = str(target)
     suffix = target.suffix[1:].lower() if target != STANDARD else ""

@@ -1,9 +1,9 @@
-"""Settings: what options are where the command line does not say, from variables and a TOML file.
+"""Settings: values of options that the command line does not give, from variables and a TOML file.
 
 The command line comes before variables such as WAIFU2X_MODEL, those before the file's table for the
 command, such as [batch], that before the file's top level, and all before the built-in defaults.
-Keys are the long names of options. click gets the result as its `default_map`, so values are
-checked by the options themselves.
+Keys are the long names of options. click gets the result as its `default_map`, so the options
+themselves check the values.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from typing import Any
 import click
 import platformdirs
 
-from waifu2x.cli.command import MESSAGES, Option
+from waifu2x.cli.command import MESSAGES, SETTINGS_KEY, Option, Setting, own_options
 from waifu2x.cli.completions import files
-from waifu2x.cli.options.origins import Setting, own_options, put_in_force
 from waifu2x.cli.output.report import tell
 from waifu2x.errors import printable
+from waifu2x.system.arguments import nearest
 from waifu2x.system.files import open_regular, reason
-from waifu2x.system.nearest import nearest
 from waifu2x.system.resources import of_user
 
 COMMANDS = ("upscale", "batch", "video", "compare", "bench", "info")
 """The commands that take settings."""
 PREFIX = "WAIFU2X_"
-"""What the names of variables begin with."""
+"""The prefix of variables' names."""
 FILE_VARIABLE = "WAIFU2X_CONFIG"
 """The variable that names the file; set but empty, there is none."""
 OTHER_VARIABLES = {
@@ -38,7 +37,7 @@ OTHER_VARIABLES = {
     "WAIFU2X_CUDA_UNITS": "The units of a GPU that the cuda backend uses: mma, wgmma or fma.",
     "WAIFU2X_REQUIRE": "For tests: backends whose absence is a failure.",
 }
-"""Variables of the program that stand for no option, and what each is for."""
+"""Variables of the program that are not for options, and the purpose of each."""
 ONE_RUN = {
     "overwrite": "files are replaced only where the command line itself says so",
     "input": "it is of one run",
@@ -61,8 +60,8 @@ ONE_RUN = {
     "config": "it names the file itself",
     "help": "it is of one run",
 }
-"""Options that no setting may stand for, and why. A setting is made once and forgotten: it must
-not decide, a year later, that a file is lost."""
+"""Options that no setting may stand for, and why. A setting is made once and forgotten: it must not
+decide, a year later, that a file is lost."""
 
 _SIZES = frozenset(("scale", "width", "height", "longer_side", "shorter_side", "min_size"))
 _EXCLUSIVE = (
@@ -70,19 +69,18 @@ _EXCLUSIVE = (
     frozenset(("overwrite", "skip_existing")),
     frozenset(("quiet", "verbose")),
 )
-"""Parameters of which one makes the others void."""
+"""Mutually exclusive parameters: giving one discards settings of the others."""
 _MOST_BYTES = 1 << 14  # a key of as many dots takes a second to read
 
 
 class SettingsError(click.UsageError):
-    """A settings file, or a variable, that cannot be used."""
+    """A settings file or a variable is unusable."""
 
 
 class ConfigOption(Option):
     """The option --config, which also gives the command's other options their settings."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        """Arguments are those of click."""
         settings |= {"is_eager": True, "expose_value": False}
         super().__init__(*arguments, **settings)
 
@@ -98,31 +96,29 @@ class ConfigOption(Option):
     def handle_parse_result(
         self, context: click.Context, opts: Mapping[str, Any], args: list[str]
     ) -> tuple[Any, list[str]]:
-        """Reads the settings, before any other option of the command gets its value.
-
-        Raises SettingsError.
-        """
+        """Reads the settings, before any other option of the command gets its value. Raises
+        SettingsError."""
         result = super().handle_parse_result(context, opts, args)
         if not context.resilient_parsing:
             found = settings_of(context.command, opts.get(self.name or ""), set(opts))
-            put_in_force(context, found)
+            context.meta[SETTINGS_KEY] = found
             context.default_map = {name: setting.value for name, setting in found.items()}
         return result
 
 
 def options_of(command: click.Command) -> dict[str, click.Option]:
-    """The options of a command that settings may stand for, by key."""
+    """Returns the options of a command that settings may stand for, by key."""
     keys = {max(each.opts, key=len)[2:]: each for each in own_options(command)}
     return {key: option for key, option in keys.items() if key not in ONE_RUN}
 
 
 def variable_of(key: str) -> str:
-    """The variable that stands for an option: WAIFU2X_LONGER_SIDE for longer-side."""
+    """Returns the variable for an option: WAIFU2X_LONGER_SIDE for longer-side."""
     return PREFIX + key.upper().replace("-", "_")
 
 
 def environment_without() -> dict[str, str]:
-    """The environment without the variables that stand for options, for a process of ours."""
+    """Returns the environment without variables for options, for a child process."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -131,10 +127,10 @@ def environment_without() -> dict[str, str]:
 
 
 def settings_of(command: click.Command, chosen: str | None, given: set[str]) -> dict[str, Setting]:
-    """The settings in force for a command, by the names of its parameters; checked.
+    """Returns the checked settings in force for a command, by the names of its parameters.
 
-    `chosen` is the file of --config; `given` are the parameters that the command line itself gives.
-    Raises SettingsError for a file that cannot be read, for unknown keys, and for bad values.
+    `chosen` is the file of --config; `given` are the parameters of the command line. Raises
+    SettingsError for an unreadable file, for unknown keys, and for bad values.
     """
     options = options_of(command)
     layers = [_of_variables(options)]
@@ -149,8 +145,8 @@ def settings_of(command: click.Command, chosen: str | None, given: set[str]) -> 
 
 
 def file_of(chosen: str | None) -> Path | None:
-    """The settings file: that of --config, of WAIFU2X_CONFIG, or the platform's, which may not
-    exist. None for no file."""
+    """Returns the settings file of --config, of WAIFU2X_CONFIG, or the platform's, which may not
+    exist; None for no file."""
     name = chosen if chosen is not None else os.environ.get(FILE_VARIABLE)
     if name is not None:
         return Path(name) if name else None
@@ -159,10 +155,8 @@ def file_of(chosen: str | None) -> Path | None:
 
 
 def read(path: Path, *, asked_for: bool) -> dict[str, Any] | None:
-    """The content of a settings file; None for one that nobody asked for and that is not there.
-
-    Raises SettingsError.
-    """
+    """Returns the content of a settings file; None if it is missing and was not asked for. Raises
+    SettingsError."""
     asked_for = asked_for or FILE_VARIABLE in os.environ
     where = short(path)
     try:
@@ -172,7 +166,7 @@ def read(path: Path, *, asked_for: bool) -> dict[str, Any] | None:
         if not asked_for and isinstance(error, FileNotFoundError | NotADirectoryError):
             return None
         if not asked_for and isinstance(error, PermissionError):
-            # The home folder may be another user's: that must not stop the program.
+            # The home folder may be another user's, which must not stop the program.
             tell(f"{where}: cannot read the settings: {reason(error)}")
             return None
         raise SettingsError(f"{where}: cannot read the settings: {reason(error)}") from error
@@ -180,7 +174,7 @@ def read(path: Path, *, asked_for: bool) -> dict[str, Any] | None:
         raise SettingsError(f"{where}: cannot read the settings: {error}") from error
     if len(data) > _MOST_BYTES:
         raise SettingsError(f"{where}: too large for settings: more than {_MOST_BYTES >> 10} KiB")
-    import tomllib  # which takes milliseconds, and is for this alone
+    import tomllib  # late: it takes milliseconds
 
     try:
         return tomllib.loads(data.decode())
@@ -205,7 +199,7 @@ def _of_variables(options: Mapping[str, click.Option]) -> dict[str, Setting]:
 def _of_file(
     command: click.Command, options: Mapping[str, click.Option], document: Any, where: str
 ) -> list[dict[str, Setting]]:
-    """The layers of a file for a command, the stronger one first."""
+    """Returns the layers of a file for a command, the stronger one first."""
     own: dict[str, Setting] = {}
     top: dict[str, Setting] = {}
     for key, value in document.items():
@@ -229,7 +223,7 @@ def _of_file(
 
 
 def all_options() -> dict[str, click.Option]:
-    """The options of all commands that settings may stand for. Imports the commands."""
+    """Returns the options of all commands that settings may stand for. Imports the commands."""
     from waifu2x.cli import cli
 
     context = click.Context(cli)
@@ -242,7 +236,8 @@ def all_options() -> dict[str, click.Option]:
 
 
 def _setting(key: str, value: object, option: click.Option, where: str, table: str) -> Setting:
-    """A value of the file as on the command line. Raises SettingsError for a wrong type."""
+    """Converts a value of the file to one of the command line. Raises SettingsError for a wrong
+    type."""
     name = f"{table}{key}"
     if isinstance(value, bool) == option.is_flag and isinstance(value, str | int | float):
         return Setting(value if isinstance(value, bool) else str(value), key, name, where)
@@ -251,7 +246,6 @@ def _setting(key: str, value: object, option: click.Option, where: str, table: s
 
 
 def _kind(value: object) -> str:
-    """A value of TOML, for people."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
@@ -274,23 +268,22 @@ def _unknown(
 
 
 def _merged(layers: Sequence[Mapping[str, Setting]], given: set[str]) -> dict[str, Setting]:
-    """What holds of layers, the strongest first, below what the command line gives."""
+    """Returns the settings of layers, the strongest first, that the command line leaves valid."""
     found: dict[str, Setting] = {}
     taken = set(given)
     for layer in layers:
         void = {name for group in _EXCLUSIVE if group & taken for name in group} | taken
         if taken & _SIZES:
-            void.add("fit")  # says how width and height are meant, which are void
+            void.add("fit")  # it concerns width and height, which are void
         found |= {name: setting for name, setting in layer.items() if name not in void}
         taken |= layer.keys()
     return found
 
 
 def _check(command: click.Command, name: str, setting: Setting) -> None:
-    """Raises SettingsError for a value that its option refuses."""
     option = next(each for each in own_options(command) if each.name == name)
     try:
-        if option.is_flag:  # whose callback may act at once, before it is known what is void
+        if option.is_flag:  # its callback may act at once, before void settings are known
             option.type_cast_value(click.Context(command), setting.value)
         else:
             option.process_value(click.Context(command), setting.value)
@@ -301,7 +294,7 @@ def _check(command: click.Command, name: str, setting: Setting) -> None:
 
 
 def home_folder() -> Path | None:
-    """The user's; None where there is none, or it is the root of the file system."""
+    """Returns the user's home; None without one, or if it is the root of the file system."""
     try:
         home = Path.home()
     except RuntimeError:
@@ -310,7 +303,7 @@ def home_folder() -> Path | None:
 
 
 def short(path: Path) -> str:
-    """A path for people: `~` for the home folder, whose name is the user's."""
+    """Returns a path for people: `~` for the home folder, whose name is the user's."""
     home = home_folder()
     if home is not None and path.is_relative_to(home):
         return str(Path("~") / path.relative_to(home))
@@ -318,7 +311,7 @@ def short(path: Path) -> str:
 
 
 def config_option(command: Any) -> Any:
-    """The option --config of a command that takes settings."""
+    """Adds the option --config to a command that takes settings."""
     return click.option(
         "--config",
         cls=ConfigOption,

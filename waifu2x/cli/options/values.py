@@ -1,4 +1,4 @@
-"""Values of options, checked and read: callbacks and types for click."""
+"""Callbacks and types for click that check and parse the values of options."""
 
 from __future__ import annotations
 
@@ -89,5 +89,5 @@ class Location(click.ParamType[Path]):
     name = "path"
 
     def convert(self, value: Any, parameter: Any, context: Any) -> Path:
-        """The path or URL of an argument. Raises StoreError for a URL that cannot be used."""
+        """Returns the path or URL of an argument. Raises StoreError for an unusable URL."""
         return value if isinstance(value, Path) else stores.located(value)

@@ -1,4 +1,4 @@
-"""Many files, made as `batch` makes them: several at a time, each with an outcome of its own."""
+"""Makes many files as `batch` does, and tells how each ended."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,42 +22,41 @@ from waifu2x.cli.output.progress import many_pictures
 from waifu2x.cli.workers import FileWork, is_many, nobody, runner_of
 from waifu2x.flows.jobs import InFlight, Job, OnNotice, Output, identities, make_folder
 
-# What imports NumPy is imported where it is used: completions and helps need not wait for it.
+# Imports of NumPy come late: completions and helps need not wait for it.
 if TYPE_CHECKING:
     from waifu2x.flows.batch.plan import JobList, Plan
     from waifu2x.flows.outcome import Outcome
 
 
 class Files(NamedTuple):
-    """Which files are to be made of which."""
+    """The files to be made, and how more of them are found."""
 
     planned: Plan
-    """All that was found; of its files, none is ever replaced."""
+    """All files that were found; none of them is ever replaced."""
     wanted: JobList
-    """Those of them that are to be made."""
+    """The files to be made."""
     look: Callable[[], Plan] | None = None
-    """Looks again, where files may arrive that are wanted, too: until an interrupt."""
+    """Plans again, if new files are wanted until an interrupt."""
     is_wanted: Callable[[str, str], bool] = lambda source, target: True
-    """Whether a file that arrives is wanted, by the names of it and of its target."""
+    """Returns whether a new file is wanted, by its name and its target's."""
 
 
-def make(
-    files: Files,
-    options: dict[str, Any],
-    output: Output,
-    *,
-    max_pixels: int,
-    as_json: bool,
-    in_flight: InFlight | None = None,
-    fail_fast: bool = False,
-    page: Path | None = None,
-    address: str | None = None,
-) -> bool:
-    """Makes files and tells of each; whether all were made. One that fails does not stop others.
+class RunOptions(NamedTuple):
+    """How a run works on many files."""
 
-    `options` are those of an upscaler, `page` is where a report goes, `address` that of a cluster.
-    Raises Waifu2xError for what concerns all files.
-    """
+    max_pixels: int
+    as_json: bool
+    in_flight: InFlight | None = None
+    fail_fast: bool = False
+    page: Path | None = None
+    """Where the HTML report goes."""
+    address: str | None = None
+    """The address of a cluster."""
+
+
+def make(files: Files, options: dict[str, Any], output: Output, run: RunOptions) -> bool:
+    """Makes files and tells of each; returns whether all were made. A failure stops no other.
+    `options` are those of an upscaler. Raises Waifu2xError for what concerns all files."""
     from waifu2x.cli.output.reporter import BatchReporter, settings_of
     from waifu2x.flows.batch import outputs
 
@@ -70,7 +70,7 @@ def make(
         report.tell(f"{target}: {removed} unfinished {unfinished} of a killed run removed")
     done = outputs.present(wanted) if output.existing == "skip" else frozenset[str]()
     left = wanted.where(lambda _, name: name not in done)
-    if page is not None:
+    if run.page is not None:
         from waifu2x.flows.batch.html_report import HtmlReport, preview_side
 
         output = replace(output, preview_side=preview_side(None if watching else len(left)))
@@ -78,36 +78,36 @@ def make(
         arguments,
         output,
         (wanted.folder, target),
-        max_pixels,
-        in_flight,
-        # What is replaced must be no input, of whichever part of the folder.
+        run.max_pixels,
+        run.in_flight,
+        # An output must replace no input, in any part of the folder.
         identities(planned.jobs) if output.existing == "overwrite" else frozenset(),
         is_many(left),
     )
-    left, runner = runner_of(work, left, address, watching=watching)
+    left, runner = runner_of(work, left, run.address, watching=watching)
     jobs: Iterable[Job | None] = left
     if files.look is not None:
         from waifu2x.flows.batch.watch import Arrivals, watch
 
         arrivals = Arrivals(files.look, files.is_wanted, done, _tell_failure)
         jobs = watch(arrivals, work.stopped)
-    unreadable = [] if watching else planned.unreadable  # whoever watches tells of them
+    unreadable = [] if watching else planned.unreadable  # the watch tells of them
     expected = None if watching else len(wanted) + len(unreadable)
     with ExitStack() as stack:
-        run = stack.enter_context(runner) if left or watching else nobody
+        compute = stack.enter_context(runner) if left or watching else nobody
         paper = None
-        if page is not None:
+        if run.page is not None:
             settings = settings_of(click.get_current_context())
-            paper = HtmlReport(page, f"{wanted.folder}, enlarged into {target}", settings)
+            paper = HtmlReport(run.page, f"{wanted.folder}, enlarged into {target}", settings)
         reporter = stack.enter_context(
-            BatchReporter(expected, planned.passed_over, paper, as_json=as_json)
+            BatchReporter(expected, planned.passed_over, paper, as_json=run.as_json)
         )
-        if address is None:  # a cluster has to be told that nobody waits any more
+        if run.address is None:  # a cluster has to be told of the end
             stack.enter_context(heard_at_once(reporter.finish, gently=watching))
 
         def take(outcome: Outcome) -> None:
             reporter.add(outcome)
-            if why := _reason_to_stop(outcome, target, fail_fast):
+            if why := _reason_to_stop(outcome, target, run.fail_fast):
                 reporter.stopped_for = why
                 work.stopped.set()
 
@@ -115,7 +115,8 @@ def make(
             take(outcome)
         reporter.skip(wanted.where(lambda _, name: name in done))
         on_progress, on_outcome = stack.enter_context(many_pictures(None if watching else left))
-        outcomes = run(_until(work.stopped, jobs), on_progress, told_once())
+        begun = takewhile(lambda job: not work.stopped.is_set(), jobs)
+        outcomes = compute(begun, on_progress, told_once())
         stack.enter_context(closing(outcomes))
         stack.enter_context(_stopping(work.stopped, gently=watching))
         for outcome in outcomes:
@@ -127,7 +128,7 @@ def make(
 
 
 def _reason_to_stop(outcome: Outcome, target: Path, fail_fast: bool) -> str:
-    """Why no file is begun after one that ended so; empty if there is no reason."""
+    """Returns why no file is begun after this outcome; empty to go on."""
     if outcome.disk_full:
         return f"{target}: the disk is full: make room and go on with --skip-existing"
     if fail_fast and outcome.status == "failed":
@@ -135,29 +136,20 @@ def _reason_to_stop(outcome: Outcome, target: Path, fail_fast: bool) -> str:
     return ""
 
 
-def _until(stopped: Event, jobs: Iterable[Job | None]) -> Iterator[Job | None]:
-    for job in jobs:
-        if stopped.is_set():
-            return
-        yield job
-
-
 @contextmanager
 def _stopping(stopped: Event, gently: bool) -> Iterator[None]:
-    """Sets `stopped` at the end, whatever it is: nothing waits for jobs any more.
-
-    `gently`: the first signal that ends programs does only that, the next is what it always is.
-    """
+    """Sets `stopped` when the block ends, so that nothing waits for jobs. With `gently`, the first
+    signal does only that; the next one has its usual effect."""
     names = ("SIGINT", "SIGTERM", "SIGHUP") if gently else ()
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     handlers = {number: signal.getsignal(number) for number in numbers}
-    # What is to be ignored, as under nohup, stays so.
+    # Ignored signals, as under nohup, stay ignored.
     before = {number: each for number, each in handlers.items() if each != signal.SIG_IGN}
 
     def stop(received: int, frame: object) -> None:
         restore()
         stopped.set()
-        # Printing is not safe here: it may be what was interrupted.
+        # Printing is not safe here: the signal may have interrupted it.
         clear_line()
         os.write(2, b"Ending when what has been begun is done; once more to drop it.\n")
 
@@ -179,7 +171,7 @@ def _tell_failure(outcome: Outcome) -> None:
 
 
 def told_once() -> OnNotice:
-    """Tells each notice once, with the first file it is about: a folder's are mostly the same."""
+    """Returns a function that tells each notice once: a folder's files mostly have the same."""
     told, lock = set[str](), Lock()
 
     def tell(job: Job, notice: str) -> None:

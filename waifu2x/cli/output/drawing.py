@@ -1,7 +1,7 @@
-"""A line at the end of a terminal that shows how far the work is, below all messages.
+"""A line of progress at the end of a terminal, below all messages.
 
-It is one line however wide the terminal is, and the cursor waits at its beginning: where the
-terminal is made narrower, the line may break in two, and all of it is still behind the cursor.
+It is one line in any width, with the cursor at its beginning: if the terminal is made narrower, the
+line may break in two, and all of it is still behind the cursor.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 _QUIET_SECONDS = 1.0
-"""Work that takes no longer is not worth a line, nor the time to load what draws it."""
+"""Work that ends sooner is not worth a line, nor the time to load what draws it."""
 _TIMES_A_SECOND = 5
 _LINE_SECONDS = 30.0
-"""Between two lines that say how far the work is, where nothing is drawn."""
+"""Between two lines of progress where nothing is drawn."""
 _ERASE = "\r\x1b[J"
-"""Orders to a terminal: to the beginning of the line, and clear what is from there on."""
+"""Control sequences: to the beginning of the line, and clear from there on."""
 _SHOW_CURSOR = "\x1b[?25h"
 _LOCK_SECONDS = 0.2
-"""How long an end at once waits for what is just being drawn."""
+"""How long an immediate end waits for a line that is being drawn."""
 
 
 @contextmanager
 def shown(figures: Callable[[], Figures]) -> Iterator[Callable[[], None]]:
-    """Shows figures for as long as the context lasts, from the first second on.
+    """Shows figures during the context, from the first second on; gives a function for changes.
 
-    They are drawn on a terminal; elsewhere, with --verbose, a line tells of them now and then. The
-    context gives what is to be called when they have changed; both may be called by any thread.
+    They are drawn on a terminal; elsewhere, with --verbose, a line tells of them now and then. Any
+    thread may call both functions.
     """
     global _drawing
     if report.is_quiet() or not (_can_draw() or report.is_verbose()):
-        yield _nothing
+        yield lambda: None
         return
     if not _can_draw():
         yield _Logged(figures).changed
         return
     _drawing = drawing = _Drawing(figures)
     try:
-        yield _nothing
+        yield lambda: None
     except KeyboardInterrupt:
         drawing.end()
-        clear_line()  # of what the terminal shows for the keys
+        clear_line()  # removes the terminal's ^C
         raise
     finally:
         drawing.end()
@@ -60,20 +60,16 @@ def shown(figures: Callable[[], Figures]) -> Iterator[Callable[[], None]]:
 
 
 def erase() -> None:
-    """Clears what is drawn and draws no more: the process ends at once, from any thread."""
+    """Clears the line for good: the process ends at once. Any thread may call it."""
     if _drawing is not None:
         _drawing.erase()
 
 
 def clear_line() -> None:
-    """Clears what is drawn, until it is drawn again; a handler of signals may call it."""
+    """Clears the line until it is drawn again; a handler of signals may call it."""
     if _drawing is not None:
         with suppress(OSError):
             os.write(sys.stderr.fileno(), _ERASE.encode())
-
-
-def _nothing() -> None:
-    """What is drawn is drawn again by itself."""
 
 
 def _can_draw() -> bool:
@@ -81,15 +77,12 @@ def _can_draw() -> bool:
 
 
 class _Logged:
-    """Tells figures in lines, not often."""
-
     def __init__(self, figures: Callable[[], Figures]) -> None:
         self._figures = figures
         self._lock = threading.Lock()
         self._since = time.monotonic()
 
     def changed(self) -> None:
-        """Tells them, if it is time."""
         now = time.monotonic()
         with self._lock:
             if now - self._since < _LINE_SECONDS:
@@ -99,7 +92,7 @@ class _Logged:
 
 
 class _Drawing:
-    """A line that appears by itself once the work has taken a while, whatever it is at."""
+    """A line that appears by itself once the work has taken a while."""
 
     def __init__(self, figures: Callable[[], Figures]) -> None:
         self._figures = figures
@@ -112,7 +105,6 @@ class _Drawing:
         self._timer.start()
 
     def end(self) -> None:
-        """Takes the line away."""
         self._timer.cancel()
         with self._lock:
             self._has_ended = True
@@ -123,7 +115,7 @@ class _Drawing:
                 live.stop()
 
     def erase(self) -> None:
-        """Takes the line away without waiting for anybody for long."""
+        """Removes the line without waiting long for other threads."""
         self._screen.close(_ERASE + (_SHOW_CURSOR if self._live is not None else ""))
 
     def _show(self) -> None:
@@ -148,7 +140,7 @@ class _Drawing:
 
 
 _drawing: _Drawing | None = None
-"""What is drawn now."""
+"""The line that is drawn now."""
 
 
 def _print_above(console: Console, line: str) -> None:
@@ -158,8 +150,6 @@ def _print_above(console: Console, line: str) -> None:
 
 
 class _Line:
-    """The figures as rich draws them."""
-
     def __init__(self, figures: Callable[[], Figures]) -> None:
         self._figures = figures
 
@@ -167,7 +157,7 @@ class _Line:
         from rich.control import Control
         from rich.segment import ControlType, Segment
 
-        # The control code is for terminals that take no escape sequences.
+        # The control code is for terminals without escape sequences.
         yield Segment("\x1b[J", None, [(ControlType.ERASE_IN_LINE, 2)])
         # Nothing in the last column: some terminals begin a new line there.
         yield self._figures().line(options.max_width - 1, ascii_only=options.ascii_only)
@@ -184,26 +174,21 @@ class _Screen:
         self.encoding = file.encoding
 
     def write(self, text: str) -> int:
-        """Writes, unless it is closed."""
         with self._lock:
             return len(text) if self._is_closed else self._file.write(text)
 
     def flush(self) -> None:
-        """Flushes, unless it is closed."""
         with self._lock:
             if not self._is_closed:
                 self._file.flush()
 
     def isatty(self) -> bool:
-        """As the file says."""
         return self._file.isatty()
 
     def fileno(self) -> int:
-        """The file's number."""
         return self._file.fileno()
 
     def close(self, last: str) -> None:
-        """Writes something last."""
         is_free = self._lock.acquire(timeout=_LOCK_SECONDS)
         self._is_closed = True
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""How far the work is, counted for whoever shows it: on one picture, or on many."""
+"""Counts the progress of the work on one picture, or on many."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from waifu2x.backends import Progress
 from waifu2x.cli.output import report
 from waifu2x.cli.output.drawing import shown
-from waifu2x.cli.output.progress_line import Figures
+from waifu2x.cli.output.progress_line import Figures, rate_text
 from waifu2x.errors import ImageError
 from waifu2x.flows.jobs import ARCHIVES
 
@@ -26,8 +26,8 @@ _ALL = 1 - 1e-6
 
 @contextmanager
 def one_picture(name: str) -> Iterator[tuple[Callable[[int, int], None], Progress]]:
-    """What is told of the rows and columns of a result, and of the work on it; `name` is for
-    people."""
+    """Shows the progress on a picture; gives functions for its result's rows and columns, and for
+    parts of the work. `name` is for people."""
     counted = _OnePicture(name)
     with shown(counted.figures) as changed:
 
@@ -39,8 +39,6 @@ def one_picture(name: str) -> Iterator[tuple[Callable[[int, int], None], Progres
 
 
 class _OnePicture:
-    """The work on one picture so far."""
-
     def __init__(self, name: str) -> None:
         self._names = (name,)
         self._start = time.monotonic()
@@ -49,18 +47,15 @@ class _OnePicture:
         self._lock = threading.Lock()
 
     def begin(self, height: int, width: int) -> None:
-        """Starts the clock: the work on a result of so many pixels begins."""
         with self._lock:
             self._start = time.monotonic()
             self._pixels = height * width
 
     def advance(self, part: float) -> None:
-        """Counts a part of the work as done."""
         with self._lock:
             self._done = min(1.0, self._done + part)
 
     def figures(self) -> Figures:
-        """What there is to show now."""
         with self._lock:
             done, pixels = self._done, self._pixels
             elapsed = max(time.monotonic() - self._start, 1e-9)
@@ -78,10 +73,11 @@ class _OnePicture:
 def many_pictures(
     jobs: Sequence[Job] | None,
 ) -> Iterator[tuple[Callable[[Job, float], None], Callable[[Outcome], None]]]:
-    """What is told of the work on files and how each ends; None: nobody knows all of them."""
+    """Shows the progress on files; gives functions for parts of the work, and for outcomes. `jobs`
+    is None if they are not all known."""
     counted = _ManyPictures(None if jobs is None else len(jobs))
     if jobs is not None and not report.is_quiet() and (report.is_terminal() or report.is_verbose()):
-        # Before the work nobody need wait for it, and no archive counts for less than a picture.
+        # In a thread: until it is done, an archive counts as a picture.
         threading.Thread(
             target=counted.count_pages, args=(jobs,), name="waifu2x-count", daemon=True
         ).start()
@@ -99,7 +95,7 @@ def many_pictures(
 
 
 class _ManyPictures:
-    """The work on many files so far. Pages of an archive count as pictures."""
+    """The progress on many files. Pages of an archive count as pictures."""
 
     def __init__(self, files: int | None) -> None:
         self._files = files
@@ -109,33 +105,31 @@ class _ManyPictures:
         self._begun: float | None = None
         self._lock = threading.Lock()
         self._parts: dict[Path, float] = {}
-        """Which part is done of each file that is under way, in the order in which they began."""
+        """The finished part of each file under way, in the order in which they began."""
         self._pages: dict[Path, int] = {}
         """Pages of archives that have not ended, as far as they are known."""
         self._ended = 0
         """Pictures of the files that have ended."""
         self._skipped = 0
-        """Those of them that took no work."""
+        """Pictures that took no work."""
 
     def count_pages(self, jobs: Sequence[Job]) -> None:
-        """Counts the pages of archives."""
         from waifu2x.flows.pages import page_count
 
         for job in jobs:
             if job.source.suffix[1:].lower() in ARCHIVES:
-                with suppress(ImageError):  # which is told when its turn comes
+                with suppress(ImageError):  # it is told when its turn comes
                     pages = page_count(job.source)
                     with self._lock:
                         self._pages[job.source] = max(1, pages)
 
     def advance(self, job: Job, part: float) -> None:
-        """Counts a part of the work on a file as done."""
         with self._lock:
             self._begun = self._begun or time.monotonic()
             self._parts[job.source] = self._parts.get(job.source, 0.0) + part
 
     def finish(self, outcome: Outcome) -> str:
-        """Counts a file as ended; its place among all, for people."""
+        """Counts a file as ended; returns its place among all, for people."""
         source = outcome.job.source
         with self._lock:
             self._begun = self._begun or time.monotonic()
@@ -153,7 +147,6 @@ class _ManyPictures:
             return f"{self._finished:{len(str(self._files))}}/{self._files}"
 
     def figures(self) -> Figures:
-        """What there is to show now."""
         with self._lock:
             names = [self._named(source, part) for source, part in self._parts.items()]
             worked = sum(part * self._pages.get(each, 1) for each, part in self._parts.items())
@@ -171,13 +164,8 @@ class _ManyPictures:
         if not (made > 0 and elapsed > 0):
             return Figures(names, part, counted, failed, stage="preparing")
         left = None if total is None else elapsed * (total - done) / made
-        return Figures(names, part, counted, failed, _rate(made / elapsed), left)
+        return Figures(names, part, counted, failed, rate_text(made / elapsed), left)
 
     def _named(self, source: Path, part: float) -> str:
         pages = self._pages.get(source)
         return f"{source.name} ({int(part * pages)}/{pages})" if pages else source.name
-
-
-def _rate(pictures: float) -> str:
-    """Pictures a second, or what one takes if that is longer."""
-    return f"{pictures:.1f}/s" if pictures >= 1 else f"{1 / pictures:.1f} s each"

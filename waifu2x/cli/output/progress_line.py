@@ -1,4 +1,4 @@
-"""How far the work is, in one line of any width."""
+"""Formats progress as one line of any width."""
 
 from __future__ import annotations
 
@@ -14,42 +14,39 @@ if TYPE_CHECKING:
 
 _GAP = "  "
 _LEAST_NAME = 8
-"""Columns of a name that say anything."""
+"""The least columns of a name that are of use."""
 _MOST_NAME = 30
 """Columns of names that are worth more than a bar."""
 _LEAST_BAR = 10
 _BAR_SHARE = 4
-"""The bar takes one of so many columns."""
+"""The bar takes one of this many columns."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """How far the work is."""
+    """The progress of the work."""
 
     names: Sequence[str] = ()
-    """What is being worked on, most important first."""
+    """Files under way, the most important first."""
     part: float | None = None
-    """How much is done; None if nobody knows."""
+    """The finished part; None if it is unknown."""
     counted: str = ""
-    """How many pictures are, where there are several."""
+    """The number of finished pictures, if there are several."""
     failed: int = 0
     rate: str = ""
     left: float | None = None
-    """Seconds that the rest takes; None if nobody knows."""
+    """Seconds that the rest takes; None if they are unknown."""
     stage: str = ""
-    """What is done, where nothing above says so."""
+    """The current stage, where the rest says nothing of it."""
 
     def text(self) -> str:
-        """In words, for a log."""
+        """Returns the figures in words, for a log."""
         told = [text for _, text in self._fields()]
         return ", ".join(told) + (f": {', '.join(self.names)}" if self.names else "")
 
     def line(self, width: int, *, ascii_only: bool = False) -> Text:
-        """For a terminal, in that many columns at most.
-
-        What there is no room for is left out, the least important first: the bar, the rate, the
-        names, the count.
-        """
+        """Returns the figures for a terminal, in at most `width` columns. If there are too few, it
+        leaves out the least important first: the bar, the rate, the names, the count."""
         from rich.text import Text
 
         fields, names = dict(self._fields()), [printable(name) for name in self.names]
@@ -74,24 +71,20 @@ class Figures:
         return line
 
     def _fields(self) -> list[tuple[str, str]]:
-        """The parts of the line by name, in their order."""
-        fields = []
-        if self.part is not None:
-            fields.append(("part", f"{math.floor(100 * min(self.part, 1.0)):2} %"))
-        if self.counted:
-            fields.append(("counted", self.counted))
-        if self.failed:
-            fields.append(("failed", f"{self.failed} failed"))
-        if self.rate:
-            fields.append(("rate", self.rate))
-        if self.left is not None:
-            fields.append(("left", f"{clock(self.left)} left"))
-        if self.stage:
-            fields.append(("stage", self.stage))
-        return fields
+        part = None if self.part is None else f"{math.floor(100 * min(self.part, 1.0)):2} %"
+        fields = {
+            "part": part,
+            "counted": self.counted,
+            "failed": f"{self.failed} failed" if self.failed else "",
+            "rate": self.rate,
+            "left": None if self.left is None else f"{clock(self.left)} left",
+            "stage": self.stage,
+        }
+        return [(name, text) for name, text in fields.items() if text]
 
     def _bar(self, columns: int, ascii_only: bool) -> tuple[str, str]:
-        """What is done and what is not, in so many columns; nothing where these are too few."""
+        """Returns the full and the empty part of the bar; both empty if there are too few
+        columns."""
         if self.part is None or columns < _LEAST_BAR:
             return "", ""
         full = math.floor(columns * min(self.part, 1.0))
@@ -100,26 +93,31 @@ class Figures:
 
 
 def clock(seconds: float) -> str:
-    """A time like 0:05 or 1:02:03."""
+    """Formats a time like 0:05 or 1:02:03."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def rate_text(rate: float) -> str:
+    """Formats a rate: how many a second, or the seconds of one if that is longer."""
+    return f"{rate:.1f}/s" if rate >= 1 else f"{1 / rate:.1f} s each"
+
+
 def _room(width: int, fields: Mapping[str, str]) -> int:
-    """Columns that are left beside fields, and a gap behind them."""
+    """Returns the columns that are left beside fields, and a gap behind them."""
     return width - sum(len(text) + len(_GAP) for text in fields.values())
 
 
 def _width(text: str) -> int:
-    """Columns that a text takes: some characters take two."""
+    """Returns the columns of a text: some characters take two."""
     from rich.cells import cell_len
 
     return cell_len(text)
 
 
 def _fitted(names: Sequence[str], width: int, cut: str) -> str:
-    """The names that fit; of the first at least its end: there names differ."""
+    """Returns the names that fit; of the first at least its end, where names differ."""
     first = names[0]
     if _width(first) > width:
         while first and _width(first) >= width:

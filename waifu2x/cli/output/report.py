@@ -1,6 +1,6 @@
 """Outcomes, for people and for programs. People read stderr; stdout is for pictures and JSON.
 
-How much stderr says: `error` always; `tell`, warnings, unless --quiet; `say`, what went well, on a
+On stderr, `error` always writes; `tell`, warnings, unless --quiet; `say`, what went well, on a
 terminal only, or with --verbose; `detail` with --verbose.
 """
 
@@ -10,7 +10,8 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def json_line(outcome: Outcome) -> str:
-    """An outcome as one line of JSON."""
+    """Formats an outcome as one line of JSON."""
     document: dict[str, object] = {
         "input": str(outcome.job.source),
         "output": str(outcome.job.target),
@@ -59,8 +60,19 @@ def json_line(outcome: Outcome) -> str:
     return json.dumps(document)
 
 
+@contextmanager
+def failure_as_json(document: dict[str, str], as_json: bool) -> Iterator[None]:
+    """Adds an error that ends the block to a document and shows it, if JSON is wanted."""
+    try:
+        yield
+    except (Waifu2xError, MemoryError, OSError) as error:
+        if as_json:
+            show(json.dumps({**document, "error": message_of(error)}))
+        raise
+
+
 def text_line(outcome: Outcome) -> str:
-    """An outcome as one line of text."""
+    """Formats an outcome as one line of text."""
     job = outcome.job
     if outcome.error:
         return f"failed   {outcome.error}"
@@ -72,23 +84,23 @@ def text_line(outcome: Outcome) -> str:
 
 
 def success_line(job: Job, made: Upscaled) -> str:
-    """How a file was made, in a few words."""
-    return f"{_place(job)}: {_pictures(made)}, {made.seconds:.1f} s"
+    """Describes how a file was made, in a few words."""
+    return f"{place(job.target)}: {_pictures(made)}, {made.seconds:.1f} s"
 
 
 def _pictures(made: Upscaled) -> str:
-    """The size of a result, and how many there are if there are several."""
     count = f"{made.pictures} pictures, " if made.pictures > 1 else ""
     return f"{count}{made.width}x{made.height}"
 
 
-def _place(job: Job) -> str:
-    return "standard output" if str(job.target) == "-" else str(job.target)
+def place(target: Path) -> str:
+    """Returns a target for people."""
+    return "standard output" if str(target) == "-" else str(target)
 
 
 def noise_lines(source: Path, made: Upscaled, *, verbose: bool) -> list[str]:
-    """What `-n auto` chose for a file, or for pages of an archive; `verbose` names all pages, and
-    what is left as it is."""
+    """Describes the choices of `-n auto` for a file, or for pages of an archive. With `verbose`,
+    names all pages, also those left as they are."""
     found = made.choices
     if verbose or len(found) == 1:
         shown = [choice for choice in found if verbose or choice.level is not None]
@@ -98,7 +110,7 @@ def noise_lines(source: Path, made: Upscaled, *, verbose: bool) -> list[str]:
 
 
 def noise_summary(levels: Mapping[int | None, int]) -> str:
-    """How many JPEGs had which noise level removed; empty for none."""
+    """Describes how many JPEGs had which noise level removed; empty for none."""
     total = sum(levels.values())
     removed = {level: count for level, count in levels.items() if level is not None}
     if not removed:
@@ -109,7 +121,7 @@ def noise_summary(levels: Mapping[int | None, int]) -> str:
 
 
 def recomputed_line(count: int) -> str:
-    """How many pictures were computed again in fp32; empty for none."""
+    """Describes how many pictures were computed again in fp32; empty for none."""
     if not count:
         return ""
     pictures = "1 picture was" if count == 1 else f"{count} pictures were"
@@ -121,12 +133,12 @@ def _hint(level: int | None) -> str:
 
 
 def stages_line(spent: Mapping[str, float]) -> str:
-    """What the seconds went into."""
+    """Describes the seconds of each stage."""
     return ", ".join(f"{name} {seconds:.2f} s" for name, seconds in spent.items())
 
 
 def stages_table(tally: Tally) -> list[str]:
-    """What the seconds of all pictures together went into, a line each."""
+    """Describes the seconds of each stage, of all pictures together, a line each."""
     total, made = sum(tally.spent.values()), tally.counts["done"] + tally.counts["copied"]
     if not total or not made:
         return []
@@ -142,7 +154,7 @@ def stages_table(tally: Tally) -> list[str]:
 
 
 def summary(tally: Tally, passed_over: int, left: int) -> str:
-    """How a batch ended: in numbers; `left` files were not begun, or were dropped."""
+    """Describes how a batch ended; `left` files were not begun, or were dropped."""
     counts = tally.counts
     parts = [f"{counts['done']} done"]
     if tally.pictures > counts["done"]:
@@ -157,7 +169,7 @@ def summary(tally: Tally, passed_over: int, left: int) -> str:
 
 
 class Volume(IntEnum):
-    """How much standard error says."""
+    """How much is written to standard error."""
 
     QUIET = 0
     NORMAL = 1
@@ -168,28 +180,27 @@ _volume = Volume.NORMAL
 
 
 def set_volume(volume: Volume) -> None:
-    """Lets standard error say so much, from now on."""
     global _volume
     _volume = volume
 
 
 def is_verbose() -> bool:
-    """Whether details are told."""
+    """Returns whether details are told."""
     return _volume is Volume.VERBOSE
 
 
 def is_quiet() -> bool:
-    """Whether nothing but errors is told."""
+    """Returns whether only errors are told."""
     return _volume is Volume.QUIET
 
 
 def volume() -> Volume:
-    """How much standard error says now."""
     return _volume
 
 
 def is_terminal() -> bool:
-    """Whether a person reads standard error: a log of CI is none, whatever it looks like."""
+    """Returns whether a person reads standard error; a log of CI is none, even if it is a
+    terminal."""
     return sys.stderr is not None and sys.stderr.isatty() and not os.environ.get("CI")
 
 
@@ -201,14 +212,14 @@ _write: Callable[[str], None] = _echo
 
 
 def write_by(write: Callable[[str], None] | None) -> None:
-    """Lets `write` write every line to standard error from now on: what is drawn there makes room
-    for it. None: as before."""
+    """Sends every line for standard error to `write`, which makes room in a drawing; None: as
+    before."""
     global _write
     _write = write or _echo
 
 
 def error(message: str) -> None:
-    """Writes a line about what failed, to standard error."""
+    """Writes a line about a failure to standard error."""
     _write(printable(message))
 
 
@@ -219,25 +230,23 @@ def tell(message: str) -> None:
 
 
 def say(message: str) -> None:
-    """Writes a line about what went well, which nobody need know."""
+    """Writes a line about a success."""
     if is_verbose() or (is_terminal() and not is_quiet()):
         error(message)
 
 
 def detail(message: str) -> None:
-    """Writes a line for those who want to know more."""
+    """Writes a line with more detail."""
     if is_verbose():
         error(message)
 
 
 def show(text: str) -> None:
-    """Writes what was asked for to standard output, with a line break.
-
-    Raises OutputError, or BrokenPipeError if nobody reads it any more.
-    """
+    """Writes requested output to standard output, with a line break. Raises OutputError, or
+    BrokenPipeError if the reader has gone."""
     try:
         if _write is not _echo and sys.stdout is not None and sys.stdout.isatty():
-            _write(text)  # on the terminal where something is drawn, which makes room
+            _write(text)  # the drawing makes room for it
         else:
             click.echo(text)
     except BrokenPipeError:
@@ -247,7 +256,7 @@ def show(text: str) -> None:
 
 
 def message_of(error: Waifu2xError | MemoryError | OSError) -> str:
-    """What is wrong, and what to do, in one sentence."""
+    """Returns a sentence that says what is wrong, and what to do."""
     if isinstance(error, MemoryError):
         return f"not enough memory for this picture: {LESS_MEMORY}"
     if isinstance(error, OSError):

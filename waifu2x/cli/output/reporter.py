@@ -1,4 +1,4 @@
-"""Reports on a batch: on each file as it ends, on all together at the end."""
+"""Reports on a batch: on each file as it ends, and on all together at the end."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 _LINES = 1000
 """The most lines of JSON that are written together."""
 _ALWAYS = ("model", "noise", "scale", "extension", "precision")
-"""Options that a report names even where they were not given."""
+"""Options that a report names even if they were not given."""
 _NEVER = ("page", "as_json", "overwrite", "skip_existing")
 """Options that change no result."""
 
 
 def settings_of(context: click.Context) -> list[tuple[str, str]]:
-    """What decided the results of a command: the version, the main options, and what was given."""
+    """Returns what decided a command's results: the version, the main options, and the given
+    ones."""
     rows = [("waifu2x-kernels", __version__), ("date", time.strftime("%Y-%m-%d %H:%M"))]
     for parameter in context.command.params:
         name = parameter.name or ""
@@ -45,7 +46,7 @@ def settings_of(context: click.Context) -> list[tuple[str, str]]:
 
 
 class BatchReporter:
-    """Counts outcomes and shows them as JSON; when its context ends, however it does, it tells a
+    """Counts outcomes and shows them as JSON. When its context ends, in any way, it tells a
     summary, the failures and where the time went."""
 
     def __init__(
@@ -56,11 +57,11 @@ class BatchReporter:
         *,
         as_json: bool,
     ) -> None:
-        """`expected` is the number of outcomes if nothing goes wrong, None if it is not known;
-        `passed_over` the number of files that are no pictures."""
+        """`expected` is the number of outcomes, None if it is unknown; `passed_over` the number of
+        files that are no pictures."""
         self.tally = Tally()
         self.stopped_for = ""
-        """Why no more files were begun."""
+        """The reason to begin no more files."""
         self._expected = expected
         self._passed_over = passed_over
         self._page = page
@@ -69,7 +70,7 @@ class BatchReporter:
         self._is_finished = False
 
     def add(self, outcome: Outcome) -> None:
-        """Counts how one more file ended."""
+        """Counts an outcome."""
         self.tally.add(outcome)
         if self._as_json:
             report.show(report.json_line(outcome))
@@ -80,7 +81,7 @@ class BatchReporter:
             self._page.add(outcome)
 
     def skip(self, jobs: JobList) -> None:
-        """Counts files whose outputs were there before the work, which may be very many."""
+        """Counts files whose outputs existed before, which may be very many."""
         self.tally.counts["skipped"] += len(jobs)
         for start in range(0, len(jobs) if self._as_json else 0, _LINES):
             outcomes = (Outcome(job) for job in jobs[start : start + _LINES])
@@ -88,7 +89,7 @@ class BatchReporter:
 
     @property
     def left(self) -> int:
-        """How many files have no outcome."""
+        """Returns how many files have no outcome."""
         return 0 if self._expected is None else self._expected - self.tally.ended
 
     def __enter__(self) -> BatchReporter:
@@ -103,8 +104,8 @@ class BatchReporter:
         self.finish(cut_off=error is not None)
 
     def finish(self, *, cut_off: bool = True) -> None:
-        """Tells what there is to tell at the end, `cut_off` or not. Any thread may call it; it is
-        told once."""
+        """Tells the end, once; `cut_off` if the run did not end by itself. Any thread may call
+        it."""
         with self._lock:
             if not self._is_finished:
                 self._is_finished = True
@@ -117,7 +118,7 @@ class BatchReporter:
             lines.append(removed)
         if recomputed := report.recomputed_line(self.tally.recomputed):
             lines.append(recomputed)
-        # Where all is well, only people at a terminal, and those who ask, are told.
+        # A success is told only on a terminal, or with --verbose.
         is_well = not (cut_off or self.tally.failed or self.left or self.stopped_for)
         tell = report.say if is_well else report.error
         try:

@@ -17,7 +17,7 @@ from waifu2x.formats.film.pixels import frame_of
 from waifu2x.formats.film.reading.opening import in_short
 from waifu2x.formats.film.writing.codecs import ENCODERS, Encoding
 from waifu2x.system.lazy_dataclass import dataclass
-from waifu2x.system.scheduling import usual_scheduling
+from waifu2x.system.machine import usual_scheduling
 
 _STEP = 40
 """Milliseconds between the pictures of a part, whose own times are kept beside it: Matroska's are

@@ -1,10 +1,9 @@
-"""Answers to requests: files, errors, and the numbers that a query has."""
+"""Responses: files, errors, and the files of the page."""
 
 from __future__ import annotations
 
 import functools
 import logging
-import re
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -14,7 +13,7 @@ from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from waifu2x.errors import Waifu2xError
@@ -26,8 +25,8 @@ from waifu2x.serve.queue import (
     UnknownJobError,
     WrongStateError,
 )
+from waifu2x.serve.request_bodies import TooLargeError, TooSlowError
 from waifu2x.serve.spool import Spool
-from waifu2x.serve.uploads import TooLargeError, TooSlowError
 
 _Api = TypeVar("_Api")
 _STATUS: dict[type[Exception], int] = {
@@ -41,7 +40,7 @@ _STATUS: dict[type[Exception], int] = {
     QueueFullError: 429,
     DiskFullError: 507,
 }
-"""What is answered to errors."""
+"""Status codes of errors."""
 _TYPES = {
     "png": "image/png", "apng": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg",
     "jpe": "image/jpeg", "jfif": "image/jpeg", "webp": "image/webp", "tif": "image/tiff",
@@ -53,13 +52,23 @@ _TYPES = {
     "cbz": "application/vnd.comicbook+zip", "mkv": "video/x-matroska", "mp4": "video/mp4",
     "mov": "video/quicktime", "webm": "video/webm",
 }  # fmt: skip
-"""Types of results, by the extension of what we have encoded."""
+"""Types of results, by extension."""
+_PAGE = Path(__file__).parent / "page"
+_INDEX = "index.html"
+_PAGE_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".woff2": "font/woff2",
+}
 _log = logging.getLogger("waifu2x")
 _Handler = Callable[[_Api, Request], Awaitable[Response]]
 
 
 def answers(handler: _Handler[_Api]) -> _Handler[_Api]:
-    """Makes answers of errors."""
+    """Wraps a handler: errors become responses."""
 
     @functools.wraps(handler)
     async def answered(api: _Api, request: Request) -> Response:
@@ -69,7 +78,7 @@ def answers(handler: _Handler[_Api]) -> _Handler[_Api]:
             return Response(status_code=400)
         except tuple(_STATUS) as error:
             kind = next(kind for kind in type(error).__mro__ if kind in _STATUS)
-            # What a client still sends is not read: it is told before, and then cut off.
+            # The rest of the body is not read: the client is told, then cut off.
             headers = {"connection": "close"} if request.method == "POST" else None
             return JSONResponse({"error": str(error)}, _STATUS[kind], headers)
         except sqlite3.Error as error:
@@ -85,7 +94,7 @@ def answers(handler: _Handler[_Api]) -> _Handler[_Api]:
 
 
 class RemovingResponse(Response):
-    """A response after which its job is removed, also where the client goes away."""
+    """A response after which its job is removed, even if the client disconnects."""
 
     def __init__(self, response: Response, remove: Callable[[], None]) -> None:
         self._response = response
@@ -93,7 +102,6 @@ class RemovingResponse(Response):
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers."""
         try:
             await self._response(scope, receive, send)
         finally:
@@ -101,20 +109,8 @@ class RemovingResponse(Response):
                 await run_in_threadpool(self._remove)
 
 
-def number(request: Request, name: str, default: int | None, least: int, most: int) -> int:
-    """A whole number of a query. Raises ValueError, with a sentence."""
-    text = request.query_params.get(name)
-    if text is None and default is not None:
-        return default
-    if text is None or not re.fullmatch(r"\d{1,10}", text, re.ASCII):
-        raise ValueError(f"{name}: expected a whole number.")
-    if not least <= int(text) <= most:
-        raise ValueError(f"{name}: expected {least} to {most}.")
-    return int(text)
-
-
 def result_file(spool: Spool, record: JobRecord) -> FileResponse:
-    """What was made of a job. Raises WrongStateError, UnknownJobError."""
+    """Returns the result of a job as a response. Raises WrongStateError, UnknownJobError."""
     if record.result is None:
         raise WrongStateError("There is no result: the job is not done.")
     path = spool.result(record)
@@ -125,10 +121,25 @@ def result_file(spool: Spool, record: JobRecord) -> FileResponse:
 
 
 def attached(name: str) -> dict[str, str]:
-    """Headers of an answer that is a file of that name, and no page."""
+    """Returns headers that make a response a file of that name, never a page."""
     return {"content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
 
 
 def shown(path: Path, kind: str, name: str) -> Response:
-    """A file that we have made to be seen, of that type."""
+    """Returns a file that the server has encoded for the page, of type `kind`."""
     return FileResponse(path, media_type=kind, headers=attached(name))
+
+
+class PageFiles:
+    """The files of the page, by name: exactly those of the package."""
+
+    def __init__(self) -> None:
+        self._names = frozenset(path.name for path in _PAGE.iterdir() if path.suffix in _PAGE_TYPES)
+
+    async def answer(self, request: Request) -> Response:
+        """Sends one of the files; at the root, the page."""
+        name = request.path_params.get("name") or _INDEX
+        if name not in self._names:
+            return PlainTextResponse("There is no such page.", 404)
+        path = _PAGE / name
+        return Response(path.read_bytes(), media_type=_PAGE_TYPES[path.suffix])

@@ -1,10 +1,10 @@
-"""What is asked for of a file: settings from the query of a request, checked."""
+"""The settings of a job, checked, from the query of a request."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, cast
 
@@ -21,12 +21,12 @@ _NOISE = ("auto", "none", "0", "1", "2", "3")
 _TTA = (1, 2, 4, 8)
 _DEPTHS = ("auto", "8", "16")
 _MOST_PIXELS = 1_000_000
-"""Pixels of a side that may be asked for."""
+"""The largest width or height that may be asked for, in pixels."""
 
 
 @dataclass(frozen=True)
 class JobSettings:
-    """What is to be made of a file, in the words of the command line."""
+    """Holds how a file is enlarged, in the words of the command line."""
 
     model: str = catalogue.DEFAULT
     noise: str = "auto"
@@ -36,17 +36,15 @@ class JobSettings:
     height: int | None = None
     tta: int = 1
     format: str | None = None
-    """The extension of results; None: as the source has it."""
+    """The extension of the result; None for the source's."""
     quality: str | None = None
-    """1 to 100, or like; None: the format's default."""
+    """1 to 100, or like; None for the format's default."""
     depth: str = "auto"
 
     @classmethod
     def of(cls, query: Mapping[str, str], default: JobSettings | None = None) -> JobSettings:
-        """The settings that a query asks for; what it lacks is that of `default`.
-
-        Raises ValueError, with a sentence, for what makes no sense.
-        """
+        """Reads settings from a query; `default` has those that it lacks. Raises ValueError, with a
+        sentence, for settings that make no sense."""
         default = default or cls()
         width, height = _pixels(query, "width"), _pixels(query, "height")
         has_size = width is not None or height is not None
@@ -77,12 +75,12 @@ class JobSettings:
 
     @property
     def coding(self) -> Quality:
-        """How results are encoded."""
+        """Returns how results are encoded."""
         level = self.quality
         return Quality(None if level is None else "like" if level == "like" else int(level))
 
     def arguments(self) -> dict[str, Any]:
-        """Those of an Upscaler."""
+        """Returns the arguments of an Upscaler."""
         noise = self.noise
         return {
             "model": self.model,
@@ -94,17 +92,15 @@ class JobSettings:
         }
 
     def output(self, source_extension: str) -> Output:
-        """How the result of a source of that extension is written.
-
-        Raises ValueError where its format cannot be asked for that.
-        """
+        """Returns how the result of a source of that extension is written. Raises ValueError if its
+        format does not support the settings."""
         extension = self.format or _own_format(source_extension)
         table.check(extension, self.coding, cast(Depth, self.depth))
         options = OutputOptions(cast(Depth, self.depth))
         return Output(extension, self.coding, "overwrite", options, pages=self.format)
 
     def command(self, name: str, *, is_film: bool) -> str:
-        """The command line that does the same."""
+        """Returns the command line that does the same."""
         words = ["waifu2x", "video" if is_film else "upscale"]
         words += ["-m", self.model] if self.model != catalogue.DEFAULT or is_film else []
         words += ["-n", self.noise] if self.noise != "auto" else []
@@ -126,7 +122,7 @@ class JobSettings:
 
 
 def installed_models() -> dict[str, ModelInfo]:
-    """The model sets that can be asked for, by name."""
+    """Returns the installed model sets by name."""
     return {one.name: one for one in listing.list_models() if one.installed}
 
 
@@ -159,20 +155,20 @@ def _pixels(query: Mapping[str, str], name: str) -> int | None:
     return int(value)
 
 
-def _known(name: str, default: str | None) -> Callable[[Mapping[str, str]], str | None]:
-    # "" is the way to ask for the default where a job has had something else.
-    return lambda query: (query[name] or None) if name in query else default
+def _chosen(query: Mapping[str, str], name: str, default: str | None) -> str | None:
+    # "" asks for the format's default where a job has had something else.
+    return (query[name] or None) if name in query else default
 
 
 def _format(query: Mapping[str, str], default: str | None) -> str | None:
-    value = _known("format", default)(query)
+    value = _chosen(query, "format", default)
     if value is not None and value not in table.WRITABLE:
         raise ValueError(f"format {value[:40]!r}: expected one of {', '.join(table.WRITABLE)}.")
     return value
 
 
 def _quality(query: Mapping[str, str], default: str | None) -> str | None:
-    value = _known("quality", default)(query)
+    value = _chosen(query, "quality", default)
     if value in (None, "like"):
         return value
     assert value is not None

@@ -1,4 +1,4 @@
-"""What a server can do, for its page: models, formats, devices, limits."""
+"""Tells the page what a server can do: models, formats, devices, limits."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from waifu2x.errors import OutputError
 from waifu2x.flows.jobs import ARCHIVES
 from waifu2x.formats import table
 from waifu2x.formats.film import names as film_names
-from waifu2x.serve import request
+from waifu2x.serve import job_settings
 from waifu2x.serve.film_frames import can_read
 from waifu2x.serve.jobs import fields
 from waifu2x.serve.service import Service
 
 _DEFAULT_QUALITY = {"JPEG": 95, "AVIF": 90, "HEIF": 90}
-"""By format; others are without losses unless a quality is given."""
+"""Default quality by format; other formats are lossless unless a quality is given."""
 
 
-def described(service: Service) -> dict[str, Any]:
-    """The answer to GET /api/settings."""
+def capabilities(service: Service) -> dict[str, Any]:
+    """Returns the answer to GET /api/settings."""
     device = service.upscalers.engine.backend.device
     limits = service.limits
     films = film_names.READABLE if can_read() else ()
     return {
         "version": __version__,
-        "models": [_model(one, service) for one in request.installed_models().values()],
+        "models": [_model(one, service) for one in job_settings.installed_models().values()],
         "accepts": [f".{extension}" for extension in (*table.READABLE, *ARCHIVES, *films)],
         "formats": [
             _format(form) for form in table.FORMATS if form.writable and _can_be_written(form)

@@ -1,4 +1,4 @@
-"""What was made of a job, on its way to whoever asked for it."""
+"""Records how jobs end, with their results."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from waifu2x.serve.queue import Queue
 from waifu2x.serve.spool import Spool, kept_result
 
 _AGAIN_SECONDS = 2.0
-"""Between two tries to write down how a job has ended."""
+"""Between two attempts to record the end of a job."""
 _log = logging.getLogger("waifu2x")
 
 
-class Endings:
+class JobResults:
     """Ends jobs. Threads may share it."""
 
     def __init__(self, queue: Queue, spool: Spool, output: Path | None) -> None:
-        """Results are written into the folder `output`, too, if there is one."""
+        """Results are also written to the folder `output`, if there is one."""
         self._queue = queue
         self._spool = spool
         self._output = output
         self._stopped = threading.Event()
 
     def close(self) -> None:
-        """Ends all waiting: what cannot be written down is made again at the next start."""
+        """Ends all waiting: a job whose end was not recorded is made again at the next start."""
         self._stopped.set()
 
     def keep(self, record: JobRecord, made: Path, width: int, height: int, begun: float) -> None:
-        """Ends a job with the file that was made of it, of pictures that large; `begun` is when
-        its turn came, by `time.monotonic`."""
+        """Ends a job with its result, the file `made` of `width` x `height` pixels. `begun` is the
+        time of `time.monotonic` when its turn came."""
         seconds = round(time.monotonic() - begun, 3)
         scale = Fraction(width, record.source.width) if record.source else None
         extension = made.suffix[1:]
@@ -54,20 +54,20 @@ class Endings:
         self._written(lambda: self._queue.finish(record, result))
 
     def fail(self, record: JobRecord, made: Path, error: str) -> None:
-        """Ends a job with an error, in the words of whoever has sent the file."""
+        """Ends a job with an error, in which the client's name of the file replaces paths."""
         told = error.replace(str(self._spool.source(record)), record.name)
         told = told.replace(str(made), record.name)
         self._written(lambda: self._queue.fail(record, told))
 
     def drop(self, record: JobRecord, made: Path) -> None:
-        """Removes what was made of a job that nobody wants any more."""
+        """Removes the result of a cancelled job."""
         if self._queue.shown(record.id) is None:
             self._spool.remove(record.id)
         else:
             made.unlink(missing_ok=True)
 
     def _written(self, write: Callable[[], None]) -> None:
-        """Tries until the queue is written: the work waits for room on a disk that is full."""
+        """Retries `write` until the queue is written: the work waits while the disk is full."""
         is_told = False
         while not self._stopped.is_set():
             try:

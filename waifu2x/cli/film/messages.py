@@ -1,0 +1,341 @@
+"""Messages about films: what they hold, what is made of them and how the work on them ended."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from waifu2x.cli.output import report
+from waifu2x.cli.output.progress_line import clock
+from waifu2x.errors import BackendError, ModelError, OutputError
+from waifu2x.flows.film.parts.begun_film import parts_folder
+from waifu2x.formats.film.description import HLG, MATRICES, Film
+from waifu2x.formats.film.names import WRITABLE
+from waifu2x.formats.film.reading.describe import is_hdr
+from waifu2x.formats.film.reading.selection import Ending
+
+if TYPE_CHECKING:
+    from waifu2x.flows.batch.shard import Shard
+    from waifu2x.flows.film.frames.stages import StageTimes
+    from waifu2x.flows.film.making import MadeFilm
+    from waifu2x.flows.film.request import FilmJob, PreparedFilm
+
+_SCALE = 2
+"""The scale that films are enlarged by unless another is asked for."""
+
+
+def frame_count(film: Film) -> int | None:
+    """Returns the number of frames of a film, as far as its file tells."""
+    if film.pictures.frames:
+        return film.pictures.frames
+    return None if film.seconds is None else max(1, round(film.seconds * film.pictures.rate))
+
+
+def film_line(film: Film) -> str:
+    """Describes a film's pictures."""
+    pictures = film.pictures
+    rate = f"{float(pictures.rate):.5g} frames a second"
+    parts = [film.container.partition(",")[0]]
+    parts.append(f"{pictures.codec} {pictures.width}x{pictures.height}, {_samples(film)}, {rate}")
+    count = frame_count(film)
+    if count is not None:
+        parts.append(f"{'' if pictures.frames else 'about '}{_frames(count)}")
+    if film.seconds is not None:
+        parts.append(clock(film.seconds))
+    if pictures.interlaced:
+        parts.append("interlaced")
+    if pictures.rotation:
+        parts.append(f"turned by {pictures.rotation} degrees when shown")
+    return ", ".join(parts)
+
+
+def _samples(film: Film) -> str:
+    pixels = film.pictures.pixels
+    if pixels.is_rgb:
+        kind = "RGB"
+    elif pixels.planes < 3:
+        kind = "grey"
+    else:
+        kind = {(2, 2): "4:2:0", (2, 1): "4:2:2"}.get((pixels.columns, pixels.rows), "4:4:4")
+    alpha = " with transparency" if pixels.planes == 4 else ""
+    return f"{kind}{alpha} of {pixels.bits} bits"
+
+
+def colours_line(film: Film) -> str:
+    """Describes the meaning of a film's codes, and which of it is assumed."""
+    colours, pixels = film.pictures.colours, film.pictures.pixels
+    parts = [f"{MATRICES[colours.matrix]} {colours.range}"]
+    if pixels.planes >= 3 and (pixels.columns, pixels.rows) != (1, 1):
+        parts.append(f"chroma {colours.siting}")
+    if is_hdr(colours):
+        parts.append("HLG" if colours.transfer == HLG else "PQ")
+    assumed = f" (not said, assumed: {'; '.join(colours.assumed)})" if colours.assumed else ""
+    return f"{', '.join(parts)}{assumed}"
+
+
+def streams_line(film: Film, taken: frozenset[int]) -> str:
+    """Lists the streams besides pictures whose numbers are in `taken`; empty without any."""
+    titles = [stream.title for stream in film.others if stream.index in taken]
+    if film.chapters:
+        titles.append(f"{film.chapters} chapters")
+    return ", ".join(titles)
+
+
+def result_line(prepared: PreparedFilm) -> str:
+    """Describes how the result is coded."""
+    shape = prepared.shape
+    options = dict(shape.encoding.options)
+    told = [
+        f"{name} {options[name]}"
+        for name in ("crf", "cq", "preset", "cpu-used", "profile", "tune")
+        if name in options
+    ]
+    how = f" ({', '.join(told)})" if told else ""
+    return (
+        f"{shape.width}x{shape.height}, {shape.encoding.codec}{how}, {shape.encoding.pixels.name}"
+    )
+
+
+def warnings(film: Film, prepared: PreparedFilm) -> Iterator[str]:
+    """Yields warnings to be shown before the work."""
+    yield from prepared.notices
+    if is_hdr(film.pictures.colours):
+        yield "HDR is passed through as it is coded: networks were made for SDR"
+    for lost in film.pictures.lost:
+        yield f"no encoder here keeps {lost}"
+    if film.pictures.interlaced:
+        how = prepared.selection.deinterlacing
+        yield (
+            "is interlaced and enlarged as it is: combs stay"
+            if how == "off"
+            else f"is interlaced: deinterlaced (--deinterlace {how})"
+        )
+
+
+def damage(film: Film, made: MadeFilm) -> list[str]:
+    """Lists what could not be read of a film, each a clause."""
+    ending, found = made.ending, []
+    of = "" if film.seconds is None else f" of {film.seconds:.2f} s"
+    what = f"{_frames(made.frames)}, {float(ending.seconds):.2f} s{of}"
+    if ending.is_short:
+        found.append(f"the input ends early ({what})")
+    if ending.damaged:
+        places = "1 place is" if ending.damaged == 1 else f"{ending.damaged} places are"
+        found.append(f"{places} damaged" + ("" if ending.is_short else f" ({what} could be read)"))
+    found += [
+        f"no pictures from {float(gap.start):.2f} to {float(gap.start + gap.length):.2f} s"
+        for gap in ending.gaps
+    ]
+    return [*found, *made.lost]
+
+
+def moved(ending: Ending) -> str:
+    """Describes the frames whose times were corrected; empty without any."""
+    if not ending.moved:
+        return ""
+    have = "has" if ending.moved == 1 else "have"
+    return f"{_frames(ending.moved)} {have} the time of another, and came a tick later"
+
+
+def done_line(target: Path, prepared: PreparedFilm, made: MadeFilm, seconds: float) -> str:
+    """Describes how a film was made."""
+    shape = prepared.shape
+    held = made.frames - made.resumed - made.computed
+    parts = [_frames(made.frames)]
+    if made.resumed:
+        parts[0] += f" ({made.resumed} were there)"
+    if held > 0:
+        parts.append(f"{made.computed} computed, {held} held")
+    parts += [f"{shape.width}x{shape.height}", f"{seconds:.1f} s"]
+    return f"{report.place(target)}: {', '.join(parts)}"
+
+
+def _frames(count: int) -> str:
+    return "1 frame" if count == 1 else f"{count} frames"
+
+
+def tell_end(
+    job: FilmJob,
+    prepared: PreparedFilm,
+    film: Film,
+    made: MadeFilm,
+    times: StageTimes,
+    seconds: float,
+    *,
+    as_json: bool,
+) -> bool:
+    """Tells how a film was made; returns False if something of it could not be read."""
+    found = damage(film, made)
+    for clause in found:
+        report.error(f"{job.source}: {clause}")
+    for notice in made.notices:
+        report.tell(f"{job.target}: {notice}")
+    if line := moved(made.ending):
+        report.tell(f"{job.source}: {line}")
+    report.detail(
+        f"at work: decoding {times.decoding:.2f} s, network {times.network:.2f} s, encoding"
+        f" {times.encoding:.2f} s"
+    )
+    report.say(done_line(job.target, prepared, made, seconds))
+    if as_json:
+        document = {
+            "status": "damaged" if found else "done",
+            "input": str(job.source),
+            "output": str(job.target),
+            "width": prepared.shape.width,
+            "height": prepared.shape.height,
+            "codec": prepared.shape.encoding.codec,
+            "frames": made.frames,
+            "resumed": made.resumed,
+            "computed": made.computed,
+            "held": made.frames - made.resumed - made.computed,
+            "moved": made.ending.moved,
+            "damage": found,
+            "seconds": round(seconds, 3),
+            "stages": {
+                name: round(spent, 3)
+                for name, spent in times._asdict().items()
+                if name != "elapsed"
+            },
+            "slowest": times.slowest,
+        }
+        report.show(json.dumps(document))
+    return not found
+
+
+def tell_shard(job: FilmJob, shard: Shard, parts: int, *, as_json: bool) -> None:
+    """Tells how many parts of a shard are made."""
+    folder = parts_folder(job.target)
+    report.say(
+        f"{folder}: {parts} parts of shard {shard.number} of {shard.parts} are there;"
+        f" --join makes {job.target} of all"
+    )
+    if as_json:
+        document = {
+            "status": "done",
+            "input": str(job.source),
+            "output": str(folder),
+            "shard": f"{shard.number}/{shard.parts}",
+            "parts": parts,
+        }
+        report.show(json.dumps(document))
+
+
+class Interrupted:
+    """Tells once, when a signal ends the work, how to go on."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self._is_told = False
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Tells it if the block is interrupted."""
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit):
+            self.tell()
+            raise
+
+    def tell(self) -> None:
+        """Tells which parts are kept, and the command that goes on."""
+        folder = parts_folder(self._target)
+        if self._is_told or not folder.is_dir():
+            return
+        self._is_told = True
+        words = [word for word in sys.argv[1:] if word != "--restart"]
+        again = shlex.join(["waifu2x", *words])
+        report.error(f"{folder} keeps what is done; to go on: {again}")
+
+
+def of_film(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Describes a film, what each container would keep of it, and how long the work takes here.
+
+    Returns a document for programs, and lines for people. Raises ImageError, and UnavailableError
+    where PyAV is missing.
+    """
+    # Late: only `info` needs them.
+    from waifu2x.flows.film.reading.client import FilmReader
+    from waifu2x.flows.film.request import FilmJob, prepare
+
+    with FilmReader(path) as reader:
+        film, pictures = reader.film, reader.film.pictures
+        height, width = pictures.height * _SCALE, pictures.width * _SCALE
+        document: dict[str, Any] = {
+            "format": film.container,
+            "codec": pictures.codec,
+            "width": pictures.width,
+            "height": pictures.height,
+            "rate": float(pictures.rate),
+            "frames": frame_count(film),
+            "seconds": film.seconds,
+            "streams": [stream.title for stream in film.others],
+            "chapters": film.chapters,
+            "enlarged": [width, height],
+        }
+        every = frozenset(stream.index for stream in film.others)
+        lines = [
+            film_line(film),
+            f"colours: {colours_line(film)}",
+            f"beside pictures: {streams_line(film, every) or 'nothing'}",
+            f"enlarged {_SCALE}x: {width}x{height}",
+        ]
+        if pictures.lost:
+            document["lost"] = list(pictures.lost)
+            lines.append(f"no container here keeps {', '.join(pictures.lost)}")
+        some: PreparedFilm | None = None
+        document["containers"] = {}
+        for container in WRITABLE:
+            job = FilmJob(path, path.with_suffix(f".{container}"), drop_unsupported=True)
+            try:
+                prepared = prepare(reader, job, height, width)
+            except OutputError as error:
+                document["containers"][container] = {"error": str(error)}
+                lines.append(f"as {container}: no: {error}")
+                continue
+            some = some or prepared
+            found = list(prepared.notices)
+            document["containers"][container] = {
+                "codec": prepared.shape.encoding.codec,
+                "lost": found,
+            }
+            lines.append(f"as {container}: {', '.join(found) or 'everything is kept'}")
+        if some is not None:
+            more, line = _time(film, some)
+            document |= more
+            lines.append(line)
+    return document, lines
+
+
+def _time(film: Film, prepared: PreparedFilm) -> tuple[dict[str, Any], str]:
+    from waifu2x.flows.film import automatic
+    from waifu2x.flows.film.rate import measured
+    from waifu2x.networks import catalogue, model_set
+
+    model = catalogue.FILM_DEFAULT
+    try:
+        noise = automatic.noise_level(film.pictures, model_set.find(model))
+        arguments = {"scale": _SCALE, "noise": noise, "model": model}
+        found = measured(arguments, film, prepared.shape)
+    except (BackendError, ModelError) as error:
+        return {"network": {"error": str(error)}}, f"how long it takes is not known: {error}"
+    frames = frame_count(film)
+    document: dict[str, Any] = {"device": found.device, "rate": round(found.frames, 3)}
+    rate = (
+        f"{found.frames:.3g} frames a second"
+        if found.frames >= 1
+        else f"{1 / found.frames:.1f} s a frame"
+    )
+    taken = ""
+    if frames is not None:
+        document["seconds"] = round(frames / found.frames, 1)
+        taken = f"about {clock(frames / found.frames)}, "
+    measure = f"measured now on {found.width}x{found.height} pixels"
+    return {"network": document}, (
+        f"{model} on {found.device}: {taken}{rate} ({measure}), without decoding and encoding"
+    )
