@@ -39,7 +39,7 @@ from waifu2x.formats.film.writing import (  # noqa: E402
     joining,
 )
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
-from waifu2x.formats.film.writing.silence import FilledGaps  # noqa: E402
+from waifu2x.formats.film.writing.packet_times import FilledGaps  # noqa: E402
 
 pytestmark = needs_ffprobe
 WISHES = {"mkv": Wish("ffv1"), "mp4": Wish("x264", preset="ultrafast")}

@@ -38,9 +38,9 @@ from waifu2x.flows.film.reading.limits import OPENING, needed_memory  # noqa: E4
 from waifu2x.flows.film.reading.pulse import Pulse, Watch, new_signs  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
 from waifu2x.flows.flow import StoppedError  # noqa: E402
+from waifu2x.formats.film import pipes  # noqa: E402
 from waifu2x.formats.film.reading.reader import Reader  # noqa: E402
 from waifu2x.formats.film.reading.selection import Selection  # noqa: E402
-from waifu2x.formats.film.writing import pipe_output  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 
 PIPE = Path("-")
@@ -100,7 +100,7 @@ def test_a_player_that_pauses_stops_nobody(tmp_path: Path, monkeypatch: pytest.M
     made: list[Any] = []
     with _Player() as player, reading_here(monkeypatch):
         monkeypatch.setattr(live, "_STANDARD_OUTPUT", player.written_to)
-        monkeypatch.setattr(pipe_output, "select", player)
+        monkeypatch.setattr(pipes, "select", player)
 
         def work() -> None:
             with FilmReader(source) as reader:

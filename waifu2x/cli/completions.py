@@ -15,7 +15,7 @@ import click
 
 from waifu2x.errors import Waifu2xError
 from waifu2x.flows.jobs import ARCHIVES
-from waifu2x.formats.film import names
+from waifu2x.formats import film
 from waifu2x.formats.table import READABLE, WRITABLE
 
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ pictures = files(*(f".{each}" for each in (*READABLE, *ARCHIVES)))
 """What can be read."""
 results = files(*(f".{each}" for each in (*WRITABLE, *ARCHIVES)))
 """What can be written."""
-films = files(*(f".{each}" for each in names.READABLE))
+films = files(*(f".{each}" for each in film.READABLE))
 """What `video` reads."""
-pictures_and_films = files(*(f".{each}" for each in (*READABLE, *ARCHIVES, *names.READABLE)))
+pictures_and_films = files(*(f".{each}" for each in (*READABLE, *ARCHIVES, *film.READABLE)))
 """What `info` reads."""
-films_made = files(*(f".{each}" for each in names.WRITABLE))
+films_made = files(*(f".{each}" for each in film.WRITABLE))
 """What it makes."""
 
 

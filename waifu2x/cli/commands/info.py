@@ -19,7 +19,7 @@ from waifu2x.cli.options.settings import config_option
 from waifu2x.cli.output.report import show, tell
 from waifu2x.errors import ImageError, UnavailableError, printable
 from waifu2x.flows.jobs import ARCHIVES
-from waifu2x.formats.film.names import is_film
+from waifu2x.formats.film import is_film
 from waifu2x.networks import catalogue, model_set
 
 if TYPE_CHECKING:

@@ -189,7 +189,7 @@ def _wanted(source: Path, target: Path, options: dict[str, Any]) -> WantedFilm:
     """What the options ask for; a usage error for what contradicts itself."""
     # With NumPy: late, so that a help need not wait for it.
     from waifu2x.flows.film.request import FilmJob
-    from waifu2x.formats.film.cut import Cut
+    from waifu2x.formats.film.description import Cut
     from waifu2x.formats.film.writing.codecs import Wish
 
     def own(name: str) -> Any:

@@ -12,8 +12,8 @@ from waifu2x.flows.film import automatic
 from waifu2x.flows.film.rate import measured
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm, prepare
+from waifu2x.formats.film import WRITABLE
 from waifu2x.formats.film.description import Film
-from waifu2x.formats.film.names import WRITABLE
 from waifu2x.networks import catalogue, model_set
 
 _SCALE = 2

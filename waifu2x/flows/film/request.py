@@ -11,8 +11,14 @@ from waifu2x import __version__
 from waifu2x.errors import OutputError
 from waifu2x.flows.film.frames.held import Duplicates
 from waifu2x.flows.film.reading.client import FilmReader
-from waifu2x.formats.film.cut import Cut
-from waifu2x.formats.film.description import BT709, SMPTE170M, FilmColours, Pictures, PixelFormat
+from waifu2x.formats.film.description import (
+    BT709,
+    SMPTE170M,
+    Cut,
+    FilmColours,
+    Pictures,
+    PixelFormat,
+)
 from waifu2x.formats.film.library import versions
 from waifu2x.formats.film.raw import raw_encoding
 from waifu2x.formats.film.reading.deinterlacing import Deinterlacing
@@ -28,10 +34,10 @@ from waifu2x.formats.film.writing.codecs import (
     fitted,
     has_own_hdr,
     is_available,
+    losses,
 )
 from waifu2x.formats.film.writing.encode import Shape, check
-from waifu2x.formats.film.writing.losses import losses
-from waifu2x.formats.film.writing.picture_stream import template_of
+from waifu2x.formats.film.writing.header import template_of
 from waifu2x.formats.film.writing.targets import StreamPlan
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.machine import core_count

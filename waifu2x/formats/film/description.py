@@ -148,3 +148,11 @@ class Film:
     others: tuple[OtherStream, ...]
     chapters: int
     tags: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A stretch of a film, in seconds."""
+
+    start: Fraction = Fraction(0)
+    end: Fraction | None = None

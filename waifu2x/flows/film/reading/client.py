@@ -40,12 +40,11 @@ from waifu2x.flows.film.reading.messages import (
 from waifu2x.flows.film.reading.process import name_of, read_film
 from waifu2x.flows.film.reading.pulse import OFTEN, Watch, new_signs
 from waifu2x.flows.jobs import STANDARD
-from waifu2x.formats.film.cut import Cut
-from waifu2x.formats.film.description import Film, PixelFormat
+from waifu2x.formats.film.description import Cut, Film, PixelFormat
 from waifu2x.formats.film.reading.selection import Ending, Selection
 from waifu2x.formats.film.writing.encode import Encoded, Shape
-from waifu2x.formats.film.writing.live_encode import CodedPicture
-from waifu2x.formats.film.writing.picture_stream import PictureTemplate
+from waifu2x.formats.film.writing.header import PictureTemplate
+from waifu2x.formats.film.writing.live_writing import CodedPicture
 from waifu2x.formats.film.writing.targets import StreamPlan
 
 _LOG = logging.getLogger(__name__)

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from waifu2x.flows.batch.shared_memory import SharedArray
-from waifu2x.formats.film.cut import Cut
-from waifu2x.formats.film.description import Film
+from waifu2x.formats.film.description import Cut, Film
 from waifu2x.formats.film.reading.selection import Ending, Selection
 from waifu2x.formats.film.writing.encode import Encoded, Shape
-from waifu2x.formats.film.writing.live_encode import CodedPicture
-from waifu2x.formats.film.writing.picture_stream import PictureTemplate
+from waifu2x.formats.film.writing.header import PictureTemplate
+from waifu2x.formats.film.writing.live_writing import CodedPicture
 from waifu2x.formats.film.writing.targets import StreamPlan
 
 

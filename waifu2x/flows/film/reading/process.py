@@ -43,17 +43,14 @@ from waifu2x.flows.film.reading.messages import (
 from waifu2x.flows.film.reading.pulse import OFTEN, Pulse
 from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film.frame_files import FrameFiles, frame_pattern, read_times
+from waifu2x.formats.film.pipes import PipeOutput, piped
 from waifu2x.formats.film.pixels import planes_of
 from waifu2x.formats.film.reading.opening import opened
-from waifu2x.formats.film.reading.pipe_input import piped
 from waifu2x.formats.film.reading.reader import Reader
 from waifu2x.formats.film.reading.selection import Decoded
-from waifu2x.formats.film.writing.covers import cover_from_file
-from waifu2x.formats.film.writing.header import FilmPlan
+from waifu2x.formats.film.writing.header import FilmPlan, cover_from_file, tried
 from waifu2x.formats.film.writing.joining import join
-from waifu2x.formats.film.writing.live_muxing import LiveMuxer
-from waifu2x.formats.film.writing.pipe_output import PipeOutput
-from waifu2x.formats.film.writing.trial import tried
+from waifu2x.formats.film.writing.live_writing import LiveMuxer
 from waifu2x.system.files import open_regular, reason
 
 _SLOWEST = 2e6

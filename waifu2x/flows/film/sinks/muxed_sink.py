@@ -8,8 +8,8 @@ from waifu2x.flows.film.frames.steps import Planes, Step
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import PreparedFilm
 from waifu2x.flows.film.sinks.frame_sink import FrameSink
-from waifu2x.formats.film.cut import Cut
-from waifu2x.formats.film.writing.live_encode import LiveEncoder
+from waifu2x.formats.film.description import Cut
+from waifu2x.formats.film.writing.live_writing import LiveEncoder
 
 
 class MuxedSink(FrameSink):

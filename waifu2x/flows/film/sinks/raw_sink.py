@@ -14,7 +14,7 @@ from waifu2x.flows.film.frames.stages import Stages
 from waifu2x.flows.film.frames.steps import Planes, Step
 from waifu2x.flows.film.reading.client import DecodedFrame
 from waifu2x.flows.film.sinks.frame_sink import FrameSink
-from waifu2x.formats.film import y4m
+from waifu2x.formats.film.raw import Y4M_FRAME, y4m_header
 from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.imaging.streams import Header
 from waifu2x.system.files import reason
@@ -57,7 +57,7 @@ class RawSink(FrameSink):
         _widen(self._descriptor)
         self._send(
             [
-                y4m.header(
+                y4m_header(
                     shape.encoding.pixels,
                     shape.height,
                     shape.width,
@@ -76,7 +76,7 @@ class RawSink(FrameSink):
     def write(self, planes: Planes) -> None:
         """Writes the planes of a frame. Raises OutputError, or BrokenPipeError where nobody reads
         them."""
-        self._send([y4m.FRAME, *(plane.data.cast("B") for plane in planes)])
+        self._send([Y4M_FRAME, *(plane.data.cast("B") for plane in planes)])
 
     def _place(self, frame: DecodedFrame) -> None:
         if self._first is None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from fractions import Fraction
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from waifu2x.errors import ImageError
 from waifu2x.formats.film.description import (
@@ -25,11 +26,11 @@ from waifu2x.formats.film.description import (
     PixelFormat,
     Range,
 )
+from waifu2x.formats.film.library import library
 from waifu2x.formats.film.pixels import FULL_RANGE, pixel_format
 from waifu2x.formats.film.reading.clock import RESTARTED
-from waifu2x.formats.film.reading.decoders import decoder_of
-from waifu2x.formats.film.reading.opening import MAX_RATE, MAX_SIDE
-from waifu2x.formats.film.reading.stream_header import header_of
+from waifu2x.formats.film.reading.opening import MAX_RATE, MAX_SIDE, decoder_of
+from waifu2x.formats.film.writing.matroska import elements
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -53,6 +54,22 @@ _ATTACHED_PICTURE = 0x400
 """FFmpeg's disposition of a cover."""
 _NOT_READ = 48
 """FFmpeg's way to discard all of a stream."""
+_HORIZONTAL, _VERTICAL, _ADDED_TYPE, _ADDED_DATA = 0x55B7, 0x55B8, 0x41E7, 0x41ED
+_SITINGS: dict[tuple[int, int], ChromaSiting] = {
+    (1, 2): "left",
+    (1, 1): "topleft",
+    (2, 2): "center",
+}
+"""By Matroska's numbers: 1 is at the first pixel, 2 is half way to the second."""
+_PARENTS = {
+    0x18538067,  # segment
+    0x1654AE6B,  # tracks
+    0xAE,  # track
+    0xE0,  # video
+    0x55B0,  # colour
+    0x41E4,  # what is added to packets
+}
+_DOLBY_VISION = (b"dvcC", b"dvvC", b"dvwC")
 
 
 def main_stream(container: InputContainer, name: str) -> VideoStream:
@@ -261,3 +278,53 @@ _LOST = {
 def is_hdr(colours: FilmColours) -> bool:
     """Whether its codes are of PQ or HLG, which networks were not made for."""
     return colours.transfer in (PQ, HLG)
+
+
+class DolbyVision(NamedTuple):
+    """How a film uses it."""
+
+    profile: int
+    base: int
+    """What its pictures are without it: 0 nothing that can be shown, 1 HDR10, 2 SDR, 4 HLG."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether its pictures mean nothing without it."""
+        return self.profile == 5 or (self.profile == 10 and self.base == 0)
+
+
+class StreamHeader(NamedTuple):
+    """What a header tells."""
+
+    siting: ChromaSiting | None = None
+    dolby_vision: DolbyVision | None = None
+
+
+def header_of(stream: VideoStream) -> StreamHeader:
+    """What the film says of its pictures."""
+    av = library()
+    written = io.BytesIO()
+    try:
+        with av.open(written, "w", format="matroska") as container:
+            container.add_stream_from_template(stream, opaque=True)
+            container.start_encoding()
+            header = written.getvalue()
+    except (av.FFmpegError, ValueError):  # a codec that Matroska does not know
+        return StreamHeader()
+    found: dict[int, bytes] = {}
+    _walk(header, 0, len(header), found)
+    sides = (int.from_bytes(found.get(number, b"")) for number in (_HORIZONTAL, _VERTICAL))
+    told = found.get(_ADDED_DATA, b"")
+    vision = None
+    if found.get(_ADDED_TYPE) in _DOLBY_VISION and len(told) > 4:
+        vision = DolbyVision(told[2] >> 1, told[4] >> 4)
+    return StreamHeader(_SITINGS.get((next(sides), next(sides))), vision)
+
+
+def _walk(data: bytes, at: int, end: int, found: dict[int, bytes]) -> None:
+    """Puts the elements that are known into `found`."""
+    for one in elements(data, at, end):
+        if one.number in _PARENTS:
+            _walk(data, one.start, one.end, found)
+        elif one.number in (_HORIZONTAL, _VERTICAL, _ADDED_TYPE, _ADDED_DATA):
+            found[one.number] = data[one.start : one.end]

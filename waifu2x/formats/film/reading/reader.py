@@ -11,21 +11,21 @@ from itertools import chain, islice
 from typing import IO, TYPE_CHECKING, Any
 
 from waifu2x.errors import ImageError
-from waifu2x.formats.film import frame_files, y4m
+from waifu2x.formats.film import frame_files
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.frame_files import FrameFiles
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.pixels import pixel_format
-from waifu2x.formats.film.reading.claims import ends_early, missing_frames
+from waifu2x.formats.film.raw import y4m_siting
 from waifu2x.formats.film.reading.clock import RESTARTED
+from waifu2x.formats.film.reading.completeness import ends_early, missing_frames
 from waifu2x.formats.film.reading.decoding import Decoding, PacketSource
-from waifu2x.formats.film.reading.deinterlacing import deinterlaced
+from waifu2x.formats.film.reading.deinterlacing import deinterlaced, film_pictures
 from waifu2x.formats.film.reading.describe import describe, main_stream
+from waifu2x.formats.film.reading.frame_times import Times
 from waifu2x.formats.film.reading.opening import beginning
 from waifu2x.formats.film.reading.packets import MAX_GAPS, FramePackets, Gap, Packets
 from waifu2x.formats.film.reading.selection import Decoded, Ending, Selection, tick_of, ticks
-from waifu2x.formats.film.reading.telecine import film_pictures
-from waifu2x.formats.film.reading.times import Times
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -88,7 +88,7 @@ class Reader:
         """AVI has no times of showing, only an order of coding: what its frames are late by."""
         siting = None
         if not isinstance(file, FrameFiles) and container.format.name == "yuv4mpegpipe":
-            siting = y4m.told_siting(beginning(file))
+            siting = y4m_siting(beginning(file))
         film = describe(container, self._stream, first, siting, file.seekable(), name)
         self.film: Film = _timed_by_file(film, times) if times else film
         self.ending = Ending()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -10,6 +11,9 @@ from waifu2x.errors import OutputError
 from waifu2x.formats.film.description import Hdr, PixelFormat
 from waifu2x.formats.film.library import library
 from waifu2x.system.lazy_dataclass import dataclass
+
+_LAYOUT_NAMES = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0"}
+"""By columns and rows of luma to one sample of chroma."""
 
 
 @dataclass(frozen=True)
@@ -298,3 +302,14 @@ def is_available(name: str) -> bool:
     except (av.FFmpegError, ValueError, OSError):
         return False
     return True
+
+
+def losses(wish: Wish, source: PixelFormat, encoding: Encoding) -> Iterator[str]:
+    """Each a clause."""
+    made = encoding.pixels
+    if made.bits < source.bits and wish.depth is None:
+        yield f"{made.bits} of {source.bits} bits are kept: {encoding.codec} has no more here"
+    layouts = [(one.columns, one.rows) for one in (source, made)]
+    if source.planes >= 3 and layouts[1] > layouts[0] and wish.chroma is None:
+        had, has = (_LAYOUT_NAMES.get(one, "other") for one in layouts)
+        yield f"chroma of {had} becomes {has}: {encoding.codec} has no more here"

@@ -8,25 +8,34 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from waifu2x.formats.film.writing.aac import audio_config
 from waifu2x.formats.film.writing.copied_streams import CopiedStreams
-from waifu2x.formats.film.writing.covers import CoverOf
 from waifu2x.formats.film.writing.header import (
     BegunStreams,
+    CoverOf,
     FilmPlan,
+    PictureTemplate,
     begin_streams,
     open_target,
     write_fields,
 )
 from waifu2x.formats.film.writing.mp4 import turn_off
-from waifu2x.formats.film.writing.picture_stream import PictureTemplate
 
 if TYPE_CHECKING:
+    from av.audio.codeccontext import AudioCodecContext
     from av.container import InputContainer
     from av.packet import Packet
 
 _DEFAULT = 1
 """FFmpeg's disposition of a stream that players take unless they are told otherwise."""
+_RATES = (
+    96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350,
+)  # fmt: skip
+_PROFILES = {"Main": 1, "LC": 2, "SSR": 3, "LTP": 4}
+"""Audio object types of ISO/IEC 14496-3 that such packets can have."""
+_EXTENDED = ("HE-AAC", "HE-AACv2")
+"""AAC LC at half the rate, and what makes the rest of it: high frequencies, and in the second one
+two channels of one."""
+_CHANNELS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 8: 7}
 
 
 class FilmWriter:
@@ -112,3 +121,18 @@ class _HeldPipe(io.RawIOBase):
         if self._held is not None:
             return self._held.write(data)
         return self._file.write(data) or 0
+
+
+def audio_config(context: AudioCodecContext) -> bytes | None:
+    """An AudioSpecificConfig for packets of AAC that describe themselves; None where it is not
+    known."""
+    rate, count = context.sample_rate, context.layout.nb_channels
+    profile = context.profile or ""
+    if profile in _EXTENDED:
+        rate //= 2
+        count = 1 if profile == "HE-AACv2" else count
+    kind = 2 if profile in _EXTENDED else _PROFILES.get(profile)
+    channels = _CHANNELS.get(count)
+    if kind is None or rate not in _RATES or channels is None:
+        return None
+    return (kind << 11 | _RATES.index(rate) << 7 | channels << 3).to_bytes(2)

@@ -1,24 +1,27 @@
-"""The header of a film that is written: its streams, tags and chapters."""
+"""Writes the header of a film: its streams, attachments, tags and chapters."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from waifu2x.formats.film.cut import Cut
-from waifu2x.formats.film.description import Film, OtherStream
+from waifu2x.errors import OutputError
+from waifu2x.formats.film.description import Cut, Film, OtherStream
 from waifu2x.formats.film.library import library
+from waifu2x.formats.film.reading.opening import in_short
 from waifu2x.formats.film.writing.codecs import has_own_hdr
-from waifu2x.formats.film.writing.covers import CoverOf, attach
 from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.formats.film.writing.matroska import PictureFields, placeholder, set_fields
-from waifu2x.formats.film.writing.picture_stream import PictureTemplate, add_pictures
 from waifu2x.formats.film.writing.targets import CONTAINERS, KeptStream, StreamPlan
 
 if TYPE_CHECKING:
     from av.container import InputContainer
+    from av.stream import Stream
 
 _LIES = ("DURATION", "BPS", "NUMBER_OF_", "_STATISTICS_", "ENCODER")
 """Beginnings of tags that tell of the stream as it was."""
@@ -27,6 +30,10 @@ _OF_CONTAINERS = {
     "filename", "mimetype", "alpha_mode",
 }  # fmt: skip
 """Tags that demuxers make of a container's own fields."""
+CoverOf = Callable[["Stream"], bytes]
+"""Reads the picture of a cover."""
+_NO_PICTURES = bytes.fromhex("1f43b675 83 e78100")
+"""A cluster of Matroska without packets: FFmpeg takes no file for one that has none."""
 
 
 class FilmPlan(NamedTuple):
@@ -170,3 +177,123 @@ def needed_fields(plan: FilmPlan) -> PictureFields | None:
 
 def _title(film: Film) -> str:
     return next((value for key, value in film.pictures.tags if key == "title"), "")
+
+
+def attach(out: Any, told: OtherStream, picture: bytes) -> None:
+    """Adds a cover as an attached file, which Matroska has covers as."""
+    tags = dict(told.tags)
+    is_png = told.codec == "png"
+    out.add_attachment(
+        tags.get("filename", "cover.png" if is_png else "cover.jpg"),
+        tags.get("mimetype", "image/png" if is_png else "image/jpeg"),
+        picture,
+    )
+
+
+def cover_from_file(stream: Any) -> bytes:
+    """The picture of a cover, of a film that can be sought in and stands at its beginning."""
+    packets = stream.container.demux(stream)
+    data = next((bytes(packet) for packet in packets if packet.size), b"")
+    stream.container.seek(0)
+    return data
+
+
+class PictureTemplate(NamedTuple):
+    """Where the parameters of a coded stream are found."""
+
+    file: bytes | Path
+    """Matroska: a part, or only the header of one."""
+    extradata: bytes | None = None
+    """What decoders have to know first; None: what the file says. They differ where packets do not
+    come from Matroska."""
+
+
+def template_of(header: bytes) -> PictureTemplate:
+    """The parameters of a stream in Matroska of which only the header has been written."""
+    return PictureTemplate(header + _NO_PICTURES)
+
+
+def opened_part(file: bytes | Path) -> Any:
+    """A part, or the header of one, open for reading: a context manager. Nothing is decoded, as
+    FFmpeg does by itself to know what is in its header anyway."""
+    opened = io.BytesIO(file) if isinstance(file, bytes) else f"file:{file}"
+    unread = {"probesize": "32", "analyzeduration": "1"}
+    return library().open(opened, "r", format="matroska", options=unread)
+
+
+def add_pictures(out: Any, container: str, shape: Shape, template: PictureTemplate) -> Any:
+    """Adds the stream of pictures to a container, whose extension is `container`."""
+    with opened_part(template.file) as part:
+        told: Any = part.streams.video[0]
+        video = out.add_stream_from_template(told, opaque=True)
+        own, context = told.codec_context, video.codec_context
+        codec = shape.encoding.codec
+        if template.extradata is not None:
+            context.extradata = template.extradata
+        if codec == "prores":
+            # Its profile is its tag, which is all that its extradata are in Matroska.
+            context.extradata, context.codec_tag = None, own.codec_tag
+            if shape.encoding.pixels.planes == 4:
+                context.bits_per_coded_sample = _WITH_ALPHA
+    is_hevc = codec == "x265" or codec.startswith("hevc_")
+    if is_hevc and container in ("mp4", "mov"):
+        context.codec_tag = "hvc1"  # or Apple's players show nothing
+    # Nothing decodes what a header alone describes: some of it would be unknown.
+    context.height, context.width = shape.height, shape.width
+    context.pix_fmt = shape.encoding.taken
+    context.framerate = shape.rate
+    if shape.aspect is not None:
+        context.sample_aspect_ratio = shape.aspect
+    video.time_base = shape.tick
+    return video
+
+
+_WITH_ALPHA = 32
+"""Bits of a pixel by which QuickTime knows that it is transparent."""
+
+
+def tried(
+    source: InputContainer, plan: FilmPlan, template: PictureTemplate, cover_of: CoverOf
+) -> StreamPlan:
+    """The streams of a plan as FFmpeg's muxer agrees with it: what it cannot take is among what is
+    refused. Raises OutputError where it cannot take even the pictures.
+    """
+
+    def trouble(*taken: KeptStream) -> str:
+        streams = replace(plan.streams, taken=taken)
+        return _trouble(source, plan._replace(streams=streams), template, cover_of)
+
+    found = trouble()
+    if found:
+        raise OutputError(
+            f".{plan.streams.container} cannot hold pictures of {plan.shape.encoding.codec}: "
+            f"{found}"
+        )
+    streams = plan.streams
+    if not trouble(*streams.taken):
+        return streams
+    titles = {stream.index: stream.title for stream in plan.film.others}
+    taken: list[KeptStream] = []
+    refused = list(streams.refused)
+    for one in streams.taken:
+        if trouble(*taken, one):
+            refused.append((one.index, titles[one.index]))
+        else:
+            taken.append(one)
+    return replace(streams, taken=tuple(taken), refused=tuple(sorted(refused)))
+
+
+def _trouble(
+    source: InputContainer, plan: FilmPlan, template: PictureTemplate, cover_of: CoverOf
+) -> str:
+    """What is wrong with a plan; empty if nothing is."""
+    out: Any = open_target(io.BytesIO(), plan.streams.container)
+    try:
+        begin_streams(out, source, plan, template, cover_of)
+        out.start_encoding()
+    except (library().FFmpegError, ValueError) as error:
+        return in_short(error)
+    finally:
+        with suppress(Exception):  # it was a trial
+            out.close()
+    return ""

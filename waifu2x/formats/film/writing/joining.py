@@ -12,12 +12,15 @@ from waifu2x.formats.film.library import library
 from waifu2x.formats.film.reading.opening import in_short
 from waifu2x.formats.film.reading.packets import Packets, may_grow
 from waifu2x.formats.film.writing.copied_streams import Timed
-from waifu2x.formats.film.writing.covers import cover_from_file
 from waifu2x.formats.film.writing.encode import Encoded, decode_times, rank_of
 from waifu2x.formats.film.writing.film_writer import FilmWriter
-from waifu2x.formats.film.writing.header import FilmPlan
-from waifu2x.formats.film.writing.index_room import CountedPackets, expected_packets
-from waifu2x.formats.film.writing.picture_stream import PictureTemplate, opened_part
+from waifu2x.formats.film.writing.header import (
+    FilmPlan,
+    PictureTemplate,
+    cover_from_file,
+    opened_part,
+)
+from waifu2x.formats.film.writing.mp4 import CountedPackets, expected_packets
 from waifu2x.system.files import reason
 
 if TYPE_CHECKING:

@@ -1,8 +1,4 @@
-"""The times of frames: a film's own, in ticks from its beginning, each later than the one before.
-
-Damaged films have times that no film has, that go back, or that leap ahead for a frame. Such a
-frame is shown when it is due: its picture is as good as any other.
-"""
+"""Gives frames times in ticks from the beginning of the film, each later than the one before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a film says of itself: how long it is, and how many pictures it has."""
+"""Compares the decoded frames with the length and the number of pictures that a film claims."""
 
 from __future__ import annotations
 
