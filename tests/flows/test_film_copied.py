@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -225,7 +226,7 @@ def test_an_index_has_its_room_before_the_packets(
     """Also where a source has more packets than it says: then the film is written once more."""
     source, target, again = (tmp_path / name for name in ("film.mp4", "out.mp4", "again.mp4"))
     films.CASES["texts.mp4"](source)
-    enlarge(FilmJob(source, target, WISHES["mp4"]), keep_parts=True)
+    enlarge(replace(FilmJob(source, target, WISHES["mp4"]), keep_parts=True))
     assert boxes(target)[:2] == [b"ftyp", b"moov"]
 
     rooms: list[int | None] = []

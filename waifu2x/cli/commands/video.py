@@ -115,6 +115,8 @@ def video(
     Sound, subtitles, fonts and chapters are copied. A run that was interrupted goes on.
     """
     wanted = _wanted(source, target, options)
+    job = replace(wanted.job, overwrite=overwrite, restart=restart, keep_parts=keep_parts)
+    wanted = wanted._replace(job=job)
     run = _RunOptions(overwrite, restart, keep_parts, shard, join, address)
     existing: Existing = "overwrite" if overwrite else "fail"
     if preview is not None:
@@ -273,28 +275,21 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
     """Makes the film; False if something of the source could not be read."""
     from waifu2x.cli.film import words
     from waifu2x.cli.film.progress import FilmProgress, told
-    from waifu2x.flows.film.frames.upscaler_device import device_of
+    from waifu2x.flows.film.assembly import join_film, make_film, make_shard
+    from waifu2x.flows.film.frames.frame_enlarger import device_of
     from waifu2x.flows.film.live import make_live
-    from waifu2x.flows.film.making import join_film, make_film_by, make_shard
 
     start = time.monotonic()
     with prepared_film(wanted) as ready:
         reader, prepared, film = ready.reader, ready.prepared, ready.reader.film
         progress = FilmProgress(ready.job.source.name, words.frame_count(film), reader.stages.times)
-        ends: dict[str, Any] = {
-            "keep_parts": run.keep_parts,
-            "replace": run.overwrite,
-            "on_notice": report.tell,
-        }
         if is_live_job(ready.job):
             run.check_live()
             with told(progress, as_json=as_json) as add, opened_enlarger(ready) as enlarge:
                 device = device_of(enlarge, film)
-                made = make_live(
-                    reader, ready.job, prepared, device, replace=run.overwrite, on_frames=add
-                )
+                made = make_live(reader, ready.job, prepared, device, on_frames=add)
         elif run.join:
-            made = join_film(reader, ready.job_of(), prepared, **ends)
+            made = join_film(reader, ready.job_of(), prepared, on_notice=report.tell)
         else:
             with (
                 told(progress, as_json=as_json) as add,
@@ -307,14 +302,13 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
                     )
                     tell_shard(ready.job, run.shard, parts, as_json=as_json)
                     return True
-                made = make_film_by(
+                made = make_film(
                     maker.make,
                     reader,
                     job,
                     prepared,
-                    restart=run.restart,
                     on_resumed=progress.resume,
-                    **ends,
+                    on_notice=report.tell,
                 )
         job = ready.job
         times = reader.stages.times()

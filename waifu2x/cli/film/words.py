@@ -14,7 +14,7 @@ from waifu2x.formats.film.reading.describe import is_hdr
 from waifu2x.formats.film.reading.selection import Ending
 
 if TYPE_CHECKING:
-    from waifu2x.flows.film.making import MadeFilm
+    from waifu2x.flows.film.assembly import MadeFilm
     from waifu2x.flows.film.request import PreparedFilm
 
 

@@ -1,34 +1,47 @@
 """Makes a film in one go: from or into a pipe, or of numbered pictures.
 
-There are no parts of it, so a run that is killed begins anew.
+It has no parts, so a run that is killed begins anew.
 """
 
 from __future__ import annotations
 
+import io
+import os
+import select
+import stat
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
+
 from waifu2x.errors import ImageError, OutputError
+from waifu2x.flows.film.assembly import MadeFilm
 from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarge_frames
-from waifu2x.flows.film.frames.frame_source import FrameSource
-from waifu2x.flows.film.making import MadeFilm
-from waifu2x.flows.film.parts.part_run import PartRun
-from waifu2x.flows.film.reading.client import FilmReader
+from waifu2x.flows.film.frames.frame_streams import FrameSink, FrameSource, Planes, Step
+from waifu2x.flows.film.frames.stages import Stages
+from waifu2x.flows.film.parts.part_runs import PartRun
+from waifu2x.flows.film.reading.client import DecodedFrame, FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm
-from waifu2x.flows.film.sinks.frame_files_sink import FrameFilesSink
-from waifu2x.flows.film.sinks.frame_sink import FrameSink
-from waifu2x.flows.film.sinks.muxed_sink import MuxedSink
-from waifu2x.flows.film.sinks.raw_sink import RawSink
-from waifu2x.flows.jobs import STANDARD
-from waifu2x.formats.film.frame_files import frame_pattern
+from waifu2x.flows.jobs import STANDARD, make_folder
+from waifu2x.formats.film.description import Cut
+from waifu2x.formats.film.frame_files import FramePattern, frame_pattern, times_text
+from waifu2x.formats.film.raw import Y4M_FRAME, y4m_header
 from waifu2x.formats.film.writing import targets
-from waifu2x.system.files import reason, writing
+from waifu2x.formats.film.writing.encode import Shape
+from waifu2x.formats.film.writing.live_writing import LiveEncoder
+from waifu2x.formats.png_write import PngWriter
+from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.streams import Extent, Header, Timed
+from waifu2x.system.files import reason, write_atomically, writing
 
 _STANDARD_OUTPUT = 1
 _WHOLE = 1 << 62
 """Ticks of the one part that such a film is."""
+_PIPE_BYTES = 1 << 20
+"""The most that Linux lets a pipe hold without privileges: with its usual 64 KiB, writer and reader
+wait for each other twelve times in a frame of 960x540."""
 
 
 def is_live(job: FilmJob) -> bool:
@@ -47,7 +60,6 @@ def make_live(
     prepared: PreparedFilm,
     device: FrameDevice,
     *,
-    replace: bool = False,
     on_frames: OnFrames = lambda frames, computed: None,
 ) -> MadeFilm:
     """Makes a film for which `is_live` holds.
@@ -63,7 +75,7 @@ def make_live(
         job.duplicates,
         device.in_flight * device.stack,
     )
-    with _sink(reader, job, prepared, replace) as sink:
+    with _sink(reader, job, prepared) as sink:
         enlarge_frames(frames, sink, prepared.shape, reader.stages, device, on_frames)
         if not sink.frames:
             raise ImageError(f"{job.source}: has no frames between --start and --end")
@@ -71,21 +83,19 @@ def make_live(
 
 
 @contextmanager
-def _sink(
-    reader: FilmReader, job: FilmJob, prepared: PreparedFilm, replace: bool
-) -> Iterator[FrameSink]:
+def _sink(reader: FilmReader, job: FilmJob, prepared: PreparedFilm) -> Iterator[FrameSink]:
     """Where the results go: into what is complete at the end of the block, or never there."""
     shape, plan = prepared.shape, prepared.plan
     pattern = frame_pattern(job.target)
     if pattern is not None:
-        yield FrameFilesSink(pattern, job.source, shape, reader.stages, replace=replace)
+        yield FrameFilesSink(pattern, job.source, shape, reader.stages, replace=job.overwrite)
         return
     try:
         with ExitStack() as held:
             target: Path | int = _STANDARD_OUTPUT
             descriptor = _STANDARD_OUTPUT
             if job.target != STANDARD:
-                file = held.enter_context(writing(job.target, replace=replace))
+                file = held.enter_context(writing(job.target, replace=job.overwrite))
                 target, descriptor = Path(file.name), file.fileno()
             elif sys.stdout is None:
                 raise OutputError("standard output: is closed")
@@ -100,3 +110,203 @@ def _sink(
         raise
     except OSError as error:
         raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
+
+
+class MuxedSink(FrameSink):
+    """Encodes results here, and has the process that reads the film write it."""
+
+    def __init__(
+        self, reader: FilmReader, prepared: PreparedFilm, target: Path | int, cut: Cut
+    ) -> None:
+        """`target` is an existing file, or a descriptor. Raises OutputError, BrokenPipeError."""
+        super().__init__(reader.stages)
+        self._reader = reader
+        self._encoder = LiveEncoder(prepared.shape)
+        reader.begin_live(target, prepared.shape, prepared.plan, self._encoder.template, cut)
+
+    def _write(self, step: Step, planes: Planes, *, is_held: bool) -> None:
+        for coded in self._encoder.add(planes, step.frame.pts, step.frame.duration):
+            self._reader.add_picture(coded)
+
+    def close(self) -> None:
+        """Completes the film. Raises OutputError, BrokenPipeError."""
+        with self._stages.at_work("encoding"):
+            for coded in self._encoder.flush():
+                self._reader.add_picture(coded)
+        self._encoder.close()
+        self.lost = self._reader.finish_live()
+
+    def abort(self) -> None:
+        """Leaves what was written: nobody takes it for a film."""
+        self._encoder.close()
+
+
+class RawSink(FrameSink):
+    """Writes results as YUV4MPEG2. What is written cannot be taken back."""
+
+    def __init__(
+        self, descriptor: int, name: str, shape: Shape, stages: Stages, *, interlaced: bool = False
+    ) -> None:
+        """`descriptor` is open for writing, and stays so; `name` stands for it in messages.
+        `interlaced` says that frames hold two fields."""
+        super().__init__(stages)
+        self._interlaced = interlaced
+        self._descriptor = descriptor
+        self._name = name
+        self._shape = shape
+        self._step = shape.tick * shape.rate
+        """Frames of a tick."""
+        self._first: int | None = None
+        """The time of the first frame."""
+        self.uneven = 0
+        """Frames that are not where an even rate puts them: y4m has no times."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What could not be kept, each a clause."""
+        if not self.uneven:
+            return ()
+        return (f"y4m has no times: {self.uneven} frames are not shown when they were",)
+
+    def open(self, header: Header) -> None:
+        """Writes the film's description. Raises OutputError, BrokenPipeError."""
+        shape = self._shape
+        _widen(self._descriptor)
+        self._send(
+            [
+                y4m_header(
+                    shape.encoding.pixels,
+                    shape.height,
+                    shape.width,
+                    shape.rate,
+                    shape.aspect,
+                    shape.colours,
+                    interlaced=self._interlaced,
+                )
+            ]
+        )
+
+    def _write(self, step: Step, planes: Planes, *, is_held: bool) -> None:
+        self.write(planes)
+        self._place(step.frame)
+
+    def write(self, planes: Planes) -> None:
+        """Writes the planes of a frame. Raises OutputError, or BrokenPipeError where nobody reads
+        them."""
+        self._send([Y4M_FRAME, *(plane.data.cast("B") for plane in planes)])
+
+    def _place(self, frame: DecodedFrame) -> None:
+        if self._first is None:
+            self._first = frame.pts
+        # In parts of a frame, since fractions take long. Half a frame: less is what containers
+        # round times to.
+        each, whole = self._step.numerator, self._step.denominator
+        if 2 * abs((frame.pts - self._first) * each - self.frames * whole) > whole:
+            self.uneven += 1
+
+    def _send(self, parts: Sequence[bytes | memoryview]) -> None:
+        waiting = [memoryview(part) for part in parts]
+        try:
+            while waiting:
+                try:
+                    written = _written(self._descriptor, waiting)
+                except BlockingIOError:  # whoever made the pipe wants no one to wait in it
+                    select.select([], [self._descriptor], [])
+                    continue
+                while waiting and written >= waiting[0].nbytes:
+                    written -= waiting.pop(0).nbytes
+                if written:
+                    waiting[0] = waiting[0][written:]
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(f"{self._name}: cannot write: {reason(error)}") from error
+
+
+def _written(descriptor: int, parts: Sequence[memoryview]) -> int:
+    """Writes some of the bytes; how many."""
+    if sys.platform == "win32":
+        return os.write(descriptor, parts[0])
+    return os.writev(descriptor, parts)
+
+
+def _widen(descriptor: int) -> None:
+    """Lets a pipe hold more, where that can be."""
+    if sys.platform != "linux" or not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        return
+    import fcntl
+
+    with suppress(OSError):
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+
+class FrameFilesSink(FrameSink):
+    """Writes results as files from number 1 on."""
+
+    def __init__(
+        self, pattern: FramePattern, source: Path, shape: Shape, stages: Stages, *, replace: bool
+    ) -> None:
+        """`source` is the film that is read. With `replace`, frames that are there already are
+        replaced."""
+        super().__init__(stages)
+        self._pattern = pattern
+        self._source = source
+        self._shape = shape
+        self._replace = replace
+        self._times: list[int] = []
+        self._content = b""
+
+    def open(self, header: Header) -> None:
+        """Makes the folder. Raises OutputError, and ExistsError where there are frames, or times,
+        already."""
+        pattern = self._pattern
+        make_folder(pattern.path.parent)
+        pattern.check_free(self._source, replace=self._replace)
+        there = pattern.numbers()
+        self._remove(there[0] if there else 1)
+
+    def _write(self, step: Step, planes: Planes, *, is_held: bool) -> None:
+        if not is_held:
+            self._content = self._png(planes)
+        self._times.append(step.frame.pts)
+        self._write_file(len(self._times), self._content)
+
+    def close(self) -> None:
+        """Writes the times, without which the frames are not complete. Raises OutputError."""
+        data = times_text(self._times, self._shape.tick).encode()
+        try:
+            write_atomically(self._pattern.times, data)
+        except OSError as error:
+            raise OutputError(f"{self._pattern.times}: cannot write: {reason(error)}") from error
+
+    def _remove(self, first: int) -> None:
+        """Removes frames of another film, which would look like the end of this one."""
+        number = first
+        try:
+            self._pattern.times.unlink(missing_ok=True)
+            while self._pattern.frame(number).exists():
+                self._pattern.frame(number).unlink()
+                number += 1
+        except OSError as error:
+            raise OutputError(
+                f"{self._pattern.frame(number)}: cannot be removed: {reason(error)}"
+            ) from error
+
+    def _write_file(self, number: int, content: bytes) -> None:
+        path = self._pattern.frame(number)
+        try:
+            write_atomically(path, content)
+        except OSError as error:
+            raise OutputError(f"{path}: cannot write: {reason(error)}") from error
+
+    def _png(self, planes: Planes) -> bytes:
+        """Planes of grey, or of green, blue, red and perhaps alpha, as a file."""
+        alpha = planes[3:]
+        order = [planes[0]] if len(planes) == 1 else [planes[2], planes[0], planes[1]]
+        pixels = np.stack(order, axis=-1)
+        height, width = planes[0].shape
+        content = io.BytesIO()
+        writer = PngWriter(Header((Extent(height, width, pixels.nbytes),)), content)
+        writer.add(Timed(Picture(pixels, alpha[0] if alpha else None)))
+        writer.finish()
+        return content.getvalue()

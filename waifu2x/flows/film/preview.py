@@ -15,7 +15,7 @@ from waifu2x.imaging.dtypes import from_unit
 from waifu2x.imaging.picture import Picture
 
 if TYPE_CHECKING:
-    from waifu2x.flows.film.frames.enlarging import FrameEnlarger
+    from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger
     from waifu2x.flows.film.reading.client import FilmReader
     from waifu2x.formats.film.reading.deinterlacing import Deinterlacing
 

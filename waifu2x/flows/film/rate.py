@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from waifu2x.api import Upscaler
-from waifu2x.flows.film.frames.enlarging import FrameEnlarger
+from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.writing.encode import Shape
 

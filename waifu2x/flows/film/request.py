@@ -9,7 +9,7 @@ from pathlib import Path
 
 from waifu2x import __version__
 from waifu2x.errors import OutputError
-from waifu2x.flows.film.frames.held import Duplicates
+from waifu2x.flows.film.frames.repeated_frames import Duplicates
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.formats.film.description import (
     BT709,
@@ -74,6 +74,12 @@ class FilmJob:
     """The extension of what standard output gets: mkv, webm or y4m; None: mkv."""
     has_long_parts: bool = False
     """Whether parts are long. Whoever begins the film decides."""
+    overwrite: bool = False
+    """Whether a film that is there already is replaced."""
+    restart: bool = False
+    """Whether parts of an earlier run are made again."""
+    keep_parts: bool = False
+    """Whether the parts stay once the film is complete."""
     settings: tuple[tuple[str, str], ...] = ()
     """What else decides the pixels: network, noise level, arithmetic."""
 

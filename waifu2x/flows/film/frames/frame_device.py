@@ -1,22 +1,25 @@
-"""A device that enlarges the frames of a film, and the flow of frames through it."""
+"""A device that enlarges the frames of a film, and the flow of frames through it, in stacks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import mmap
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Pin, Progress
-from waifu2x.flows.film.frames.frame_memory import FrameMemory
-from waifu2x.flows.film.frames.stacks import StackedSink, StackedSource
+from waifu2x.flows.film.frames.frame_streams import EnlargedFrame, Planes, Step
 from waifu2x.flows.film.frames.stages import Stages
-from waifu2x.flows.film.frames.steps import EnlargedFrame, Planes, Step
 from waifu2x.flows.flow import Work, flow
-from waifu2x.formats.film.description import Film
+from waifu2x.formats.film.description import Film, PixelFormat
 from waifu2x.formats.film.writing.encode import Shape
-from waifu2x.imaging.streams import Sink, Source
+from waifu2x.imaging.streams import Header, Sink, Source
 from waifu2x.system.lazy_dataclass import dataclass
 
 Enlarge = Callable[[Sequence[Planes], Sequence[Planes]], None]
@@ -25,6 +28,15 @@ encoder's format, as many as there are frames. Threads share it."""
 OnFrames = Callable[[int, int], None]
 """Told how many more frames there are results for, and how many of them the network made. It is
 called by several threads."""
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+_PIXELS = 1 << 19
+"""Pixels of the frames of a stack."""
+_MOST = 8
+_ALIGNED = 64
+"""Bytes that planes begin at a multiple of: the widest registers of a processor. As many follow
+the last one, since encoders may read beyond a row. Nothing else lies between planes: those of most
+sizes come from a device in one copy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,3 +103,111 @@ def _work_of(
         return [EnlargedFrame(step, planes) for step, planes in zip(steps, made, strict=True)]
 
     return enlarged
+
+
+def stack_size(height: int, width: int) -> int:
+    """How many frames of a size a device is given at a time."""
+    return max(1, min(_MOST, _PIXELS // max(1, height * width)))
+
+
+class StackedSource(Generic[_Item]):
+    """The items of a source, several at a time: a source of a flow."""
+
+    def __init__(self, source: Source[_Item], size: int) -> None:
+        self._source = source
+        self._size = size
+        self.header = source.header
+
+    def __iter__(self) -> Iterator[Sequence[_Item]]:
+        """Tuples of `size` items, the last one perhaps of less."""
+        stack: list[_Item] = []
+        for item in self._source:
+            stack.append(item)
+            if len(stack) == self._size:
+                yield tuple(stack)
+                stack = []
+        if stack:
+            yield tuple(stack)
+
+    def close(self) -> None:
+        """Closes the source."""
+        self._source.close()
+
+
+class StackedSink(Generic[_Result]):
+    """Hands the results of stacks to a sink one by one: a sink of a flow."""
+
+    def __init__(self, sink: Sink[_Result]) -> None:
+        self._sink = sink
+
+    def open(self, header: Header) -> None:
+        """Begins. Raises OutputError."""
+        self._sink.open(header)
+
+    def add(self, result: Iterable[_Result]) -> None:
+        """Takes the results of a stack. Raises OutputError."""
+        for one in result:
+            self._sink.add(one)
+
+    def close(self) -> None:
+        """Completes the output. Raises OutputError."""
+        self._sink.close()
+
+    def abort(self) -> None:
+        """Leaves nothing behind."""
+        self._sink.abort()
+
+
+class FrameMemory:
+    """Planes of frames of one size, page-locked for a device. Threads may share it.
+
+    The memory of a frame is used again once nobody holds any of its planes: neither here nor an
+    encoder, which keeps some for as long as it needs them.
+    """
+
+    def __init__(
+        self,
+        pixels: PixelFormat,
+        height: int,
+        width: int,
+        pin: Callable[[NDArray[Any]], Pin] = lambda array: Pin(),
+    ) -> None:
+        """`pin` is the device's, `Backend.pin`."""
+        dtype = np.dtype(pixels.dtype)
+        self._dtype, self._pin = dtype, pin
+        self._places: list[tuple[int, tuple[int, int]]] = []
+        """Where each plane begins, and its shape."""
+        begin = 0
+        for shape in pixels.shapes(height, width):
+            self._places.append((begin, shape))
+            nbytes = shape[0] * shape[1] * dtype.itemsize
+            begin += -(-nbytes // _ALIGNED) * _ALIGNED
+        self._size = begin + _ALIGNED
+        self._lock = threading.Lock()
+        self._pins: list[Pin] = []
+        self._free: deque[mmap.mmap] = deque()
+        """The garbage collector puts memory here, at any time."""
+
+    def planes(self) -> list[NDArray[Any]]:
+        """Planes of a frame, uninitialised: (rows, columns) each, C-contiguous."""
+        try:
+            memory = self._free.popleft()
+        except IndexError:
+            memory = mmap.mmap(-1, self._size)
+            with self._lock:
+                self._pins.append(self._pin(np.frombuffer(memory, np.uint8)))
+        whole = np.frombuffer(memory, np.uint8)
+        # Views of it keep `whole` alive, and with it the memory.
+        weakref.finalize(whole, self._free.append, memory).atexit = False
+        size = self._dtype.itemsize
+        return [
+            whole[begin : begin + rows * columns * size].view(self._dtype).reshape(rows, columns)
+            for begin, (rows, columns) in self._places
+        ]
+
+    def close(self) -> None:
+        """Ends the registration of its memory with the device: no call uses it any more."""
+        with self._lock:
+            for pin in self._pins:
+                pin.close()
+            self._pins.clear()

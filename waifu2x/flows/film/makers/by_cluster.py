@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from waifu2x.errors import ClusterError, ImageError, Waifu2xError
 from waifu2x.flows.film.frames.frame_device import Enlarging, OnFrames
 from waifu2x.flows.film.parts import manifest
-from waifu2x.flows.film.parts.part_run import FilmWork, PartRun, expected_parts
-from waifu2x.flows.film.parts.run_queue import RunQueue
+from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun, RunQueue, expected_parts
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.formats.film.writing.encode import Shape
 

@@ -28,10 +28,16 @@ from waifu2x.flows.film.makers.device_process import (
     MakeRun,
     ProcessFailed,
 )
-from waifu2x.flows.film.parts import chain, manifest
+from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.manifest import PartRecord
-from waifu2x.flows.film.parts.part_run import FilmWork, PartRun, expected_parts
-from waifu2x.flows.film.parts.run_queue import RunQueue
+from waifu2x.flows.film.parts.part_runs import (
+    FilmWork,
+    PartRun,
+    RunQueue,
+    expected_parts,
+    missing_runs,
+    runs_within,
+)
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.system.lazy_dataclass import dataclass
@@ -282,8 +288,8 @@ class MakerByDevices:
 
     def _left(self, run: PartRun, work: FilmWork) -> Sequence[PartRun]:
         """What is missing of a run."""
-        missing = chain.missing(self._parts(run, work), run.first, work.part_ticks).runs
-        return chain.within(missing, run.first, run.until)
+        missing = missing_runs(self._parts(run, work), run.first, work.part_ticks).runs
+        return runs_within(missing, run.first, run.until)
 
     def _start(self, device: _Device) -> None:
         context = start_context(device_process.__name__)

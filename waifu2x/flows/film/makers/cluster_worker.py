@@ -17,8 +17,8 @@ from waifu2x.flows.batch.session import CancelledError
 from waifu2x.flows.batch.worker import may_start_processes
 from waifu2x.flows.film.frames.frame_device import Enlarging, FrameDevice
 from waifu2x.flows.film.makers.run_maker import make_run
-from waifu2x.flows.film.parts import chain, manifest
-from waifu2x.flows.film.parts.part_run import FilmWork, PartRun
+from waifu2x.flows.film.parts import manifest
+from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun, missing_runs, runs_within
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.writing.encode import Shape
@@ -104,8 +104,8 @@ def make_parts(run: PartRun, work: FilmWork, task: FilmTask, arithmetic: str, ke
             raise _unseen(work.folder, worker.address)
         there = manifest.all_recorded(work.folder, run.first, run.until)
         has_ended = any(told.following is None for told in there.values())
-        missing = chain.missing(there, run.first, work.part_ticks).runs
-        for left in chain.within(missing, run.first, run.until):
+        missing = missing_runs(there, run.first, work.part_ticks).runs
+        for left in runs_within(missing, run.first, run.until):
             before = run.before if left.first == run.first else left.before
             wanted = PartRun(left.first, left.until, before, run.is_sought)
             try:

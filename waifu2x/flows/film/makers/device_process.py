@@ -19,7 +19,7 @@ from waifu2x.errors import Waifu2xError
 from waifu2x.flows.film.frames.frame_device import Enlarging
 from waifu2x.flows.film.frames.stages import StageTimes
 from waifu2x.flows.film.makers.run_maker import make_run
-from waifu2x.flows.film.parts.part_run import FilmWork, PartRun
+from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.writing.encode import Shape

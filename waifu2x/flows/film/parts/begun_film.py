@@ -14,7 +14,7 @@ from waifu2x.flows.batch.assignments import clear_folder
 from waifu2x.flows.batch.shard import Shard
 from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.manifest import PartRecord
-from waifu2x.flows.film.parts.part_run import FilmWork, first_part
+from waifu2x.flows.film.parts.part_runs import FilmWork, first_part
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import PART_TICKS, THREADS, FilmJob, PreparedFilm, settings
 from waifu2x.system.files import is_temporary, reason, writing
@@ -85,8 +85,6 @@ class BegunFilm:
         job: FilmJob,
         prepared: PreparedFilm,
         there: Mapping[int, PartRecord],
-        *,
-        replace: bool,
     ) -> tuple[str, ...]:
         """Writes the film; what is missing in streams that were copied.
 
@@ -99,7 +97,7 @@ class BegunFilm:
             for number in sorted(there)
         ]
         try:
-            with writing(job.target, replace=replace) as file:
+            with writing(job.target, replace=job.overwrite) as file:
                 own = Path(file.name)
                 try:
                     return reader.join(own, self.work.shape, prepared.plan, parts, job.cut)
@@ -115,7 +113,6 @@ def begun(
     prepared: PreparedFilm,
     on_notice: Callable[[str], None],
     *,
-    restart: bool = False,
     by_whom: bool = True,
     shard: Shard | None = None,
 ) -> Iterator[BegunFilm]:
@@ -143,7 +140,7 @@ def begun(
         theirs = {PART_TICKS} if job.threads else {PART_TICKS, THREADS}
         if not by_whom:
             theirs |= {key for key, _ in job.settings}
-        found = manifest.begin(folder, wanted, own=theirs, numbers=_NUMBERS, restart=restart)
+        found = manifest.begin(folder, wanted, own=theirs, numbers=_NUMBERS, restart=job.restart)
         if shard is None:
             # What a run that was killed has left.
             clear_folder(folder)

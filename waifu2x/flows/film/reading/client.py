@@ -18,9 +18,8 @@ from waifu2x.errors import ImageError, Waifu2xError
 from waifu2x.flows.batch.shared_memory import AttachedPool
 from waifu2x.flows.batch.worker import how_ended, prepare, start_context
 from waifu2x.flows.film.frames.stages import Stages
-from waifu2x.flows.film.reading.descriptors import send_descriptor
-from waifu2x.flows.film.reading.inbox import inbox
 from waifu2x.flows.film.reading.messages import (
+    OFTEN,
     AddPicture,
     AskFrames,
     AskJoin,
@@ -29,6 +28,7 @@ from waifu2x.flows.film.reading.messages import (
     FilmDescribed,
     FinishLive,
     FramesEnded,
+    HeartbeatWatch,
     ReadingFailed,
     ReleaseFrame,
     Reply,
@@ -36,9 +36,11 @@ from waifu2x.flows.film.reading.messages import (
     RequestDone,
     SharedFrame,
     StopFrames,
+    inbox,
+    new_signs,
+    send_descriptor,
 )
 from waifu2x.flows.film.reading.process import name_of, read_film
-from waifu2x.flows.film.reading.pulse import OFTEN, Watch, new_signs
 from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film.description import Cut, Film, PixelFormat
 from waifu2x.formats.film.reading.selection import Ending, Selection
@@ -109,7 +111,7 @@ class FilmReader:
         self._has_message = inbox(self._connection)
         self._attached = AttachedPool(self._connection, pin)
         signs = new_signs(context)
-        self._watch = Watch(signs, SILENCE)
+        self._watch = HeartbeatWatch(signs, SILENCE)
         self._process = context.Process(
             target=read_film, args=(theirs, path, signs), name="waifu2x-film", daemon=True
         )

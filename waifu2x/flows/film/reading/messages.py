@@ -1,16 +1,24 @@
-"""What a process that reads a film, and the one that asks it to, tell each other.
+"""How the process that reads a film and the one that asks it talk: messages and signs of life.
 
-Requests may be large, pictures among them, and who sends one waits until it is read. So the process
-says nothing that it was not asked for: what has not been received yet are at most the frames that
-may be ahead, whose messages are small, and one answer. It never waits to say something while the
-other waits for it to listen.
+Requests may be large, pictures among them, and the sender of one waits until it is read. So the
+reading process sends only replies: unread data is bounded by the frames that may be ahead, whose
+messages are small, plus one reply, and neither side can block on a full pipe while the other does.
+
+Signs of life are no messages: a side that waits for something else reads none, and a connection
+that is full of them stops both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import select
+import sys
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
+from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from waifu2x.flows.batch.shared_memory import SharedArray
 from waifu2x.formats.film.description import Cut, Film
@@ -19,6 +27,10 @@ from waifu2x.formats.film.writing.encode import Encoded, Shape
 from waifu2x.formats.film.writing.header import PictureTemplate
 from waifu2x.formats.film.writing.live_writing import CodedPicture
 from waifu2x.formats.film.writing.targets import StreamPlan
+from waifu2x.system.lazy_dataclass import dataclass
+
+OFTEN = 1.0
+"""Seconds after which the process gives a sign, and after which the other one looks."""
 
 
 class AskFrames(NamedTuple):
@@ -125,3 +137,90 @@ class ReadingFailed(NamedTuple):
 
 
 Reply = FilmDescribed | SharedFrame | FramesEnded | RequestDone | ReadingFailed
+
+
+def send_descriptor(connection: Connection, descriptor: int, process: int) -> None:
+    """Gives a process, by its number, an open file. Raises OSError."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        descriptor = msvcrt.get_osfhandle(descriptor)
+    send_handle(connection, descriptor, process)
+
+
+def receive_descriptor(connection: Connection) -> int:
+    """An open file that was sent; who gets it closes it. Raises OSError."""
+    received = recv_handle(connection)
+    if sys.platform == "win32":
+        import msvcrt
+
+        return msvcrt.open_osfhandle(received, 0)
+    return received
+
+
+def inbox(connection: Connection) -> Callable[[float], bool]:
+    """A function that waits for so many seconds at most, and says whether there is a message, or
+    the end of the connection. Raises OSError once it is closed."""
+    if not hasattr(select, "poll"):
+        return connection.poll
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+
+    def poll(seconds: float) -> bool:
+        connection.fileno()  # a number that is used again would be another's
+        return bool(waiting.poll(seconds * 1000))
+
+    return poll
+
+
+def new_signs(context: BaseContext) -> Any:
+    """Numbers in memory that both processes see, an argument of the process: how many signs there
+    have been, and for how many seconds more than usual it may give none now."""
+    return context.RawArray("d", 2)
+
+
+class Heartbeat:
+    """As the process has it that lives."""
+
+    def __init__(self, signs: Any) -> None:
+        """`signs` is what `new_signs` gives."""
+        self._signs = signs
+        self._given = time.monotonic()
+
+    def beat(self) -> None:
+        """Gives a sign, if the last one is some time ago. Never waits."""
+        if time.monotonic() - self._given > OFTEN:
+            self.rest(0.0)
+
+    def rest(self, seconds: float) -> None:
+        """Gives a sign, and may then give none for so many seconds more than usual."""
+        self._given = time.monotonic()
+        self._signs[1] = seconds
+        self._signs[0] += 1
+
+
+@dataclass(eq=False)
+class HeartbeatWatch:
+    """As the process has it that looks."""
+
+    signs: Any
+    """What `new_signs` gives."""
+    patience: float
+    """Seconds without a sign after which the other one counts as lost."""
+    seen: float = 0.0
+    """The number of signs when it last looked."""
+    silent: float = 0.0
+    """Seconds since the last one. They are counted by looks: a machine that sleeps takes none."""
+
+    def begin(self) -> None:
+        """A message has come, which is a sign as well."""
+        self.seen, self.silent = self.signs[0], 0.0
+
+    def is_lost(self) -> bool:
+        """Looks after another `OFTEN` seconds: whether there has been no sign for too long."""
+        if self.signs[0] != self.seen:
+            self.begin()
+        else:
+            self.silent += OFTEN
+        patience: float = self.patience + self.signs[1]
+        return self.silent >= patience

@@ -1,30 +1,30 @@
 """The process that reads one film: demuxers and decoders are large, and films come from strangers.
 
-A crash, a hang or memory without bound there is a sentence here. Replies are pickled: this is no
-guard against a decoder that a film has taken over.
+A crash, a hang or memory without bound there becomes one sentence in the parent. Replies are
+pickled, so the process is no guard against a decoder that a film has taken over.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
 import time
+import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.errors import ImageError
+from waifu2x.errors import FaultError, ImageError, Waifu2xError
 from waifu2x.flows.batch.shared_memory import SharedPool
-from waifu2x.flows.film.reading.descriptors import receive_descriptor
-from waifu2x.flows.film.reading.failures import failure_of
-from waifu2x.flows.film.reading.inbox import inbox
-from waifu2x.flows.film.reading.limits import OPENING, limit_memory, needed_memory
 from waifu2x.flows.film.reading.messages import (
+    OFTEN,
     AddPicture,
     AskFrames,
     AskJoin,
@@ -33,28 +33,53 @@ from waifu2x.flows.film.reading.messages import (
     FilmDescribed,
     FinishLive,
     FramesEnded,
+    Heartbeat,
+    ReadingFailed,
     ReleaseFrame,
     Reply,
     Request,
     RequestDone,
     SharedFrame,
     StopFrames,
+    inbox,
+    receive_descriptor,
 )
-from waifu2x.flows.film.reading.pulse import OFTEN, Pulse
 from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film.frame_files import FrameFiles, frame_pattern, read_times
+from waifu2x.formats.film.library import library
 from waifu2x.formats.film.pipes import PipeOutput, piped
 from waifu2x.formats.film.pixels import planes_of
-from waifu2x.formats.film.reading.opening import opened
+from waifu2x.formats.film.reading.opening import in_short, opened
 from waifu2x.formats.film.reading.reader import Reader
 from waifu2x.formats.film.reading.selection import Decoded
 from waifu2x.formats.film.writing.header import FilmPlan, cover_from_file, tried
 from waifu2x.formats.film.writing.joining import join
 from waifu2x.formats.film.writing.live_writing import LiveMuxer
 from waifu2x.system.files import open_regular, reason
+from waifu2x.system.machine import available_memory
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
 
 _SLOWEST = 2e6
 """Bytes a second that a disk moves at least."""
+_NO_MEMORY = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG)
+"""What shared memory fails with where there is no more."""
+OPENING = 4 << 30
+"""Bytes until the size of pictures is known: the header, all fonts, and what FFmpeg decodes, with
+one thread, to know more."""
+_REFERENCES = 17
+"""Pictures that a decoder may keep, and the one that it makes."""
+_MOST_THREADS = 17
+"""Threads of which each decodes a picture: FFmpeg starts no more, and dav1d has fewer of them."""
+_PICTURES_WAITING = 12
+"""Pictures on their way out of a decoder, and in filters behind it."""
+_BESIDE = 1.5
+"""Bytes that decoders take for a byte of pictures: motion vectors, and edges around them."""
+_STACK = 8 << 20
+"""Bytes of a thread's stack. Decoders have a thread for each core, and so have filters."""
+_UNKNOWN_BITS = 64
+"""Bits of a pixel, where that is not known yet: the most that there are."""
 
 
 def name_of(path: Path) -> str:
@@ -77,7 +102,7 @@ def read_film(connection: Connection, path: Path, signs: Any) -> None:
 def answer(connection: Connection, path: Path, signs: Any, held: ExitStack) -> None:
     """What the process does, up to its end; `held` is what it leaves open."""
     try:
-        ReadFilm(connection, path, Pulse(signs), held).run()
+        ReadFilm(connection, path, Heartbeat(signs), held).run()
     except Exception as error:
         with suppress(OSError):  # where whoever asked is gone, nobody hears it
             connection.send(failure_of(error, name_of(path)))
@@ -86,14 +111,16 @@ def answer(connection: Connection, path: Path, signs: Any, held: ExitStack) -> N
 class ReadFilm:
     """A film in the process that reads it."""
 
-    def __init__(self, connection: Connection, path: Path, pulse: Pulse, held: ExitStack) -> None:
+    def __init__(
+        self, connection: Connection, path: Path, heartbeat: Heartbeat, held: ExitStack
+    ) -> None:
         """Opens it; `held` gets what stays open."""
         self._connection = connection
         self._has_message = inbox(connection)
         self._path = path
         self._held = held
-        self._pulse = pulse
-        self._alive = pulse.beat
+        self._heartbeat = heartbeat
+        self._alive = heartbeat.beat
         self._pool = SharedPool()
         self._lent: dict[int, NDArray[Any]] = {}
         """Arrays that the other process still uses, by the numbers of their frames."""
@@ -152,7 +179,7 @@ class ReadFilm:
     def _close_slowly(self, size: int) -> None:
         """Says that a file of so many bytes is about to be completed: FFmpeg moves a whole mp4 for
         its index, and says nothing meanwhile; nor does a disk that writes what was held back."""
-        self._pulse.rest(size / _SLOWEST)
+        self._heartbeat.rest(size / _SLOWEST)
 
     def _heed(self, request: Request) -> None:
         """Does what is asked for at any time."""
@@ -277,3 +304,54 @@ class ReadFilm:
 
     def _say(self, reply: Reply) -> None:
         self._connection.send(reply)
+
+
+def failure_of(error: Exception, name: str) -> ReadingFailed:
+    """What the process that asks is told. `name` stands for the film."""
+    if isinstance(error, (Waifu2xError, BrokenPipeError)):
+        return ReadingFailed(error)
+    if isinstance(error, MemoryError) or _is_out_of_memory(error):
+        return ReadingFailed(
+            ImageError(f"{name}: its pictures take more memory than there is for them")
+        )
+    if isinstance(error, library().FFmpegError):
+        return ReadingFailed(ImageError(f"{name}: cannot be read: {in_short(error)}"))
+    if isinstance(error, OSError):
+        return ReadingFailed(ImageError(f"{name}: cannot be read: {reason(error)}"))
+    kind = type(error).__name__
+    return ReadingFailed(
+        FaultError(f"{name}: cannot be read: {kind}: {error}"),
+        "".join(traceback.format_exception(error)),
+    )
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno in _NO_MEMORY
+
+
+def limit_memory(size: int) -> None:
+    """Lets this process take so many bytes from now on, but no more than three quarters of what
+    this machine has left: then the decoder fails, and not another program. Only on Linux."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    left = available_memory()
+    limits = [size, *([] if left is None else [left * 3 // 4])]
+    limits += [] if most == resource.RLIM_INFINITY else [most]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), most))
+
+
+def needed_memory(container: InputContainer, cores: int | None = None) -> int:
+    """Bytes that reading a film may take where as many cores decode; None: all of this machine."""
+    cores = cores or os.cpu_count() or 1
+    largest = 0
+    for stream in container.streams.video:
+        context = stream.codec_context
+        if context is None:  # of a codec that FFmpeg does not know
+            continue
+        bits = _UNKNOWN_BITS if context.format is None else context.format.padded_bits_per_pixel
+        largest = max(largest, context.width * context.height * bits // 8)
+    pictures = _REFERENCES + _PICTURES_WAITING + min(cores + 1, _MOST_THREADS)
+    return OPENING + int(largest * pictures * _BESIDE) + 2 * cores * _STACK

@@ -1,4 +1,4 @@
-"""Frames that repeat the one before: drawings that are held for two, three or many frames."""
+"""Finds frames that repeat the one before: drawings that are shown for several frames."""
 
 from __future__ import annotations
 

@@ -1,25 +1,30 @@
-"""The planes of a frame, enlarged: by a network that takes planes, or through arrays of RGB."""
+"""Enlarges the planes of frames: by a network that takes planes, or through arrays of RGB."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from waifu2x.api import Upscaler
 from waifu2x.backends import Backend
+from waifu2x.backends.engine.engine import Engine
 from waifu2x.errors import ModelError
+from waifu2x.flows.batch.session import ModelFiles, unpacked
+from waifu2x.flows.film.frames.frame_device import FrameDevice, stack_size
+from waifu2x.formats.film.description import Film
+from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.imaging import planar_rgb
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.planar import Matrix, PlanarPicture, PlaneFormat, Subsampling
+from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from waifu2x.flows.film.frames.steps import Planes
+    from waifu2x.flows.film.frames.frame_streams import Planes
     from waifu2x.formats.film.description import FilmColours, Pictures, PixelFormat
-    from waifu2x.formats.film.writing.encode import Shape
 
 _MATRICES: dict[int, Matrix] = {
     1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "bt2020",
@@ -132,3 +137,43 @@ class FrameEnlarger:
 
 def _planar(planes: Planes, form: PlaneFormat) -> PlanarPicture:
     return PlanarPicture(form, *planes[: 1 if form.is_grey else 3])
+
+
+def device_of(enlarge: FrameEnlarger, film: Film) -> FrameDevice:
+    """The device that enlarges the frames of a film, and how it likes to be fed."""
+    pictures, engine = film.pictures, enlarge.upscaler.engine
+    backend = engine.backend
+    is_gpu = backend.name in ("cuda", "opencl")
+    return FrameDevice(
+        enlarge,
+        # One result is being encoded, and one more call fills what the others leave of a device.
+        backend.calls_at_once + 2,
+        stack_size(pictures.height, pictures.width) if is_gpu else 1,
+        backend.pin,
+        enlarge.arithmetic(),
+        backend.device.is_gpu,
+        f"{backend.name}: {backend.device.name}, {backend.device.detail}",
+    )
+
+
+@dataclass(frozen=True)
+class UpscalerEnlarging:
+    """How an upscaler enlarges frames: `Enlarging`."""
+
+    arguments: Mapping[str, Any]
+    """Those of an Upscaler."""
+    model_files: ModelFiles | None = None
+    """The files of a model that did not come with waifu2x: `model` is a path in their folder."""
+
+    @contextmanager
+    def opened(self, film: Film, shape: Shape) -> Iterator[FrameDevice]:
+        """Opens an engine of its own. Another backend never takes its place: its parts would
+        differ."""
+        arguments = dict(self.arguments)
+        choice = [arguments.pop(name) for name in ("backend", "device", "precision")]
+        with (
+            unpacked(arguments, self.model_files) as arguments,
+            Engine(*choice, fallback=False) as engine,
+            Upscaler(engine=engine, **arguments) as upscaler,
+        ):
+            yield device_of(FrameEnlarger(upscaler, film.pictures, shape), film)

@@ -1,18 +1,69 @@
-"""The frames of a film, each with its place in a part: the source of a film's flow."""
+"""The source and the sinks of the flow of a film: frames, each with its place in a part."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import Any, NamedTuple
 
-from waifu2x.flows.film.frames.held import Duplicates, is_held
-from waifu2x.flows.film.frames.steps import PartBegin, PartEnd, Step
-from waifu2x.flows.film.parts.part_run import PartRun, first_part
+from numpy.typing import NDArray
+
+from waifu2x.flows.film.frames.repeated_frames import Duplicates, is_held
+from waifu2x.flows.film.frames.stages import Stages
+from waifu2x.flows.film.parts.part_runs import PartRun, first_part
 from waifu2x.flows.film.reading.client import DecodedFrame, FilmReader
 from waifu2x.formats.film.reading.selection import Selection
 from waifu2x.imaging.streams import Extent, Header
+from waifu2x.system.lazy_dataclass import dataclass
+
+Planes = Sequence[NDArray[Any]]
+"""The samples of a frame: (rows, columns) of each plane, uint8, or uint16 above 8 bits."""
+
+
+class PartBegin(NamedTuple):
+    """What is known of a part with its first frame."""
+
+    before: str
+    """A hash of the frame before it; empty for the first part that has frames."""
+    is_sought: bool
+
+
+class PartEnd(NamedTuple):
+    """What is known of a part with its last frame."""
+
+    last: str
+    """A hash of that frame."""
+    following: int | None
+    """The time of the frame after it, in ticks; None at the end of the film."""
+    damaged: int
+    moved: int
+    is_short: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A frame of the film that is made."""
+
+    part: int
+    """The number of its part."""
+    frame: DecodedFrame
+    is_held: bool
+    """Whether it shows what the one before shows, whose result is used again."""
+    begin: PartBegin | None
+    """None: it is not the first of its part."""
+    end: PartEnd | None
+    """None: it is not the last."""
+
+
+@dataclass(frozen=True, eq=False)
+class EnlargedFrame:
+    """A frame of the film that is made, enlarged."""
+
+    step: Step
+    planes: Planes | None
+    """None: as the one before."""
 
 
 class FrameSource:
@@ -155,3 +206,46 @@ def hash_of(frame: DecodedFrame) -> str:
     for plane in frame.planes:
         hashed.update(plane.data)
     return hashed.hexdigest()
+
+
+class FrameSink:
+    """Writes results, frame by frame: a sink of a flow. A held frame is the last one once more."""
+
+    def __init__(self, stages: Stages) -> None:
+        """`stages` are told of the time that writing takes."""
+        self._stages = stages
+        self._last: Planes = ()
+        self.frames = self.computed = 0
+        """Frames written in all, and those that the network made."""
+        self.lost: tuple[str, ...] = ()
+        """What is missing in the streams that are copied, each a clause."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What could not be kept, each a clause."""
+        return ()
+
+    def open(self, header: Header) -> None:
+        """Begins. Raises OutputError."""
+
+    def add(self, result: EnlargedFrame) -> None:
+        """Writes a frame, and lets go of the one it is made of. Raises OutputError."""
+        try:
+            with self._stages.at_work("encoding"):
+                if result.planes is not None:
+                    self._last = result.planes
+                    self.computed += 1
+                self._write(result.step, self._last, is_held=result.planes is None)
+            self.frames += 1
+        finally:
+            result.step.frame.release()
+
+    def _write(self, step: Step, planes: Planes, *, is_held: bool) -> None:
+        """Writes a frame, which `is_held` if its planes are those of the frame before."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Completes what was written. Raises OutputError."""
+
+    def abort(self) -> None:
+        """Leaves no more than is of use by itself."""

@@ -1,4 +1,4 @@
-"""The files that the parts of a film are written to."""
+"""Writes enlarged frames into the files of parts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 
 from waifu2x.errors import OutputError
+from waifu2x.flows.film.frames.frame_streams import FrameSink, PartBegin, PartEnd, Planes, Step
 from waifu2x.flows.film.frames.stages import Stages
-from waifu2x.flows.film.frames.steps import PartBegin, PartEnd, Planes, Step
 from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.manifest import PartRecord
-from waifu2x.flows.film.parts.part_run import FilmWork
-from waifu2x.flows.film.sinks.frame_sink import FrameSink
+from waifu2x.flows.film.parts.part_runs import FilmWork
 from waifu2x.formats.film.writing.encode import PartEncoder
 from waifu2x.system import allocator
 from waifu2x.system.files import abandon, reason, writing
