@@ -21,8 +21,8 @@ from waifu2x.api import Upscaler
 from waifu2x.errors import BackendError, ImageError
 from waifu2x.flows import jobs as rules
 from waifu2x.flows import upscaling
+from waifu2x.flows.batch.driver import run
 from waifu2x.flows.batch.plan import plan
-from waifu2x.flows.batch.run import run
 from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.flows.outcome import Outcome, run_one
 from waifu2x.formats.source import DecodedFile

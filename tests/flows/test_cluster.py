@@ -35,7 +35,7 @@ from waifu2x.api import Upscaler
 from waifu2x.cli import cli
 from waifu2x.errors import ClusterError
 from waifu2x.flows.batch import cluster
-from waifu2x.flows.batch.group import Group, work_on
+from waifu2x.flows.batch.cluster_worker import Group, work_on
 from waifu2x.flows.batch.plan import plan
 from waifu2x.flows.batch.session import Session
 from waifu2x.flows.jobs import Output

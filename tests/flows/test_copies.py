@@ -21,8 +21,8 @@ from tests.helpers.networks import use_network
 from waifu2x.api import Upscaler
 from waifu2x.flows.batch import codec, worker
 from waifu2x.flows.batch.codec import Codec, CodecTask, Computed, Ended, Make, OfferedCall, Report
+from waifu2x.flows.batch.driver import run
 from waifu2x.flows.batch.plan import plan
-from waifu2x.flows.batch.run import run
 from waifu2x.flows.batch.shared_memory import SharedPool
 from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.formats import png_write

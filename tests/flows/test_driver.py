@@ -31,11 +31,10 @@ from waifu2x.api import Upscaler
 from waifu2x.backends import Device
 from waifu2x.errors import BackendError, DeviceError
 from waifu2x.flows.batch import crew, driver, shared_memory, worker
+from waifu2x.flows.batch.assignments import FileRequest
 from waifu2x.flows.batch.codec import MakePage, Offered, Paged
-from waifu2x.flows.batch.driver import DeviceDriver
+from waifu2x.flows.batch.driver import DeviceDriver, run
 from waifu2x.flows.batch.plan import plan
-from waifu2x.flows.batch.request import FileRequest
-from waifu2x.flows.batch.run import run
 from waifu2x.flows.batch.semaphore import MemorySemaphore
 from waifu2x.flows.batch.shared_memory import AttachedPool, SharedArray
 from waifu2x.flows.batch.worker import CodecProcess, prepare

@@ -19,7 +19,7 @@ films = pytest.importorskip("tests.helpers.films")
 from tests.flows.test_film_streams import enlarge, twice  # noqa: E402
 from tests.helpers.film_making import make_film_here  # noqa: E402
 from waifu2x.errors import ImageError, OutputError  # noqa: E402
-from waifu2x.flows.batch.shard import Shard  # noqa: E402
+from waifu2x.flows.batch.subset import Shard  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
 from waifu2x.flows.film.assembly import join_film, make_shard  # noqa: E402
 from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402

@@ -279,7 +279,7 @@ def test_a_full_disk_ends_the_batch(folder: Path, monkeypatch: pytest.MonkeyPatc
                 message = f"{job.target}: cannot write: no space left on device"
                 yield Outcome(job, error=message, disk_full=True)
 
-    monkeypatch.setattr("waifu2x.flows.batch.run.run", run)
+    monkeypatch.setattr("waifu2x.flows.batch.driver.run", run)
     result = batch()
     assert result.exit_code == 1
     lines = result.stderr.splitlines()
@@ -383,7 +383,7 @@ def test_an_interrupted_run_has_a_report_and_a_summary(
         yield done(next(iter(jobs)), 0.1, 12, 18)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("waifu2x.flows.batch.run.run", run)
+    monkeypatch.setattr("waifu2x.flows.batch.driver.run", run)
     result = batch("--report", "page.html")
     assert result.exit_code == 1  # click's own; `main` makes it 130
     assert "1 done, 0 skipped, 0 failed, 2 not done" in result.stderr

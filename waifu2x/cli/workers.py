@@ -105,7 +105,7 @@ def archives_first(jobs: JobList) -> JobList:
 @contextmanager
 def _here(work: FileWork) -> Iterator[Runner]:
     """By this process and those that it starts."""
-    from waifu2x.flows.batch.run import run
+    from waifu2x.flows.batch.driver import run
 
     with opened(work.arguments) as upscaler:
         report.detail(describe(upscaler))

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from waifu2x.backends import Progress, ignore
 from waifu2x.errors import ExistsError, ImageError, OutputError
+from waifu2x.flows.archive_pages import output_of_page, page_names
 from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
     Job,
@@ -24,8 +25,8 @@ from waifu2x.flows.jobs import (
     may_write,
 )
 from waifu2x.flows.noise_choice import NoiseChoice, choose
-from waifu2x.flows.pages import output_of_page, page_names
-from waifu2x.flows.upscaling import PictureWork, PreparedSource, Upscaled
+from waifu2x.flows.picture_work import PictureWork, PreparedSource
+from waifu2x.flows.upscaling import Upscaled
 from waifu2x.formats.failures import in_words
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.preview import Preview

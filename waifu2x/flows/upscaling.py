@@ -1,21 +1,21 @@
-"""One file of pictures made of another: what is asked of both before the work, and the work."""
+"""Makes one file of pictures of another: checks both before the work, then does it."""
 
 from __future__ import annotations
 
+import errno
 import io
+import os
+import shutil
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from waifu2x.backends import Progress, ignore
 from waifu2x.errors import ExistsError, ImageError, OutputError
-from waifu2x.flows.disk_space import check_disk
 from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
     STANDARD,
@@ -29,19 +29,17 @@ from waifu2x.flows.jobs import (
     may_write,
 )
 from waifu2x.flows.noise_choice import NoiseChoice, choose
-from waifu2x.flows.repeats import Repeats
+from waifu2x.flows.picture_work import PictureWork, PreparedSource
 from waifu2x.formats import table
-from waifu2x.formats.adapt import Adapter, check_result, finish
 from waifu2x.formats.limits import MAX_PIXELS
-from waifu2x.formats.preview import Preview, preview, previews
-from waifu2x.formats.profiles import in_srgb_tone
+from waifu2x.formats.preview import Preview, preview
 from waifu2x.formats.read import content, open_content
 from waifu2x.formats.source import DecodedFile
-from waifu2x.formats.table import OutputOptions
+from waifu2x.formats.table import Format, OutputOptions
 from waifu2x.formats.write import ContentSink, FileSink
 from waifu2x.imaging.enlarger import Enlarger
-from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header, Sink, Timed
+from waifu2x.system import stores
 from waifu2x.system.files import read_bytes, reason, write_atomically
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
@@ -51,6 +49,10 @@ _LARGE = 1 << 25
 _NOTHING = "has no noise that -n auto removes, and stays as it is: give -n 0 to 3, or a scale"
 _LARGE_FILE = 1 << 24
 """Bytes that take longer to decode than a device takes to open."""
+_LEAST_BYTES = 1 / 500
+"""Bytes a pixel of a file in a format that compresses, at least: a plain area in one colour."""
+_UNCOMPRESSED = ("BMP", "PNM", "TGA")
+"""Formats with at least a byte a pixel."""
 
 
 @dataclass(frozen=True)
@@ -191,142 +193,6 @@ def _opened_meanwhile(source: DecodedFile, enlarger: Callable[[], Enlarger]) -> 
         return network
 
 
-class PreparedSource:
-    """The pictures of a file as they are to be enlarged for an output, each checked before."""
-
-    def __init__(
-        self,
-        source: DecodedFile,
-        network: Enlarger,
-        output: Output,
-        name: str,
-        target: str,
-        on_notice: Callable[[str], None],
-        spent: Stopwatch,
-        in_flight: int = 1,
-    ) -> None:
-        """Errors name the input `name` and the output `target`. `on_notice` is told in a line what
-        the output does not keep, with the first picture, and whenever more shows later; `spent`
-        gets the seconds of `decode` and of `prepare`.
-
-        Raises ImageError if a picture would grow more than 32 times.
-        """
-        self._source = source
-        self._network = network
-        self._form = table.of(output.extension)
-        self._adapter = Adapter(self._form, output.options)
-        self._target = target
-        self._on_notice = on_notice
-        self._spent = spent
-        self.sizes = _result_sizes(network, source.header, name)
-        """Rows and columns of results, for each of the extents in the file's header."""
-        kept, self._uncounted = self._adapter.header(source.header)
-        extents = tuple(
-            _grown(extent, size) for extent, size in zip(kept.extents, self.sizes, strict=False)
-        )
-        self.header = replace(kept, extents=extents)
-        """The header of the results."""
-        count = self.header.count
-        self._checked: set[tuple[tuple[int, int, int], int]] = set()
-        """Shapes of results, and bytes of their samples."""
-        self._at_once = in_flight + 1 if count is None else min(in_flight + 1, count)
-
-    def __iter__(self) -> Iterator[Timed]:
-        """The pictures, once. Raises ImageError, and OutputError if the output cannot hold one."""
-        pictures = iter(self._source)
-        read = 0
-        while read != self.header.count:
-            with self._spent("decode"):
-                timed = next(pictures, None)
-            if timed is None:
-                return
-            with self._spent("prepare"):
-                timed = self._fitted(timed)
-            yield timed
-            del timed  # before there is another one
-            read += 1
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._source.close()
-
-    def _fitted(self, timed: Timed) -> Timed:
-        """One picture as the output can hold it, told and checked."""
-        picture, notices = self._adapter.picture(timed.picture)
-        found = list(timed.notices)
-        if timed.index == 0:
-            found = [*sorted({*self._source.header.notices, *found}), *self._uncounted]
-        notices = self._adapter.untold(found) + notices
-        height, width, planes = picture.pixels.shape
-        size = self._network.result_size(height, width)
-        planes += picture.alpha is not None
-        shape, itemsize = (*size, planes), picture.pixels.dtype.itemsize
-        if (shape, itemsize) not in self._checked:
-            # Later on, the memory that is free is what the pictures under way have left.
-            at_once = 1 if self._checked else self._at_once
-            check_result(self._form, shape, itemsize, self._target, at_once)
-            self._checked.add((shape, itemsize))
-        if notices:
-            self._on_notice("; ".join(notices))
-        duration = timed.duration if self.header.animated else None
-        return Timed(picture, duration, index=timed.index)
-
-
-def _result_sizes(network: Enlarger, header: Header, name: str) -> list[tuple[int, int]]:
-    """Rows and columns of results for the extents in a file's header; errors name the file."""
-    try:
-        return [network.result_size(height, width) for height, width, _ in header.extents]
-    except ImageError as error:
-        raise ImageError(f"{name}: {error}") from error
-
-
-def _grown(extent: Extent, size: tuple[int, int]) -> Extent:
-    """The extent of a result of that size; its bytes by those of the picture."""
-    area = max(extent.height * extent.width, 1)
-    return Extent(*size, extent.nbytes * size[0] * size[1] // area)
-
-
-class PictureWork:
-    """What makes a result of each picture. Threads may share it."""
-
-    def __init__(
-        self, network: Enlarger, output: Output, spent: Stopwatch, *, animated: bool
-    ) -> None:
-        """`animated`: pictures are frames, of which those that repeat are computed once."""
-        self._network = network
-        self._output = output
-        self._form = table.of(output.extension)
-        self._spent = spent
-        self._result = Repeats(self._made) if animated else self._made
-        self.previews: tuple[Preview, ...] = ()
-        """The first picture and its result, where they are wanted and it is done."""
-        self.recomputed = 0
-        """How many pictures were computed again in fp32; frames that repeat count once."""
-        self._counting = threading.Lock()
-
-    def __call__(self, timed: Timed, on_progress: Progress) -> Timed:
-        """The result of a picture. Raises ModelError, BackendError."""
-        result = self._result(timed.picture, on_progress)
-        if timed.index == 0 and self._output.preview_side:
-            shown = self._network.shown(*timed.picture.pixels.shape[:2])
-            made = previews(timed.picture, result, shown, self._output.preview_side)
-            self.previews = (made,)
-        return replace(timed, picture=result)
-
-    def _made(self, picture: Picture, on_progress: Progress) -> Picture:
-        work = partial(
-            self._network.picture,
-            on_progress=on_progress,
-            stopwatch=self._spent,
-            on_recomputed=self._count_recomputed,
-        )
-        return finish(in_srgb_tone(picture, work), self._form, self._output.options)
-
-    def _count_recomputed(self) -> None:
-        with self._counting:
-            self.recomputed += 1
-
-
 def _stays(header: Header, network: Enlarger) -> bool:
     """Whether every picture of a file comes back as it is."""
     return all(network.leaves(height, width) for height, width, _ in header.extents)
@@ -420,3 +286,29 @@ class _StandardOutput(ContentSink):
                 raise
             except OSError as error:
                 raise OutputError(f"standard output: cannot write: {reason(error)}") from error
+
+
+def check_disk(target: Path, form: Format, extents: Sequence[Extent]) -> None:
+    """Raises OutputError, from an OSError, where results of such sizes surely do not fit.
+
+    How well a picture can be compressed shows only later: what is refused here would not fit even
+    if it were all of one colour.
+    """
+    if target == STANDARD or stores.is_url(target):
+        return
+    folder = next((each for each in target.parents if each.is_dir()), None)
+    if folder is None:
+        return  # it cannot be made, either: whoever makes it says why
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        return  # some file systems do not tell
+    pixels = sum(extent.height * extent.width for extent in extents)
+    needed = pixels if form.name in _UNCOMPRESSED else pixels * _LEAST_BYTES
+    if free < needed:
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+        megabytes = f"{free / 2**20:.0f} MiB are" if free >= 2**20 else f"{free >> 10} KiB are"
+        raise OutputError(
+            f"{target}: no space on the disk for the result, {megabytes} free: make room, or"
+            " choose another folder"
+        ) from full

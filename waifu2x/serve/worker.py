@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from waifu2x.errors import Waifu2xError
+from waifu2x.flows.batch.assignments import FileRequest
 from waifu2x.flows.batch.driver import DeviceDriver
-from waifu2x.flows.batch.request import FileRequest
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome

@@ -165,6 +165,17 @@ def remove_abandoned(path: Path) -> bool:
     return True
 
 
+def clear_folder(folder: Path) -> int:
+    """Removes the temporary files that ended programs have left in a folder; returns how many.
+
+    Raises nothing.
+    """
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        left = [Path(entry.path) for entry in entries if is_temporary(entry.name)]
+        return sum(map(remove_abandoned, left))
+    return 0
+
+
 @functools.cache
 def _machine() -> str:
     """This machine, in eight digits."""

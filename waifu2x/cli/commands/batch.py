@@ -19,7 +19,7 @@ from waifu2x.cli.options.origins import is_of_settings
 from waifu2x.cli.options.values import Location
 from waifu2x.cli.output import report
 from waifu2x.cli.output.batch_messages import Files, make
-from waifu2x.flows.batch.shard import Shard
+from waifu2x.flows.batch.subset import Shard
 from waifu2x.flows.jobs import InFlight, Output
 from waifu2x.flows.naming import ELSEWHERE
 from waifu2x.system import stores
@@ -133,7 +133,7 @@ def batch(
         output = replace(output, existing="skip")
     failures = None
     if retried is not None:
-        from waifu2x.flows.batch.retry import Failures
+        from waifu2x.flows.batch.subset import Failures
 
         failures = Failures(retried, folder)
 

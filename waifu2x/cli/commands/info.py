@@ -98,7 +98,7 @@ def _is_terminal() -> bool:
 
 def _of_archive(path: Path) -> tuple[dict[str, Any], str]:
     """What an archive holds, for programs and for people. Raises ImageError."""
-    from waifu2x.flows.pages import page_count
+    from waifu2x.flows.archive_pages import page_count
 
     count = page_count(path)
     return {"format": "ZIP", "pictures": count}, f"archive, {_counted(count)}"

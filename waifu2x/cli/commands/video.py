@@ -41,7 +41,7 @@ from waifu2x.flows.jobs import STANDARD, Existing, Job, may_write
 from waifu2x.networks import catalogue
 
 if TYPE_CHECKING:
-    from waifu2x.flows.batch.shard import Shard
+    from waifu2x.flows.batch.subset import Shard
     from waifu2x.flows.film.request import FilmJob
 
 

@@ -14,7 +14,7 @@ from waifu2x.cli.output import report
 from waifu2x.errors import Waifu2xError
 
 if TYPE_CHECKING:
-    from waifu2x.flows.batch.shard import Shard
+    from waifu2x.flows.batch.subset import Shard
     from waifu2x.flows.film.assembly import MadeFilm
     from waifu2x.flows.film.frames.stages import StageTimes
     from waifu2x.flows.film.request import FilmJob, PreparedFilm

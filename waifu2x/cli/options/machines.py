@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from waifu2x.cli.command import IN_AND_OUT, option
-from waifu2x.flows.batch.shard import Shard, shard_of
+from waifu2x.flows.batch.subset import Shard, shard_of
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -119,7 +119,7 @@ class _ManyPictures:
 
     def count_pages(self, jobs: Sequence[Job]) -> None:
         """Counts the pages of archives."""
-        from waifu2x.flows.pages import page_count
+        from waifu2x.flows.archive_pages import page_count
 
         for job in jobs:
             if job.source.suffix[1:].lower() in ARCHIVES:

@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from waifu2x.backends import Progress
-from waifu2x.flows.batch.assignments import WantedPage
-from waifu2x.flows.batch.request import FileRequest
+from waifu2x.flows.batch.assignments import FileRequest, WantedPage
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import STOPPED, Outcome, outcome_of_error

@@ -1,24 +1,70 @@
-"""What a driver's workers are at: files and pages, their memory and their calls."""
+"""What a driver's workers make: requests, files and pages, with their memory and calls."""
 
 from __future__ import annotations
 
-import os
 import queue
+import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import field
-from pathlib import Path
+from dataclasses import field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from waifu2x.api import Upscaler
 from waifu2x.backends import Progress
-from waifu2x.flows.batch.request import FileRequest
-from waifu2x.flows.jobs import Job
+from waifu2x.flows.batch.codec import CodecTask
+from waifu2x.flows.jobs import Job, Output
+from waifu2x.imaging.enlarger import Networks
+from waifu2x.imaging.sizes import MOST
+from waifu2x.networks.chains import FactTable
 from waifu2x.system import stores
-from waifu2x.system.files import is_temporary, remove_abandoned, remove_unfinished
+from waifu2x.system.files import clear_folder, remove_unfinished
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from waifu2x.flows.archive import ArchivePage
+
+_IN_FLIGHT = 4
+"""Pictures of one file that are under way at a time, at most."""
+
+
+class FileRequest:
+    """What is the same for files that are made alike. Threads may share it."""
+
+    def __init__(
+        self, upscaler: Upscaler, output: Output, max_pixels: int, in_network: int
+    ) -> None:
+        """`in_network` is how many pictures are in the network at a time."""
+        enlarger = upscaler.enlarger
+        self.networks: Networks = upscaler.networks
+        self.task = CodecTask(
+            enlarger.facts,
+            enlarger.request,
+            enlarger.noise,
+            enlarger.limits,
+            output,
+            max_pixels,
+            min(in_network + 1, _IN_FLIGHT),
+        )
+        """What threads are told of it."""
+        self._lock = threading.Lock()
+        self._told: CodecTask | None = None
+
+    def task_for(self, is_process: bool) -> CodecTask:
+        """What a worker is told of it."""
+        if not is_process:
+            return self.task
+        with self._lock:
+            self._told = self._told or self._process_task()
+            return self._told
+
+    def _process_task(self) -> CodecTask:
+        """The task, with facts that need no models: of the scales that pictures may grow by."""
+        task = self.task
+        scales = [Fraction(scale) for scale in range(1, MOST + 1)]
+        if task.request.scale is not None:
+            scales = [task.request.scale]
+        levels = {task.noise} | (task.limits.levels if task.limits else frozenset())
+        return replace(task, facts=FactTable.of(task.facts, levels, scales))
 
 
 @dataclass(eq=False)
@@ -80,10 +126,3 @@ def clear_job(job: Job, is_process: bool) -> None:
         clear_folder(job.target.resolve().parent)
     else:
         remove_unfinished(job.target)
-
-
-def clear_folder(folder: Path) -> None:
-    """Removes what processes that have ended have left in a folder."""
-    with suppress(OSError), os.scandir(folder) as entries:
-        for path in [entry.path for entry in entries if is_temporary(entry.name)]:
-            remove_abandoned(Path(path))

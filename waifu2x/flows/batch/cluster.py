@@ -33,7 +33,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-    from waifu2x.flows.batch.group import Finished, Group, Settings
+    from waifu2x.flows.batch.cluster_worker import Finished, Group, Settings
     from waifu2x.flows.batch.session import ModelFiles
 
 LOCAL_WORKERS = 2
@@ -75,7 +75,7 @@ def connected(address: str | None) -> Iterator[Client]:
                 threads_per_worker=1,
                 memory_limit=None,
                 dashboard_address=":0",  # whichever port is free
-                preload="waifu2x.flows.batch.group",
+                preload="waifu2x.flows.batch.cluster_worker",
                 silence_logs=logging.CRITICAL,
             ) as cluster,
             Client(cluster, set_as_default=False) as client,
@@ -150,7 +150,7 @@ def settings_of(
     sharing: int = 1,
 ) -> tuple[Settings, ModelFiles | None]:
     """What workers are told of a batch, with the arguments of an Upscaler. Raises ModelError."""
-    from waifu2x.flows.batch.group import Settings
+    from waifu2x.flows.batch.cluster_worker import Settings
     from waifu2x.flows.batch.session import SessionSettings
 
     name, model_files = packed(arguments["model"])
@@ -333,7 +333,7 @@ class _ClusterScheduler:
     def _send(
         self, jobs: Sequence[Job], repeated: bool, worker: str, usable: Mapping[str, int]
     ) -> None:
-        from waifu2x.flows.batch.group import Group, work_on
+        from waifu2x.flows.batch.cluster_worker import Group, work_on
 
         self.groups += 1
         group = Group(f"{self._name}-{self.groups}", tuple(jobs), repeated)

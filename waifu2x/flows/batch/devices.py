@@ -20,7 +20,6 @@ from typing import Any
 
 from waifu2x.errors import BackendError, Waifu2xError
 from waifu2x.flows.batch import device_worker
-from waifu2x.flows.batch.assignments import clear_folder
 from waifu2x.flows.batch.device_worker import (
     Advanced,
     Begun,
@@ -39,6 +38,7 @@ from waifu2x.flows.batch.worker import how_ended, start_context
 from waifu2x.flows.jobs import ARCHIVES, Job, OnNotice
 from waifu2x.flows.outcome import Outcome
 from waifu2x.system import stores
+from waifu2x.system.files import clear_folder
 from waifu2x.system.lazy_dataclass import dataclass
 
 _AHEAD = 4

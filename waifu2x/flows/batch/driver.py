@@ -13,14 +13,22 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from waifu2x.api import Upscaler
 from waifu2x.backends.engine.engine import Engine
 from waifu2x.errors import OutputError, Waifu2xError
 from waifu2x.flows.batch.archive_owners import ArchiveOwners
-from waifu2x.flows.batch.assignments import Assignment, Pending, WantedPage, clear_job, with_wait
+from waifu2x.flows.batch.assignments import (
+    Assignment,
+    FileRequest,
+    Pending,
+    WantedPage,
+    clear_job,
+    with_wait,
+)
 from waifu2x.flows.batch.codec import (
     Computed,
     Defect,
@@ -38,13 +46,13 @@ from waifu2x.flows.batch.codec import (
     Up,
 )
 from waifu2x.flows.batch.crew import Crew, cores_of, most_workers
-from waifu2x.flows.batch.request import FileRequest
 from waifu2x.flows.batch.scheduler import NetworkCall, Scheduler
 from waifu2x.flows.batch.semaphore import MemorySemaphore
 from waifu2x.flows.batch.worker import CodecWorker
 from waifu2x.flows.flow import StoppedError
-from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, may_write
+from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, Output, may_write
 from waifu2x.flows.outcome import FailedError, Outcome
+from waifu2x.formats.limits import MAX_PIXELS
 
 _ALLOWED_SHARE = 0.1
 """The share of the memory for pictures that all workers together may take on top, unasked."""
@@ -445,3 +453,51 @@ class DeviceDriver:
 def calls_at_once(engine: Engine, in_flight: InFlight | None = None) -> int:
     """How many calls of networks a driver has under way on an engine."""
     return in_flight.in_network if in_flight else engine.backend.calls_at_once
+
+
+def run(
+    jobs: Iterable[Job | None],
+    upscaler: Upscaler,
+    output: Output,
+    *,
+    in_flight: InFlight | None = None,
+    many: bool = False,
+    max_pixels: int = MAX_PIXELS,
+    sources: frozenset[Identity] = frozenset(),
+    sharing: int = 1,
+    on_progress: Callable[[Job, float], None] = lambda job, part: None,
+    on_notice: OnNotice = lambda job, note: None,
+) -> Generator[Outcome]:
+    """The outcome of each job, as it ends; one picture's failure does not concern the others.
+
+    But where a device has stopped working, and no other is there, the rest fail untouched.
+
+    `jobs` is asked for the next job when somebody is free for it; None says that there is none now,
+    and is asked again. Without `in_flight`, as many pictures are under way as keep the network
+    busy, as far as cores and memory go: on a GPU from the start, where there are `many`, for which
+    `worker.prepare` has been called. Nothing in `sources` is ever replaced. `sharing` is how many
+    runs, in processes of their own, share this machine.
+
+    Closing the iterator, or an interrupt, ends the work at once: finished files stay, unfinished
+    ones leave nothing.
+    """
+    engine = upscaler.engine
+    request = FileRequest(upscaler, output, max_pixels, calls_at_once(engine, in_flight))
+    driver = DeviceDriver(
+        jobs,
+        engine,
+        lambda job: request,
+        in_flight=in_flight,
+        sources=sources,
+        sharing=sharing,
+        on_progress=on_progress,
+        on_notice=on_notice,
+    )
+    try:
+        driver.start(many and engine.backend.device.is_gpu)
+        while (ended := driver.ended.get()) is not None:
+            if isinstance(ended, BaseException):
+                raise ended
+            yield ended
+    finally:
+        driver.stop()

@@ -1,14 +1,19 @@
-"""What there is in the two folders of a batch, found before the work by whoever hands out names."""
+"""Finds the files that the folders of a batch hold before the work."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
 from waifu2x.errors import ExistsError, OutputError
+from waifu2x.flows.batch.plan import JobList
 from waifu2x.flows.jobs import Existing, Identity, Job, may_write
 from waifu2x.flows.outcome import Outcome
 from waifu2x.system import stores
+from waifu2x.system.files import clear_folder
 
 
 class Listings:
@@ -62,3 +67,32 @@ class Listings:
         if there and self._existing == "fail":
             raise ExistsError(job.target)
         return not there or self._existing == "overwrite"
+
+
+def present(jobs: JobList) -> frozenset[str]:
+    """Which targets are files already, by their names."""
+    found: set[str] = set()
+    wanted = {target for _, target in jobs.names}
+    if stores.is_url(jobs.target):
+        deep = any("/" in target for target in wanted)
+        return frozenset(wanted & stores.listed(jobs.target, deep).keys())
+    for folder in _folders(jobs):
+        start = f"{folder}/" if folder else ""
+        with suppress(OSError), os.scandir(jobs.target / folder) as entries:
+            for entry in entries:
+                name = start + entry.name
+                if name in wanted and entry.is_file():
+                    found.add(name)
+    return frozenset(found)
+
+
+def sweep(jobs: JobList) -> int:
+    """Removes what killed runs left in the folders of targets; how many files."""
+    if stores.is_url(jobs.target):
+        return 0  # uploads are whole or nothing
+    return sum(clear_folder(jobs.target / folder) for folder in _folders(jobs))
+
+
+def _folders(jobs: JobList) -> Iterable[str]:
+    """In which targets are, by their names."""
+    return dict.fromkeys(target.rpartition("/")[0] for _, target in jobs.names)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from waifu2x.api import Upscaler
-from waifu2x.flows.batch.run import run
+from waifu2x.flows.batch.driver import run
 from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.flows.outcome import Outcome
 from waifu2x.system import stores

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as changed
 
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.flows.batch.shard import Shard
+from waifu2x.flows.batch.subset import Shard
 from waifu2x.flows.film.makers.run_maker import RunMaker
 from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.begun_film import begun

@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from waifu2x.errors import BackendError, ImageError
-from waifu2x.flows.batch.assignments import clear_folder
 from waifu2x.flows.batch.worker import how_ended, start_context
 from waifu2x.flows.film.frames.frame_device import Enlarging, OnFrames
 from waifu2x.flows.film.frames.stages import StageTimes
@@ -40,6 +39,7 @@ from waifu2x.flows.film.parts.part_runs import (
 )
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.formats.film.writing.encode import Shape
+from waifu2x.system.files import clear_folder
 from waifu2x.system.lazy_dataclass import dataclass
 
 _FRUITLESS = 2

@@ -10,14 +10,13 @@ from dataclasses import replace as changed
 from pathlib import Path
 
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.flows.batch.assignments import clear_folder
-from waifu2x.flows.batch.shard import Shard
+from waifu2x.flows.batch.subset import Shard
 from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.manifest import PartRecord
 from waifu2x.flows.film.parts.part_runs import FilmWork, first_part
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import PART_TICKS, THREADS, FilmJob, PreparedFilm, settings
-from waifu2x.system.files import is_temporary, reason, writing
+from waifu2x.system.files import clear_folder, is_temporary, reason, writing
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.locks import HeldElsewhereError, locked
 

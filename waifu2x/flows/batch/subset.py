@@ -1,13 +1,43 @@
-"""Reads what failed in earlier runs, from the lines that they wrote."""
+"""Parts of a folder: one share of several machines, or the files that failed before."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
+import unicodedata
 from pathlib import Path
+from typing import NamedTuple
 
 from waifu2x.errors import Waifu2xError
 from waifu2x.system import stores
 from waifu2x.system.files import reason
+
+
+class Shard(NamedTuple):
+    """One part of a folder that is divided by a hash of its files' names."""
+
+    number: int
+    """From 1 on."""
+    parts: int
+
+    def holds(self, path: str) -> bool:
+        """Whether a file is in this part, by its path in the folder, with slashes.
+
+        A hash of the path decides, the same on every machine, so another file moves none. Systems
+        write accents in two ways, which count as one.
+        """
+        written = unicodedata.normalize("NFC", path).encode("utf-8", "surrogatepass")
+        digest = hashlib.blake2b(written, digest_size=8).digest()
+        return int.from_bytes(digest, "big") % self.parts == self.number - 1
+
+
+def shard_of(text: str) -> Shard:
+    """The part that text like 3/16 means. Raises ValueError."""
+    match = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", text, re.ASCII)
+    if not match or int(match[1]) > int(match[2]):
+        raise ValueError(f"Expected a part like 3/16, but got {text!r}")
+    return Shard(int(match[1]), int(match[2]))
 
 
 class Failures:
@@ -48,7 +78,7 @@ def _last_words(path: Path, folder: Path) -> dict[str, bool]:
             # ...and another run may have written on behind it; in a name, quotes are escaped.
             row = json.loads(line[max(0, line.rfind('{"input":')) :])
             source, status = row["input"], row["status"]
-            name = _name(source, base)
+            name = _name_below(source, base)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise Waifu2xError(
                 f"{path}: line {number} is none that --json writes: give what a run with it wrote"
@@ -58,7 +88,7 @@ def _last_words(path: Path, folder: Path) -> dict[str, bool]:
     return found
 
 
-def _name(source: str, base: Path) -> str | None:
+def _name_below(source: str, base: Path) -> str | None:
     """The path of something in a folder; "" is the folder. None if it is not in it.
 
     Raises ValueError, TypeError for what is no path.
