@@ -36,8 +36,8 @@ from waifu2x.formats.film.reading import opening  # noqa: E402
 from waifu2x.formats.film.writing import (  # noqa: E402
     film_writer,
     header,
-    index_room,
     joining,
+    mp4,
 )
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 from waifu2x.formats.film.writing.packet_times import FilledGaps  # noqa: E402
@@ -238,8 +238,8 @@ def test_an_index_has_its_room_before_the_packets(
 
     monkeypatch.setattr(film_writer, "open_target", open_target)
     if not is_told:
-        nothing = index_room.CountedPackets(0, {1: 0, 2: 0}, frozenset([2]), 0)
-        monkeypatch.setattr(index_room, "_OF_STREAM", 0)
+        nothing = mp4.CountedPackets(0, {1: 0, 2: 0}, frozenset([2]), 0)
+        monkeypatch.setattr(mp4, "_OF_STREAM", 0)
         monkeypatch.setattr(joining, "expected_packets", lambda *_: nothing)
     with FilmReader(source) as reader:
         prepared = prepare(reader, FilmJob(source, again, WISHES["mp4"]), 128, 192)

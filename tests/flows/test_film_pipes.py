@@ -36,10 +36,10 @@ from waifu2x.flows.film.reading import client  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.reading.messages import Heartbeat  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
+from waifu2x.formats.film import pipes as film_pipes  # noqa: E402
 from waifu2x.formats.film.description import Cut  # noqa: E402
 from waifu2x.formats.film.reading import (  # noqa: E402
     decoding,
-    pipe_input,
     reader,
 )
 from waifu2x.formats.film.reading.opening import opened  # noqa: E402
@@ -475,7 +475,7 @@ def test_a_film_that_pauses_in_its_pipe_is_waited_for(
             file.write(data[len(data) // 2 :])
 
     monkeypatch.setattr(client, "_STANDARD_INPUT", given)
-    monkeypatch.setattr(pipe_input, "_OFTEN", 0.001)
+    monkeypatch.setattr(film_pipes, "_OFTEN", 0.001)
     monkeypatch.setattr(Heartbeat, "beat", beat)
     sender = threading.Thread(target=send, daemon=True)
     sender.start()
