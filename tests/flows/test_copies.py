@@ -18,10 +18,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from tests.helpers.contents import decode, encode, identity_models
 from tests.helpers.networks import use_network
+from tests.helpers.outcomes import run
 from waifu2x.api import Upscaler
 from waifu2x.flows.batch import codec, worker
 from waifu2x.flows.batch.codec import Codec, CodecTask, Computed, Ended, Make, OfferedCall, Report
-from waifu2x.flows.batch.driver import run
 from waifu2x.flows.batch.plan import plan
 from waifu2x.flows.batch.shared_memory import SharedPool
 from waifu2x.flows.jobs import InFlight, Job, Output

@@ -251,7 +251,7 @@ def test_an_index_has_its_room_before_the_packets(
     ]
     closed: list[int] = []
     with source.open("rb") as file, opening.opened(file, "film.mp4") as container:
-        joining.join(again, container, plan, parts, on_close=closed.append)
+        joining.FilmJoin(again, container, plan, parts, on_close=closed.append).write()
     assert len(rooms) == len(closed) == (1 if is_told else 2)
     assert min(closed) > 0
     assert boxes(again)[:2] == [b"ftyp", b"moov"]

@@ -33,6 +33,7 @@ from waifu2x.flows.batch.plan import Plan, plan
 from waifu2x.flows.batch.watch import SETTLED, Arrivals
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.outcome import Outcome, run_one
+from waifu2x.flows.picture_work import WorkOptions
 from waifu2x.formats.preview import SIDE, preview
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Picture
@@ -261,7 +262,9 @@ def test_a_full_disk_is_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
                 raise OSError(error, os.strerror(error))
 
             monkeypatch.setattr(os, "fsync", fail)
-            outcome = run_one(job, upscaler.enlarger, Output("png", Quality(), "fail"))
+            outcome = run_one(
+                job, upscaler.enlarger, Output("png", Quality(), "fail"), WorkOptions(alone=False)
+            )
             assert (outcome.status, outcome.disk_full) == ("failed", known)
     assert made() == []
 
@@ -299,7 +302,9 @@ def test_what_another_run_makes_meanwhile_is_skipped(folder: Path) -> None:
 
     with Upscaler(2, model="identity", backend="numpy") as upscaler:
         output = Output("png", Quality(), "skip")
-        outcome = run_one(job, upscaler.enlarger, output, on_progress=intrude)
+        outcome = run_one(
+            job, upscaler.enlarger, output, WorkOptions(on_progress=intrude, alone=False)
+        )
     assert (outcome.status, made(), job.target.read_bytes()) == ("skipped", ["a.png"], b"theirs")
 
 

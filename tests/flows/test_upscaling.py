@@ -21,7 +21,7 @@ from waifu2x.backends import Progress, ignore
 from waifu2x.errors import ImageError
 from waifu2x.flows import picture_work, upscaling
 from waifu2x.flows.jobs import Job, Output
-from waifu2x.flows.picture_work import Repeats
+from waifu2x.flows.picture_work import Repeats, WorkOptions
 from waifu2x.flows.upscaling import Upscaled, upscale_file
 from waifu2x.formats.read import open_content
 from waifu2x.formats.source import DecodedFile
@@ -45,11 +45,13 @@ def upscaled(
     job = Job(source, source.parent / "out" / f"b.{extension}")
     output = Output(extension, Quality(), "fail", more.pop("options", OutputOptions()))
 
-    def note(job: Job, notice: str) -> None:
+    def note(notice: str) -> None:
         if notices is not None:
             notices.append(notice)
 
-    made = upscale_file(job, output, lambda: enlarger, on_notice=note, in_flight=2, **more)
+    made = upscale_file(
+        job, output, lambda: enlarger, WorkOptions(on_notice=note, in_flight=2, **more)
+    )
     assert made is not None
     return made
 

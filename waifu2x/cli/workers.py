@@ -105,7 +105,7 @@ def archives_first(jobs: JobList) -> JobList:
 @contextmanager
 def _here(work: FileWork) -> Iterator[Runner]:
     """By this process and those that it starts."""
-    from waifu2x.flows.batch.driver import run
+    from waifu2x.flows.batch.driver import RunOptions, run
 
     with opened(work.arguments) as upscaler:
         report.detail(describe(upscaler))
@@ -113,12 +113,14 @@ def _here(work: FileWork) -> Iterator[Runner]:
             jobs,
             upscaler,
             work.output,
-            in_flight=work.in_flight,
+            RunOptions(
+                in_flight=work.in_flight,
+                sources=work.sources,
+                on_progress=on_progress,
+                on_notice=on_notice,
+            ),
             many=work.many,
             max_pixels=work.max_pixels,
-            sources=work.sources,
-            on_progress=on_progress,
-            on_notice=on_notice,
         )
 
 

@@ -6,7 +6,7 @@ import io
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,16 +19,14 @@ from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
     Job,
     Output,
-    Reserve,
     copy_times,
     make_folder,
     may_write,
 )
 from waifu2x.flows.noise_choice import NoiseChoice, choose
-from waifu2x.flows.picture_work import PictureWork, PreparedSource
+from waifu2x.flows.picture_work import PictureWork, PreparedSource, WorkOptions
 from waifu2x.flows.upscaling import Upscaled
 from waifu2x.formats.failures import in_words
-from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.preview import Preview
 from waifu2x.formats.read import open_content
 from waifu2x.formats.write import ContentSink
@@ -117,11 +115,7 @@ def upscale_page(
     content: bytes,
     output: Output,
     network: Enlarger,
-    *,
-    max_pixels: int = MAX_PIXELS,
-    reserve: Reserve = lambda content: nullcontext(),
-    on_progress: Progress = ignore,
-    on_notice: Callable[[str], None] = lambda notice: None,
+    options: WorkOptions,
 ) -> ArchivePage:
     """Makes a picture of an archive; `name` is for messages, and ends as the picture's. Raises as
     `upscale_file`."""
@@ -129,17 +123,17 @@ def upscale_page(
     spent, result = Stopwatch(), io.BytesIO()
     with ExitStack() as held:
         with spent("wait"):
-            allocate = held.enter_context(reserve(content))
+            allocate = held.enter_context(options.reserve(content))
         with spent("decode"):
-            source = open_content(content, name, max_pixels, allocate)
+            source = open_content(content, name, options.max_pixels, allocate)
             held.enter_context(closing(source))
             source.first()
         with spent("prepare"):
             network, choice = choose(network, source.first().picture)
-        prepared = PreparedSource(source, network, output, name, name, on_notice, spent)
+        prepared = PreparedSource(source, network, output, name, name, spent, options)
         work = PictureWork(network, output, spent, animated=prepared.header.animated)
         sink = ContentSink(result, output.extension, output.quality, name, spent, 1)
-        flow(prepared, work, sink, on_progress=on_progress)
+        flow(prepared, work, sink, on_progress=options.on_progress)
     size = prepared.sizes[0]
     return ArchivePage(
         result.getvalue(), size, spent.seconds, choice, work.previews, work.recomputed

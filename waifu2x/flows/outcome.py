@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from contextlib import nullcontext
 from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
-from waifu2x.backends import Progress, ignore
 from waifu2x.errors import LESS_MEMORY, BackendError, DeviceError, Waifu2xError
-from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, Reserve
+from waifu2x.flows.jobs import Job, Output
+from waifu2x.flows.picture_work import WorkOptions
 from waifu2x.flows.upscaling import Upscaled, upscale_file
-from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.system.files import is_disk_full, reason
 from waifu2x.system.lazy_dataclass import dataclass
@@ -88,31 +86,14 @@ def run_one(
     job: Job,
     enlarger: Enlarger,
     output: Output,
-    *,
-    max_pixels: int = MAX_PIXELS,
-    reserve: Reserve = lambda content: nullcontext(),
-    on_progress: Progress = ignore,
-    on_notice: OnNotice = lambda job, notice: None,
-    sources: frozenset[Identity] = frozenset(),
-    in_flight: int = 1,
+    options: WorkOptions,
 ) -> Outcome:
     """The outcome of one file, which is no archive; errors are a failed outcome.
 
     Arguments are those of `upscale_file`. Raises what is none of the errors that it names.
     """
     try:
-        made = upscale_file(
-            job,
-            output,
-            lambda: enlarger,
-            max_pixels=max_pixels,
-            reserve=reserve,
-            on_progress=on_progress,
-            on_notice=on_notice,
-            sources=sources,
-            alone=False,
-            in_flight=in_flight,
-        )
+        made = upscale_file(job, output, lambda: enlarger, options)
     except Exception as error:
         return outcome_of_error(job, output, error)
     return Outcome(job, made)

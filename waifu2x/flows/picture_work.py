@@ -7,23 +7,24 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from waifu2x.backends import Progress
+from waifu2x.backends import Progress, ignore
 from waifu2x.errors import ImageError
-from waifu2x.flows.jobs import (
-    Output,
-)
+from waifu2x.flows.jobs import Identity, Output, Reserve
 from waifu2x.formats import table
 from waifu2x.formats.adapt import Adapter, check_result, finish
+from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.preview import Preview, previews
 from waifu2x.formats.profiles import in_srgb_tone
 from waifu2x.formats.source import DecodedFile
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header, Timed
+from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -90,6 +91,29 @@ def _nbytes(picture: Picture) -> int:
     return picture.pixels.nbytes + (0 if picture.alpha is None else picture.alpha.nbytes)
 
 
+@dataclass(frozen=True)
+class WorkOptions:
+    """How one file is worked on, and who is told of it."""
+
+    max_pixels: int = MAX_PIXELS
+    """The most pixels of a picture."""
+    reserve: Reserve = lambda content: nullcontext()
+    in_flight: int = 1
+    """Pictures of the file that are between its decoder and its encoder at a time."""
+    alone: bool = True
+    """Whether no other files are worked on: then small results are encoded by all cores, too, and
+    the enlarger is opened while a large file is decoded."""
+    sources: frozenset[Identity] = frozenset()
+    """Inputs, which are never replaced."""
+    check: Callable[[Header], None] = lambda header: None
+    """Called with the header of the source before all else; it may raise."""
+    on_size: Callable[[int, int], None] = lambda height, width: None
+    """Called before the work: rows of all results together, and columns of the first."""
+    on_progress: Progress = ignore
+    on_notice: Callable[[str], None] = lambda notice: None
+    """Called with a clause for each thing that the output does not keep."""
+
+
 class PreparedSource:
     """The pictures of a file as they are to be enlarged for an output, each checked before."""
 
@@ -100,9 +124,8 @@ class PreparedSource:
         output: Output,
         name: str,
         target: str,
-        on_notice: Callable[[str], None],
         spent: Stopwatch,
-        in_flight: int = 1,
+        options: WorkOptions,
     ) -> None:
         """Errors name the input `name` and the output `target`. `on_notice` is told in a line what
         the output does not keep, with the first picture, and whenever more shows later; `spent`
@@ -115,7 +138,7 @@ class PreparedSource:
         self._form = table.of(output.extension)
         self._adapter = Adapter(self._form, output.options)
         self._target = target
-        self._on_notice = on_notice
+        self._on_notice = options.on_notice
         self._spent = spent
         self.sizes = _result_sizes(network, source.header, name)
         """Rows and columns of results, for each of the extents in the file's header."""
@@ -128,7 +151,7 @@ class PreparedSource:
         count = self.header.count
         self._checked: set[tuple[tuple[int, int, int], int]] = set()
         """Shapes of results, and bytes of their samples."""
-        self._at_once = in_flight + 1 if count is None else min(in_flight + 1, count)
+        self._at_once = min(options.in_flight + 1, count or options.in_flight + 1)
 
     def __iter__(self) -> Iterator[Timed]:
         """The pictures, once. Raises ImageError, and OutputError if the output cannot hold one."""

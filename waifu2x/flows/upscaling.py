@@ -10,28 +10,22 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, nullcontext
-from functools import partial
+from contextlib import ExitStack, closing
 from pathlib import Path
 
-from waifu2x.backends import Progress, ignore
 from waifu2x.errors import ExistsError, ImageError, OutputError
 from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
     STANDARD,
-    Identity,
     Job,
-    OnNotice,
     Output,
-    Reserve,
     copy_times,
     make_folder,
     may_write,
 )
 from waifu2x.flows.noise_choice import NoiseChoice, choose
-from waifu2x.flows.picture_work import PictureWork, PreparedSource
+from waifu2x.flows.picture_work import PictureWork, PreparedSource, WorkOptions
 from waifu2x.formats import table
-from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.preview import Preview, preview
 from waifu2x.formats.read import content, open_content
 from waifu2x.formats.source import DecodedFile
@@ -91,29 +85,14 @@ def upscale_file(
     job: Job,
     output: Output,
     enlarger: Callable[[], Enlarger],
-    *,
-    max_pixels: int = MAX_PIXELS,
-    reserve: Reserve = lambda content: nullcontext(),
-    on_size: Callable[[int, int], None] = lambda height, width: None,
-    on_progress: Progress = ignore,
-    on_notice: OnNotice = lambda job, notice: None,
-    sources: frozenset[Identity] = frozenset(),
-    alone: bool = True,
-    in_flight: int = 1,
-    check: Callable[[Header], None] = lambda header: None,
+    options: WorkOptions,
 ) -> Upscaled | None:
     """Reads, enlarges and writes one file; None if it is there already and may stay.
 
-    `enlarger` is called when the first picture has been decoded, or while one of a large file is;
-    then, before the work, `on_size` with the rows of all results together and the columns of the
-    first, and `on_notice` with a line about what the output does not keep, if there is anything.
-    It is called again for what shows only later. Nothing in `sources` is ever replaced. `alone`: no
-    other files are worked on; otherwise only large results are encoded by all cores, and nothing is
-    done while a file is decoded. `in_flight` is how many pictures of the file are between its
-    decoder and its encoder at a time. `check` is given the header of the source before all else,
-    and may raise. Raises Waifu2xError, OSError, MemoryError.
+    `enlarger` is called when the first picture has been decoded, or while that of a large file is,
+    and again for what shows only later. Raises Waifu2xError, OSError, MemoryError.
     """
-    if not may_write(job, output.existing, sources):
+    if not may_write(job, output.existing, options.sources):
         return None
     output = output.of(job.target)
     start, spent = time.monotonic(), Stopwatch()
@@ -121,13 +100,13 @@ def upscale_file(
         data = _content(job.source)
     with ExitStack() as held:
         with spent("wait"):
-            allocate = held.enter_context(reserve(data))
+            allocate = held.enter_context(options.reserve(data))
         with spent("decode"):
             name = _name(job.source, "standard input")
-            source = open_content(data, name, max_pixels, allocate)
+            source = open_content(data, name, options.max_pixels, allocate)
             held.enter_context(closing(source))
-            check(source.header)
-            if alone and len(data) >= _LARGE_FILE:
+            options.check(source.header)
+            if options.alone and len(data) >= _LARGE_FILE:
                 network = _opened_meanwhile(source, enlarger)
             else:
                 source.first()
@@ -137,13 +116,11 @@ def upscale_file(
             network, choice = choose(network or enlarger(), source.first().picture)
             choices = () if choice is None else (choice,)
             target = _name(job.target, "standard output")
-            prepared = PreparedSource(
-                source, network, output, name, target, partial(on_notice, job), spent, in_flight
-            )
+            prepared = PreparedSource(source, network, output, name, target, spent, options)
         height, width = prepared.sizes[0]
         stays = _stays(source.header, network)
         if stays and network.request.scale == 1:
-            on_notice(job, _NOTHING)
+            options.on_notice(_NOTHING)
         if stays and _is_file_of(job, output):
             side, first = output.preview_side, source.first().picture
             previews = (preview(first, side),) if side else ()
@@ -155,11 +132,11 @@ def upscale_file(
             return Upscaled(height, width, spent.seconds, seconds, True, previews, choices, count)
         kept = prepared.header.all_extents
         check_disk(job.target, table.of(output.extension), kept)
-        on_size(sum(extent.height for extent in kept), width)
+        options.on_size(sum(extent.height for extent in kept), width)
         large = sum(extent.height * extent.width for extent in kept) >= _LARGE
         work = PictureWork(network, output, spent, animated=prepared.header.animated)
-        sink = _sink(job, output, spent, None if alone or large else 1)
-        flow(prepared, work, sink, in_flight=in_flight, on_progress=on_progress)
+        sink = _sink(job, output, spent, None if options.alone or large else 1)
+        flow(prepared, work, sink, in_flight=options.in_flight, on_progress=options.on_progress)
         if job.target != STANDARD:
             copy_times(job, output)
         seconds = time.monotonic() - start

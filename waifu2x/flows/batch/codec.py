@@ -24,6 +24,7 @@ from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.noise_choice import NoiseChoice
 from waifu2x.flows.outcome import STOPPED, Outcome, outcome_of_error, run_one
+from waifu2x.flows.picture_work import WorkOptions
 from waifu2x.flows.upscaling import Upscaled
 from waifu2x.formats.preview import Preview
 from waifu2x.imaging.enlarger import Enlarger
@@ -269,17 +270,23 @@ class Codec:
         self._task = task
         self._enlarger = Enlarger(task.facts, task.request, task.noise, self._compute, task.limits)
 
+    def _options(self, in_flight: int) -> WorkOptions:
+        return WorkOptions(
+            max_pixels=self._task.max_pixels,
+            reserve=self._reserve,
+            in_flight=in_flight,
+            alone=False,
+            on_progress=self._note_share,
+            on_notice=lambda text: self._link.report(Notified(text)),
+        )
+
     def _file(self, job: Job) -> Ended:
         """How a file ends."""
         outcome = run_one(
             job,
             self._enlarger,
             self._task.output,
-            max_pixels=self._task.max_pixels,
-            reserve=self._reserve,
-            on_progress=self._note_share,
-            on_notice=lambda job, text: self._link.report(Notified(text)),
-            in_flight=self._task.in_flight,
+            self._options(self._task.in_flight),
         )
         return Ended.of(outcome)
 
@@ -294,10 +301,7 @@ class Codec:
                 make.content,
                 self._task.output,
                 self._enlarger,
-                max_pixels=self._task.max_pixels,
-                reserve=self._reserve,
-                on_progress=self._note_share,
-                on_notice=lambda text: self._link.report(Notified(text)),
+                self._options(in_flight=1),
             )
         except Exception as error:
             return Ended.of(outcome_of_error(make.job, self._task.output, error))

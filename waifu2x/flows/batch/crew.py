@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -45,6 +45,17 @@ def most_workers(in_network: int, sharing: int) -> int:
     return max(1, min(max(cores, in_network + 2), by_memory))
 
 
+class CrewSize(NamedTuple):
+    """How many workers a crew may have."""
+
+    most: int
+    cores: int
+    grows: bool
+    """Whether there are no more than keep the network busy."""
+    isolates: bool
+    """Whether all of them are processes, so that a file can end no more than its own worker."""
+
+
 class Crew:
     """Workers that come as they are needed. It shares its lock with its driver."""
 
@@ -54,11 +65,8 @@ class Crew:
         pin: Callable[[NDArray[Any]], Pin],
         changed: threading.Condition,
         stopped: threading.Event,
+        size: CrewSize,
         *,
-        most: int,
-        cores: int,
-        grows: bool,
-        isolates: bool,
         is_needless: Callable[[], bool],
         on_report: Callable[[CodecWorker, Report], None],
     ) -> None:
@@ -71,10 +79,10 @@ class Crew:
         self.workers: set[CodecWorker] = set()
         self._scheduler = scheduler
         self._pin = pin
-        self._most = most
-        self._cores = cores
-        self._grows = grows
-        self._isolates = isolates
+        self._most = size.most
+        self._cores = size.cores
+        self._grows = size.grows
+        self._isolates = size.isolates
         self._is_needless = is_needless
         self._on_report = on_report
         self._free: deque[CodecWorker] = deque()

@@ -45,7 +45,7 @@ from waifu2x.flows.batch.codec import (
     Report,
     Up,
 )
-from waifu2x.flows.batch.crew import Crew, cores_of, most_workers
+from waifu2x.flows.batch.crew import Crew, CrewSize, cores_of, most_workers
 from waifu2x.flows.batch.scheduler import NetworkCall, Scheduler
 from waifu2x.flows.batch.semaphore import MemorySemaphore
 from waifu2x.flows.batch.worker import CodecWorker
@@ -53,6 +53,7 @@ from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, Output, may_write
 from waifu2x.flows.outcome import FailedError, Outcome
 from waifu2x.formats.limits import MAX_PIXELS
+from waifu2x.system.lazy_dataclass import dataclass
 
 _ALLOWED_SHARE = 0.1
 """The share of the memory for pictures that all workers together may take on top, unasked."""
@@ -63,6 +64,23 @@ _OWNER_SECONDS = 0.1
 """How long the end of the work waits for whoever writes an archive."""
 _FEEDER_SECONDS = 5.0
 """How long the end of the work waits for whoever gives the jobs."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a driver shares the machine, and who is told of its work."""
+
+    in_flight: InFlight | None = None
+    """None: as many pictures as keep the network busy, as far as cores and memory go."""
+    sources: frozenset[Identity] = frozenset()
+    """Inputs, which are never replaced."""
+    sharing: int = 1
+    """Drivers that share the cores and the memory of this machine, each in its own process."""
+    isolates: bool = False
+    """Whether codecs run in other processes alone, so that no file can end this one."""
+    on_progress: Callable[[Job, float], None] = lambda job, part: None
+    """Called with parts that add up to 1 for each job; raises StoppedError to end one."""
+    on_notice: OnNotice = lambda job, notice: None
 
 
 class DeviceDriver:
@@ -77,13 +95,7 @@ class DeviceDriver:
         jobs: Iterable[Job | None],
         engine: Engine,
         request_of: Callable[[Job], FileRequest],
-        *,
-        in_flight: InFlight | None = None,
-        sources: frozenset[Identity] = frozenset(),
-        sharing: int = 1,
-        isolates: bool = False,
-        on_progress: Callable[[Job, float], None],
-        on_notice: OnNotice,
+        options: RunOptions,
     ) -> None:
         """`request_of` says what is asked for of a job, by networks of `engine`; it is asked once
         the job has come. `sharing` is how many drivers share the cores and the memory of this
@@ -94,9 +106,10 @@ class DeviceDriver:
         """How jobs end; an error that is a defect; None when all have ended."""
         self._jobs = iter(jobs)
         self._request_of = request_of
-        self._sources = sources
-        self._on_progress = on_progress
-        self._on_notice = on_notice
+        self._sources = options.sources
+        self._on_progress = options.on_progress
+        self._on_notice = options.on_notice
+        in_flight, sharing = options.in_flight, options.sharing
         in_network = calls_at_once(engine, in_flight)
         self._scheduler = Scheduler(in_network)
         self._memory = MemorySemaphore(sharing=sharing)
@@ -118,10 +131,7 @@ class DeviceDriver:
             engine.backend.pin,
             self._changed,
             self._stopped,
-            most=most,
-            cores=cores_of(sharing),
-            grows=in_flight is None,
-            isolates=isolates,
+            CrewSize(most, cores_of(sharing), grows=in_flight is None, isolates=options.isolates),
             is_needless=lambda: self._is_exhausted and not self._archives.owners,
             on_report=self._on_report,
         )
@@ -130,7 +140,7 @@ class DeviceDriver:
             self._changed,
             self._stopped,
             in_flight=most * _PAGES_EACH,
-            on_progress=on_progress,
+            on_progress=options.on_progress,
             on_ended=self._end_archive,
             on_defect=self._fail,
         )
@@ -459,14 +469,10 @@ def run(
     jobs: Iterable[Job | None],
     upscaler: Upscaler,
     output: Output,
+    options: RunOptions,
     *,
-    in_flight: InFlight | None = None,
     many: bool = False,
     max_pixels: int = MAX_PIXELS,
-    sources: frozenset[Identity] = frozenset(),
-    sharing: int = 1,
-    on_progress: Callable[[Job, float], None] = lambda job, part: None,
-    on_notice: OnNotice = lambda job, note: None,
 ) -> Generator[Outcome]:
     """The outcome of each job, as it ends; one picture's failure does not concern the others.
 
@@ -482,17 +488,8 @@ def run(
     ones leave nothing.
     """
     engine = upscaler.engine
-    request = FileRequest(upscaler, output, max_pixels, calls_at_once(engine, in_flight))
-    driver = DeviceDriver(
-        jobs,
-        engine,
-        lambda job: request,
-        in_flight=in_flight,
-        sources=sources,
-        sharing=sharing,
-        on_progress=on_progress,
-        on_notice=on_notice,
-    )
+    request = FileRequest(upscaler, output, max_pixels, calls_at_once(engine, options.in_flight))
+    driver = DeviceDriver(jobs, engine, lambda job: request, options)
     try:
         driver.start(many and engine.backend.device.is_gpu)
         while (ended := driver.ended.get()) is not None:

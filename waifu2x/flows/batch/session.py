@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from waifu2x.api import Upscaler
-from waifu2x.flows.batch.driver import run
+from waifu2x.flows.batch.driver import RunOptions, run
 from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.flows.outcome import Outcome
 from waifu2x.system import stores
@@ -90,12 +90,14 @@ class Session:
             self._given(),
             upscaler,
             settings.output,
-            in_flight=settings.in_flight,
+            RunOptions(
+                in_flight=settings.in_flight,
+                sharing=settings.sharing,
+                on_progress=self._go_on,
+                on_notice=self._on_notice,
+            ),
             many=settings.many,
             max_pixels=settings.max_pixels,
-            sharing=settings.sharing,
-            on_progress=self._go_on,
-            on_notice=self._on_notice,
         )
         self.broken = False
         """Whether its device has stopped working, or it has ended: nothing more comes of it."""

@@ -53,7 +53,7 @@ from waifu2x.formats.film.reading.opening import in_short, opened
 from waifu2x.formats.film.reading.reader import Reader
 from waifu2x.formats.film.reading.selection import Decoded
 from waifu2x.formats.film.writing.header import FilmPlan, cover_from_file, tried
-from waifu2x.formats.film.writing.joining import join
+from waifu2x.formats.film.writing.joining import FilmJoin
 from waifu2x.formats.film.writing.live_writing import LiveMuxer
 from waifu2x.system.files import open_regular, reason
 from waifu2x.system.machine import available_memory
@@ -167,12 +167,9 @@ class ReadFilm:
             elif isinstance(request, AskJoin):
                 container, _ = self._open()
                 plan = FilmPlan(self._film, request.shape, request.plan, request.cut)
-                complaints = self._complaints[-1]
-                lost = join(
-                    *(request.target, container, plan, request.parts, self._alive, complaints),
-                    self._close_slowly,
-                )
-                self._say(RequestDone(lost=lost))
+                told = self._complaints[-1], self._alive, self._close_slowly
+                film = FilmJoin(request.target, container, plan, request.parts, *told)
+                self._say(RequestDone(lost=film.write()))
             else:
                 self._heed(request)
 
