@@ -11,16 +11,15 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 _OFTEN = 1.0
-"""Seconds after which somebody is told that nothing has come yet."""
+"""Seconds between two calls of `on_waiting` while a pipe stands still."""
 _AT_ONCE = 4096
 """Bytes that a pipe takes without waiting, once it takes any."""
 
 
 def piped(descriptor: int, on_waiting: Callable[[], None]) -> BinaryIO | PipeInput:
-    """What is read from a descriptor: a file that was redirected can be sought in, a pipe cannot.
-
-    `on_waiting` is called while nothing comes. Closing it closes the descriptor. Raises OSError.
-    """
+    """Opens a descriptor for reading: a redirected file allows seeking, a pipe does not.
+    `on_waiting` is called while nothing comes. Closing the file closes the descriptor. Raises
+    OSError."""
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return os.fdopen(descriptor, "rb")
     return PipeInput(descriptor, on_waiting)
@@ -33,17 +32,16 @@ class PipeInput(io.BufferedIOBase):
         self._descriptor = descriptor
         self._on_waiting = on_waiting
         self._head = b""
-        """Its first bytes, once they have been looked at."""
+        """The first bytes, once `beginning` was called."""
         self._read = 0
-        """How many of those were read."""
+        """Bytes of `_head` that were read."""
 
     def readable(self) -> bool:
-        """It is."""
         return True
 
     def beginning(self, size: int) -> bytes:
-        """The first bytes: fewer than `size` only where the pipe ends. Nothing else may have been
-        read before it is first called. Raises OSError."""
+        """Returns the first `size` bytes, or fewer if the pipe ends, without consuming them. It has
+        to be called before any `read`. Raises OSError."""
         while len(self._head) < size:
             more = self._take(size - len(self._head))
             if not more:
@@ -52,7 +50,7 @@ class PipeInput(io.BufferedIOBase):
         return self._head
 
     def read(self, size: int | None = -1) -> bytes:
-        """At most `size` bytes, or some; none at the end. Raises OSError."""
+        """Returns up to `size` bytes; none at the end. Raises OSError."""
         wanted = size if size is not None and size >= 0 else io.DEFAULT_BUFFER_SIZE
         if self._read < len(self._head):
             data = self._head[self._read : self._read + wanted]
@@ -61,7 +59,6 @@ class PipeInput(io.BufferedIOBase):
         return self._take(wanted)
 
     def close(self) -> None:
-        """Closes the descriptor."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -74,21 +71,20 @@ class PipeInput(io.BufferedIOBase):
 
 
 class PipeOutput(io.RawIOBase):
-    """Writes all that it is given, however long that takes."""
+    """A pipe or file whose `write` waits until everything is written."""
 
     def __init__(self, descriptor: int, on_waiting: Callable[[], None]) -> None:
-        """`on_waiting` is called while nobody takes anything; closing it closes the descriptor."""
+        """Closing it closes `descriptor`; `on_waiting` is called while the reader takes nothing."""
         self._descriptor = descriptor
         self._on_waiting = on_waiting
         mode = os.fstat(descriptor).st_mode
         self._waits = sys.platform != "win32" and not stat.S_ISREG(mode)
 
     def writable(self) -> bool:
-        """It is."""
         return True
 
     def write(self, data: Any) -> int:
-        """Writes all of it. Raises OSError: BrokenPipeError where nobody reads any more."""
+        """Writes all of `data`. Raises OSError: BrokenPipeError where the reader is gone."""
         rest = memoryview(data).cast("B")
         while rest:
             if self._waits and not select.select([], [self._descriptor], [], _OFTEN)[1]:
@@ -98,7 +94,6 @@ class PipeOutput(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
-        """Closes the descriptor."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -15,15 +15,13 @@ from waifu2x.formats.film.writing.codecs import Encoding, Wish
 _NAMES = {(2, 2): "420", (2, 1): "422", (1, 1): "444"}
 """Names of chroma's layout, by columns and rows of luma for one sample of it."""
 Y4M_FRAME = b"FRAME\n"
-"""What stands before the planes of each frame."""
+"""The word before the planes of each frame."""
 _SITED: dict[ChromaSiting, str] = {"left": "420mpeg2", "topleft": "420paldv", "center": "420jpeg"}
 
 
 def raw_encoding(wish: Wish, source: PixelFormat, container: str) -> Encoding:
-    """How frames of a format are written as they are: `container` is y4m or png.
-
-    Raises OutputError for what there is only with an encoder.
-    """
+    """Returns the encoding of unencoded frames; `container` is y4m or png. Raises OutputError for
+    options that need an encoder."""
     wanted = {
         "--codec": wish.codec,
         "--crf": wish.crf,
@@ -63,7 +61,7 @@ def _png_pixels(wish: Wish, source: PixelFormat) -> PixelFormat:
 
 
 def y4m_siting(head: bytes) -> ChromaSiting | None:
-    """Where chroma sits, by the description in a film's first bytes, if that says so."""
+    """Returns the siting of chroma that the first bytes of a y4m file name, if any."""
     for word in head.partition(b"\n")[0].split()[1:]:
         if word in (b"C420", b"C420jpeg"):
             return "center"
@@ -84,7 +82,7 @@ def y4m_header(
     *,
     interlaced: bool = False,
 ) -> bytes:
-    """The line that describes a film: what FFmpeg writes for the same."""
+    """Returns the line that describes a film, as FFmpeg writes it."""
     if pixels.planes == 1:
         space, extra = "mono", ""
     else:

@@ -1,4 +1,13 @@
-"""Whole pictures of interlaced ones, by FFmpeg's filters."""
+"""Makes whole pictures of interlaced ones by FFmpeg's filters, and undoes telecine.
+
+Video of 30 frames a second shows four pictures of film in five frames, some of which hold fields of
+two pictures. Fields are put together as they belong, and of each five frames the one without
+anything new is dropped.
+
+Which one that is depends on where counting begins. So cycles of five begin at places that the film
+alone decides, and a run that begins in its middle makes the same pictures. Their times are even
+within a cycle, as those of the film were; the times of the filters are ignored.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +24,8 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
 
 Deinterlacing = Literal["off", "frame", "field", "ivtc"]
-"""Nothing; a picture of each frame; of each field, twice as many; film as it was before it was
-made interlaced video of 30 frames a second."""
+"""Leaves frames as they are; makes a picture of each frame, or of each field, twice as many;
+restores film that was made video of 30 frames a second."""
 _CYCLE, _KEPT = 5, 4
 """Frames of video, and the pictures of film in them."""
 _LONGEST_GAP = 1
@@ -24,21 +33,17 @@ _LONGEST_GAP = 1
 
 
 def ticks_in_one(how: Deinterlacing) -> int:
-    """How many ticks of the times of its pictures are one of the film's.
-
-    Pictures of film are five quarters of a frame of video apart: so quarters make them exact.
-    """
+    """Returns how many ticks of the new pictures are one tick of the film. Pictures of film are
+    five quarters of a frame of video apart, so quarters are exact."""
     return {"field": 2, "ivtc": 4}.get(how, 1)
 
 
 def deinterlaced(
     frames: Iterator[VideoFrame], tick: Fraction, how: Deinterlacing, name: str
 ) -> Iterator[VideoFrame]:
-    """Frames, whose times are ticks of so many seconds, as whole pictures: "off", or "frame" and
-    "field", whose times are in ticks of half the length. `name` stands for the film in messages.
-
-    Raises ImageError for pictures that the filter does not take.
-    """
+    """Yields whole pictures of frames whose times are in ticks of `tick` seconds. With "frame" and
+    "field" their ticks are half as long; "off" changes nothing. `name` stands for the film in
+    messages. Raises ImageError for pictures that the filter does not take."""
     if how == "off":
         yield from frames
         return
@@ -73,7 +78,7 @@ def _retimed(graph: Any, first: VideoFrame, tick: Fraction, name: str) -> Iterat
 
 
 def source_of(graph: Any, first: VideoFrame, tick: Fraction, rate: Fraction | None = None) -> Any:
-    """Where frames like the first enter a graph."""
+    """Adds the entry for frames like `first` to a graph."""
     told = f"video_size={first.width}x{first.height}:pix_fmt={first.format.name}"
     told += f":time_base={tick}:pixel_aspect=1/1:colorspace={int(first.colorspace)}"
     told += f":range={int(first.color_range)}"
@@ -81,7 +86,7 @@ def source_of(graph: Any, first: VideoFrame, tick: Fraction, rate: Fraction | No
 
 
 def configure(graph: Any, first: VideoFrame, name: str) -> None:
-    """Makes a graph ready. Raises ImageError where a filter does not take such frames."""
+    """Completes a graph. Raises ImageError where a filter does not take such frames."""
     try:
         graph.configure()
     except library().FFmpegError as error:
@@ -89,8 +94,8 @@ def configure(graph: Any, first: VideoFrame, name: str) -> None:
 
 
 def pulled(graph: Any, first: VideoFrame, name: str) -> Iterator[Any]:
-    """The frames that a graph has ready. Raises ImageError where they are of another kind than the
-    first one that was given: FFmpeg converts what a filter does not take."""
+    """Yields the frames that a graph has ready. Raises ImageError where FFmpeg has converted them,
+    since a filter does not take such frames."""
     av = library()
     while True:
         try:
@@ -111,11 +116,11 @@ def _unfit(first: VideoFrame, name: str) -> ImageError:
 def film_pictures(
     frames: Iterator[VideoFrame], tick: Fraction, rate: Fraction, begin: int, name: str
 ) -> Iterator[VideoFrame]:
-    """The pictures of film in frames of video, with times in quarters of the ticks of theirs.
+    """Yields the pictures of film in frames of video, with times in quarters of a tick.
 
-    Ticks are of so many seconds, `rate` is that of the video, `begin` the time of the film's first
-    frame; if `frames` begin elsewhere, the first pictures are missing. `name` stands for the film
-    in messages. Raises ImageError for pictures that the filters do not take.
+    `tick` is in seconds, `rate` that of the video, and `begin` the time of the film's first frame.
+    If `frames` begin later, the pictures up to the next cycle are missing. Raises ImageError for
+    pictures that the filters do not take.
     """
     made: _TelecineGraph | None = None
     for place, frame in _even(frames, tick * rate, begin, _LONGEST_GAP * rate):
@@ -129,11 +134,8 @@ def film_pictures(
 def _even(
     frames: Iterator[VideoFrame], in_tick: Fraction, begin: int, longest: Fraction
 ) -> Iterator[tuple[int, VideoFrame]]:
-    """Frames at each place of an even grid, whole cycles of them, but for the last.
-
-    `in_tick` is how many places are in a tick; `begin` is the time of place 0. From the first place
-    on at which a cycle begins, frames are repeated where there is none.
-    """
+    """Yields a frame for each place of an even grid, from the beginning of a cycle on. A tick has
+    `in_tick` places; `begin` is the time of place 0. Missing frames are repeated."""
     at: int | None = None
     last: VideoFrame | None = None
     for frame in frames:
@@ -159,7 +161,7 @@ def _even(
 
 
 class _TelecineGraph:
-    """The filters, and what comes out of them."""
+    """The filters and their results."""
 
     def __init__(
         self, first: VideoFrame, tick: Fraction, rate: Fraction, begin: int, name: str
@@ -182,15 +184,15 @@ class _TelecineGraph:
         fewer.link_to(end)
         configure(graph, first, name)
         self._cycles: deque[int] = deque()
-        """Where cycles begin whose pictures have not all come."""
+        """Beginnings of cycles whose pictures have not all come."""
         self._come = 0
-        """How many pictures of the first of those have."""
+        """Pictures that have come of the first of those."""
         self._given: tuple[int, VideoFrame] | None = None
         """The last frame, and its place."""
         self._pushed = 0
 
     def of(self, place: int, frame: VideoFrame) -> Iterator[VideoFrame]:
-        """The pictures that are ready with one frame more."""
+        """Takes one more frame; yields the pictures that are ready."""
         if place % _CYCLE == 0:
             self._cycles.append(place)
         self._given = place, frame
@@ -198,7 +200,7 @@ class _TelecineGraph:
         return self._pictures(None)
 
     def rest(self) -> Iterator[VideoFrame]:
-        """The last pictures."""
+        """Yields the last pictures."""
         assert self._given is not None
         place, frame = self._given
         # Of the last cycle the filter drops a picture too many, whole or not: so it is another one,
@@ -217,7 +219,7 @@ class _TelecineGraph:
         self._pushed += 1
 
     def _pictures(self, end: int | None) -> Iterator[Any]:
-        """Those that are ready, before a place if it is given."""
+        """Yields the pictures that are ready, up to the place `end` if given."""
         for made in pulled(self._graph, self._first, self._name):
             places = [
                 self._cycles[0] + Fraction(_CYCLE * number, _KEPT)

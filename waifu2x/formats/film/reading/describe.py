@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
 
 HD_LINES = 720
-"""The lines from which a film that says nothing is BT.709."""
+"""Height from which a film without a named matrix is taken for BT.709."""
 _OTHER_MATRICES = {
     8: "YCgCo",
     10: "BT.2020 of constant luminance",
@@ -49,7 +49,7 @@ _OTHER_MATRICES = {
     14: "ICtCp",
     15: "IPT",
 }
-"""Those of H.273 that are no plain product, and their names."""
+"""Names of the matrices of H.273 that are no plain product."""
 _ATTACHED_PICTURE = 0x400
 """FFmpeg's disposition of a cover."""
 _NOT_READ = 48
@@ -73,7 +73,7 @@ _DOLBY_VISION = (b"dvcC", b"dvvC", b"dvwC")
 
 
 def main_stream(container: InputContainer, name: str) -> VideoStream:
-    """The pictures of a film: its first video stream that is no cover. Raises ImageError."""
+    """Returns the first video stream that is no cover. Raises ImageError if there is none."""
     for stream in container.streams.video:
         if not int(stream.disposition) & _ATTACHED_PICTURE:
             return stream
@@ -88,8 +88,8 @@ def describe(
     seekable: bool,
     name: str,
 ) -> Film:
-    """A film, whose first frame has been decoded. `siting` is what only its own bytes tell of its
-    chroma, if they do. Raises ImageError for what is out of bounds."""
+    """Describes a film whose first frame has been decoded. `siting` is the position of chroma, if
+    the bytes of the file tell it. Raises ImageError for what is out of bounds."""
     others = tuple(_other(one) for one in container.streams if one.index != stream.index)
     restarted = container.format.name in RESTARTED  # an hour means nothing there
     return Film(
@@ -127,7 +127,6 @@ def _other(stream: Stream) -> OtherStream:
 
 
 def _tags(stream: Stream) -> tuple[tuple[str, str], ...]:
-    """A stream's tags; FFmpeg's demuxer of mp4 calls the title of a track its name."""
     tags = dict(stream.metadata)
     if "name" in tags:
         tags.setdefault("title", tags.pop("name"))
@@ -237,7 +236,7 @@ def _colours(
 def _side_data(
     found: SideDataContainer,
 ) -> tuple[Hdr | None, tuple[str, ...], tuple[int, ...] | None]:
-    """HDR10's metadata, what is lost, and the display matrix."""
+    """Returns HDR10's metadata, names of what is lost, and the display matrix."""
     primaries: tuple[Fraction, ...] = ()
     luminance: tuple[Fraction, ...] = ()
     light: tuple[int, int] | None = None
@@ -276,32 +275,33 @@ _LOST = {
 
 
 def is_hdr(colours: FilmColours) -> bool:
-    """Whether its codes are of PQ or HLG, which networks were not made for."""
+    """Returns whether the samples are PQ or HLG, which networks were not made for."""
     return colours.transfer in (PQ, HLG)
 
 
 class DolbyVision(NamedTuple):
-    """How a film uses it."""
+    """The Dolby Vision of a film."""
 
     profile: int
     base: int
-    """What its pictures are without it: 0 nothing that can be shown, 1 HDR10, 2 SDR, 4 HLG."""
+    """Meaning of the pictures without it: 0 none, 1 HDR10, 2 SDR, 4 HLG."""
 
     @property
     def is_needed(self) -> bool:
-        """Whether its pictures mean nothing without it."""
+        """Returns whether the pictures have no meaning without it."""
         return self.profile == 5 or (self.profile == 10 and self.base == 0)
 
 
 class StreamHeader(NamedTuple):
-    """What a header tells."""
+    """Facts of a film's header that PyAV does not tell."""
 
     siting: ChromaSiting | None = None
     dolby_vision: DolbyVision | None = None
 
 
 def header_of(stream: VideoStream) -> StreamHeader:
-    """What the film says of its pictures."""
+    """Returns the facts about the pictures that Matroska's header can hold. FFmpeg writes such a
+    header for the stream, into memory."""
     av = library()
     written = io.BytesIO()
     try:
@@ -322,7 +322,7 @@ def header_of(stream: VideoStream) -> StreamHeader:
 
 
 def _walk(data: bytes, at: int, end: int, found: dict[int, bytes]) -> None:
-    """Puts the elements that are known into `found`."""
+    """Puts the known elements into `found`."""
     for one in elements(data, at, end):
         if one.number in _PARENTS:
             _walk(data, one.start, one.end, found)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
 
 MAX_STREAMS = 256
-"""The most streams of a film: of those that exist, a disc's with all its languages has about 50."""
+"""The most streams of a film; a disc with all its languages has about 50."""
 MAX_SIDE = 16384
 """The most pixels of a side of its pictures."""
 MAX_RATE = 1000
@@ -32,7 +32,7 @@ MAX_CHAPTERS = 10_000
 MAX_ATTACHED = 256 << 20
 """Bytes of all fonts and pictures that are attached to a film."""
 SNIFFED = 1024
-"""Bytes from a file's beginning that tell what it is."""
+"""Bytes from the beginning of a file that identify its format."""
 DECODERS = (
     "h264,hevc,vvc,libdav1d,av1,vp8,vp9,libvpx,libvpx-vp9,mpeg1video,mpeg2video,mpegvideo,mpeg4,"
     "msmpeg4,msmpeg4v1,msmpeg4v2,h263,h263p,flv,theora,vc1,wmv1,wmv2,wmv3,svq1,svq3,dvvideo,"
@@ -42,11 +42,11 @@ DECODERS = (
     "pcm_s32le,pcm_s32be,pcm_f32le,pcm_f32be,pcm_f64le,pcm_bluray,pcm_dvd,"
     "subrip,srt,ssa,ass,mov_text,webvtt,text,pgssub,dvdsub,dvbsub"
 )
-"""Decoders that films need. FFmpeg has hundreds of others, of formats that nobody looks after."""
+"""The decoders that films may use, of the hundreds that FFmpeg has."""
 
 
 def format_of(head: bytes) -> str | None:
-    """FFmpeg's name of the container that a file's first bytes tell, if it is one for films."""
+    """Returns FFmpeg's name of the container that the first bytes of a film identify, or None."""
     for offset, mark, name in _SIGNATURES:
         if head[offset : offset + len(mark)] == mark:
             return name
@@ -81,12 +81,9 @@ def opened(
     *,
     are_frames: bool = False,
 ) -> Iterator[InputContainer]:
-    """A film, open for reading, within the bounds above.
-
-    `name` stands for it in messages. `on_complaints` is told how often something was wrong in what
-    has been read so far. `are_frames` says that it is PNG files, one after the other. Raises
-    ImageError.
-    """
+    """Opens a film for reading, within the bounds above. `name` stands for it in messages;
+    `on_complaints` is called with the number of faults found while opening it; `are_frames`: it is
+    concatenated PNG files. Raises ImageError."""
     av = library()
     kind = "png_pipe" if are_frames else _kind(file, name)
     try:
@@ -119,13 +116,12 @@ def opened(
 
 
 def in_short(error: BaseException) -> str:
-    """What FFmpeg says is wrong, without its number and function."""
+    """Returns FFmpeg's message without its number and function."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(str(text).split()).lower()
 
 
 def _kind(file: IO[bytes] | PipeInput, name: str) -> str:
-    """FFmpeg's name of a film's container. Raises ImageError."""
     head = beginning(file)
     kind = format_of(head)
     if kind is None:
@@ -139,7 +135,7 @@ def _kind(file: IO[bytes] | PipeInput, name: str) -> str:
 
 
 def _has_late_index(head: bytes) -> bool:
-    """Whether the samples of an mp4 or mov come before what tells where each of them is."""
+    """Returns whether an mp4 or mov has its samples before their index."""
     at = 0
     while at + 8 <= len(head):
         size, box = int.from_bytes(head[at : at + 4]), head[at + 4 : at + 8]
@@ -150,7 +146,7 @@ def _has_late_index(head: bytes) -> bool:
 
 
 def beginning(file: IO[bytes] | PipeInput) -> bytes:
-    """The first bytes of a film, wherever it is read; they will still be read."""
+    """Returns the first bytes of a film without moving its position."""
     if isinstance(file, PipeInput):
         return file.beginning(SNIFFED)
     place = file.tell()
@@ -161,7 +157,7 @@ def beginning(file: IO[bytes] | PipeInput) -> bytes:
 
 
 def _whole_name(kind: str) -> str:
-    """The demuxer's own name, which lists all formats that it reads."""
+    """Returns the demuxer's name, which lists all formats that it reads."""
     return {"matroska": "matroska,webm", "mov": "mov,mp4,m4a,3gp,3g2,mj2"}.get(kind, kind)
 
 
@@ -183,8 +179,7 @@ def _check(container: InputContainer, name: str) -> None:
 
 
 def bind_decoders(container: InputContainer) -> None:
-    """Lets no stream of a container be decoded by any other. FFmpeg's own look at a film, when it
-    is opened, has to be bound besides."""
+    """Restricts the decoders of all streams. FFmpeg's own probing is restricted apart."""
     for stream in container.streams:
         context = getattr(stream, "codec_context", None)
         if context is not None:
@@ -192,11 +187,9 @@ def bind_decoders(container: InputContainer) -> None:
 
 
 def settle_decoders(container: InputContainer) -> None:
-    """Waits for the threads of a container's decoders, before it is closed.
-
-    PyAV frees decoders while it holds Python's lock, which a thread that has a complaint waits for:
-    each would wait for the other for ever. It gives the lock up while a decoder is flushed.
-    """
+    """Waits for the threads of a container's decoders, before it is closed. PyAV frees decoders
+    while it holds Python's lock, for which a thread with a message waits: a deadlock. It releases
+    the lock while a decoder is flushed."""
     for stream in container.streams:
         context = getattr(stream, "codec_context", None)
         if context is not None:
@@ -204,7 +197,7 @@ def settle_decoders(container: InputContainer) -> None:
 
 
 def decoder_of(stream: VideoStream) -> str:
-    """The decoder that gives all of its planes: FFmpeg's own for VP8 and VP9 drop transparency."""
+    """Returns the decoder that gives all planes: FFmpeg's for VP8 and VP9 drop transparency."""
     codec: str = stream.codec_context.name
     # The demuxer's own key is of small letters, but a tag of the file is found in its place.
     tags = {key.lower(): value for key, value in stream.metadata.items()}
@@ -214,10 +207,8 @@ def decoder_of(stream: VideoStream) -> str:
 
 
 def new_decoder(stream: VideoStream, name: str) -> Any:
-    """A decoder with all cores, that knows nothing of what was decoded before.
-
-    `name` stands for the film in messages. Raises ImageError for one that films may not use.
-    """
+    """Returns a decoder with all cores and no history. `name` stands for the film in messages.
+    Raises ImageError for one that films may not use."""
     own: Any = stream.codec_context
     if own is None:
         raise ImageError(

@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from av.stream import Stream
 
 _LIES = ("DURATION", "BPS", "NUMBER_OF_", "_STATISTICS_", "ENCODER")
-"""Beginnings of tags that tell of the stream as it was."""
+"""Beginnings of tags that describe the stream as it was."""
 _OF_CONTAINERS = {
     "encoder", "major_brand", "minor_version", "compatible_brands", "handler_name", "vendor_id",
     "filename", "mimetype", "alpha_mode",
 }  # fmt: skip
-"""Tags that demuxers make of a container's own fields."""
+"""Tags that demuxers make of fields of a container."""
 CoverOf = Callable[["Stream"], bytes]
 """Reads the picture of a cover."""
 _NO_PICTURES = bytes.fromhex("1f43b675 83 e78100")
-"""A cluster of Matroska without packets: FFmpeg takes no file for one that has none."""
+"""A cluster of Matroska without packets: FFmpeg refuses a file without any."""
 
 
 class FilmPlan(NamedTuple):
-    """All that is decided about a film to write."""
+    """All decisions about a film to write."""
 
     film: Film
-    """The one that it is made of."""
+    """The source."""
     shape: Shape
     streams: StreamPlan
     cut: Cut = Cut()
@@ -51,15 +51,15 @@ class BegunStreams(NamedTuple):
 
     pictures: Any
     others: dict[int, tuple[Any, KeptStream]]
-    """Those with packets, by their numbers in the source."""
+    """Streams with packets, by their index in the source."""
 
 
 def open_target(
     target: IO[bytes] | io.RawIOBase | str, container: str, room: int | None = None
 ) -> Any:
-    """A container of FFmpeg's to write, by its extension. `room` bytes are left for the index of
-    mp4 and mov before the packets, where players want it; None: all packets of a file that is named
-    are moved for it, once they are written."""
+    """Opens a container to write. `container` is its extension. `room` bytes are left before the
+    packets of mp4 and mov for their index; with None, a named file is rewritten for it at the end.
+    """
     options = {"fflags": "+bitexact"}  # no numbers at random: a film made twice is the same
     if room is not None:
         options["moov_size"] = str(room)
@@ -108,7 +108,6 @@ def begin_streams(
 
 
 def _added(out: Any, stream: Any, taken: KeptStream, told: OtherStream) -> Any:
-    """The stream of the target."""
     if taken.handling == "copy":
         added = out.add_stream_from_template(stream)
     else:
@@ -131,8 +130,8 @@ def _kept(tags: Sequence[tuple[str, str]], *, keep_own: bool = False) -> dict[st
 
 
 def _lead(plan: FilmPlan, streams: Sequence[Any]) -> Fraction:
-    """Seconds by which Matroska's muxer moves all streams, since none may begin before 0: sound
-    does, by what its decoder drops. It does not move chapters."""
+    """Returns the seconds by which Matroska's muxer moves all streams but not the chapters: no
+    stream may begin before 0, and sound does, by what its decoder drops."""
     if plan.film.shift or plan.streams.container not in ("mkv", "webm"):
         return Fraction(0)
     begins: list[Fraction] = [
@@ -158,7 +157,7 @@ def _chapters(source: InputContainer, plan: FilmPlan, lead: Fraction) -> list[An
 
 
 def write_fields(file: IO[bytes], plan: FilmPlan) -> None:
-    """Writes what Matroska is to be told of the pictures into its header. Raises OutputError."""
+    """Writes the fields of the pictures into a Matroska header. Raises OutputError."""
     fields = needed_fields(plan)
     if fields is not None:
         shape = plan.shape
@@ -166,7 +165,7 @@ def write_fields(file: IO[bytes], plan: FilmPlan) -> None:
 
 
 def needed_fields(plan: FilmPlan) -> PictureFields | None:
-    """What Matroska is to be told of the pictures, if anything."""
+    """Returns the fields of the pictures that Matroska needs, if any."""
     shape = plan.shape
     hdr = None if has_own_hdr(shape.encoding.codec) else plan.film.pictures.hdr
     is_needed = shape.aspect is not None or hdr is not None
@@ -180,7 +179,7 @@ def _title(film: Film) -> str:
 
 
 def attach(out: Any, told: OtherStream, picture: bytes) -> None:
-    """Adds a cover as an attached file, which Matroska has covers as."""
+    """Adds a cover as an attached file, as Matroska keeps covers."""
     tags = dict(told.tags)
     is_png = told.codec == "png"
     out.add_attachment(
@@ -191,7 +190,7 @@ def attach(out: Any, told: OtherStream, picture: bytes) -> None:
 
 
 def cover_from_file(stream: Any) -> bytes:
-    """The picture of a cover, of a film that can be sought in and stands at its beginning."""
+    """Returns the picture of a cover. The film can be sought in, and stands at its beginning."""
     packets = stream.container.demux(stream)
     data = next((bytes(packet) for packet in packets if packet.size), b"")
     stream.container.seek(0)
@@ -199,30 +198,28 @@ def cover_from_file(stream: Any) -> bytes:
 
 
 class PictureTemplate(NamedTuple):
-    """Where the parameters of a coded stream are found."""
+    """The parameters of a coded stream."""
 
     file: bytes | Path
-    """Matroska: a part, or only the header of one."""
+    """Matroska: a part, or the header of one."""
     extradata: bytes | None = None
-    """What decoders have to know first; None: what the file says. They differ where packets do not
-    come from Matroska."""
+    """Replaces that of the file, where packets do not come from Matroska."""
 
 
 def template_of(header: bytes) -> PictureTemplate:
-    """The parameters of a stream in Matroska of which only the header has been written."""
+    """Returns the parameters in a header of Matroska."""
     return PictureTemplate(header + _NO_PICTURES)
 
 
 def opened_part(file: bytes | Path) -> Any:
-    """A part, or the header of one, open for reading: a context manager. Nothing is decoded, as
-    FFmpeg does by itself to know what is in its header anyway."""
+    """Opens a part, or the header of one, for reading, without FFmpeg's probing."""
     opened = io.BytesIO(file) if isinstance(file, bytes) else f"file:{file}"
     unread = {"probesize": "32", "analyzeduration": "1"}
     return library().open(opened, "r", format="matroska", options=unread)
 
 
 def add_pictures(out: Any, container: str, shape: Shape, template: PictureTemplate) -> Any:
-    """Adds the stream of pictures to a container, whose extension is `container`."""
+    """Adds the stream of pictures to a container; `container` is its extension."""
     with opened_part(template.file) as part:
         told: Any = part.streams.video[0]
         video = out.add_stream_from_template(told, opaque=True)
@@ -249,15 +246,14 @@ def add_pictures(out: Any, container: str, shape: Shape, template: PictureTempla
 
 
 _WITH_ALPHA = 32
-"""Bits of a pixel by which QuickTime knows that it is transparent."""
+"""Bits of a pixel by which QuickTime recognises transparency."""
 
 
 def tried(
     source: InputContainer, plan: FilmPlan, template: PictureTemplate, cover_of: CoverOf
 ) -> StreamPlan:
-    """The streams of a plan as FFmpeg's muxer agrees with it: what it cannot take is among what is
-    refused. Raises OutputError where it cannot take even the pictures.
-    """
+    """Returns the streams of a plan without those that FFmpeg's muxer refuses. Raises OutputError
+    where it refuses even the pictures."""
 
     def trouble(*taken: KeptStream) -> str:
         streams = replace(plan.streams, taken=taken)
@@ -286,7 +282,7 @@ def tried(
 def _trouble(
     source: InputContainer, plan: FilmPlan, template: PictureTemplate, cover_of: CoverOf
 ) -> str:
-    """What is wrong with a plan; empty if nothing is."""
+    """Returns FFmpeg's error about a plan; empty if there is none."""
     out: Any = open_target(io.BytesIO(), plan.streams.container)
     try:
         begin_streams(out, source, plan, template, cover_of)

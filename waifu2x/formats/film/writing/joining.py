@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from av.container import InputContainer
 
 Parts = Sequence[tuple[Path, Encoded]]
-"""Files and times of the parts of a film, in their order."""
+"""Files and times of the parts of a film, in order."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,7 @@ class FilmJoin:
 
     def write(self) -> tuple[str, ...]:
         """Writes the film; returns a clause for each loss in the streams of a damaged source.
-
-        Raises OutputError, and ImageError for a part that is not as it was written.
-        """
+        Raises OutputError, and ImageError for a part that is not as it was written."""
         expected: CountedPackets | None = None
         if self.plan.streams.container in ("mp4", "mov"):
             times = [one for _, one in self.parts]
@@ -96,7 +94,7 @@ class FilmJoin:
 
 
 class _LargerIndexError(Exception):
-    """The index is larger than the room that was left for it."""
+    """The index is larger than the room for it."""
 
     def __init__(self, counted: CountedPackets) -> None:
         super().__init__()
@@ -104,7 +102,7 @@ class _LargerIndexError(Exception):
 
 
 def _pictures(parts: Parts, plan: FilmPlan) -> Iterator[Timed]:
-    """The packets of all parts, with their own times."""
+    """Yields the packets of all parts with their times in the film."""
     shape = plan.shape
     offset = -(-plan.cut.start // shape.tick)
     times = [pts - offset for _, one in parts for pts in one.pts]

@@ -1,4 +1,4 @@
-"""Encodes and writes a film while it is made: for pipes, where nothing can be done twice."""
+"""Encodes and writes a film while it is made, for pipes, where nothing can be done twice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class CodedPicture(NamedTuple):
-    """A picture as an encoder gives it, with times in ticks of the film."""
+    """An encoded picture, with times in ticks of the film."""
 
     data: bytes
     pts: int
@@ -61,24 +61,23 @@ class LiveEncoder:
         """Whether pictures have come."""
         extradata = self._stream.codec_context.extradata
         self.template = template_of(file.getvalue())._replace(extradata=extradata)
-        """What a container wants to know of these pictures."""
+        """The parameters of the pictures for a container."""
 
     def add(
         self, planes: Sequence[NDArray[Any]], pts: int, duration: int
     ) -> Sequence[CodedPicture]:
-        """Encodes a picture; those that are ready. Raises OutputError."""
+        """Encodes a picture; returns those that are ready. Raises OutputError."""
         coded = self._encoded(frame_with(planes, self._shape, pts, duration))
         self._has_begun |= bool(coded)
         return coded
 
     def flush(self) -> Sequence[CodedPicture]:
-        """The last pictures. Raises OutputError."""
+        """Returns the last pictures. Raises OutputError."""
         coded = self._encoded(None)
         # Of fewer pictures than it reorders x265 leaves decode times uninitialised.
         return coded if self._has_begun else _dated(coded)
 
     def close(self) -> None:
-        """Lets go of the encoder."""
         with suppress(Exception):
             self._container.close()
 
@@ -102,7 +101,7 @@ class LiveEncoder:
 
 
 def _dated(coded: Sequence[CodedPicture]) -> Sequence[CodedPicture]:
-    """A whole film, with other decode times."""
+    """Returns a whole film with new decoding times."""
     shown = sorted(one.pts for one in coded)
     ranks = {pts: rank for rank, pts in enumerate(shown)}
     depth = max((number - ranks[one.pts] for number, one in enumerate(coded)), default=0)
@@ -111,10 +110,8 @@ def _dated(coded: Sequence[CodedPicture]) -> Sequence[CodedPicture]:
 
 
 class LiveMuxer:
-    """A film that is being written into a file or pipe, beside its decoding and encoding.
-
-    All methods raise OutputError, or BrokenPipeError where nobody reads it any more.
-    """
+    """A film that is written into a file or pipe while it is decoded and encoded. All methods raise
+    OutputError, or BrokenPipeError where the reader is gone."""
 
     def __init__(
         self,
@@ -125,7 +122,7 @@ class LiveMuxer:
         template: PictureTemplate,
         cover_of: CoverOf,
     ) -> None:
-        """Writes the header into a file or pipe, which `name` stands for in messages."""
+        """Writes the header. `name` stands for the target in messages."""
         self._target, self._name = target, name
         self._tick = plan.shape.tick
         self._start = -(-plan.cut.start // self._tick)
@@ -148,11 +145,11 @@ class LiveMuxer:
 
     @property
     def size(self) -> int:
-        """Bytes of the file so far; 0 of a pipe."""
+        """Returns the bytes of the file so far; 0 for a pipe."""
         return self._target.stat().st_size if isinstance(self._target, Path) else 0
 
     def close(self, complaints: int, late: int) -> tuple[str, ...]:
-        """Completes the film; what is missing in streams, by `CopiedStreams.lost`."""
+        """Completes the film. Returns and takes what `CopiedStreams.lost` does."""
         self._copy(self._writer.copied.rest())
         with self._sentences():
             self._writer.close()

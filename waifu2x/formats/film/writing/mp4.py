@@ -1,4 +1,8 @@
-"""Room for the index of an mp4 or mov, and the flags of its subtitles."""
+"""Leaves room for the index of an mp4 or mov before its packets, and turns its subtitles off.
+
+FFmpeg knows the index only after all packets, and would move them all to make room. It has players
+show the first subtitles, unless others are the default.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,14 @@ if TYPE_CHECKING:
     from av.container import InputContainer
 
 _MOST = 1 << 30
-"""More bytes than the index of any film has."""
+"""A size larger than the index of any film."""
 _ENABLED = 1
 _OF_PICTURE = 8 + 8 + 4 + 4 + 1
-"""Bytes of a picture's length, delay and size, and of the numbers of keyframes and others."""
+"""Bytes of the length, delay and size of a picture, and of the numbers of keyframes and others."""
 _OF_PACKET = 8 + 4
-"""Bytes of any other packet's length and size."""
+"""Bytes of the length and size of any other packet."""
 _OF_CHUNK = 12 + 8
-"""Bytes of the number of packets and the place of those that lie together."""
+"""Bytes of the count and place of packets that lie together."""
 _LARGEST = 8
 """Packets of sound that lie together at least, unless a picture comes between."""
 _OF_CHAPTER = 400
@@ -32,8 +36,8 @@ _USUAL = 480
 
 
 def turn_off(file: IO[bytes], tracks: Collection[int]) -> None:
-    """Has players show none of these tracks, by their numbers in the file, unless they are asked
-    to. Raises OSError."""
+    """Lets players show these tracks, by their numbers in the file, only on request. Raises
+    OSError."""
     start, size = _index(file)
     file.seek(start)
     index = file.read(size)
@@ -50,7 +54,7 @@ def turn_off(file: IO[bytes], tracks: Collection[int]) -> None:
 
 
 def _index(file: IO[bytes]) -> tuple[int, int]:
-    """Where the content of the film's index begins, and its size; no size where there is none."""
+    """Returns position and size of the content of the index; size 0 if there is none."""
     at = 0
     while True:
         file.seek(at)
@@ -66,7 +70,7 @@ def _index(file: IO[bytes]) -> tuple[int, int]:
 
 
 def _boxes(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
-    """The kinds and contents of boxes that lie one after the other."""
+    """Yields kind, start and end of consecutive boxes."""
     while at + 8 <= end:
         size = int.from_bytes(data[at : at + 4])
         if size < 8:
@@ -77,23 +81,23 @@ def _boxes(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
 
 @dataclass(frozen=True)
 class CountedPackets:
-    """How many packets a film has."""
+    """The packets of a film, counted or estimated."""
 
     pictures: int
     others: Mapping[int, int]
-    """By the numbers of streams in the source."""
+    """By the index of the stream in the source."""
     texts: frozenset[int]
-    """Those of subtitles."""
+    """Indices of subtitles."""
     covers: int
-    """Bytes of covers, which are in the index."""
+    """Bytes of covers, which lie in the index."""
 
     def counted(self, others: Mapping[int, int]) -> CountedPackets:
-        """The same film, with other numbers of packets."""
+        """Returns the larger of these numbers and `others`."""
         found = {index: max(count, others.get(index, 0)) for index, count in self.others.items()}
         return CountedPackets(self.pictures, found, self.texts, self.covers)
 
     def room(self, plan: FilmPlan) -> int:
-        """Bytes that the index takes at most."""
+        """Returns the most bytes that the index takes."""
         film = plan.film
         tags = [*film.tags, *film.pictures.tags, *(tag for one in film.others for tag in one.tags)]
         size = self.covers + sum(_OF_TAG + 4 * (len(key) + len(text)) for key, text in tags)
@@ -111,7 +115,7 @@ class CountedPackets:
 def expected_packets(
     source: InputContainer, plan: FilmPlan, parts: Sequence[Encoded]
 ) -> CountedPackets:
-    """How many packets a film has, as far as its source tells. It stands at its beginning."""
+    """Estimates the packets of a film by its source, which stands at its beginning."""
     pts = [time for part in parts for time in part.pts]
     shown = float((pts[-1] - pts[0]) * plan.shape.tick) + 10
     whole = max(plan.film.seconds or 0, 1)
@@ -135,7 +139,7 @@ def expected_packets(
 
 
 def _told_count(stream: Any, tags: Mapping[str, str]) -> int | None:
-    """The number of packets that a file tells."""
+    """Returns the number of packets that the file claims."""
     told = next((text for key, text in tags.items() if key.startswith("NUMBER_OF_FRAMES")), "")
     if told.isdecimal() and len(told) < 10:
         return int(told)
@@ -143,7 +147,6 @@ def _told_count(stream: Any, tags: Mapping[str, str]) -> int | None:
 
 
 def _rate(stream: Any) -> float:
-    """Packets a second, about."""
     if stream.type != "audio":
         return 1.0
     context = stream.codec_context
