@@ -24,10 +24,8 @@ _LOSSY_WEBP = 90
 
 
 def page_count(path: Path) -> int:
-    """How many pages an archive has, by its directory; 1 at a URL, which is not asked.
-
-    Raises ImageError.
-    """
+    """How many pages an archive has, by its directory; 1 at a URL, which is not asked. Raises
+    ImageError."""
     if stores.is_url(path):
         return 1
     try:
@@ -49,10 +47,8 @@ def is_page(name: str) -> bool:
 
 
 def page_names(members: Sequence[zipfile.ZipInfo], output: Output) -> dict[str, str]:
-    """What pages are called in the new archive, by their names in the old.
-
-    A page whose format stays keeps its name; another one gets its new type, or keeps both where
-    that name is another's.
+    """What pages are called in the new archive, by their names in the old. A page whose format
+    stays keeps its name; another one gets its new type, or keeps both where that name is another's.
     """
     old = [member.filename for member in members]
     pages = {name: _extension(name, output) for name in old if is_page(name)}

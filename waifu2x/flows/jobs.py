@@ -87,10 +87,8 @@ def is_archive(path: Path) -> bool:
 
 
 def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = frozenset()) -> bool:
-    """Whether the target is free or may be replaced; False says skip. Raises OutputError.
-
-    Whatever is an input, the job's own or one of `sources`, is never replaced.
-    """
+    """Whether the target is free or may be replaced; False says skip. Raises OutputError. Whatever
+    is an input, the job's own or one of `sources`, is never replaced."""
     if job.target == STANDARD:
         return True
     try:

@@ -61,11 +61,9 @@ def opaque(picture: Picture) -> Picture:
 
 
 def reduced(original: Picture, scale: Fraction) -> tuple[Picture, Picture]:
-    """An opaque picture reduced so many times by Lanczos, and what of the original it shows.
-
-    Rows and columns that are over, below and on the right, are cut off, so that what is reduced
-    and enlarged again has the size of the second picture. Raises ImageError for one that is too
-    small.
+    """An opaque picture reduced so many times by Lanczos, and what of the original it shows. Rows
+    and columns that are over, below and on the right, are cut off, so that what is reduced and
+    enlarged again has the size of the second picture. Raises ImageError for one that is too small.
     """
     height, width = original.pixels.shape[:2]
     small_height, small_width = math.floor(height / scale), math.floor(width / scale)
@@ -175,10 +173,8 @@ def results(
     on_notice: Callable[[str], None] = lambda note: None,
 ) -> list[Result]:
     """An opaque picture enlarged by Lanczos, then by each model set; figures against the original.
-
     For a scale of 1 the picture itself comes first. `on_notice` is told what upscalers note. Large
-    results lie in a temporary file, not in memory. Raises as an Upscaler and its calls do.
-    """
+    results lie in a temporary file, not in memory. Raises as an Upscaler and its calls do."""
     height, width = picture.pixels.shape[:2]
     rows, columns = rounded(height * scale), rounded(width * scale)
     plain, part = picture.pixels, Part.of(height, width)

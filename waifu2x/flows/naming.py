@@ -71,11 +71,9 @@ class Naming:
     """Tells the fields that depend on a source's size."""
 
     def name(self, source: Path, stem: str | None = None, extension: str | None = None) -> str:
-        """What a source's result is called; its stem and the result's extension unless given.
-
-        Where a size has to be known and the source cannot be read, it is 0: whoever makes the
-        result says why.
-        """
+        """What a source's result is called; its stem and the result's extension unless given. Where
+        a size has to be known and the source cannot be read, it is 0: whoever makes the result says
+        why."""
         values = dict(self.known)
         values["stem"] = source.stem if stem is None else stem
         values["ext"] = f".{extension or self.extension_of(source)}"

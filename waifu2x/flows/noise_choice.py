@@ -28,10 +28,8 @@ class NoiseChoice:
 
 def choose(enlarger: Enlarger, picture: Picture) -> tuple[Enlarger, NoiseChoice | None]:
     """The enlarger for the (first) picture of a file, and the choice if there was one to make.
-
     There is none for what is no JPEG, which has no noise removed, and where the request names a
-    level or none. Raises ImageError for a picture that would grow more than 32 times.
-    """
+    level or none. Raises ImageError for a picture that would grow more than 32 times."""
     if not enlarger.chooses:
         return enlarger, None
     if picture.jpeg is None:

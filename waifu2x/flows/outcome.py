@@ -56,10 +56,8 @@ class FailedError(Exception):
 
 
 def outcome_of_error(job: Job, output: Output, error: Exception) -> Outcome:
-    """The outcome of a job whose work raised an error.
-
-    Raises the error itself if it is none that `upscale_file` or `upscale_archive` names.
-    """
+    """The outcome of a job whose work raised an error. Raises the error itself if it is none that
+    `upscale_file` or `upscale_archive` names."""
     device_failed = disk_full = False
     if isinstance(error, FailedError):
         return error.outcome
@@ -88,10 +86,8 @@ def run_one(
     output: Output,
     options: WorkOptions,
 ) -> Outcome:
-    """The outcome of one file, which is no archive; errors are a failed outcome.
-
-    Arguments are those of `upscale_file`. Raises what is none of the errors that it names.
-    """
+    """The outcome of one file, which is no archive; errors are a failed outcome. Arguments are
+    those of `upscale_file`. Raises what is none of the errors that it names."""
     try:
         made = upscale_file(job, output, lambda: enlarger, options)
     except Exception as error:

@@ -37,10 +37,8 @@ _KEPT_BYTES = 256 << 20
 
 
 class Repeats:
-    """Work on frames whose latest results are kept: the same frame again takes no work.
-
-    Threads may share it.
-    """
+    """Work on frames whose latest results are kept: the same frame again takes no work. Threads may
+    share it."""
 
     def __init__(self, work: Callable[[Picture, Progress], Picture]) -> None:
         self._work = work

@@ -87,11 +87,9 @@ def upscale_file(
     enlarger: Callable[[], Enlarger],
     options: WorkOptions,
 ) -> Upscaled | None:
-    """Reads, enlarges and writes one file; None if it is there already and may stay.
-
-    `enlarger` is called when the first picture has been decoded, or while that of a large file is,
-    and again for what shows only later. Raises Waifu2xError, OSError, MemoryError.
-    """
+    """Reads, enlarges and writes one file; None if it is there already and may stay. `enlarger` is
+    called when the first picture has been decoded, or while that of a large file is, and again for
+    what shows only later. Raises Waifu2xError, OSError, MemoryError."""
     if not may_write(job, output.existing, options.sources):
         return None
     output = output.of(job.target)
@@ -155,10 +153,8 @@ def upscale_file(
 
 
 def _opened_meanwhile(source: DecodedFile, enlarger: Callable[[], Enlarger]) -> Enlarger:
-    """The enlarger, opened while the first picture is decoded.
-
-    Raises what either does; what is wrong with the picture comes first.
-    """
+    """The enlarger, opened while the first picture is decoded. Raises what either does; what is
+    wrong with the picture comes first."""
     with ThreadPoolExecutor(1, thread_name_prefix="waifu2x-decode") as pool:
         decoding = pool.submit(source.first)
         try:
@@ -266,11 +262,9 @@ class _StandardOutput(ContentSink):
 
 
 def check_disk(target: Path, form: Format, extents: Sequence[Extent]) -> None:
-    """Raises OutputError, from an OSError, where results of such sizes surely do not fit.
-
-    How well a picture can be compressed shows only later: what is refused here would not fit even
-    if it were all of one colour.
-    """
+    """Raises OutputError, from an OSError, where results of such sizes surely do not fit. How well
+    a picture can be compressed shows only later: what is refused here would not fit even if it were
+    all of one colour."""
     if target == STANDARD or stores.is_url(target):
         return
     folder = next((each for each in target.parents if each.is_dir()), None)

@@ -39,10 +39,8 @@ class ArchiveOwners:
         on_defect: Callable[[BaseException], None],
     ) -> None:
         """Pages that wait for a worker go to `pages`, `in_flight` of an archive at a time.
-
         `on_ended` is told how archives end, with the lock held; `on_defect` of errors of the
-        program.
-        """
+        program."""
         self.owners: dict[threading.Thread, Job] = {}
         """Who reads and writes which archive."""
         self._pages = pages

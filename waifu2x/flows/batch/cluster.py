@@ -52,10 +52,8 @@ _PATIENCE_SECONDS = 60.0
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Client]:
-    """Connects to the Dask scheduler at an address; all its workers have this waifu2x.
-
-    None starts two workers here. Raises ClusterError.
-    """
+    """Connects to the Dask scheduler at an address; all its workers have this waifu2x. None starts
+    two workers here. Raises ClusterError."""
     try:
         import dask
 
@@ -122,9 +120,7 @@ def _check_workers(client: Client, address: str) -> None:
 
 def packed(model: str) -> tuple[str, dict[str, bytes] | None]:
     """How workers are told of a model: by the name of a shipped one, or by a path and its files.
-
-    Raises ModelError.
-    """
+    Raises ModelError."""
     found = model_set.find(model)
     known = catalogue.entry(found.name)
     if known is not None and known.folder == found.folder:

@@ -20,10 +20,8 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 
 def dask_setup(worker: object) -> None:
-    """Lets a worker ignore SIGINT; Dask calls it where this module is preloaded.
-
-    The workers of `--cluster local` are started so: Ctrl-C in their terminal is for their client,
-    which ends them.
+    """Lets a worker ignore SIGINT; Dask calls it where this module is preloaded. The workers of
+    `--cluster local` are started so: Ctrl-C in their terminal is for their client, which ends them.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -66,11 +64,9 @@ class Finished:
 
 
 def work_on(group: Group, settings: Settings, model_files: ModelFiles | None) -> Finished:
-    """Makes the files of a group, on the worker that this runs on.
-
-    Where an earlier worker was lost on the group, its finished files stay as they are.
-    Raises ClusterError if this worker is none for the batch.
-    """
+    """Makes the files of a group, on the worker that this runs on. Where an earlier worker was lost
+    on the group, its finished files stay as they are. Raises ClusterError if this worker is none
+    for the batch."""
     worker = get_worker()
     _check(settings, worker.address)
     # The scheduler remembers, whatever becomes of this worker.

@@ -105,10 +105,8 @@ class Up(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """The header of the file, or of one in an archive, says how much memory it takes.
-
-    The worker waits for Proceed before it decodes.
-    """
+    """The header of the file, or of one in an archive, says how much memory it takes. The worker
+    waits for Proceed before it decodes."""
 
     number: int
     size: int

@@ -184,10 +184,8 @@ class Crew:
                     self.workers.add(worker)
 
     def _do_without_processes(self) -> None:
-        """Threads do what is left, or the processes that there are. Called with the lock.
-
-        Raises BackendError where that is nobody.
-        """
+        """Threads do what is left, or the processes that there are. Called with the lock. Raises
+        BackendError where that is nobody."""
         count = sum(each.is_process for each in self.workers)
         if self._isolates:
             if not count:

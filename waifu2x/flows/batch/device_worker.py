@@ -114,10 +114,8 @@ def work(
     connection: Connection, lifeline: Connection, settings: SessionSettings, fallback: bool
 ) -> None:
     """The process. It holds `lifeline` open, and so does every process that it starts: at the other
-    end, the end of the last one of them shows.
-
-    `fallback` is an Engine's. SIGINT, SIGTERM and SIGHUP are for whoever has started it.
-    """
+    end, the end of the last one of them shows. `fallback` is an Engine's. SIGINT, SIGTERM and
+    SIGHUP are for whoever has started it."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)

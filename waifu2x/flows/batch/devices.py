@@ -160,10 +160,8 @@ class DeviceProcesses:
         self._feeder: threading.Thread | None = None
 
     def open(self) -> None:
-        """Starts all processes and waits until their devices are there.
-
-        Raises Waifu2xError, or what else is wrong with one of them.
-        """
+        """Starts all processes and waits until their devices are there. Raises Waifu2xError, or
+        what else is wrong with one of them."""
         for device in self._devices:
             self._start(device)
         with self._changed:

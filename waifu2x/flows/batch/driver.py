@@ -84,11 +84,9 @@ class RunOptions:
 
 
 class DeviceDriver:
-    """Makes files by one backend and codec workers. It is for one batch.
-
-    Nothing of it is shared with other drivers: several may run on one machine, each in a process of
-    its own and with devices of its own.
-    """
+    """Makes files by one backend and codec workers. It is for one batch. Nothing of it is shared
+    with other drivers: several may run on one machine, each in a process of its own and with
+    devices of its own."""
 
     def __init__(
         self,
@@ -100,8 +98,7 @@ class DeviceDriver:
         """`request_of` says what is asked for of a job, by networks of `engine`; it is asked once
         the job has come. `sharing` is how many drivers share the cores and the memory of this
         machine. With `isolates`, codecs run in other processes alone, so that no file can end this
-        one. `on_progress` may raise StoppedError: nobody wants the file any more.
-        """
+        one. `on_progress` may raise StoppedError: nobody wants the file any more."""
         self.ended: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()
         """How jobs end; an error that is a defect; None when all have ended."""
         self._jobs = iter(jobs)

@@ -61,11 +61,8 @@ def preview_side(pictures: int | None) -> int:
 
 
 class HtmlReport:
-    """A report that grows as pictures are done.
-
-    Until it is finished it is a file without a name: it takes no memory, and of a run that is
-    killed nothing stays.
-    """
+    """A report that grows as pictures are done. Until it is finished it is a file without a name:
+    it takes no memory, and of a run that is killed nothing stays."""
 
     def __init__(self, path: Path, title: str, settings: Settings = ()) -> None:
         """Raises OutputError if the page cannot be written there, or something else is there."""
@@ -96,10 +93,8 @@ class HtmlReport:
             self._error = error  # the pictures are worth more
 
     def finish(self, summary: Iterable[str], failed: Iterable[Outcome]) -> None:
-        """Writes the page, with lines for its top, and what failed.
-
-        Raises OutputError if it cannot be written.
-        """
+        """Writes the page, with lines for its top, and what failed. Raises OutputError if it cannot
+        be written."""
         style, script = ((_PARTS / name).read_text("utf-8") for name in ("page.css", "page.js"))
         try:
             with self._figures, writing(self._path) as file:

@@ -46,10 +46,8 @@ class Listings:
 
     def settled(self, job: Job) -> Outcome | None:
         """How a job ends that takes no work: its output is there, or is an input itself. Else None.
-
         It is said before the work: whatever a worker finds later in the place of an output was not
-        there when the job began.
-        """
+        there when the job began."""
         try:
             if not stores.is_url(job.target):
                 free = may_write(job, self._existing, self._sources)

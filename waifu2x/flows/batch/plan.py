@@ -29,10 +29,8 @@ _JUNK_FOLDERS = frozenset(
 
 
 class JobList(Sequence[Job]):
-    """A list of jobs: pictures of one folder, and where in another their results go.
-
-    Names are kept as text: a folder may have hundreds of thousands, and a Job takes half a KiB.
-    """
+    """A list of jobs: pictures of one folder, and where in another their results go. Names are kept
+    as text: a folder may have hundreds of thousands, and a Job takes half a KiB."""
 
     def __init__(self, folder: Path, target: Path, names: Sequence[tuple[str, str]]) -> None:
         """`names` are paths in the two folders, with slashes."""

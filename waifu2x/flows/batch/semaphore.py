@@ -23,11 +23,8 @@ _UNREAD = 64
 
 
 class MemorySemaphore:
-    """So many bytes, granted in the order in which they are asked for.
-
-    Whoever needs more than there are gets them when nobody else has any: one large picture is
-    computed alone.
-    """
+    """So many bytes, granted in the order in which they are asked for. Whoever needs more than
+    there are gets them when nobody else has any: one large picture is computed alone."""
 
     def __init__(self, size: int | None = None, sharing: int = 1) -> None:
         """`size` is half of the memory that is free now, if it is not given, divided by the number
@@ -79,11 +76,9 @@ class MemorySemaphore:
 
 
 def needed_bytes(content: bytes, processing: Processing, in_flight: int = 1) -> int:
-    """About how many bytes a file with that content takes until its result is written.
-
-    These are the file, and the pictures of it that are under way together, with their results:
-    `in_flight`, and one that is decoded meanwhile, where there may be as many.
-    """
+    """About how many bytes a file with that content takes until its result is written. These are
+    the file, and the pictures of it that are under way together, with their results: `in_flight`,
+    and one that is decoded meanwhile, where there may be as many."""
     found = extent(content)
     if found is None:
         return _UNREAD * len(content)

@@ -127,11 +127,9 @@ class Session:
     def make(
         self, jobs: Sequence[Job], is_wanted: Callable[[], bool], *, repeated: bool = False
     ) -> tuple[list[Outcome], list[tuple[Job, str]]]:
-        """The outcomes of jobs, and notices about them; `repeated` as in `submit`.
-
-        Several threads may call it. Raises CancelledError once `is_wanted`, which is asked again
-        and again, says no, and what ends the session.
-        """
+        """The outcomes of jobs, and notices about them; `repeated` as in `submit`. Several threads
+        may call it. Raises CancelledError once `is_wanted`, which is asked again and again, says
+        no, and what ends the session."""
         answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         for job in jobs:
             self.submit(job, answers.put, repeated=repeated)
@@ -270,10 +268,8 @@ class SessionHolder:
     def opened(
         self, settings: SessionSettings, model_files: ModelFiles | None
     ) -> Iterator[Session]:
-        """A session with these settings, for as long as the context lasts.
-
-        Waits for the end of contexts with other settings. Raises Waifu2xError.
-        """
+        """A session with these settings, for as long as the context lasts. Waits for the end of
+        contexts with other settings. Raises Waifu2xError."""
         with self._freed:
             # A worker may have several threads, and these the groups of several batches.
             self._freed.wait_for(lambda: not self._users or self._key == settings.key)

@@ -83,10 +83,8 @@ class _Segment:
 
 
 class SharedPool:
-    """Shared memory for the arrays of one process. Threads may share it.
-
-    The memory of an array is used again once nobody holds the array any more.
-    """
+    """Shared memory for the arrays of one process. Threads may share it. The memory of an array is
+    used again once nobody holds the array any more."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -120,10 +118,8 @@ class SharedPool:
         message: Callable[[list[SharedArray], list[int]], object],
     ) -> None:
         """Sends a message about arrays of this pool, and the files of segments that are new.
-
         `message` makes it of what the other process is told of the arrays, and of the numbers of
-        the segments that are gone since the last message.
-        """
+        the segments that are gone since the last message."""
         with self._lock:
             told, files = [], []
             for array in arrays:
@@ -211,10 +207,8 @@ class AttachedPool:
         """Mappings that an array may still use for a moment."""
 
     def receive(self, arrays: Sequence[SharedArray]) -> list[NDArray[Any]]:
-        """The arrays that a message has named.
-
-        Raises OSError or EOFError; after that, nothing more can be received.
-        """
+        """The arrays that a message has named. Raises OSError or EOFError; after that, nothing more
+        can be received."""
         return [self._array(told) for told in arrays]
 
     def drop(self, segments: Sequence[int]) -> None:

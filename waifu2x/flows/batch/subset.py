@@ -22,11 +22,9 @@ class Shard(NamedTuple):
     parts: int
 
     def holds(self, path: str) -> bool:
-        """Whether a file is in this part, by its path in the folder, with slashes.
-
-        A hash of the path decides, the same on every machine, so another file moves none. Systems
-        write accents in two ways, which count as one.
-        """
+        """Whether a file is in this part, by its path in the folder, with slashes. A hash of the
+        path decides, the same on every machine, so another file moves none. Systems write accents
+        in two ways, which count as one."""
         written = unicodedata.normalize("NFC", path).encode("utf-8", "surrogatepass")
         digest = hashlib.blake2b(written, digest_size=8).digest()
         return int.from_bytes(digest, "big") % self.parts == self.number - 1
@@ -44,10 +42,8 @@ class Failures:
     """The files of a folder that failed when they were last tried, by the lines of `--json`."""
 
     def __init__(self, path: Path, folder: Path) -> None:
-        """Several runs may have written to the file: the last word on an input counts.
-
-        Raises Waifu2xError if it cannot be read, or is no such file.
-        """
+        """Several runs may have written to the file: the last word on an input counts. Raises
+        Waifu2xError if it cannot be read, or is no such file."""
         self._names = {name for name, failed in _last_words(path, folder).items() if failed}
 
     def __len__(self) -> int:
@@ -89,10 +85,8 @@ def _last_words(path: Path, folder: Path) -> dict[str, bool]:
 
 
 def _name_below(source: str, base: Path) -> str | None:
-    """The path of something in a folder; "" is the folder. None if it is not in it.
-
-    Raises ValueError, TypeError for what is no path.
-    """
+    """The path of something in a folder; "" is the folder. None if it is not in it. Raises
+    ValueError, TypeError for what is no path."""
     if stores.is_url(base):
         return source.removeprefix(f"{base}/") if source.startswith(f"{base}/") else None
     path = Path(source)

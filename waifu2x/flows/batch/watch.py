@@ -57,11 +57,9 @@ class Arrivals:
         self._told: set[str] = set()
 
     def whole(self, now: float, today: float) -> JobList:
-        """The files that are whole and are new, or have changed since they were given.
-
-        `now` is in seconds of a clock that is never set, `today` of the one of files. At the first
-        look, files whose last change is older than SETTLED are whole.
-        """
+        """The files that are whole and are new, or have changed since they were given. `now` is in
+        seconds of a clock that is never set, `today` of the one of files. At the first look, files
+        whose last change is older than SETTLED are whole."""
         plan = self._look()
         first, before = self._seen is None, self._seen or {}
         seen: dict[str, _Seen] = {}

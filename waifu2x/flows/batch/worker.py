@@ -99,10 +99,8 @@ class CodecProcess:
         name: str,
         pin: Callable[[NDArray[Any]], Pin],
     ) -> None:
-        """The process starts meanwhile; `pin` is the device's.
-
-        Raises RuntimeError where no thread can be started, OSError where no pipe can be opened.
-        """
+        """The process starts meanwhile; `pin` is the device's. Raises RuntimeError where no thread
+        can be started, OSError where no pipe can be opened."""
         self._on_report = on_report
         self._lock = threading.Lock()
         self._sending = threading.Lock()
@@ -190,10 +188,8 @@ class CodecProcess:
 
 
 def prepare(*modules: str) -> None:
-    """Begins to load all modules in the process that starts others, also those that are named.
-
-    So the first of those need not wait for it: half a second beside whatever else is done.
-    """
+    """Begins to load all modules in the process that starts others, also those that are named. So
+    the first of those need not wait for it: half a second beside whatever else is done."""
     if sys.platform == "win32":
         return
     from multiprocessing import forkserver, resource_tracker

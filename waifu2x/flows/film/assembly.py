@@ -26,23 +26,22 @@ from waifu2x.formats.film.reading.selection import Ending
 from waifu2x.system.lazy_dataclass import dataclass
 
 _ROUNDS = 4
-"""How often missing parts are made: where seeking comes to other places, once more without it."""
+"""Attempts to make missing parts; all after the first decode from the beginning,
+without seeking."""
 
 
 @dataclass(frozen=True)
 class MadeFilm:
-    """A film that was made."""
-
     frames: int
     resumed: int
-    """Frames of parts that were there already."""
+    """Frames of parts that existed already."""
     computed: int
     """Frames of the other parts that the network made."""
     ending: Ending
     lost: tuple[str, ...] = ()
-    """What is missing in sounds that were copied from a damaged film, each a clause."""
+    """A clause for each loss in sounds copied from a damaged film."""
     notices: tuple[str, ...] = ()
-    """What could not be kept, each a clause."""
+    """A clause for each thing that could not be kept."""
 
 
 def make_film(
@@ -55,9 +54,11 @@ def make_film(
     on_resumed: Callable[[int], None] = lambda frames: None,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> MadeFilm:
-    """Makes a film as `make_film` does, its parts by whoever `maker` stands for.
+    """Makes the missing parts of a film by `maker`, then joins all.
 
-    Unless `by_whom`, parts that are there need not have been made by the networks of this job.
+    `on_resumed` is called with the frames that exist already, `on_notice` with messages. With
+    `by_whom` False, existing parts may come from other networks than this job's. Raises ImageError,
+    OutputError, BackendError; complete parts stay until the film is complete.
     """
     with begun(job, prepared, on_notice, by_whom=by_whom) as film:
         there = film.there()
@@ -101,11 +102,8 @@ def make_shard(
     *,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> int:
-    """Makes the parts of one stretch of a film, of `shard.parts` that are equally long, and leaves
-    them for `join_film`; how many parts of it there are now.
-
-    Raises as `make_film`.
-    """
+    """Makes the parts in one of `shard.parts` equal stretches of a film, for `join_film`. Returns
+    how many parts of it exist now. Raises as `make_film`."""
     with begun(job, prepared, on_notice, shard=shard) as film:
         first, ticks = film.first(reader), film.work.part_ticks
         expected = max(0, expected_parts(reader.film, film.work) - first)
@@ -132,7 +130,7 @@ def join_film(
     *,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> MadeFilm:
-    """Joins parts that are all there. Raises OutputError where some are missing."""
+    """Joins existing parts. Raises OutputError where some are missing."""
 
     def refuse(runs: Sequence[PartRun], work: FilmWork) -> None:
         second = work.part_ticks * work.shape.tick
@@ -156,7 +154,7 @@ def join_film(
 
 
 def _ending(film: Film, there: Mapping[int, PartRecord], prepared: PreparedFilm) -> Ending:
-    """What was found while the parts were decoded, by whomever."""
+    """Returns what decoding has shown while the parts were made."""
     shape = prepared.shape
     pts = [one for number in sorted(there) for one in there[number].encoded.pts]
     durations = [one for number in sorted(there) for one in there[number].encoded.durations]

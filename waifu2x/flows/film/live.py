@@ -19,7 +19,7 @@ import numpy as np
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.film.assembly import MadeFilm
 from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarge_frames
-from waifu2x.flows.film.frames.frame_streams import FrameSink, FrameSource, Planes, Step
+from waifu2x.flows.film.frames.frame_streams import FrameSink, FrameSource, PlacedFrame, Planes
 from waifu2x.flows.film.frames.stages import Stages
 from waifu2x.flows.film.parts.part_runs import PartRun
 from waifu2x.flows.film.reading.client import DecodedFrame, FilmReader
@@ -38,14 +38,14 @@ from waifu2x.system.files import reason, write_atomically, writing
 
 _STANDARD_OUTPUT = 1
 _WHOLE = 1 << 62
-"""Ticks of the one part that such a film is."""
+"""Ticks of the only part of such a film."""
 _PIPE_BYTES = 1 << 20
-"""The most that Linux lets a pipe hold without privileges: with its usual 64 KiB, writer and reader
+"""The most that Linux lets a pipe hold without privileges. With its usual 64 KiB, writer and reader
 wait for each other twelve times in a frame of 960x540."""
 
 
 def is_live(job: FilmJob) -> bool:
-    """Whether a film is made in one go."""
+    """Returns whether a film is made in one go."""
     return (
         job.source == STANDARD
         or frame_pattern(job.source) is not None
@@ -62,11 +62,8 @@ def make_live(
     *,
     on_frames: OnFrames = lambda frames, computed: None,
 ) -> MadeFilm:
-    """Makes a film for which `is_live` holds.
-
-    Raises ImageError, OutputError, BackendError, and BrokenPipeError where nobody reads standard
-    output any more.
-    """
+    """Makes a film for which `is_live` holds. Raises ImageError, OutputError, BackendError, and
+    BrokenPipeError where the reader of standard output is gone."""
     frames = FrameSource(
         reader,
         prepared.selection,
@@ -84,7 +81,7 @@ def make_live(
 
 @contextmanager
 def _sink(reader: FilmReader, job: FilmJob, prepared: PreparedFilm) -> Iterator[FrameSink]:
-    """Where the results go: into what is complete at the end of the block, or never there."""
+    """Gives the sink for the results. A file gets its name only at the end of the context."""
     shape, plan = prepared.shape, prepared.plan
     pattern = frame_pattern(job.target)
     if pattern is not None:
@@ -113,23 +110,22 @@ def _sink(reader: FilmReader, job: FilmJob, prepared: PreparedFilm) -> Iterator[
 
 
 class MuxedSink(FrameSink):
-    """Encodes results here, and has the process that reads the film write it."""
+    """Encodes results; the process that reads the film writes them beside its other streams."""
 
     def __init__(
         self, reader: FilmReader, prepared: PreparedFilm, target: Path | int, cut: Cut
     ) -> None:
-        """`target` is an existing file, or a descriptor. Raises OutputError, BrokenPipeError."""
+        """`target` is an existing file or a descriptor. Raises OutputError, BrokenPipeError."""
         super().__init__(reader.stages)
         self._reader = reader
         self._encoder = LiveEncoder(prepared.shape)
         reader.begin_live(target, prepared.shape, prepared.plan, self._encoder.template, cut)
 
-    def _write(self, step: Step, planes: Planes, *, is_held: bool) -> None:
-        for coded in self._encoder.add(planes, step.frame.pts, step.frame.duration):
+    def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
+        for coded in self._encoder.add(planes, placed.frame.pts, placed.frame.duration):
             self._reader.add_picture(coded)
 
     def close(self) -> None:
-        """Completes the film. Raises OutputError, BrokenPipeError."""
         with self._stages.at_work("encoding"):
             for coded in self._encoder.flush():
                 self._reader.add_picture(coded)
@@ -137,18 +133,17 @@ class MuxedSink(FrameSink):
         self.lost = self._reader.finish_live()
 
     def abort(self) -> None:
-        """Leaves what was written: nobody takes it for a film."""
         self._encoder.close()
 
 
 class RawSink(FrameSink):
-    """Writes results as YUV4MPEG2. What is written cannot be taken back."""
+    """Writes results as YUV4MPEG2, irrevocably."""
 
     def __init__(
         self, descriptor: int, name: str, shape: Shape, stages: Stages, *, interlaced: bool = False
     ) -> None:
-        """`descriptor` is open for writing, and stays so; `name` stands for it in messages.
-        `interlaced` says that frames hold two fields."""
+        """`descriptor` stays open; `name` stands for it in messages. `interlaced`: frames hold two
+        fields."""
         super().__init__(stages)
         self._interlaced = interlaced
         self._descriptor = descriptor
@@ -159,17 +154,16 @@ class RawSink(FrameSink):
         self._first: int | None = None
         """The time of the first frame."""
         self.uneven = 0
-        """Frames that are not where an even rate puts them: y4m has no times."""
+        """Frames that are not at an even rate: y4m has no times."""
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What could not be kept, each a clause."""
         if not self.uneven:
             return ()
         return (f"y4m has no times: {self.uneven} frames are not shown when they were",)
 
     def open(self, header: Header) -> None:
-        """Writes the film's description. Raises OutputError, BrokenPipeError."""
+        """Writes the header. Raises OutputError, BrokenPipeError."""
         shape = self._shape
         _widen(self._descriptor)
         self._send(
@@ -186,13 +180,13 @@ class RawSink(FrameSink):
             ]
         )
 
-    def _write(self, step: Step, planes: Planes, *, is_held: bool) -> None:
+    def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
         self.write(planes)
-        self._place(step.frame)
+        self._place(placed.frame)
 
     def write(self, planes: Planes) -> None:
-        """Writes the planes of a frame. Raises OutputError, or BrokenPipeError where nobody reads
-        them."""
+        """Writes the planes of a frame. Raises OutputError, or BrokenPipeError if the reader is
+        gone."""
         self._send([Y4M_FRAME, *(plane.data.cast("B") for plane in planes)])
 
     def _place(self, frame: DecodedFrame) -> None:
@@ -224,14 +218,14 @@ class RawSink(FrameSink):
 
 
 def _written(descriptor: int, parts: Sequence[memoryview]) -> int:
-    """Writes some of the bytes; how many."""
+    """Writes some of the bytes; returns how many."""
     if sys.platform == "win32":
         return os.write(descriptor, parts[0])
     return os.writev(descriptor, parts)
 
 
 def _widen(descriptor: int) -> None:
-    """Lets a pipe hold more, where that can be."""
+    """Enlarges the buffer of a pipe, if possible."""
     if sys.platform != "linux" or not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         return
     import fcntl
@@ -241,13 +235,12 @@ def _widen(descriptor: int) -> None:
 
 
 class FrameFilesSink(FrameSink):
-    """Writes results as files from number 1 on."""
+    """Writes results as PNG files numbered from 1, and a file of times."""
 
     def __init__(
         self, pattern: FramePattern, source: Path, shape: Shape, stages: Stages, *, replace: bool
     ) -> None:
-        """`source` is the film that is read. With `replace`, frames that are there already are
-        replaced."""
+        """`source` is the film that is read. With `replace`, existing frames are replaced."""
         super().__init__(stages)
         self._pattern = pattern
         self._source = source
@@ -257,22 +250,21 @@ class FrameFilesSink(FrameSink):
         self._content = b""
 
     def open(self, header: Header) -> None:
-        """Makes the folder. Raises OutputError, and ExistsError where there are frames, or times,
-        already."""
+        """Makes the folder. Raises OutputError, and ExistsError for existing frames or times."""
         pattern = self._pattern
         make_folder(pattern.path.parent)
         pattern.check_free(self._source, replace=self._replace)
         there = pattern.numbers()
         self._remove(there[0] if there else 1)
 
-    def _write(self, step: Step, planes: Planes, *, is_held: bool) -> None:
+    def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
         if not is_held:
             self._content = self._png(planes)
-        self._times.append(step.frame.pts)
+        self._times.append(placed.frame.pts)
         self._write_file(len(self._times), self._content)
 
     def close(self) -> None:
-        """Writes the times, without which the frames are not complete. Raises OutputError."""
+        """Writes the times, which complete the frames. Raises OutputError."""
         data = times_text(self._times, self._shape.tick).encode()
         try:
             write_atomically(self._pattern.times, data)
@@ -280,7 +272,7 @@ class FrameFilesSink(FrameSink):
             raise OutputError(f"{self._pattern.times}: cannot write: {reason(error)}") from error
 
     def _remove(self, first: int) -> None:
-        """Removes frames of another film, which would look like the end of this one."""
+        """Removes the frames of an earlier film, which would look like the end of this one."""
         number = first
         try:
             self._pattern.times.unlink(missing_ok=True)
@@ -300,7 +292,7 @@ class FrameFilesSink(FrameSink):
             raise OutputError(f"{path}: cannot write: {reason(error)}") from error
 
     def _png(self, planes: Planes) -> bytes:
-        """Planes of grey, or of green, blue, red and perhaps alpha, as a file."""
+        """Returns planes of grey, or of green, blue, red and perhaps alpha, as a file."""
         alpha = planes[3:]
         order = [planes[0]] if len(planes) == 1 else [planes[2], planes[0], planes[1]]
         pixels = np.stack(order, axis=-1)

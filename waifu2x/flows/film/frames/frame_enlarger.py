@@ -39,7 +39,7 @@ _SUBSAMPLINGS: dict[tuple[int, int], Subsampling] = {
 
 
 def plane_format(pixels: PixelFormat, colours: FilmColours) -> PlaneFormat:
-    """What the planes of a film's pictures mean, but for that of transparency."""
+    """Returns the meaning of the planes of a film, without that of transparency."""
     is_grey = pixels.planes < 3
     return PlaneFormat(
         pixels.bits,
@@ -52,12 +52,9 @@ def plane_format(pixels: PixelFormat, colours: FilmColours) -> PlaneFormat:
 
 
 class FrameEnlarger:
-    """What `make_film` takes to enlarge the frames of one film. Threads may share it.
-
-    Where the whole of it is to run a network of three planes, engines read and write the planes
-    themselves. All else goes through float RGB on the host, by the same definition: results that
-    are resized after the network, networks of luma alone, and frames that are transparent.
-    """
+    """Enlarges the frames of one film. Threads may share it. Networks of three planes read and
+    write the planes themselves. Results that are resized afterwards, networks of luma and
+    transparent frames go through float RGB on the host, by the same formulas."""
 
     def __init__(self, upscaler: Upscaler, pictures: Pictures, shape: Shape) -> None:
         """Raises ImageError, ModelError, BackendError."""
@@ -69,7 +66,7 @@ class FrameEnlarger:
         self._source = plane_format(pictures.pixels, pictures.colours)
         self._target = plane_format(pixels, shape.colours)
         self._grey = 0
-        """The code of no chroma, where frames are grey and results are not."""
+        """The value of no chroma, where frames are grey and results are not."""
         if pictures.pixels.planes < 3 <= pixels.planes:
             self._target = replace(self._target, subsampling="400", matrix="bt601")
             self._grey = 128 << (pixels.bits - 8)
@@ -80,15 +77,12 @@ class FrameEnlarger:
 
     @property
     def backend(self) -> Backend:
-        """What computes."""
+        """Returns the backend."""
         return self.upscaler.engine.backend
 
     def arithmetic(self) -> str:
-        """The name of the backend, and what its network really computes in, and that for
-        transparency: frames that others make likewise are the same.
-
-        Raises BackendError, ModelError.
-        """
+        """Returns the name of the backend, the arithmetic of its network, and that for
+        transparency. Equal ones make equal frames. Raises BackendError, ModelError."""
         factor = self._enlarger.chain_factor(self._pictures.height, self._pictures.width)
         if factor is None:
             return self.backend.name
@@ -101,13 +95,13 @@ class FrameEnlarger:
         return told
 
     def picture(self, planes: Planes) -> Picture:
-        """A frame as RGB or grey, float32."""
+        """Returns a frame as RGB or grey, float32."""
         pixels = planar_rgb.to_rgb(_planar(planes, self._source))
         peak = np.float32((1 << self._source.bits) - 1)
         return Picture(pixels, planes[-1] / peak if self._has_alpha else None)
 
     def __call__(self, frames: Sequence[Planes], out: Sequence[Planes]) -> None:
-        """Writes the results of frames into as many planes. Raises BackendError."""
+        """Enlarges frames into the planes `out`. Raises BackendError."""
         if self._factor is None:
             for planes, made in zip(frames, out, strict=True):
                 self._write(self._enlarger.picture(self.picture(planes)), made)
@@ -125,7 +119,6 @@ class FrameEnlarger:
                     chroma.fill(self._grey)
 
     def _write(self, picture: Picture, out: Planes) -> None:
-        """Writes a result into planes."""
         planar_rgb.from_rgb(picture.pixels, _planar(out, self._target))
         if self._has_alpha:
             peak = (1 << self._target.bits) - 1
@@ -140,7 +133,7 @@ def _planar(planes: Planes, form: PlaneFormat) -> PlanarPicture:
 
 
 def device_of(enlarge: FrameEnlarger, film: Film) -> FrameDevice:
-    """The device that enlarges the frames of a film, and how it likes to be fed."""
+    """Returns the device that enlarges the frames of a film."""
     pictures, engine = film.pictures, enlarge.upscaler.engine
     backend = engine.backend
     is_gpu = backend.name in ("cuda", "opencl")
@@ -158,17 +151,16 @@ def device_of(enlarge: FrameEnlarger, film: Film) -> FrameDevice:
 
 @dataclass(frozen=True)
 class UpscalerEnlarging:
-    """How an upscaler enlarges frames: `Enlarging`."""
+    """Opens devices that enlarge frames as an Upscaler does."""
 
     arguments: Mapping[str, Any]
-    """Those of an Upscaler."""
+    """Arguments of an Upscaler."""
     model_files: ModelFiles | None = None
-    """The files of a model that did not come with waifu2x: `model` is a path in their folder."""
+    """Files of a model that was not shipped: `model` is a path in their folder."""
 
     @contextmanager
     def opened(self, film: Film, shape: Shape) -> Iterator[FrameDevice]:
-        """Opens an engine of its own. Another backend never takes its place: its parts would
-        differ."""
+        """Opens an engine without fallback, since parts of another backend would differ."""
         arguments = dict(self.arguments)
         choice = [arguments.pop(name) for name in ("backend", "device", "precision")]
         with (

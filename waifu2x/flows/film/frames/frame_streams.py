@@ -19,51 +19,49 @@ from waifu2x.imaging.streams import Extent, Header
 from waifu2x.system.lazy_dataclass import dataclass
 
 Planes = Sequence[NDArray[Any]]
-"""The samples of a frame: (rows, columns) of each plane, uint8, or uint16 above 8 bits."""
+"""The samples of a frame: (rows, columns) for each plane, uint8, or uint16 above 8 bits."""
 
 
 class PartBegin(NamedTuple):
-    """What is known of a part with its first frame."""
+    """Facts that the first frame of a part tells."""
 
     before: str
-    """A hash of the frame before it; empty for the first part that has frames."""
+    """Hash of the frame before; empty for the first part that has frames."""
     is_sought: bool
 
 
 class PartEnd(NamedTuple):
-    """What is known of a part with its last frame."""
+    """Facts that the last frame of a part tells."""
 
     last: str
-    """A hash of that frame."""
+    """Hash of that frame."""
     following: int | None
-    """The time of the frame after it, in ticks; None at the end of the film."""
+    """Time in ticks of the next frame; None at the end of the film."""
     damaged: int
     moved: int
     is_short: bool
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
-    """A frame of the film that is made."""
+class PlacedFrame:
+    """A frame with its place in a part."""
 
     part: int
     """The number of its part."""
     frame: DecodedFrame
     is_held: bool
-    """Whether it shows what the one before shows, whose result is used again."""
+    """Whether it equals the one before, so that its result is used again."""
     begin: PartBegin | None
-    """None: it is not the first of its part."""
+    """None unless it is the first of its part."""
     end: PartEnd | None
-    """None: it is not the last."""
+    """None unless it is the last."""
 
 
 @dataclass(frozen=True, eq=False)
 class EnlargedFrame:
-    """A frame of the film that is made, enlarged."""
-
-    step: Step
+    placed: PlacedFrame
     planes: Planes | None
-    """None: as the one before."""
+    """None: those of the frame before."""
 
 
 class FrameSource:
@@ -89,9 +87,9 @@ class FrameSource:
         self._before = ""
         self._is_sought = False
         self._damaged = self._moved = 0
-        """What the reader had counted when the part began."""
+        """The reader's counts at the beginning of the part."""
         self.has_ended = False
-        """Whether the end of the film was found."""
+        """Whether the end of the film was reached."""
         self._steps = self._made()
         pictures = reader.film.pictures
         nbytes = sum(
@@ -102,15 +100,15 @@ class FrameSource:
             (Extent(pictures.height, pictures.width, nbytes),), count=None, animated=True
         )
 
-    def __iter__(self) -> Generator[Step]:
-        """The steps. Raises ImageError."""
+    def __iter__(self) -> Generator[PlacedFrame]:
+        """Yields the frames. Raises ImageError."""
         return self._steps
 
     def close(self) -> None:
-        """Ends the decoding. The reader is another's."""
+        """Ends the decoding, but leaves the reader open."""
         self._steps.close()
 
-    def _made(self) -> Generator[Step]:
+    def _made(self) -> Generator[PlacedFrame]:
         bits = self._reader.film.pictures.pixels.bits
         reference: DecodedFrame | None = None
         part: int | None = None
@@ -135,7 +133,7 @@ class FrameSource:
                         reference.hold()
                     is_last = following is None or following.pts // self._part_ticks != number
                     end = self._end(frame, following) if is_last else None
-                    yield Step(number, frame, held, begin, end)
+                    yield PlacedFrame(number, frame, held, begin, end)
                     frame = following
                 self.has_ended = frame is None
             finally:
@@ -161,7 +159,7 @@ class FrameSource:
         )
 
     def _frames(self) -> Generator[DecodedFrame]:
-        """The frames of the run, then the one after it, unwanted, if there is one."""
+        """Yields the frames of the run, then the next one, unwanted."""
         run, ticks = self._run, self._part_ticks
         start = first_part(self._reader.film, self._selection, ticks)
         wanted = replace(
@@ -190,7 +188,7 @@ class FrameSource:
             yield from frames
 
     def _has_found(self, first: DecodedFrame | None) -> bool:
-        """Whether a search has found a frame before the run, and the right one, as far as known."""
+        """Returns whether seeking has found the frame before the run, as far as that is known."""
         if first is None:
             return False
         is_before = first.pts < self._run.first * self._part_ticks
@@ -201,7 +199,7 @@ class FrameSource:
 
 
 def hash_of(frame: DecodedFrame) -> str:
-    """A hash of a frame's planes and time."""
+    """Returns a hash of a frame's planes and time."""
     hashed = hashlib.blake2b(str(frame.pts).encode(), digest_size=16)
     for plane in frame.planes:
         hashed.update(plane.data)
@@ -209,43 +207,42 @@ def hash_of(frame: DecodedFrame) -> str:
 
 
 class FrameSink:
-    """Writes results, frame by frame: a sink of a flow. A held frame is the last one once more."""
+    """Writes results, frame by frame; a held frame is the last one again."""
 
     def __init__(self, stages: Stages) -> None:
-        """`stages` are told of the time that writing takes."""
+        """`stages` count the time of writing."""
         self._stages = stages
         self._last: Planes = ()
         self.frames = self.computed = 0
-        """Frames written in all, and those that the network made."""
+        """Frames written, and those that the network made."""
         self.lost: tuple[str, ...] = ()
-        """What is missing in the streams that are copied, each a clause."""
+        """A clause for each loss in copied streams."""
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What could not be kept, each a clause."""
+        """Returns a clause for each thing that could not be kept."""
         return ()
 
-    def open(self, header: Header) -> None:
-        """Begins. Raises OutputError."""
+    def open(self, header: Header) -> None: ...
 
     def add(self, result: EnlargedFrame) -> None:
-        """Writes a frame, and lets go of the one it is made of. Raises OutputError."""
+        """Writes a result and releases its source frame. Raises OutputError."""
         try:
             with self._stages.at_work("encoding"):
                 if result.planes is not None:
                     self._last = result.planes
                     self.computed += 1
-                self._write(result.step, self._last, is_held=result.planes is None)
+                self._write(result.placed, self._last, is_held=result.planes is None)
             self.frames += 1
         finally:
-            result.step.frame.release()
+            result.placed.frame.release()
 
-    def _write(self, step: Step, planes: Planes, *, is_held: bool) -> None:
-        """Writes a frame, which `is_held` if its planes are those of the frame before."""
+    def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
+        """Writes a frame; `is_held`: its planes are those of the frame before."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Completes what was written. Raises OutputError."""
+        """Completes the output. Raises OutputError."""
 
     def abort(self) -> None:
-        """Leaves no more than is of use by itself."""
+        """Removes what is useless by itself."""

@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from waifu2x.flows.film.makers.cluster_worker import RunMade, WorkerDevice
 
 _MOST = 6
-"""Parts of a run: progress is known when one ends."""
+"""Parts of a run, whose progress is known only at its end."""
 _AHEAD = 2
-"""Runs that a worker has at a time, one of which waits."""
+"""Runs that a worker has, one of which waits."""
 _LOOK_SECONDS = 1.0
-"""Seconds between looks at which workers there are."""
+"""Seconds between two looks at the workers."""
 _PATIENCE_SECONDS = 60.0
-"""Seconds without any worker after which the film is given up: some come back."""
+"""Seconds without any worker after which the film is given up."""
 _RESUME = "the parts that are complete stay: run again to go on"
 
 
 class MakerByCluster:
-    """Makes parts by a cluster. A context manager, whose end cancels what is not done."""
+    """Makes parts by a cluster. The end of the context cancels unfinished runs."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class MakerByCluster:
         on_device: Callable[[str], None] = lambda described: None,
         on_news: Callable[[str], None] = lambda notice: None,
     ) -> None:
-        """`client` is connected; the others are as MakerByDevices's, `enlarging` that of all
+        """`client` is connected; the rest is as for MakerByDevices, with one `enlarging` for all
         workers."""
         self._client = client
         self._reader = reader
@@ -67,11 +67,10 @@ class MakerByCluster:
         self._runs = 0
         self._flying: dict[Future, PartRun] = {}
         self._broken: set[str] = set()
-        """Workers whose device has stopped working."""
+        """Workers whose device has failed."""
         self.arithmetic = ""
-        """What its workers compute in: parts that others make otherwise would differ."""
+        """The arithmetic of all workers. Parts of another one would differ."""
         self.is_gpu = False
-        """Whether their devices are GPUs."""
 
     def __enter__(self) -> Self:
         """Opens the devices of all workers. Raises ClusterError."""
@@ -117,7 +116,7 @@ class MakerByCluster:
             self._client.cancel(list(self._flying), force=True)
 
     def __call__(self, runs: Sequence[PartRun], work: FilmWork) -> None:
-        """As RunMaker says. Raises ClusterError where the cluster is lost."""
+        """Makes the parts of runs, as RunMaker. Raises ClusterError if the cluster is lost."""
         ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
         expected = expected_parts(self._reader.film, work)
         left = RunQueue(runs, expected, max(1, len(self._workers())), _MOST)
@@ -175,7 +174,7 @@ class MakerByCluster:
         future.add_done_callback(ended.put)
 
     def _made(self, future: Future, run: PartRun, work: FilmWork) -> RunMade | None:
-        """How a run ended; None where the device of its worker has stopped working."""
+        """Returns the result of a run; None if the device of its worker has failed."""
         from distributed import KilledWorker
 
         try:
@@ -208,7 +207,7 @@ class MakerByCluster:
             raise
 
     def _workers(self) -> Sequence[str]:
-        """The addresses of workers."""
+        """Returns the addresses of workers."""
         try:
             if self._client.status == "running":
                 return list(self._client.nthreads())

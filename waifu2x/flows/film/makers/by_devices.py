@@ -1,7 +1,7 @@
-"""Several devices on one film: a process for each, which makes runs of its parts.
+"""Makes the parts of a film on several devices, by a process for each.
 
-Where a process ends before its time, another takes its place, and what was missing of its run is
-made by whoever is free. A part that was complete counts and stays.
+A process that dies is replaced, and another one may make what its run still lacks; complete parts
+stay.
 """
 
 from __future__ import annotations
@@ -43,42 +43,39 @@ from waifu2x.system.files import clear_folder
 from waifu2x.system.lazy_dataclass import dataclass
 
 _FRUITLESS = 2
-"""Processes of a device, one after the other, that end without having made a part: then it gets no
-more of them."""
+"""Consecutive processes of a device without a part after which it is given up."""
 _TRIES = 3
-"""Processes that are lost on one part: then it is to blame."""
+"""Processes lost on one part after which the part is to blame."""
 
 
 class _LostError(Exception):
-    """A process has ended. Its text says how."""
+    """A process has ended; the text says how."""
 
 
 class _BrokenError(_LostError):
-    """The device of a process does not work any more. Its text says why."""
+    """The device of a process has failed; the text says why."""
 
 
 @dataclass(eq=False)
 class _Device:
-    """A device and its process of now."""
+    """A device and its present process."""
 
     name: str
-    """For people."""
     enlarging: Enlarging
     process: Any = None
     connection: Connection | None = None
     arithmetic: str = ""
-    """What it computes in, once it was open."""
+    """Set once it is open."""
     is_gpu: bool = False
     fruitless: int = 0
-    """Processes that have ended in a row without having made a part."""
+    """Consecutive processes that ended without a part."""
     told: tuple[int, int] = (0, 0)
-    """Frames of its run of now that it has told of, and those that the network made."""
+    """Reported frames of its present run, and those that the network made."""
     sending: threading.Lock = field(default_factory=threading.Lock)
 
 
 class MakerByDevices:
-    """Makes parts by a process for each of several devices. A context manager, whose end ends
-    them."""
+    """Makes parts by a process for each device, as long as the context lasts."""
 
     def __init__(
         self,
@@ -90,9 +87,9 @@ class MakerByDevices:
         on_device: Callable[[str], None] = lambda described: None,
         on_news: Callable[[str], None] = lambda notice: None,
     ) -> None:
-        """`reader` has the film open that is to be made; `devices` are the names of devices, for
-        people, and how each is opened. `on_device` is told of each device that is opened, `on_news`
-        what people should know of them. All are called by the thread that asks for parts."""
+        """`reader` has the film open; `devices` are names for people, and how to open each.
+        `on_device` is called with each device that is opened, `on_news` with messages, both by the
+        thread that asks for parts."""
         self._reader = reader
         self._shape = shape
         self._devices = [_Device(name, enlarging) for name, enlarging in devices]
@@ -102,10 +99,9 @@ class MakerByDevices:
         self._events: queue.SimpleQueue[FramesMade | str | BaseException | None] = (
             queue.SimpleQueue()
         )
-        """What the threads that follow processes have for the one that waits; None is the end of
-        one of them."""
+        """Messages from the threads that follow processes; None is the end of one."""
         self._tries: Counter[int] = Counter()
-        """Processes that were lost on a part, by its number."""
+        """Processes lost on each part, by its number."""
         self._is_closed = False
 
     def __enter__(self) -> Self:
@@ -139,16 +135,16 @@ class MakerByDevices:
 
     @property
     def arithmetic(self) -> str:
-        """What its devices compute in: parts that others make otherwise would differ."""
+        """Returns the arithmetic of all devices. Parts of another one would differ."""
         return self._devices[0].arithmetic
 
     @property
     def is_gpu(self) -> bool:
-        """Whether they are GPUs."""
+        """Returns whether the devices are GPUs."""
         return self._devices[0].is_gpu
 
     def __call__(self, runs: Sequence[PartRun], work: FilmWork) -> None:
-        """As RunMaker says. Raises BackendError where no device works any more."""
+        """Makes the parts of runs, as RunMaker. Raises BackendError if all devices have failed."""
         runs_left = RunQueue(runs, expected_parts(self._reader.film, work), len(self._devices))
         threads = [
             threading.Thread(
@@ -194,8 +190,7 @@ class MakerByDevices:
             self._end(device)
 
     def _hang_up(self) -> None:
-        """Closes what processes leave, once no thread waits for them any more: other files might
-        get the numbers meanwhile."""
+        """Closes connections once no thread uses them, since their numbers may be reused."""
         for device in self._devices:
             if device.connection is not None:
                 device.connection.close()
@@ -233,7 +228,8 @@ class MakerByDevices:
             self._events.put(None)
 
     def _make(self, device: _Device, run: PartRun, work: FilmWork) -> bool:
-        """Lets a process make a run; whether the end of the film was found. Raises _LostError."""
+        """Lets a process make a run; returns whether it found the end of the film. Raises
+        _LostError."""
         if device.connection is None:
             self._start(device)
             self._opened(device)
@@ -256,10 +252,7 @@ class MakerByDevices:
         why: _LostError,
         before: Collection[int],
     ) -> None:
-        """A process is gone: another one will take its place, if that makes sense.
-
-        Raises ImageError for a part that ends one process after the other.
-        """
+        """Handles the end of a process. Raises ImageError for a part that has ended several."""
         self._end(device)
         clear_folder(work.folder)
         made = [told for number, told in self._parts(run, work).items() if number not in before]
@@ -283,11 +276,10 @@ class MakerByDevices:
         self._events.put(f"{device.name}: {why}: {goes_on}")
 
     def _parts(self, run: PartRun, work: FilmWork) -> Mapping[int, PartRecord]:
-        """The parts of a run that are complete, by their numbers."""
+        """Returns the complete parts of a run by their numbers."""
         return manifest.all_recorded(work.folder, run.first, run.until)
 
     def _left(self, run: PartRun, work: FilmWork) -> Sequence[PartRun]:
-        """What is missing of a run."""
         missing = missing_runs(self._parts(run, work), run.first, work.part_ticks).runs
         return runs_within(missing, run.first, run.until)
 
@@ -303,8 +295,8 @@ class MakerByDevices:
             self._end(device)
 
     def _opened(self, device: _Device) -> str:
-        """Waits until its device is there, which is described. Raises _LostError, also where it
-        does not compute any more as it did."""
+        """Waits for the device; returns its description. Raises _LostError, also for another
+        arithmetic."""
         news = self._received(device)
         assert isinstance(news, DeviceOpened)
         if device.arithmetic not in ("", news.arithmetic):
@@ -313,7 +305,7 @@ class MakerByDevices:
         return news.described
 
     def _opened_at_last(self, device: _Device) -> str:
-        """As `_opened`, by another process where one is lost. Raises BackendError."""
+        """Does the same, with one more process if the first is lost. Raises BackendError."""
         try:
             return self._opened(device)
         except _LostError:
@@ -325,8 +317,8 @@ class MakerByDevices:
             raise BackendError(f"{device.name}: {error}") from error
 
     def _received(self, device: _Device) -> Any:
-        """What the process tells. Raises _LostError where it is gone, or its device does not work
-        any more, and what else it says that is wrong."""
+        """Returns the next message of a process. Raises _LostError if it has ended or its device
+        has failed, and any other error that it reports."""
         try:
             assert device.connection is not None
             news = device.connection.recv()

@@ -25,18 +25,18 @@ from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.system.lazy_dataclass import dataclass
 
 _LOOK_SECONDS = 0.5
-"""Between looks at whether anybody still waits."""
+"""Seconds between two looks at whether the task is still wanted."""
 
 
 @dataclass(frozen=True)
 class FilmTask:
-    """What is the same for all runs of a film."""
+    """The settings of all runs of a film."""
 
     key: str
-    """Another one for each film: what a worker has open is kept by it."""
+    """Unique for each film; what a worker has open is kept by it."""
     source: Path
     identity: Mapping[str, str]
-    """What tells the source from others."""
+    """Identity of the source."""
     film: Film
     shape: Shape
     enlarging: Enlarging
@@ -44,44 +44,39 @@ class FilmTask:
 
 
 class WorkerDevice(NamedTuple):
-    """The device of a worker."""
-
     worker: str
-    """The worker's address."""
+    """Address of the worker."""
     arithmetic: str
     is_gpu: bool
     described: str
 
 
 class RunMade(NamedTuple):
-    """A run that was made on a worker."""
+    """The result of a run on a worker."""
 
     worker: str
     has_ended: bool
     frames: int
     computed: int
     failure: str = ""
-    """Why its device is of no use for the film any more: then the run is not made."""
+    """Why its device can make no more parts of the film; the run was not made."""
 
 
 def kept(task: FilmTask) -> FilmTask:
-    """The same: as the result of a Dask task it is sent once, and again if a worker is lost."""
+    """Returns its argument: a result of a Dask task is sent once, and again if a worker is lost."""
     return task
 
 
 def device_of(task: FilmTask) -> WorkerDevice:
-    """Opens the device of the worker that this runs on. Raises ClusterError."""
+    """Opens the device of this worker. Raises ClusterError."""
     address = get_worker().address
     with _HELD.opened(task, address) as (_, device):
         return WorkerDevice(address, device.arithmetic, device.is_gpu, device.described)
 
 
 def make_parts(run: PartRun, work: FilmWork, task: FilmTask, arithmetic: str, key: str) -> RunMade:
-    """Makes what is missing of a run: a worker that was lost on it may have made some parts.
-
-    `key` is the Dask task's. Raises ClusterError if this worker is none for the film, and what
-    `make_run` does.
-    """
+    """Makes the missing parts of a run: a worker that was lost may have made some. `key` is that of
+    the Dask task. Raises ClusterError if this worker cannot make the film, and as `make_run`."""
     worker = get_worker()
     frames = computed = 0
     looked = time.monotonic()
@@ -125,7 +120,7 @@ def _unseen(path: Path, address: str) -> ClusterError:
 
 
 class _Holder:
-    """The film and the device that this process has open: one at a time, for one run at a time."""
+    """The film and the device that this process has open, for one run."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -135,10 +130,8 @@ class _Holder:
 
     @contextmanager
     def opened(self, task: FilmTask, address: str) -> Iterator[tuple[FilmReader, FrameDevice]]:
-        """A reader of the film and the device, for as long as the context lasts.
-
-        Where something goes wrong within, they are opened anew the next time.
-        """
+        """Opens a reader of the film and the device while the context lasts. After an error in it,
+        they are opened anew."""
         with self._lock:
             if self._open is None or self._key != task.key:
                 self._close()
@@ -157,7 +150,7 @@ class _Holder:
                     self._close()
 
     def drop(self) -> None:
-        """Opens them anew the next time; called within the context."""
+        """Closes both within the context, so that they are opened anew."""
         self._close()
 
     def _opened(self, task: FilmTask) -> tuple[FilmReader, FrameDevice]:

@@ -30,28 +30,28 @@ _NO_LOCKS = (
 
 
 def parts_folder(target: Path) -> Path:
-    """Where the parts of a film are kept until it is complete."""
+    """Returns the folder for the parts of an incomplete film."""
     return target.with_name(f"{target.name}.parts")
 
 
 @dataclass(frozen=True)
 class BegunFilm:
-    """A film whose parts are being made by this process, or for it, and by no other."""
+    """A film whose parts are made by this process or for it, and by no other."""
 
     work: FilmWork
     source: Mapping[str, str]
-    """What tells its source from others."""
+    """Identity of the source."""
 
     def first(self, reader: FilmReader) -> int:
-        """The number of the part that it begins in."""
+        """Returns the number of the first part."""
         return first_part(reader.film, self.work.selection, self.work.part_ticks)
 
     def there(self) -> dict[int, PartRecord]:
-        """The parts that are complete, by their numbers."""
+        """Returns the complete parts by their numbers."""
         return manifest.all_recorded(self.work.folder)
 
     def forget(self, numbers: frozenset[int]) -> None:
-        """Lets parts be made again."""
+        """Removes parts, which are then made again."""
         try:
             for number in numbers:
                 manifest.forget(self.work.folder, number)
@@ -59,11 +59,8 @@ class BegunFilm:
             raise OutputError(f"{self.work.folder}: cannot write: {reason(error)}") from error
 
     def remove(self) -> str:
-        """Removes the folder, as far as it holds what was put there for films alone; a clause that
-        says what stays, or nothing.
-
-        The lock goes last, while it is held: whoever comes in the meantime begins another folder.
-        """
+        """Removes the files of the film, and the folder if it is empty; returns a clause about what
+        stays. The lock goes last, while it is held, so that another run begins another folder."""
         folder = self.work.folder
         try:
             others = []
@@ -85,10 +82,8 @@ class BegunFilm:
         prepared: PreparedFilm,
         there: Mapping[int, PartRecord],
     ) -> tuple[str, ...]:
-        """Writes the film; what is missing in streams that were copied.
-
-        Raises OutputError, ImageError.
-        """
+        """Writes the film; returns a clause for each loss in copied streams. Raises OutputError,
+        ImageError."""
         if _source_of(job) != self.source:
             raise ImageError(f"{job.source}: has changed meanwhile: do it again, with --restart")
         parts = [
@@ -115,7 +110,7 @@ def begun(
     by_whom: bool = True,
     shard: Shard | None = None,
 ) -> Iterator[BegunFilm]:
-    """Takes the folder of parts for this process alone, or for it and other shards."""
+    """Locks the folder of parts for this process alone, or for it and other shards."""
     folder = parts_folder(job.target)
     source = _source_of(job)
     if not by_whom and not manifest.has_begun(folder):
@@ -159,7 +154,7 @@ def begun(
 
 
 def _source_of(job: FilmJob) -> Mapping[str, str]:
-    """What tells a film's source from others. Raises ImageError."""
+    """Returns the identity of a film's source. Raises ImageError."""
     try:
         return manifest.source_identity(job.source)
     except OSError as error:
@@ -167,7 +162,7 @@ def _source_of(job: FilmJob) -> Mapping[str, str]:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a file among the parts is one of theirs, by its name; the lock is not among them."""
+    """Returns whether a name in the folder is one of a film's files; the lock is excluded."""
     return manifest.is_own(name) or is_temporary(name) or _SHARD_LOCK.fullmatch(name) is not None
 
 

@@ -1,7 +1,8 @@
-"""Runs of parts of a film: which are missing, and how they are divided among those that make them.
+"""Runs of missing parts of a film, divided among their makers.
 
-A part is a stretch of the film's own time. Its maker finds it by seeking, and it comes out the
-same whoever makes it.
+A part is a stretch of the film's own time. Its maker finds it by seeking, and every maker writes
+the same file. Each part knows the frame before it and the one after it, so a film is complete when
+each part follows from the one before.
 """
 
 from __future__ import annotations
@@ -23,47 +24,47 @@ from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.system.lazy_dataclass import dataclass
 
 _SHARES = 2
-"""Everybody gets a share of what is left that is so many times smaller than an equal one: all end
-at about the same time, and few places have to be sought."""
+"""The factor by which a run is smaller than an equal share of what is left: so all makers end at
+about the same time, with few seeks."""
 _BEYOND = 2
-"""Parts of a run after the end that the film claims to have."""
+"""Parts of a run behind the end that the film claims."""
 
 
 @dataclass(frozen=True)
 class PartRun:
-    """Parts that follow each other and are missing."""
+    """Consecutive missing parts."""
 
     first: int
-    """Number of the first one."""
+    """Number of the first part."""
     until: int | None
-    """Number of the one after the last; None: up to the end of the film."""
+    """Number after the last part; None: up to the end of the film."""
     before: str | None = None
-    """A hash of the frame before the first one, if it is known; empty where there is none."""
+    """Hash of the frame before the first one, if known; empty if there is none."""
     is_sought: bool = True
-    """Whether the first one is sought in the film, or come to by decoding all that is before."""
+    """Whether the first part is reached by seeking, instead of by decoding all before it."""
 
 
 @dataclass(frozen=True)
 class FilmWork:
-    """What all parts of a film have in common. It can be sent to other processes and machines."""
+    """The settings of all parts of a film. It can be sent to other processes and machines."""
 
     source: Path
     folder: Path
-    """Where the parts go."""
+    """The folder of the parts."""
     shape: Shape
     selection: Selection
     part_ticks: int
-    """How long a part is, in ticks of the film."""
+    """Length of a part in ticks of the film."""
     duplicates: Duplicates
 
 
 def first_part(film: Film, selection: Selection, part_ticks: int) -> int:
-    """The number of the part in which a selection begins."""
+    """Returns the number of the part in which a selection begins."""
     return int(selection.start // (part_ticks * tick_of(film, selection.deinterlacing)))
 
 
 def expected_parts(film: Film, work: FilmWork) -> int:
-    """The number of the part after the last, by what the film says of itself; 0 if nothing."""
+    """Returns the number after the last part by the length that the film claims, or 0."""
     seconds = film.seconds or 0.0
     if work.selection.end is not None:
         seconds = min(seconds, float(work.selection.end))
@@ -71,18 +72,16 @@ def expected_parts(film: Film, work: FilmWork) -> int:
 
 
 class MissingRuns(NamedTuple):
-    """What is to be made before a film can be joined."""
+    """Runs to make before a film can be joined."""
 
     runs: Sequence[PartRun]
     wrong: frozenset[int]
-    """Parts that are there and have to be made again: seeking has come to another place."""
+    """Parts to make again, since seeking has found another place."""
 
 
 def missing_runs(there: Mapping[int, PartRecord], first: int, part_ticks: int) -> MissingRuns:
-    """What is missing_runs of a film that begins in part `first`.
-
-    Raises ImageError where parts do not fit although all before them was decoded.
-    """
+    """Returns what a film that begins in part `first` lacks. Raises ImageError where parts do not
+    fit although all before them was decoded."""
     wrong = _wrong_parts(there, part_ticks)
     runs = []
     at: int | None = first
@@ -100,7 +99,7 @@ def missing_runs(there: Mapping[int, PartRecord], first: int, part_ticks: int) -
 
 
 def runs_within(runs: Sequence[PartRun], first: int, until: int | None) -> list[PartRun]:
-    """What of some runs is among the parts from `first` up to and without `until`."""
+    """Returns the runs as far as they lie from part `first` up to and without `until`."""
     found = []
     for run in runs:
         begin = max(run.first, first)
@@ -131,13 +130,13 @@ def _wrong_parts(there: Mapping[int, PartRecord], part_ticks: int) -> frozenset[
 
 
 class RunQueue:
-    """Runs that are to be made. Threads share it."""
+    """Runs to make, for several makers. Threads share it."""
 
     def __init__(
         self, runs: Sequence[PartRun], expected: int, makers: int, most: int | None = None
     ) -> None:
-        """`expected` is the number of the part after the last, as far as is known; `makers` is how
-        many there are; no run has more than `most` parts, unless it cannot be divided."""
+        """`expected` is the number after the last part, as far as known. No run has more than
+        `most` parts, unless it cannot be divided."""
         self._changed = threading.Condition()
         self._waiting = deque(runs)
         self._expected = expected
@@ -148,10 +147,8 @@ class RunQueue:
         self._is_stopped = False
 
     def take(self) -> PartRun | None:
-        """A run to make, as soon as there is one; None when nothing is left.
-
-        Whoever takes one has to tell how it ended.
-        """
+        """Waits for a run and returns it; None when nothing is left. The maker has to call `done`
+        or `give_back`."""
         with self._changed:
             while not self._is_stopped:
                 run = self._taken()
@@ -161,7 +158,7 @@ class RunQueue:
             return None
 
     def take_now(self) -> PartRun | None:
-        """A run to make, if there is one now."""
+        """Returns a run if there is one now."""
         with self._changed:
             return self._taken()
 
@@ -172,27 +169,26 @@ class RunQueue:
         return run
 
     def done(self, *, has_ended: bool) -> None:
-        """A run was made; whether the end of the film was found with it."""
+        """Notes that a run was made, and whether it found the end of the film."""
         with self._changed:
             self._under_way -= 1
             self._has_ended |= has_ended
             self._changed.notify_all()
 
     def give_back(self, left: Sequence[PartRun]) -> None:
-        """A run was not made, or not all of it: others make what is left."""
+        """Returns the missing parts of a run to the queue."""
         with self._changed:
             self._under_way -= 1
             self._waiting.extendleft(reversed(left))
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Hands out nothing more."""
         with self._changed:
             self._is_stopped = True
             self._changed.notify_all()
 
     def _cut(self) -> PartRun | None:
-        """The next run, of a size that is fair."""
+        """Returns the next run, of a fair length."""
         while self._waiting:
             run = self._waiting.popleft()
             if run.until is None and self._has_ended:

@@ -1,4 +1,4 @@
-"""A film that another process reads, as the process sees it that enlarges its frames."""
+"""The client of the process that reads a film."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ from waifu2x.formats.film.writing.targets import StreamPlan
 _LOG = logging.getLogger(__name__)
 _STANDARD_INPUT = 0
 SILENCE = 120.0
-"""Seconds after which a process that says nothing counts as lost: it reads packets all the time."""
+"""Seconds of silence after which the process counts as lost: it reads packets all the time."""
 
 
 class DecodedFrame:
-    """A decoded frame. Its planes may be looked at until it is let go of as often as it is held."""
+    """A decoded frame. Its planes exist until each holder has released it."""
 
     def __init__(
         self, reader: FilmReader, message: SharedFrame, planes: Sequence[NDArray[Any]]
@@ -67,20 +67,20 @@ class DecodedFrame:
         self.duration = message.duration
         self.is_wanted = message.is_wanted
         self.damaged = message.damaged
-        """Packets that could not be decoded by then."""
+        """Packets so far that could not be decoded."""
         self.moved = message.moved
-        """Frames by then whose time was moved."""
+        """Frames so far whose time was moved."""
         self._number = message.number
         self._reader = reader
         self._holders = 1
 
     def hold(self) -> None:
-        """Needs it once more."""
+        """Adds a holder."""
         with self._reader.lock:
             self._holders += 1
 
     def release(self) -> None:
-        """Lets go of it. Its planes are gone with the last one who does."""
+        """Removes a holder; the last one ends the planes."""
         with self._reader.lock:
             self._holders -= 1
             if self._holders:
@@ -90,7 +90,7 @@ class DecodedFrame:
 
 
 class FilmReader:
-    """Reads one film, in a process of its own. A context manager, whose end ends the process."""
+    """Reads one film in a process that ends with this context manager."""
 
     def __init__(
         self,
@@ -98,10 +98,9 @@ class FilmReader:
         pin: Callable[[NDArray[Any]], Pin] = lambda array: Pin(),
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """`path` may name numbered frames, or be STANDARD for standard input; `pin` is the
-        device's, `Backend.pin`; `check` is called about once a second while the film is opened, and
-        what it raises ends that. Raises ImageError for what is no film, UnavailableError where PyAV
-        is missing."""
+        """Opens `path`, which may name numbered frames or be STANDARD. `pin` is `Backend.pin` of
+        the device; `check` is called each second while the film is opened, and may raise. Raises
+        ImageError, and UnavailableError where PyAV is missing."""
         self.lock = threading.Lock()
         self._sending = threading.Lock()
         self.path = path
@@ -116,9 +115,9 @@ class FilmReader:
             target=read_film, args=(theirs, path, signs), name="waifu2x-film", daemon=True
         )
         self.ending = Ending()
-        """What was found, once all frames have been read."""
+        """Complete once all frames have been read."""
         self.stages = Stages()
-        """How long each stage of the film was at work."""
+        """Working times of each stage of the film."""
         prepare()
         self._process.start()
         theirs.close()
@@ -144,10 +143,8 @@ class FilmReader:
         self.close()
 
     def frames(self, selection: Selection, ahead: int) -> Generator[DecodedFrame]:
-        """The frames that are wanted, `ahead` of them under way at a time: each has to be released.
-
-        Raises ImageError.
-        """
+        """Yields the selected frames, of which at most `ahead` are unreleased. Raises
+        ImageError."""
         pixels = self.film.pictures.pixels
         shapes = pixels.shapes(self.film.pictures.height, self.film.pictures.width)
         self.send(AskFrames(selection, ahead))
@@ -167,7 +164,7 @@ class FilmReader:
                 self._stop(shapes, pixels)
 
     def tried(self, shape: Shape, plan: StreamPlan, template: PictureTemplate) -> StreamPlan:
-        """The plan as FFmpeg agrees with it. Raises OutputError, ImageError."""
+        """Returns the plan without what FFmpeg refuses. Raises OutputError, ImageError."""
         self.send(AskTrial(shape, plan, template))
         reply = self._receive()
         assert isinstance(reply, RequestDone)
@@ -182,8 +179,8 @@ class FilmReader:
         parts: Sequence[tuple[Path, Encoded]],
         cut: Cut,
     ) -> tuple[str, ...]:
-        """Writes the film into an existing file. Returns what is missing in the streams that are
-        copied where the source is damaged, each a clause. Raises OutputError, ImageError."""
+        """Writes the film into an existing file; returns a clause for each loss in the streams of a
+        damaged source. Raises OutputError, ImageError."""
         self.send(AskJoin(target, shape, plan, parts, cut))
         reply = self._receive()
         assert isinstance(reply, RequestDone)
@@ -197,11 +194,9 @@ class FilmReader:
         template: PictureTemplate,
         cut: Cut,
     ) -> None:
-        """Begins to write the film into an existing file, or into a descriptor, beside its
-        decoding: call `frames` then, and `add_picture` for each picture as it is encoded.
-
-        Raises OutputError, BrokenPipeError, ImageError, and so do the others then.
-        """
+        """Begins to write the film, into an existing file or a descriptor, while it is decoded:
+        call `frames` then, and `add_picture` for each encoded picture. Raises OutputError,
+        BrokenPipeError, ImageError, as the other methods then do."""
         path = target if isinstance(target, Path) else None
         self.send(BeginLive(path, shape, plan, template, cut))
         if not isinstance(target, Path):
@@ -210,31 +205,31 @@ class FilmReader:
         assert isinstance(reply, RequestDone)
 
     def add_picture(self, coded: CodedPicture) -> None:
-        """Writes a picture into the film that was begun. What is wrong, `frames` raises."""
+        """Writes a picture into the film; `frames` raises its errors."""
         self.send(AddPicture(coded))
 
     def finish_live(self) -> tuple[str, ...]:
-        """Completes the film; what is missing in the streams that are copied, each a clause."""
+        """Completes the film; returns a clause for each loss in copied streams."""
         self.send(FinishLive())
         reply = self._receive()
         assert isinstance(reply, RequestDone)
         return reply.lost
 
     def send(self, request: Request) -> None:
-        """Tells the process something. A process that is gone hears nothing: that shows later."""
+        """Sends a request. One to an ended process is ignored: the next answer shows its end."""
         with suppress(OSError), self._sending:
             # As `send` does, but for what it makes ready for arrays and connections.
             self._connection.send_bytes(pickle.dumps(request))
 
     def close(self) -> None:
-        """Ends the process. Frames cannot be looked at any more."""
+        """Ends the process, and with it the planes of all frames."""
         self._process.kill()
         self._process.join()
         self._connection.close()
         self._attached.close()
 
     def _stop(self, shapes: Sequence[tuple[int, int]], pixels: PixelFormat) -> None:
-        """Ends the decoding; what is on its way goes back."""
+        """Ends the decoding and releases the frames on their way."""
         self.send(StopFrames())
         # The process may be gone, and what it says is wrong is not why this ends.
         with suppress(Waifu2xError, OSError):

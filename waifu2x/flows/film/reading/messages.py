@@ -30,18 +30,18 @@ from waifu2x.formats.film.writing.targets import StreamPlan
 from waifu2x.system.lazy_dataclass import dataclass
 
 OFTEN = 1.0
-"""Seconds after which the process gives a sign, and after which the other one looks."""
+"""Seconds between two signs of life, and between two looks at them."""
 
 
 class AskFrames(NamedTuple):
-    """Decode these, at most so many ahead."""
+    """Decode these frames, at most `ahead` of them unreleased."""
 
     selection: Selection
     ahead: int
 
 
 class AskTrial(NamedTuple):
-    """Try whether a container takes all that."""
+    """Test which streams a container takes."""
 
     shape: Shape
     plan: StreamPlan
@@ -49,7 +49,7 @@ class AskTrial(NamedTuple):
 
 
 class AskJoin(NamedTuple):
-    """Write the film into that file."""
+    """Write the film into a file."""
 
     target: Path
     shape: Shape
@@ -59,7 +59,7 @@ class AskJoin(NamedTuple):
 
 
 class BeginLive(NamedTuple):
-    """Begin to write the film beside its decoding: pictures come as they are encoded."""
+    """Write the film while it is decoded: pictures come as they are encoded."""
 
     target: Path | None
     """None: a descriptor follows."""
@@ -70,7 +70,7 @@ class BeginLive(NamedTuple):
 
 
 class AddPicture(NamedTuple):
-    """Write this one into the film that was begun."""
+    """Write a picture into the film that was begun."""
 
     coded: CodedPicture
 
@@ -95,13 +95,13 @@ Request = (
 
 
 class FilmDescribed(NamedTuple):
-    """What the film holds: the first thing that the process says."""
+    """The description of the film: the first reply."""
 
     film: Film
 
 
 class SharedFrame(NamedTuple):
-    """A frame: all its planes, one behind the other in an array of bytes."""
+    """A frame: its planes, one after the other in an array of bytes."""
 
     number: int
     array: SharedArray
@@ -112,7 +112,7 @@ class SharedFrame(NamedTuple):
     damaged: int
     moved: int
     busy: float
-    """Seconds of decoding since the frame before: those in which it did not wait for memory."""
+    """Seconds of decoding since the frame before, without waiting for memory."""
 
 
 class FramesEnded(NamedTuple):
@@ -122,25 +122,21 @@ class FramesEnded(NamedTuple):
 
 
 class RequestDone(NamedTuple):
-    """What was asked for is done."""
-
     plan: StreamPlan | None = None
     lost: tuple[str, ...] = ()
 
 
 class ReadingFailed(NamedTuple):
-    """It cannot go on."""
-
     error: Exception
     trace: str = ""
-    """Where it went wrong, if that is a fault of this program."""
+    """The traceback of a fault of this program."""
 
 
 Reply = FilmDescribed | SharedFrame | FramesEnded | RequestDone | ReadingFailed
 
 
 def send_descriptor(connection: Connection, descriptor: int, process: int) -> None:
-    """Gives a process, by its number, an open file. Raises OSError."""
+    """Sends an open file to the process with that id. Raises OSError."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -149,7 +145,7 @@ def send_descriptor(connection: Connection, descriptor: int, process: int) -> No
 
 
 def receive_descriptor(connection: Connection) -> int:
-    """An open file that was sent; who gets it closes it. Raises OSError."""
+    """Returns an open file that was sent; the caller closes it. Raises OSError."""
     received = recv_handle(connection)
     if sys.platform == "win32":
         import msvcrt
@@ -159,8 +155,9 @@ def receive_descriptor(connection: Connection) -> int:
 
 
 def inbox(connection: Connection) -> Callable[[float], bool]:
-    """A function that waits for so many seconds at most, and says whether there is a message, or
-    the end of the connection. Raises OSError once it is closed."""
+    """Returns a function that waits for a message or the end of the connection, `seconds` at most,
+    and returns whether there is one. It raises OSError once the connection is closed.
+    `Connection.poll` sets up a selector for each wait."""
     if not hasattr(select, "poll"):
         return connection.poll
     waiting = select.poll()
@@ -174,26 +171,26 @@ def inbox(connection: Connection) -> Callable[[float], bool]:
 
 
 def new_signs(context: BaseContext) -> Any:
-    """Numbers in memory that both processes see, an argument of the process: how many signs there
-    have been, and for how many seconds more than usual it may give none now."""
+    """Returns two numbers in shared memory, for Heartbeat and HeartbeatWatch: the signs so far, and
+    the seconds of permitted extra silence."""
     return context.RawArray("d", 2)
 
 
 class Heartbeat:
-    """As the process has it that lives."""
+    """The signs of life of this process."""
 
     def __init__(self, signs: Any) -> None:
-        """`signs` is what `new_signs` gives."""
+        """`signs` come from `new_signs`."""
         self._signs = signs
         self._given = time.monotonic()
 
     def beat(self) -> None:
-        """Gives a sign, if the last one is some time ago. Never waits."""
+        """Gives a sign if the last one is some time ago. Never waits."""
         if time.monotonic() - self._given > OFTEN:
             self.rest(0.0)
 
     def rest(self, seconds: float) -> None:
-        """Gives a sign, and may then give none for so many seconds more than usual."""
+        """Gives a sign, and allows itself `seconds` more of silence than usual."""
         self._given = time.monotonic()
         self._signs[1] = seconds
         self._signs[0] += 1
@@ -201,23 +198,23 @@ class Heartbeat:
 
 @dataclass(eq=False)
 class HeartbeatWatch:
-    """As the process has it that looks."""
+    """Watches the signs of life of another process."""
 
     signs: Any
-    """What `new_signs` gives."""
+    """From `new_signs`."""
     patience: float
-    """Seconds without a sign after which the other one counts as lost."""
+    """Seconds without a sign after which the process counts as lost."""
     seen: float = 0.0
-    """The number of signs when it last looked."""
+    """Signs at the last look."""
     silent: float = 0.0
-    """Seconds since the last one. They are counted by looks: a machine that sleeps takes none."""
+    """Seconds since the last sign. They are counted by looks: a machine that sleeps takes none."""
 
     def begin(self) -> None:
-        """A message has come, which is a sign as well."""
+        """Counts a message as a sign."""
         self.seen, self.silent = self.signs[0], 0.0
 
     def is_lost(self) -> bool:
-        """Looks after another `OFTEN` seconds: whether there has been no sign for too long."""
+        """Looks after another `OFTEN` seconds; returns whether the silence is too long."""
         if self.signs[0] != self.seen:
             self.begin()
         else:

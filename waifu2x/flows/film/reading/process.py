@@ -62,34 +62,33 @@ if TYPE_CHECKING:
     from av.container import InputContainer
 
 _SLOWEST = 2e6
-"""Bytes a second that a disk moves at least."""
+"""Bytes a second that any disk writes at least."""
 _NO_MEMORY = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG)
-"""What shared memory fails with where there is no more."""
+"""Errors of shared memory that is full."""
 OPENING = 4 << 30
-"""Bytes until the size of pictures is known: the header, all fonts, and what FFmpeg decodes, with
-one thread, to know more."""
+"""Bytes for the header, all fonts, and FFmpeg's probing by one thread, until the size of pictures
+is known."""
 _REFERENCES = 17
 """Pictures that a decoder may keep, and the one that it makes."""
 _MOST_THREADS = 17
-"""Threads of which each decodes a picture: FFmpeg starts no more, and dav1d has fewer of them."""
+"""Threads that each decode a picture: FFmpeg starts no more, and dav1d fewer."""
 _PICTURES_WAITING = 12
-"""Pictures on their way out of a decoder, and in filters behind it."""
+"""Pictures on their way out of a decoder and through filters."""
 _BESIDE = 1.5
-"""Bytes that decoders take for a byte of pictures: motion vectors, and edges around them."""
+"""Bytes of decoders for each byte of pictures: motion vectors and edges."""
 _STACK = 8 << 20
-"""Bytes of a thread's stack. Decoders have a thread for each core, and so have filters."""
+"""Bytes of a thread's stack. Decoders and filters have a thread for each core."""
 _UNKNOWN_BITS = 64
-"""Bits of a pixel, where that is not known yet: the most that there are."""
+"""Bits of a pixel of unknown format: the most that exist."""
 
 
 def name_of(path: Path) -> str:
-    """What stands for a film in messages."""
+    """Returns the name of a film for messages."""
     return "standard input" if path == STANDARD else str(path)
 
 
 def read_film(connection: Connection, path: Path, signs: Any) -> None:
-    """The process: describes the film, and does what it is asked until nobody asks any more. Its
-    signs of life are given by `signs`."""
+    """Runs the process: describes the film, and answers until the client is gone."""
     limit_memory(OPENING)
     try:
         answer(connection, path, signs, ExitStack())
@@ -100,7 +99,7 @@ def read_film(connection: Connection, path: Path, signs: Any) -> None:
 
 
 def answer(connection: Connection, path: Path, signs: Any, held: ExitStack) -> None:
-    """What the process does, up to its end; `held` is what it leaves open."""
+    """Answers until the client is gone; `held` gets what stays open."""
     try:
         ReadFilm(connection, path, Heartbeat(signs), held).run()
     except Exception as error:
@@ -123,16 +122,16 @@ class ReadFilm:
         self._alive = heartbeat.beat
         self._pool = SharedPool()
         self._lent: dict[int, NDArray[Any]] = {}
-        """Arrays that the other process still uses, by the numbers of their frames."""
+        """Arrays that the client still uses, by the numbers of their frames."""
         self._sent = 0
         self._complaints: list[int] = []
-        """How much was wrong each time that the film was opened."""
+        """Faults found each time that the film was opened."""
         self._resumed = 0.0
         """When the decoder last went on."""
         self._sounds: Sequence[int] = ()
-        """Numbers of the sounds that it keeps."""
+        """Indices of the sounds that are kept."""
         self._live: LiveMuxer | None = None
-        """The film that is written beside the decoding."""
+        """The film that is written while this one is decoded."""
         self._pattern = frame_pattern(path)
         self._name = name_of(path)
         # What can be read only once is read for both.
@@ -144,7 +143,7 @@ class ReadFilm:
             self._film = replace(self._film, seekable=False)
 
     def run(self) -> None:
-        """Answers until there are no more questions."""
+        """Answers until the connection ends."""
         self._say(FilmDescribed(self._film))
         while True:
             request: Request = self._connection.recv()
@@ -174,19 +173,19 @@ class ReadFilm:
                 self._heed(request)
 
     def _close_slowly(self, size: int) -> None:
-        """Says that a file of so many bytes is about to be completed: FFmpeg moves a whole mp4 for
-        its index, and says nothing meanwhile; nor does a disk that writes what was held back."""
+        """Announces silence: FFmpeg moves a whole mp4 for its index, and a disk writes what was
+        held back."""
         self._heartbeat.rest(size / _SLOWEST)
 
     def _heed(self, request: Request) -> None:
-        """Does what is asked for at any time."""
+        """Does what may be asked at any time."""
         if isinstance(request, ReleaseFrame):
             self._lent.pop(request.number, None)
         elif isinstance(request, AddPicture) and self._live is not None:
             self._live.picture(request.coded)
 
     def _open(self) -> tuple[Any, Any]:
-        """The film's container, newly opened, and its file."""
+        """Returns a newly opened container of the film, and its file."""
         file: Any
         if self._pattern is not None:
             file = FrameFiles(self._pattern)
@@ -242,7 +241,7 @@ class ReadFilm:
         self._say(RequestDone())
 
     def _kept_cover(self, stream: Any) -> bytes:
-        """A cover, from what was read with the first picture."""
+        """Returns a cover, from what was read with the first picture."""
         packets = self._reader.others
         return next((bytes(one) for one in packets if one.stream_index == stream.index), b"")
 
@@ -271,7 +270,6 @@ class ReadFilm:
         self._say(FramesEnded(self._reader.ending))
 
     def _pass_others(self) -> None:
-        """Copies what has been read of other streams."""
         packets = self._reader.others
         while packets:
             packet = packets.popleft()
@@ -279,7 +277,7 @@ class ReadFilm:
                 self._live.copy(packet)
 
     def _lend(self, decoded: Decoded, busy: float) -> None:
-        """Sends a frame, in memory that both processes see."""
+        """Sends a frame in shared memory."""
         planes = planes_of(decoded.frame, self._film.pictures.pixels)
         whole = self._pool.array((sum(plane.nbytes for plane in planes),), np.uint8)
         begin = 0
@@ -304,7 +302,9 @@ class ReadFilm:
 
 
 def failure_of(error: Exception, name: str) -> ReadingFailed:
-    """What the process that asks is told. `name` stands for the film."""
+    """Returns the reply for an error; `name` stands for the film. Faults of the film become
+    sentences about it. Any other is a fault of this program and must not look like one of the film,
+    or it would never be found."""
     if isinstance(error, (Waifu2xError, BrokenPipeError)):
         return ReadingFailed(error)
     if isinstance(error, MemoryError) or _is_out_of_memory(error):
@@ -327,8 +327,8 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def limit_memory(size: int) -> None:
-    """Lets this process take so many bytes from now on, but no more than three quarters of what
-    this machine has left: then the decoder fails, and not another program. Only on Linux."""
+    """Limits the memory of this process to `size` bytes and to three quarters of what the machine
+    has left. Only on Linux. So a decoder fails, and not another program."""
     if sys.platform != "linux":
         return
     import resource
@@ -341,7 +341,9 @@ def limit_memory(size: int) -> None:
 
 
 def needed_memory(container: InputContainer, cores: int | None = None) -> int:
-    """Bytes that reading a film may take where as many cores decode; None: all of this machine."""
+    """Returns the bytes that reading a film may take on `cores` cores; None: all of this machine. A
+    damaged header must not take the machine's memory; nor must a film of large pictures fail where
+    many cores each decode one."""
     cores = cores or os.cpu_count() or 1
     largest = 0
     for stream in container.streams.video:
