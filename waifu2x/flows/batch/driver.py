@@ -20,6 +20,7 @@ from functools import partial
 from waifu2x.api import Upscaler
 from waifu2x.backends.engine.engine import Engine
 from waifu2x.errors import OutputError, Waifu2xError
+from waifu2x.flows.batch import codec
 from waifu2x.flows.batch.archive_owners import ArchiveOwners
 from waifu2x.flows.batch.assignments import (
     Assignment,
@@ -28,22 +29,6 @@ from waifu2x.flows.batch.assignments import (
     WantedPage,
     clear_job,
     with_wait,
-)
-from waifu2x.flows.batch.codec import (
-    Computed,
-    Defect,
-    Died,
-    Ended,
-    Looked,
-    Make,
-    MakePage,
-    Notified,
-    Offered,
-    Paged,
-    Proceed,
-    Released,
-    Report,
-    Up,
 )
 from waifu2x.flows.batch.crew import Crew, CrewSize, cores_of, most_workers
 from waifu2x.flows.batch.scheduler import NetworkCall, Scheduler
@@ -245,9 +230,9 @@ class DeviceDriver:
             self._told[worker] = request
         task = None if is_told else request.task_for(worker.is_process)
         if page is None:
-            worker.send(Make(job, self._allowance, task))
+            worker.send(codec.Make(job, self._allowance, task))
         else:
-            worker.send(MakePage(job, page.name, page.content, self._allowance, task))
+            worker.send(codec.MakePage(job, page.name, page.content, self._allowance, task))
         return True
 
     def _vacant(self) -> CodecWorker | None:
@@ -281,43 +266,43 @@ class DeviceDriver:
 
     # What workers report, each from a thread of its own.
 
-    def _on_report(self, worker: CodecWorker, report: Report) -> None:
+    def _on_report(self, worker: CodecWorker, report: codec.Report) -> None:
         try:
             self._handle(worker, report)
         except BaseException as error:
             self._fail(error)
 
-    def _handle(self, worker: CodecWorker, report: Report) -> None:
+    def _handle(self, worker: CodecWorker, report: codec.Report) -> None:
         if self._stopped.is_set():
             return
-        if isinstance(report, Up):
+        if isinstance(report, codec.Up):
             self._crew.greet(worker)
             return
-        if isinstance(report, Died):
+        if isinstance(report, codec.Died):
             self._bury(worker, report.why)
             return
         with self._changed:
             assignment = self._assigned.get(worker)
         if assignment is None:
             return  # stopped, and on its way out
-        if isinstance(report, Offered):
+        if isinstance(report, codec.Offered):
             self._compute(worker, assignment, report)
-        elif isinstance(report, Ended):
+        elif isinstance(report, codec.Ended):
             self._end(worker, assignment, Outcome(assignment.job, *report))
-        elif isinstance(report, Paged):
+        elif isinstance(report, codec.Paged):
             self._end_page(worker, assignment, report)
-        elif isinstance(report, Looked):
-            granted = partial(worker.send, Proceed(report.number))
+        elif isinstance(report, codec.Looked):
+            granted = partial(worker.send, codec.Proceed(report.number))
             assignment.memory[report.number] = report.size, granted
             self._memory.acquire(report.size, granted)
-        elif isinstance(report, Released):
+        elif isinstance(report, codec.Released):
             self._give_back(assignment, [report.number])
-        elif isinstance(report, Notified):
+        elif isinstance(report, codec.Notified):
             self._on_notice(assignment.job, report.text)
-        elif isinstance(report, Defect):
+        elif isinstance(report, codec.Defect):
             raise report.error
 
-    def _compute(self, worker: CodecWorker, assignment: Assignment, offer: Offered) -> None:
+    def _compute(self, worker: CodecWorker, assignment: Assignment, offer: codec.Offered) -> None:
         """Gives the calls of a picture to the device."""
         pending = Pending(offer.number, len(offer.calls))
         with self._changed:
@@ -367,7 +352,7 @@ class DeviceDriver:
             self._fail(error)
         elif not (pending.left or assignment.is_over):
             try:
-                worker.send(Computed(pending.number, pending.error, pending.is_recomputed))
+                worker.send(codec.Computed(pending.number, pending.error, pending.is_recomputed))
             except Exception as unsent:  # an error of another library that cannot be sent
                 self._fail(unsent)
 
@@ -385,7 +370,7 @@ class DeviceDriver:
             self.ended.put(outcome)
         self._free_again(worker)
 
-    def _end_page(self, worker: CodecWorker, assignment: Assignment, paged: Paged) -> None:
+    def _end_page(self, worker: CodecWorker, assignment: Assignment, paged: codec.Paged) -> None:
         """A page is made, and its worker is free."""
         from waifu2x.flows.archive import ArchivePage
 

@@ -30,6 +30,7 @@ from waifu2x.formats.film.frame_files import FramePattern, frame_pattern, times_
 from waifu2x.formats.film.raw import Y4M_FRAME, y4m_header
 from waifu2x.formats.film.writing import targets
 from waifu2x.formats.film.writing.encode import Shape
+from waifu2x.formats.film.writing.header import FilmPlan
 from waifu2x.formats.film.writing.live_writing import LiveEncoder
 from waifu2x.formats.png_write import PngWriter
 from waifu2x.imaging.picture import Picture
@@ -119,7 +120,8 @@ class MuxedSink(FrameSink):
         super().__init__(reader.stages)
         self._reader = reader
         self._encoder = LiveEncoder(prepared.shape)
-        reader.begin_live(target, prepared.shape, prepared.plan, self._encoder.template, cut)
+        plan = FilmPlan(reader.film, prepared.shape, prepared.plan, cut)
+        reader.begin_live(target, plan, self._encoder.template)
 
     def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
         for coded in self._encoder.add(planes, placed.frame.pts, placed.frame.duration):

@@ -37,7 +37,7 @@ from waifu2x.formats.film.writing.codecs import (
     losses,
 )
 from waifu2x.formats.film.writing.encode import Shape, check
-from waifu2x.formats.film.writing.header import template_of
+from waifu2x.formats.film.writing.header import FilmPlan, template_of
 from waifu2x.formats.film.writing.targets import StreamPlan
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.machine import core_count
@@ -130,7 +130,7 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
     )
     plan = targets.plan(film, container, sound=job.sound, subtitles=job.subtitles)
     if not is_raw:
-        plan = reader.tried(shape, plan, template_of(check(shape)))
+        plan = reader.tried(FilmPlan(film, shape, plan), template_of(check(shape)))
         if not job.drop_unsupported:
             targets.check(plan, str(job.target))
     plan = replace(plan, notices=(*plan.notices, *losses(job.wish, pictures.pixels, encoding)))

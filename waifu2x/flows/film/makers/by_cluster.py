@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from waifu2x.errors import ClusterError, ImageError, Waifu2xError
@@ -105,12 +104,7 @@ class MakerByCluster:
         self.arithmetic, self.is_gpu = found[0].arithmetic, found[0].is_gpu
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         # A scheduler that is gone has forgotten it already.
         with suppress(Exception):
             self._client.cancel(list(self._flying), force=True)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import Any, Self
 
 from waifu2x.errors import BackendError, ImageError
@@ -124,12 +123,7 @@ class MakerByDevices:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
         self._hang_up()
 

@@ -16,6 +16,7 @@ from waifu2x.flows.film.parts.manifest import PartRecord
 from waifu2x.flows.film.parts.part_runs import FilmWork, first_part
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import PART_TICKS, THREADS, FilmJob, PreparedFilm, settings
+from waifu2x.formats.film.writing.header import FilmPlan
 from waifu2x.system.files import clear_folder, is_temporary, reason, writing
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.locks import HeldElsewhereError, locked
@@ -94,7 +95,8 @@ class BegunFilm:
             with writing(job.target, replace=job.overwrite) as file:
                 own = Path(file.name)
                 try:
-                    return reader.join(own, self.work.shape, prepared.plan, parts, job.cut)
+                    plan = FilmPlan(reader.film, self.work.shape, prepared.plan, job.cut)
+                    return reader.join(own, plan, parts)
                 except OutputError as error:
                     raise OutputError(f"{job.target}: {error}") from error
         except OSError as error:

@@ -136,22 +136,8 @@ def part_path(folder: Path, number: int) -> Path:
 
 def record(folder: Path, number: int, told: PartRecord) -> None:
     """Marks a part as complete. Raises OSError."""
-    whole = {
-        "version": _VERSION,
-        "pts": told.encoded.pts,
-        "durations": told.encoded.durations,
-        "depth": told.encoded.depth,
-        "size": told.size,
-        "fingerprint": told.fingerprint,
-        "before": told.before,
-        "last": told.last,
-        "following": told.following,
-        "computed": told.computed,
-        "damaged": told.damaged,
-        "moved": told.moved,
-        "is_short": told.is_short,
-        "is_sought": told.is_sought,
-    }
+    whole = {"version": _VERSION, **told.encoded._asdict(), **told._asdict()}
+    del whole["encoded"]
     path = part_path(folder, number).with_suffix(".json")
     write_atomically(path, json.dumps(whole, separators=(",", ":")).encode())
 
@@ -214,14 +200,11 @@ def _settings(found: Mapping[str, Any], path: Path) -> dict[str, str]:
     return settings
 
 
-_KEYS = {
-    "version", "pts", "durations", "depth", "size", "fingerprint", "before", "last", "following",
-    "computed", "damaged", "moved", "is_short", "is_sought",
-}  # fmt: skip
+_FACTS = PartRecord._fields[1:]
 
 
 def _record(found: Mapping[str, Any], path: Path) -> PartRecord:
-    if found.keys() != _KEYS:
+    if found.keys() != {"version", *Encoded._fields, *_FACTS}:
         raise _damaged(path)
     pts, durations, following = found["pts"], found["durations"], found["following"]
     numbers = [found[key] for key in ("depth", "size", "computed", "damaged", "moved")]
@@ -244,19 +227,8 @@ def _record(found: Mapping[str, Any], path: Path) -> PartRecord:
         or any(later <= earlier for earlier, later in pairwise([*pts, *times]))
     ):
         raise _damaged(path)
-    return PartRecord(
-        Encoded(tuple(pts), tuple(durations), found["depth"]),
-        found["size"],
-        found["fingerprint"],
-        found["before"],
-        found["last"],
-        following,
-        found["computed"],
-        found["damaged"],
-        found["moved"],
-        found["is_short"],
-        found["is_sought"],
-    )
+    encoded = Encoded(tuple(pts), tuple(durations), found["depth"])
+    return PartRecord(encoded, *(found[name] for name in _FACTS))
 
 
 def _damaged(path: Path) -> OutputError:

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from numpy.typing import NDArray
@@ -18,34 +17,14 @@ from waifu2x.errors import ImageError, Waifu2xError
 from waifu2x.flows.batch.shared_memory import AttachedPool
 from waifu2x.flows.batch.worker import how_ended, prepare, start_context
 from waifu2x.flows.film.frames.stages import Stages
-from waifu2x.flows.film.reading.messages import (
-    OFTEN,
-    AddPicture,
-    AskFrames,
-    AskJoin,
-    AskTrial,
-    BeginLive,
-    FilmDescribed,
-    FinishLive,
-    FramesEnded,
-    HeartbeatWatch,
-    ReadingFailed,
-    ReleaseFrame,
-    Reply,
-    Request,
-    RequestDone,
-    SharedFrame,
-    StopFrames,
-    inbox,
-    new_signs,
-    send_descriptor,
-)
+from waifu2x.flows.film.reading import messages
+from waifu2x.flows.film.reading.messages import OFTEN
 from waifu2x.flows.film.reading.process import name_of, read_film
 from waifu2x.flows.jobs import STANDARD
-from waifu2x.formats.film.description import Cut, Film, PixelFormat
+from waifu2x.formats.film.description import Film, PixelFormat
 from waifu2x.formats.film.reading.selection import Ending, Selection
-from waifu2x.formats.film.writing.encode import Encoded, Shape
-from waifu2x.formats.film.writing.header import PictureTemplate
+from waifu2x.formats.film.writing.header import FilmPlan, PictureTemplate
+from waifu2x.formats.film.writing.joining import Parts
 from waifu2x.formats.film.writing.live_writing import CodedPicture
 from waifu2x.formats.film.writing.targets import StreamPlan
 
@@ -59,7 +38,7 @@ class DecodedFrame:
     """A decoded frame. Its planes exist until each holder has released it."""
 
     def __init__(
-        self, reader: FilmReader, message: SharedFrame, planes: Sequence[NDArray[Any]]
+        self, reader: FilmReader, message: messages.SharedFrame, planes: Sequence[NDArray[Any]]
     ) -> None:
         self.planes = planes
         """(rows, columns) each."""
@@ -86,7 +65,7 @@ class DecodedFrame:
             if self._holders:
                 return
         self.planes = ()
-        self._reader.send(ReleaseFrame(self._number))
+        self._reader.send(messages.ReleaseFrame(self._number))
 
 
 class FilmReader:
@@ -107,10 +86,10 @@ class FilmReader:
         self._name = name_of(path)
         context = start_context()
         self._connection, theirs = context.Pipe()
-        self._has_message = inbox(self._connection)
+        self._has_message = messages.inbox(self._connection)
         self._attached = AttachedPool(self._connection, pin)
-        signs = new_signs(context)
-        self._watch = HeartbeatWatch(signs, SILENCE)
+        signs = messages.new_signs(context)
+        self._watch = messages.HeartbeatWatch(signs, SILENCE)
         self._process = context.Process(
             target=read_film, args=(theirs, path, signs), name="waifu2x-film", daemon=True
         )
@@ -123,23 +102,18 @@ class FilmReader:
         theirs.close()
         try:
             if path == STANDARD:
-                send_descriptor(self._connection, _STANDARD_INPUT, self._process.pid)
+                messages.send_descriptor(self._connection, _STANDARD_INPUT, self._process.pid)
             described = self._receive(check)
         except BaseException:
             self.close()
             raise
-        assert isinstance(described, FilmDescribed)
+        assert isinstance(described, messages.FilmDescribed)
         self.film: Film = described.film
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def frames(self, selection: Selection, ahead: int) -> Generator[DecodedFrame]:
@@ -147,79 +121,64 @@ class FilmReader:
         ImageError."""
         pixels = self.film.pictures.pixels
         shapes = pixels.shapes(self.film.pictures.height, self.film.pictures.width)
-        self.send(AskFrames(selection, ahead))
+        self.send(messages.AskFrames(selection, ahead))
         finished = False
         try:
             while True:
                 reply = self._receive()
-                if isinstance(reply, FramesEnded):
+                if isinstance(reply, messages.FramesEnded):
                     finished = True
                     self.ending = reply.ending
                     return
-                assert isinstance(reply, SharedFrame)
+                assert isinstance(reply, messages.SharedFrame)
                 self.stages.add("decoding", reply.busy)
                 yield self._frame(reply, shapes, pixels)
         finally:
             if not finished:
                 self._stop(shapes, pixels)
 
-    def tried(self, shape: Shape, plan: StreamPlan, template: PictureTemplate) -> StreamPlan:
-        """Returns the plan without what FFmpeg refuses. Raises OutputError, ImageError."""
-        self.send(AskTrial(shape, plan, template))
-        reply = self._receive()
-        assert isinstance(reply, RequestDone)
+    def tried(self, plan: FilmPlan, template: PictureTemplate) -> StreamPlan:
+        """Returns the streams without those that FFmpeg refuses. Raises OutputError, ImageError."""
+        reply = self._done(messages.AskTrial(plan, template))
         assert reply.plan is not None
         return reply.plan
 
-    def join(
-        self,
-        target: Path,
-        shape: Shape,
-        plan: StreamPlan,
-        parts: Sequence[tuple[Path, Encoded]],
-        cut: Cut,
-    ) -> tuple[str, ...]:
+    def join(self, target: Path, plan: FilmPlan, parts: Parts) -> tuple[str, ...]:
         """Writes the film into an existing file; returns a clause for each loss in the streams of a
         damaged source. Raises OutputError, ImageError."""
-        self.send(AskJoin(target, shape, plan, parts, cut))
-        reply = self._receive()
-        assert isinstance(reply, RequestDone)
-        return reply.lost
+        return self._done(messages.AskJoin(target, plan, parts)).lost
 
-    def begin_live(
-        self,
-        target: Path | int,
-        shape: Shape,
-        plan: StreamPlan,
-        template: PictureTemplate,
-        cut: Cut,
-    ) -> None:
+    def begin_live(self, target: Path | int, plan: FilmPlan, template: PictureTemplate) -> None:
         """Begins to write the film, into an existing file or a descriptor, while it is decoded:
-        call `frames` then, and `add_picture` for each encoded picture. Raises OutputError,
-        BrokenPipeError, ImageError, as the other methods then do."""
+        call `frames` then, and `add_picture` for each encoded picture.
+
+        Raises OutputError, BrokenPipeError, ImageError, as the other methods then do.
+        """
         path = target if isinstance(target, Path) else None
-        self.send(BeginLive(path, shape, plan, template, cut))
+        self.send(messages.BeginLive(path, plan, template))
         if not isinstance(target, Path):
-            send_descriptor(self._connection, target, self._process.pid)
-        reply = self._receive()
-        assert isinstance(reply, RequestDone)
+            messages.send_descriptor(self._connection, target, self._process.pid)
+        self._receive()
 
     def add_picture(self, coded: CodedPicture) -> None:
         """Writes a picture into the film; `frames` raises its errors."""
-        self.send(AddPicture(coded))
+        self.send(messages.AddPicture(coded))
 
     def finish_live(self) -> tuple[str, ...]:
         """Completes the film; returns a clause for each loss in copied streams."""
-        self.send(FinishLive())
-        reply = self._receive()
-        assert isinstance(reply, RequestDone)
-        return reply.lost
+        return self._done(messages.FinishLive()).lost
 
-    def send(self, request: Request) -> None:
+    def send(self, request: messages.Request) -> None:
         """Sends a request. One to an ended process is ignored: the next answer shows its end."""
         with suppress(OSError), self._sending:
             # As `send` does, but for what it makes ready for arrays and connections.
             self._connection.send_bytes(pickle.dumps(request))
+
+    def _done(self, request: messages.Request) -> messages.RequestDone:
+        self.send(request)
+        reply = self._receive()
+        assert isinstance(reply, messages.RequestDone)
+        return reply
 
     def close(self) -> None:
         """Ends the process, and with it the planes of all frames."""
@@ -230,14 +189,14 @@ class FilmReader:
 
     def _stop(self, shapes: Sequence[tuple[int, int]], pixels: PixelFormat) -> None:
         """Ends the decoding and releases the frames on their way."""
-        self.send(StopFrames())
+        self.send(messages.StopFrames())
         # The process may be gone, and what it says is wrong is not why this ends.
         with suppress(Waifu2xError, OSError):
-            while isinstance(reply := self._receive(), SharedFrame):
+            while isinstance(reply := self._receive(), messages.SharedFrame):
                 self._frame(reply, shapes, pixels).release()
 
     def _frame(
-        self, reply: SharedFrame, shapes: Sequence[tuple[int, int]], pixels: PixelFormat
+        self, reply: messages.SharedFrame, shapes: Sequence[tuple[int, int]], pixels: PixelFormat
     ) -> DecodedFrame:
         self._attached.drop(reply.dropped)
         try:
@@ -259,7 +218,7 @@ class FilmReader:
             " is damaged"
         )
 
-    def _receive(self, check: Callable[[], None] = lambda: None) -> Reply:
+    def _receive(self, check: Callable[[], None] = lambda: None) -> messages.Reply:
         watch = self._watch
         watch.begin()
         try:
@@ -271,10 +230,10 @@ class FilmReader:
                         f"{self._name}: its decoder has not answered for "
                         f"{watch.silent:.0f} seconds: the film is damaged"
                     )
-            reply: Reply = self._connection.recv()
+            reply: messages.Reply = self._connection.recv()
         except (EOFError, ConnectionError) as error:
             raise self._lost() from error
-        if isinstance(reply, ReadingFailed):
+        if isinstance(reply, messages.ReadingFailed):
             for line in reply.trace.splitlines():
                 _LOG.debug(line)
             raise reply.error

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from waifu2x.flows.batch.shared_memory import SharedArray
-from waifu2x.formats.film.description import Cut, Film
+from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.reading.selection import Ending, Selection
-from waifu2x.formats.film.writing.encode import Encoded, Shape
-from waifu2x.formats.film.writing.header import PictureTemplate
+from waifu2x.formats.film.writing.header import FilmPlan, PictureTemplate
+from waifu2x.formats.film.writing.joining import Parts
 from waifu2x.formats.film.writing.live_writing import CodedPicture
 from waifu2x.formats.film.writing.targets import StreamPlan
 from waifu2x.system.lazy_dataclass import dataclass
@@ -43,8 +43,7 @@ class AskFrames(NamedTuple):
 class AskTrial(NamedTuple):
     """Test which streams a container takes."""
 
-    shape: Shape
-    plan: StreamPlan
+    plan: FilmPlan
     template: PictureTemplate
 
 
@@ -52,10 +51,8 @@ class AskJoin(NamedTuple):
     """Write the film into a file."""
 
     target: Path
-    shape: Shape
-    plan: StreamPlan
-    parts: Sequence[tuple[Path, Encoded]]
-    cut: Cut
+    plan: FilmPlan
+    parts: Parts
 
 
 class BeginLive(NamedTuple):
@@ -63,10 +60,8 @@ class BeginLive(NamedTuple):
 
     target: Path | None
     """None: a descriptor follows."""
-    shape: Shape
-    plan: StreamPlan
+    plan: FilmPlan
     template: PictureTemplate
-    cut: Cut
 
 
 class AddPicture(NamedTuple):

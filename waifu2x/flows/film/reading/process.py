@@ -23,27 +23,8 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import FaultError, ImageError, Waifu2xError
 from waifu2x.flows.batch.shared_memory import SharedPool
-from waifu2x.flows.film.reading.messages import (
-    OFTEN,
-    AddPicture,
-    AskFrames,
-    AskJoin,
-    AskTrial,
-    BeginLive,
-    FilmDescribed,
-    FinishLive,
-    FramesEnded,
-    Heartbeat,
-    ReadingFailed,
-    ReleaseFrame,
-    Reply,
-    Request,
-    RequestDone,
-    SharedFrame,
-    StopFrames,
-    inbox,
-    receive_descriptor,
-)
+from waifu2x.flows.film.reading import messages
+from waifu2x.flows.film.reading.messages import OFTEN
 from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film.frame_files import FrameFiles, frame_pattern, read_times
 from waifu2x.formats.film.library import library
@@ -52,7 +33,7 @@ from waifu2x.formats.film.pixels import planes_of
 from waifu2x.formats.film.reading.opening import in_short, opened
 from waifu2x.formats.film.reading.reader import Reader
 from waifu2x.formats.film.reading.selection import Decoded
-from waifu2x.formats.film.writing.header import FilmPlan, cover_from_file, tried
+from waifu2x.formats.film.writing.header import cover_from_file, tried
 from waifu2x.formats.film.writing.joining import FilmJoin
 from waifu2x.formats.film.writing.live_writing import LiveMuxer
 from waifu2x.system.files import open_regular, reason
@@ -101,7 +82,7 @@ def read_film(connection: Connection, path: Path, signs: Any) -> None:
 def answer(connection: Connection, path: Path, signs: Any, held: ExitStack) -> None:
     """Answers until the client is gone; `held` gets what stays open."""
     try:
-        ReadFilm(connection, path, Heartbeat(signs), held).run()
+        ReadFilm(connection, path, messages.Heartbeat(signs), held).run()
     except Exception as error:
         with suppress(OSError):  # where whoever asked is gone, nobody hears it
             connection.send(failure_of(error, name_of(path)))
@@ -111,11 +92,11 @@ class ReadFilm:
     """A film in the process that reads it."""
 
     def __init__(
-        self, connection: Connection, path: Path, heartbeat: Heartbeat, held: ExitStack
+        self, connection: Connection, path: Path, heartbeat: messages.Heartbeat, held: ExitStack
     ) -> None:
         """Opens it; `held` gets what stays open."""
         self._connection = connection
-        self._has_message = inbox(connection)
+        self._has_message = messages.inbox(connection)
         self._path = path
         self._held = held
         self._heartbeat = heartbeat
@@ -144,31 +125,30 @@ class ReadFilm:
 
     def run(self) -> None:
         """Answers until the connection ends."""
-        self._say(FilmDescribed(self._film))
+        self._say(messages.FilmDescribed(self._film))
         while True:
-            request: Request = self._connection.recv()
-            if isinstance(request, AskFrames):
+            request: messages.Request = self._connection.recv()
+            if isinstance(request, messages.AskFrames):
                 self._frames(request)
-            elif isinstance(request, AskTrial):
+            elif isinstance(request, messages.AskTrial):
                 container, cover_of = self._container, self._kept_cover
                 if self._film.seekable:
                     container, _ = self._open()
                     cover_of = cover_from_file
-                plan = FilmPlan(self._film, request.shape, request.plan)
-                self._say(RequestDone(tried(container, plan, request.template, cover_of)))
-            elif isinstance(request, BeginLive):
+                plan = tried(container, request.plan, request.template, cover_of)
+                self._say(messages.RequestDone(plan))
+            elif isinstance(request, messages.BeginLive):
                 self._begin_live(request)
-            elif isinstance(request, FinishLive):
+            elif isinstance(request, messages.FinishLive):
                 assert self._live is not None
                 self._close_slowly(self._live.size)
                 found = self._reader.complaints, self._reader.late_streams()
-                self._say(RequestDone(lost=self._live.close(*found)))
-            elif isinstance(request, AskJoin):
+                self._say(messages.RequestDone(lost=self._live.close(*found)))
+            elif isinstance(request, messages.AskJoin):
                 container, _ = self._open()
-                plan = FilmPlan(self._film, request.shape, request.plan, request.cut)
                 told = self._complaints[-1], self._alive, self._close_slowly
-                film = FilmJoin(request.target, container, plan, request.parts, *told)
-                self._say(RequestDone(lost=film.write()))
+                film = FilmJoin(request.target, container, request.plan, request.parts, *told)
+                self._say(messages.RequestDone(lost=film.write()))
             else:
                 self._heed(request)
 
@@ -177,11 +157,11 @@ class ReadFilm:
         held back."""
         self._heartbeat.rest(size / _SLOWEST)
 
-    def _heed(self, request: Request) -> None:
+    def _heed(self, request: messages.Request) -> None:
         """Does what may be asked at any time."""
-        if isinstance(request, ReleaseFrame):
+        if isinstance(request, messages.ReleaseFrame):
             self._lent.pop(request.number, None)
-        elif isinstance(request, AddPicture) and self._live is not None:
+        elif isinstance(request, messages.AddPicture) and self._live is not None:
             self._live.picture(request.coded)
 
     def _open(self) -> tuple[Any, Any]:
@@ -192,7 +172,7 @@ class ReadFilm:
         else:
             try:
                 if self._path == STANDARD:
-                    file = piped(receive_descriptor(self._connection), self._alive)
+                    file = piped(messages.receive_descriptor(self._connection), self._alive)
                 else:
                     file = open_regular(self._path)
             except OSError as error:
@@ -217,16 +197,16 @@ class ReadFilm:
             times=times,
         )
 
-    def _begin_live(self, request: BeginLive) -> None:
+    def _begin_live(self, request: messages.BeginLive) -> None:
         cover_of = self._kept_cover
         if self._film.seekable:
             self._reader = self._new_reader(keeps_others=True)
             self._is_fresh = True
         target: Path | PipeOutput | None = request.target
         if target is None:
-            target = PipeOutput(receive_descriptor(self._connection), self._alive)
+            target = PipeOutput(messages.receive_descriptor(self._connection), self._alive)
             self._held.enter_context(target)
-        kept = {one.index for one in request.plan.taken}
+        kept = {one.index for one in request.plan.streams.taken}
         self._sounds = [
             one.index for one in self._film.others if one.kind == "audio" and one.index in kept
         ]
@@ -234,18 +214,18 @@ class ReadFilm:
             target,
             str(request.target or "standard output"),
             self._container,
-            FilmPlan(self._film, request.shape, request.plan, request.cut),
+            request.plan,
             request.template,
             cover_of,
         )
-        self._say(RequestDone())
+        self._say(messages.RequestDone())
 
     def _kept_cover(self, stream: Any) -> bytes:
         """Returns a cover, from what was read with the first picture."""
         packets = self._reader.others
         return next((bytes(one) for one in packets if one.stream_index == stream.index), b"")
 
-    def _frames(self, request: AskFrames) -> None:
+    def _frames(self, request: messages.AskFrames) -> None:
         if not self._is_fresh:
             self._reader = self._new_reader()
         self._is_fresh = False
@@ -256,9 +236,9 @@ class ReadFilm:
             while len(self._lent) >= request.ahead or self._has_message(0):
                 while not self._has_message(OFTEN):
                     self._alive()
-                answer: Request = self._connection.recv()
-                if isinstance(answer, StopFrames):
-                    self._say(FramesEnded(self._reader.ending))
+                answer: messages.Request = self._connection.recv()
+                if isinstance(answer, messages.StopFrames):
+                    self._say(messages.FramesEnded(self._reader.ending))
                     return
                 self._heed(answer)
             self._resumed = time.monotonic()
@@ -267,7 +247,7 @@ class ReadFilm:
         if self._live is not None and end is not None:
             self._reader.read_on(end, self._sounds)
         self._pass_others()
-        self._say(FramesEnded(self._reader.ending))
+        self._say(messages.FramesEnded(self._reader.ending))
 
     def _pass_others(self) -> None:
         packets = self._reader.others
@@ -289,34 +269,34 @@ class ReadFilm:
         self._sent += 1
         self._lent[number] = whole
 
-        def message(told: Sequence[Any], dropped: Sequence[int]) -> SharedFrame:
-            return SharedFrame(
+        def message(told: Sequence[Any], dropped: Sequence[int]) -> messages.SharedFrame:
+            return messages.SharedFrame(
                 number, told[0], dropped, decoded.pts, decoded.duration, decoded.is_wanted,
                 decoded.damaged, decoded.moved, busy,
             )  # fmt: skip
 
         self._pool.send(self._connection, [whole], message)
 
-    def _say(self, reply: Reply) -> None:
+    def _say(self, reply: messages.Reply) -> None:
         self._connection.send(reply)
 
 
-def failure_of(error: Exception, name: str) -> ReadingFailed:
+def failure_of(error: Exception, name: str) -> messages.ReadingFailed:
     """Returns the reply for an error; `name` stands for the film. Faults of the film become
     sentences about it. Any other is a fault of this program and must not look like one of the film,
     or it would never be found."""
     if isinstance(error, (Waifu2xError, BrokenPipeError)):
-        return ReadingFailed(error)
+        return messages.ReadingFailed(error)
     if isinstance(error, MemoryError) or _is_out_of_memory(error):
-        return ReadingFailed(
+        return messages.ReadingFailed(
             ImageError(f"{name}: its pictures take more memory than there is for them")
         )
     if isinstance(error, library().FFmpegError):
-        return ReadingFailed(ImageError(f"{name}: cannot be read: {in_short(error)}"))
+        return messages.ReadingFailed(ImageError(f"{name}: cannot be read: {in_short(error)}"))
     if isinstance(error, OSError):
-        return ReadingFailed(ImageError(f"{name}: cannot be read: {reason(error)}"))
+        return messages.ReadingFailed(ImageError(f"{name}: cannot be read: {reason(error)}"))
     kind = type(error).__name__
-    return ReadingFailed(
+    return messages.ReadingFailed(
         FaultError(f"{name}: cannot be read: {kind}: {error}"),
         "".join(traceback.format_exception(error)),
     )
