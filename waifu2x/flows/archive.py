@@ -38,31 +38,29 @@ from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
 
 _LARGEST = 1 << 30
-"""Bytes of a file in an archive that are unpacked."""
+"""The most bytes of an unpacked file."""
 _LONGEST_NAME = 0xFFFF
-"""Bytes of a name in an archive."""
+"""The most bytes of a name."""
 
 
 class ArchivePage(NamedTuple):
-    """A picture of an archive that was made."""
+    """A finished page of an archive."""
 
     content: bytes
-    """Its new file."""
     size: tuple[int, int]
     """Rows and columns of the (first) result."""
     spent: Mapping[str, float]
     """Seconds by stage."""
     choice: NoiseChoice | None
-    """The noise level that was chosen, if there was one to choose."""
+    """The chosen noise level, if there was a choice."""
     previews: tuple[Preview, ...] = ()
-    """What shows it, where that is wanted."""
     recomputed: int = 0
-    """How many pictures of it were computed again in fp32."""
+    """Pictures of it that were computed again in fp32."""
 
 
 MakePage = Callable[[str, bytes, Progress], ArchivePage]
-"""Makes a page of its name, for messages, and the content of its file; it is told of parts that add
-up to 1. Several threads call it at a time."""
+"""Makes a page of its name, for messages, and its file's content. Progress adds up to 1. Several
+threads call it."""
 
 
 def upscale_archive(
@@ -73,11 +71,12 @@ def upscale_archive(
     on_progress: Progress = ignore,
     in_flight: int = 1,
 ) -> Upscaled | None:
-    """An archive whose pictures are enlarged under their names; None if it is there and may stay.
+    """Enlarges the pictures of an archive under their names; returns None if the target exists and
+    may stay.
 
-    Other files are copied, order and dates stay. One picture that cannot be made fails the whole,
-    and nothing is written. `in_flight` pages are under way at a time. Raises Waifu2xError, OSError,
-    MemoryError and what `make_page` raises.
+    Other files are copied; order and dates stay. If a picture fails, nothing is written.
+    `in_flight` pages are under way. Raises Waifu2xError, OSError, MemoryError and what `make_page`
+    raises.
     """
     if not may_write(job, output.existing):
         return None
@@ -117,7 +116,7 @@ def upscale_page(
     network: Enlarger,
     options: WorkOptions,
 ) -> ArchivePage:
-    """Makes a picture of an archive; `name` is for messages, and ends as the picture's. Raises as
+    """Makes a page of an archive. `name` is for messages, and ends as the page's. Raises as
     `upscale_file`."""
     output = output_of_page(name, content, output)
     spent, result = Stopwatch(), io.BytesIO()
@@ -142,27 +141,26 @@ def upscale_page(
 
 @dataclass(frozen=True)
 class _Member:
-    """A file of an archive, as it is read and as it is to be written."""
+    """A file of an archive."""
 
     info: zipfile.ZipInfo
     name: str
-    """In the new archive."""
+    """Its name in the new archive."""
     content: bytes
     is_picture: bool
     size: tuple[int, int] = (0, 0)
-    """Rows and columns of a result."""
     choice: NoiseChoice | None = None
     previews: tuple[Preview, ...] = ()
     recomputed: int = 0
 
 
 class _Members:
-    """The files of an archive as a source, unpacked when they are asked for."""
+    """The files of an archive as a source, unpacked one by one."""
 
     def __init__(
         self, job: Job, archive: zipfile.ZipFile, output: Output, spent: Stopwatch
     ) -> None:
-        """Raises ImageError if no picture is among them."""
+        """Raises ImageError for an archive without pictures."""
         self._job = job
         self._archive = archive
         self._spent = spent
@@ -178,7 +176,7 @@ class _Members:
         self.header = Header((), len(self._members), format="ZIP")
 
     def __iter__(self) -> Iterator[_Member]:
-        """The files in their order. Raises ImageError."""
+        """Yields the files in order. Raises ImageError."""
         for info in self._members:
             with self._spent("read"):
                 content = _unpacked(self._archive, info, self._job)
@@ -186,13 +184,13 @@ class _Members:
             yield _Member(info, name or info.filename, content, name is not None)
 
     def close(self) -> None:
-        """Leaves the archive to whoever opened it."""
+        """Does nothing: the archive is closed by its opener."""
 
 
 def _made(
     job: Job, make_page: MakePage, spent: Stopwatch, member: _Member, on_progress: Progress
 ) -> _Member:
-    """The file with its picture enlarged; what is none as it is."""
+    """Returns a file of the new archive: a picture enlarged, any other as it is."""
     if not member.is_picture:
         on_progress(1.0)
         return member
@@ -210,17 +208,15 @@ def _made(
 
 
 class _NewArchive:
-    """A new archive as a sink: files with the dates and the rights of what they are made of."""
+    """A new archive as a sink. Files keep their dates and rights."""
 
     def __init__(self, path: Path, comment: bytes, spent: Stopwatch, *, replace: bool) -> None:
         self.sizes: list[tuple[int, int]] = []
         """Rows and columns of the pictures."""
         self.choices: list[NoiseChoice] = []
-        """The noise levels that were chosen, in the order of the pictures."""
+        """The chosen noise levels, in the order of pictures."""
         self.previews: list[Preview] = []
-        """Those of all pages, in order."""
         self.recomputed = 0
-        """How many pictures were computed again in fp32."""
         self._path = path
         self._comment = comment
         self._spent = spent
@@ -229,13 +225,11 @@ class _NewArchive:
         self._archive: zipfile.ZipFile | None = None
 
     def open(self, header: Header) -> None:
-        """Begins a temporary file. Raises OSError."""
         file = self._held.enter_context(writing(self._path, replace=self._replace))
         self._archive = self._held.enter_context(zipfile.ZipFile(file, "w"))
         self._archive.comment = self._comment  # where readers of comics keep what they know
 
     def add(self, result: _Member) -> None:
-        """Writes the next file. Raises OSError."""
         assert self._archive is not None
         added = zipfile.ZipInfo(result.name, result.info.date_time)
         added.external_attr = result.info.external_attr
@@ -251,18 +245,16 @@ class _NewArchive:
             self.sizes.append(result.size)
 
     def close(self) -> None:
-        """Completes the archive, which gets its name. Raises OSError."""
+        """Completes the archive and gives it its name. Raises OSError."""
         with self._spent("write"):
             self._held.close()
 
     def abort(self) -> None:
-        """Removes the temporary file."""
         abandon(self._held)
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """An archive. Raises ImageError, and OSError if there is none."""
     with stores.downloaded(path) if stores.is_url(path) else path.open("rb") as file:
         with in_words(str(path), "not an archive, or damaged"):
             archive = zipfile.ZipFile(file)

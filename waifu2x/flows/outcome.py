@@ -1,4 +1,4 @@
-"""The outcome of one file, whatever goes wrong with it, and the sums of those of a batch."""
+"""The outcome of a job, and the sums of the outcomes of a batch."""
 
 from __future__ import annotations
 
@@ -17,28 +17,27 @@ from waifu2x.system.files import is_disk_full, reason
 from waifu2x.system.lazy_dataclass import dataclass
 
 STOPPED = "stopped"
-"""The error of a job that nobody wants any more."""
+"""The error of an unwanted job."""
 Status = Literal["done", "copied", "skipped", "failed"]
-"""`copied`: it was to stay as it is, and so did its file."""
+"""`copied`: the picture was to stay as it is, so its file was copied."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended."""
+    """The outcome of a job."""
 
     job: Job
     made: Upscaled | None = None
-    """What was made; None where nothing was, since the file is there already or the job failed."""
+    """None if the job failed, or the file existed already."""
     error: str = ""
-    """Why the job failed, a sentence that names its file; empty where it did not."""
+    """A sentence that names the file; empty for success."""
     device_failed: bool = False
-    """Whether the device failed, so that nothing more can be computed."""
+    """Whether the device has failed, so that nothing more can be computed."""
     disk_full: bool = False
     """Whether the disk is full, so that nothing more can be written."""
 
     @property
     def status(self) -> Status:
-        """How it ended, in a word."""
         if self.error:
             return "failed"
         if self.made is None:
@@ -47,17 +46,17 @@ class Outcome:
 
 
 class FailedError(Exception):
-    """Ends the work on a job, of which a part has failed elsewhere."""
+    """Ends a job of which a part has failed elsewhere."""
 
     def __init__(self, outcome: Outcome) -> None:
-        """`outcome` is how the job ends with that."""
+        """`outcome` becomes that of the job."""
         super().__init__(outcome.error)
         self.outcome = outcome
 
 
 def outcome_of_error(job: Job, output: Output, error: Exception) -> Outcome:
-    """The outcome of a job whose work raised an error. Raises the error itself if it is none that
-    `upscale_file` or `upscale_archive` names."""
+    """Returns the outcome of a job that raised an error. Raises the error itself unless
+    `upscale_file` or `upscale_archive` names it."""
     device_failed = disk_full = False
     if isinstance(error, FailedError):
         return error.outcome
@@ -86,8 +85,8 @@ def run_one(
     output: Output,
     options: WorkOptions,
 ) -> Outcome:
-    """The outcome of one file, which is no archive; errors are a failed outcome. Arguments are
-    those of `upscale_file`. Raises what is none of the errors that it names."""
+    """Makes one file, which is no archive, and returns its outcome. Raises errors that
+    `upscale_file` does not name."""
     try:
         made = upscale_file(job, output, lambda: enlarger, options)
     except Exception as error:
@@ -97,26 +96,25 @@ def run_one(
 
 @dataclass
 class Tally:
-    """Counts and sums of the outcomes of a batch; failed outcomes are kept."""
+    """Counts and sums of the outcomes of a batch, and its failed outcomes."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    """How many outcomes there are of each status but failed."""
+    """Outcomes of each status but failed."""
     failed: dict[Path, Outcome] = field(default_factory=dict)
-    """Failed outcomes by source. A file that has changed and is done after all counts as done."""
+    """Failed outcomes by source. A file that has changed and succeeds later is removed."""
     spent: Counter[str] = field(default_factory=Counter)
-    """Seconds by stage, of all pictures that are done."""
+    """Seconds by stage, of all finished pictures."""
     levels: Counter[int | None] = field(default_factory=Counter)
-    """JPEGs, pages of archives too, by the noise level that was chosen for them."""
+    """JPEGs, also pages, by their chosen noise level."""
     pictures: int = 0
-    """How many pictures the files that are done hold: a file may have many."""
+    """Pictures in finished files."""
     recomputed: int = 0
-    """How many of them were computed again in fp32."""
+    """Those that were computed again in fp32."""
     pixels: int = 0
-    """Pixels of all results."""
     start: float = field(default_factory=time.monotonic)
 
     def add(self, outcome: Outcome) -> None:
-        """Counts how one more ended."""
+        """Counts an outcome."""
         if outcome.status == "failed":
             self.failed[outcome.job.source] = outcome
             return
@@ -133,15 +131,15 @@ class Tally:
 
     @property
     def ended(self) -> int:
-        """How many files have ended, failed ones among them."""
+        """Returns how many files have ended, including failed ones."""
         return self.counts.total() + len(self.failed)
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start."""
+        """Returns the seconds since the start."""
         return time.monotonic() - self.start
 
     @property
     def rate(self) -> float:
-        """Megapixels of results a second."""
+        """Returns the megapixels of results a second."""
         return self.pixels / 1e6 / max(self.seconds, 1e-9)

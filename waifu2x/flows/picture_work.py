@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     pass
 
 _KEPT_RESULTS = 16
-"""Results that are kept for frames to come."""
+"""The most results that are kept for later frames."""
 _KEPT_BYTES = 256 << 20
-"""Bytes of results that are kept; one is, however large."""
+"""The most bytes of them; one result is always kept."""
 
 
 class Repeats:
-    """Work on frames whose latest results are kept: the same frame again takes no work. Threads may
+    """Keeps the latest results of work on frames, so that a repeated frame is free. Threads may
     share it."""
 
     def __init__(self, work: Callable[[Picture, Progress], Picture]) -> None:
         self._work = work
         self._lock = threading.Lock()
         self._results: OrderedDict[bytes, Future[Picture]] = OrderedDict()
-        """By a frame's digest; those that were asked for last come last."""
+        """By the digests of frames, in the order of their latest use."""
 
     def __call__(self, frame: Picture, on_progress: Progress) -> Picture:
-        """The result for a frame. Raises what the work raises."""
+        """Returns the result for a frame. Raises what the work raises."""
         digest = _digest(frame)
         with self._lock:
             found = self._results.pop(digest, None)
@@ -67,7 +67,7 @@ class Repeats:
         return result.result()
 
     def _forget(self) -> None:
-        """Drops the results that were asked for longest ago, where they are too many bytes."""
+        """Drops the least recently used results beyond the limits."""
         done = {
             digest: _nbytes(result.result())
             for digest, result in self._results.items()
@@ -91,13 +91,13 @@ def _nbytes(picture: Picture) -> int:
 
 @dataclass(frozen=True)
 class WorkOptions:
-    """How one file is worked on, and who is told of it."""
+    """How one file is worked on, and who hears of it."""
 
     max_pixels: int = MAX_PIXELS
     """The most pixels of a picture."""
     reserve: Reserve = lambda content: nullcontext()
     in_flight: int = 1
-    """Pictures of the file that are between its decoder and its encoder at a time."""
+    """Pictures of the file between its decoder and its encoder."""
     alone: bool = True
     """Whether no other files are worked on: then small results are encoded by all cores, too, and
     the enlarger is opened while a large file is decoded."""
@@ -113,7 +113,7 @@ class WorkOptions:
 
 
 class PreparedSource:
-    """The pictures of a file as they are to be enlarged for an output, each checked before."""
+    """The pictures of a file, checked and adapted for an output."""
 
     def __init__(
         self,
@@ -125,12 +125,9 @@ class PreparedSource:
         spent: Stopwatch,
         options: WorkOptions,
     ) -> None:
-        """Errors name the input `name` and the output `target`. `on_notice` is told in a line what
-        the output does not keep, with the first picture, and whenever more shows later; `spent`
-        gets the seconds of `decode` and of `prepare`.
-
-        Raises ImageError if a picture would grow more than 32 times.
-        """
+        """`name` and `target` stand for input and output in messages. `options.on_notice` hears of
+        losses, with the first picture or when they show; `spent` gets the seconds of `decode` and
+        `prepare`. Raises ImageError if a picture would grow more than 32 times."""
         self._source = source
         self._network = network
         self._form = table.of(output.extension)
@@ -139,7 +136,7 @@ class PreparedSource:
         self._on_notice = options.on_notice
         self._spent = spent
         self.sizes = _result_sizes(network, source.header, name)
-        """Rows and columns of results, for each of the extents in the file's header."""
+        """Rows and columns of results, for each extent in the file's header."""
         kept, self._uncounted = self._adapter.header(source.header)
         extents = tuple(
             _grown(extent, size) for extent, size in zip(kept.extents, self.sizes, strict=False)
@@ -152,7 +149,8 @@ class PreparedSource:
         self._at_once = min(options.in_flight + 1, count or options.in_flight + 1)
 
     def __iter__(self) -> Iterator[Timed]:
-        """The pictures, once. Raises ImageError, and OutputError if the output cannot hold one."""
+        """Yields the pictures, once. Raises ImageError, and OutputError for one that the output
+        cannot hold."""
         pictures = iter(self._source)
         read = 0
         while read != self.header.count:
@@ -167,11 +165,10 @@ class PreparedSource:
             read += 1
 
     def close(self) -> None:
-        """Closes the file."""
         self._source.close()
 
     def _fitted(self, timed: Timed) -> Timed:
-        """One picture as the output can hold it, told and checked."""
+        """Returns a picture as the output can hold it."""
         picture, notices = self._adapter.picture(timed.picture)
         found = list(timed.notices)
         if timed.index == 0:
@@ -193,7 +190,7 @@ class PreparedSource:
 
 
 def _result_sizes(network: Enlarger, header: Header, name: str) -> list[tuple[int, int]]:
-    """Rows and columns of results for the extents in a file's header; errors name the file."""
+    """Returns rows and columns of results for the extents in a header."""
     try:
         return [network.result_size(height, width) for height, width, _ in header.extents]
     except ImageError as error:
@@ -201,31 +198,31 @@ def _result_sizes(network: Enlarger, header: Header, name: str) -> list[tuple[in
 
 
 def _grown(extent: Extent, size: tuple[int, int]) -> Extent:
-    """The extent of a result of that size; its bytes by those of the picture."""
+    """Returns the extent of a result, with bytes in proportion."""
     area = max(extent.height * extent.width, 1)
     return Extent(*size, extent.nbytes * size[0] * size[1] // area)
 
 
 class PictureWork:
-    """What makes a result of each picture. Threads may share it."""
+    """Makes the result of each picture. Threads may share it."""
 
     def __init__(
         self, network: Enlarger, output: Output, spent: Stopwatch, *, animated: bool
     ) -> None:
-        """`animated`: pictures are frames, of which those that repeat are computed once."""
+        """`animated`: pictures are frames; repeated ones are computed once."""
         self._network = network
         self._output = output
         self._form = table.of(output.extension)
         self._spent = spent
         self._result = Repeats(self._made) if animated else self._made
         self.previews: tuple[Preview, ...] = ()
-        """The first picture and its result, where they are wanted and it is done."""
+        """Previews of the first picture, if wanted, once it is done."""
         self.recomputed = 0
-        """How many pictures were computed again in fp32; frames that repeat count once."""
+        """Pictures computed again in fp32; repeated frames count once."""
         self._counting = threading.Lock()
 
     def __call__(self, timed: Timed, on_progress: Progress) -> Timed:
-        """The result of a picture. Raises ModelError, BackendError."""
+        """Returns the result of a picture. Raises ModelError, BackendError."""
         result = self._result(timed.picture, on_progress)
         if timed.index == 0 and self._output.preview_side:
             shown = self._network.shown(*timed.picture.pixels.shape[:2])

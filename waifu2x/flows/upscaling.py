@@ -39,45 +39,44 @@ from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
 
 _LARGE = 1 << 25
-"""Pixels of results."""
+"""Pixels of results that all cores encode."""
 _NOTHING = "has no noise that -n auto removes, and stays as it is: give -n 0 to 3, or a scale"
 _LARGE_FILE = 1 << 24
-"""Bytes that take longer to decode than a device takes to open."""
+"""Bytes that take longer to decode than a device to open."""
 _LEAST_BYTES = 1 / 500
-"""Bytes a pixel of a file in a format that compresses, at least: a plain area in one colour."""
+"""The least bytes a pixel in a format that compresses: a plain area."""
 _UNCOMPRESSED = ("BMP", "PNM", "TGA")
 """Formats with at least a byte a pixel."""
 
 
 @dataclass(frozen=True)
 class Upscaled:
-    """A file that was made, and what it took."""
+    """A finished file and its costs."""
 
     height: int
     width: int
-    """Size of the first result, where there are several."""
+    """Size of the first result."""
     spent: Mapping[str, float]
     """Seconds of `read`; `wait` for memory; `decode`; `prepare`, until the enlarger is there and
     the output is known to hold the result; the enlarger's own; `encode` and `write`."""
     seconds: float
-    """Seconds on the clock: fewer than the sum of `spent` where threads work at a time."""
+    """Seconds on the clock: fewer than the sum of `spent` if threads overlap."""
     copied: bool = False
-    """Whether the pictures stay as they are, so that the file was copied."""
+    """Whether the file was copied, since its pictures stay as they are."""
     previews: tuple[Preview, ...] = ()
-    """The first picture, or every page of an archive, where they are wanted."""
+    """The first picture, or every page of an archive, if wanted."""
     choices: tuple[NoiseChoice, ...] = ()
-    """The noise levels that were chosen for JPEGs: of the file, or of each page of an archive that
-    is one."""
+    """The noise levels that were chosen for JPEGs."""
     pictures: int = 1
-    """How many there are in the file."""
+    """Pictures in the file."""
     further_pixels: int = 0
     """Pixels of all results but the first."""
     recomputed: int = 0
-    """How many pictures were computed again in fp32: values too large for 16 bits."""
+    """Pictures computed again in fp32, since values left 16 bits."""
 
     @property
     def pixels(self) -> int:
-        """Pixels of all results."""
+        """Returns the pixels of all results."""
         return self.height * self.width + self.further_pixels
 
 
@@ -87,9 +86,9 @@ def upscale_file(
     enlarger: Callable[[], Enlarger],
     options: WorkOptions,
 ) -> Upscaled | None:
-    """Reads, enlarges and writes one file; None if it is there already and may stay. `enlarger` is
-    called when the first picture has been decoded, or while that of a large file is, and again for
-    what shows only later. Raises Waifu2xError, OSError, MemoryError."""
+    """Reads, enlarges and writes one file; returns None if the target exists and may stay.
+    `enlarger` is called when the first picture has been decoded, or while that of a large file is,
+    and again for later notices. Raises Waifu2xError, OSError, MemoryError."""
     if not may_write(job, output.existing, options.sources):
         return None
     output = output.of(job.target)
@@ -153,8 +152,8 @@ def upscale_file(
 
 
 def _opened_meanwhile(source: DecodedFile, enlarger: Callable[[], Enlarger]) -> Enlarger:
-    """The enlarger, opened while the first picture is decoded. Raises what either does; what is
-    wrong with the picture comes first."""
+    """Returns the enlarger, opened while the first picture is decoded. Raises what either does; an
+    error of the picture wins."""
     with ThreadPoolExecutor(1, thread_name_prefix="waifu2x-decode") as pool:
         decoding = pool.submit(source.first)
         try:
@@ -167,12 +166,12 @@ def _opened_meanwhile(source: DecodedFile, enlarger: Callable[[], Enlarger]) -> 
 
 
 def _stays(header: Header, network: Enlarger) -> bool:
-    """Whether every picture of a file comes back as it is."""
+    """Returns whether no picture of a file changes."""
     return all(network.leaves(height, width) for height, width, _ in header.extents)
 
 
 def _is_file_of(job: Job, output: Output) -> bool:
-    """Whether a job is from file to file, and the source is, by its name, what is asked for."""
+    """Returns whether a job is from file to file, and the source already has the wanted format."""
     suffix = job.source.suffix[1:].lower()
     known = suffix in table.WRITABLE and table.same(suffix, output.extension)
     plain = output.options == OutputOptions(background=output.options.background)
@@ -180,7 +179,7 @@ def _is_file_of(job: Job, output: Output) -> bool:
 
 
 def _copy(job: Job, output: Output) -> None:
-    """The source's file as the target's, to the byte."""
+    """Copies the source's file, byte by byte."""
     try:
         data = read_bytes(job.source)
     except OSError as error:
@@ -200,7 +199,7 @@ def _name(path: Path, standard: str) -> str:
 
 
 def _content(source: Path) -> bytes:
-    """The content of a file, or of standard input. Raises ImageError."""
+    """Returns the content of a file or of standard input. Raises ImageError."""
     if source != STANDARD:
         return content(source)
     if sys.stdin is None:
@@ -212,7 +211,6 @@ def _content(source: Path) -> bytes:
 
 
 def _sink(job: Job, output: Output, spent: Stopwatch, threads: int | None) -> Sink[Timed]:
-    """Where the results of a job go."""
     if job.target == STANDARD:
         return _StandardOutput(output, spent)
     return _NewFile(
@@ -226,30 +224,28 @@ def _sink(job: Job, output: Output, spent: Stopwatch, threads: int | None) -> Si
 
 
 class _NewFile(FileSink):
-    """A file in a folder that is made with it."""
+    """A file whose folder is made with it."""
 
     def open(self, header: Header) -> None:
-        """Makes the folder and begins the file. Raises OutputError."""
         with self.spent("write"):
             make_folder(self.path.parent)
         super().open(header)
 
 
 class _StandardOutput(ContentSink):
-    """Standard output, which gets everything at the end: a pipe cannot be sought."""
+    """Standard output, which gets everything at the end, since a pipe cannot be sought in."""
 
     def __init__(self, output: Output, spent: Stopwatch) -> None:
         self._encoded = io.BytesIO()
         super().__init__(self._encoded, output.extension, output.quality, "standard output", spent)
 
     def open(self, header: Header) -> None:
-        """Begins. Raises OutputError."""
         if sys.stdout is None:
             raise OutputError("standard output: is closed")
         super().open(header)
 
     def close(self) -> None:
-        """Hands the file over. Raises OutputError, OSError."""
+        """Writes the content. Raises OutputError, OSError."""
         super().close()
         with self.spent("write"):
             try:
@@ -262,9 +258,8 @@ class _StandardOutput(ContentSink):
 
 
 def check_disk(target: Path, form: Format, extents: Sequence[Extent]) -> None:
-    """Raises OutputError, from an OSError, where results of such sizes surely do not fit. How well
-    a picture can be compressed shows only later: what is refused here would not fit even if it were
-    all of one colour."""
+    """Raises OutputError, from an OSError, for results that cannot fit on the disk. Compression
+    shows only later: what is refused would not fit even if it were of one colour."""
     if target == STANDARD or stores.is_url(target):
         return
     folder = next((each for each in target.parents if each.is_dir()), None)

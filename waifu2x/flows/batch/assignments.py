@@ -1,4 +1,4 @@
-"""What a driver's workers make: requests, files and pages, with their memory and calls."""
+"""The tasks of a driver's workers: requests, files and pages, with their memory and calls."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from waifu2x.flows.archive import ArchivePage
 
 _IN_FLIGHT = 4
-"""Pictures of one file that are under way at a time, at most."""
+"""The most pictures of one file that are under way."""
 
 
 class FileRequest:
-    """What is the same for files that are made alike. Threads may share it."""
+    """Settings of files that are made alike. Threads may share it."""
 
     def __init__(
         self, upscaler: Upscaler, output: Output, max_pixels: int, in_network: int
     ) -> None:
-        """`in_network` is how many pictures are in the network at a time."""
+        """`in_network` is how many pictures are in the network."""
         enlarger = upscaler.enlarger
         self.networks: Networks = upscaler.networks
         self.task = CodecTask(
@@ -45,12 +45,12 @@ class FileRequest:
             max_pixels,
             min(in_network + 1, _IN_FLIGHT),
         )
-        """What threads are told of it."""
+        """For workers that are threads."""
         self._lock = threading.Lock()
         self._told: CodecTask | None = None
 
     def task_for(self, is_process: bool) -> CodecTask:
-        """What a worker is told of it."""
+        """Returns the task for a worker."""
         if not is_process:
             return self.task
         with self._lock:
@@ -58,7 +58,7 @@ class FileRequest:
             return self._told
 
     def _process_task(self) -> CodecTask:
-        """The task, with facts that need no models: of the scales that pictures may grow by."""
+        """Returns the task with facts that need no models, for all possible scales."""
         task = self.task
         scales = [Fraction(scale) for scale in range(1, MOST + 1)]
         if task.request.scale is not None:
@@ -77,24 +77,23 @@ class WantedPage:
     name: str
     content: bytes
     on_progress: Progress
-    """Told of parts that add up to 1; raises StoppedError once the page is not wanted."""
+    """Gets parts that add up to 1; raises StoppedError once the page is unwanted."""
     answer: queue.SimpleQueue[ArchivePage | Exception] = field(default_factory=queue.SimpleQueue)
 
 
 @dataclass(eq=False)
 class Assignment:
-    """A file that a worker makes, or a page of an archive."""
+    """A file or page that a worker makes."""
 
     job: Job
-    """The file's, or the archive's."""
+    """The file's or the archive's."""
     request: FileRequest
     page: WantedPage | None
     on_progress: Progress
     memory: dict[int, tuple[int, Callable[[], None]]] = field(default_factory=dict)
-    """Bytes that it has or waits for, by the number of the report, and what is called when they are
-    there."""
+    """Granted or awaited bytes, and the call that grants them, by the number of the report."""
     progress: float = 0.0
-    """The part that has been told of."""
+    """The reported part."""
     waited: float = 0.0
     """Seconds that its calls waited for the network."""
     is_over: bool = False
@@ -102,7 +101,7 @@ class Assignment:
 
 @dataclass(eq=False)
 class Pending:
-    """An offer whose calls are not all done."""
+    """An offer with unfinished calls."""
 
     number: int
     left: int
@@ -111,7 +110,7 @@ class Pending:
 
 
 def with_wait(spent: Mapping[str, float], waited: float) -> Mapping[str, float]:
-    """Seconds by stage, with the time that was waited for a turn at the network told apart."""
+    """Returns the seconds by stage with those of waiting for the network taken out of it."""
     if "network" not in spent:
         return spent
     network = max(0.0, spent["network"] - waited)
@@ -119,7 +118,7 @@ def with_wait(spent: Mapping[str, float], waited: float) -> Mapping[str, float]:
 
 
 def clear_job(job: Job, is_process: bool) -> None:
-    """Removes what a worker that was stopped has left of its file."""
+    """Removes the unfinished file of a stopped worker."""
     if stores.is_url(job.target):
         return  # uploads are whole or nothing
     if is_process:

@@ -37,23 +37,23 @@ if TYPE_CHECKING:
     from waifu2x.flows.batch.session import ModelFiles
 
 LOCAL_WORKERS = 2
-"""How many processes of this machine are a cluster, where there is no other."""
+"""Processes of this machine that form a local cluster."""
 _GROUP_SECONDS = 1.0
 _FILE_BYTES = 1 << 14
-"""Bytes that are added to the size of each file: what it costs besides reading."""
+"""Bytes added to the size of each file for its fixed costs."""
 _SETTLED_AT_ONCE = 1000
-"""Outcomes without work that are collected before they are told."""
+"""Outcomes without work that are collected before they are yielded."""
 _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
-"""Seconds between looks at which workers there are."""
+"""Seconds between two looks at the workers."""
 _PATIENCE_SECONDS = 60.0
-"""Seconds without any worker after which the batch is given up: some come back."""
+"""Seconds without any worker after which the batch is given up."""
 
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Client]:
-    """Connects to the Dask scheduler at an address; all its workers have this waifu2x. None starts
-    two workers here. Raises ClusterError."""
+    """Connects to the Dask scheduler at an address, all of whose workers have this version of
+    waifu2x. None starts two local workers. Raises ClusterError."""
     try:
         import dask
 
@@ -103,7 +103,7 @@ def connected(address: str | None) -> Iterator[Client]:
 
 
 def _check_workers(client: Client, address: str) -> None:
-    """Raises ClusterError where there are none, or one has another waifu2x."""
+    """Raises ClusterError if there are no workers, or one has another version of waifu2x."""
     # Dask asks for what is installed, older ones for the module.
     names = ["waifu2x-kernels", "waifu2x"]
     workers = client.get_versions(packages=names)["workers"]
@@ -119,8 +119,8 @@ def _check_workers(client: Client, address: str) -> None:
 
 
 def packed(model: str) -> tuple[str, dict[str, bytes] | None]:
-    """How workers are told of a model: by the name of a shipped one, or by a path and its files.
-    Raises ModelError."""
+    """Returns how workers find a model: the name of a shipped one, or a path and its files. Raises
+    ModelError."""
     found = model_set.find(model)
     known = catalogue.entry(found.name)
     if known is not None and known.folder == found.folder:
@@ -145,7 +145,8 @@ def settings_of(
     folders: tuple[Path, Path],
     sharing: int = 1,
 ) -> tuple[Settings, ModelFiles | None]:
-    """What workers are told of a batch, with the arguments of an Upscaler. Raises ModelError."""
+    """Returns the settings of a batch for workers, and files of its model. `arguments` are those of
+    an Upscaler. Raises ModelError."""
     from waifu2x.flows.batch.cluster_worker import Settings
     from waifu2x.flows.batch.session import SessionSettings
 
@@ -171,12 +172,11 @@ def run(
     on_news: Callable[[str], None] = lambda notice: None,
     on_notice: OnNotice = lambda job, note: None,
 ) -> Generator[Outcome, None, None]:
-    """Makes files by a cluster; gives the outcome of each, as its group of files ends.
+    """Makes files by a cluster; yields the outcome of each as its group ends.
 
-    `jobs` and `sources` are as there. `on_worker` is told of each worker with its first group,
-    `on_news` what there is to say of the cluster and of models, each once. Closing the iterator,
-    or an interrupt, cancels the rest. Raises ClusterError if the cluster is lost; finished files
-    stay then, too.
+    Inputs in `sources` are never replaced. `on_worker` is called with each worker at its first
+    group, `on_news` with messages about cluster and models, each once. Closing the iterator, or an
+    interrupt, cancels the rest. Raises ClusterError if the cluster is lost; finished files stay.
     """
     scheduler = _ClusterScheduler(
         client, iter(jobs), settings, model_files, sources, on_worker, on_news, on_notice
@@ -189,20 +189,20 @@ def run(
 
 @dataclass
 class _RateEstimator:
-    """Estimates how many bytes of files a worker makes in a second."""
+    """Estimates the bytes of files that a worker makes in a second."""
 
     budget: float = 0.0
-    """Bytes of the next group; less than a file costs means one file."""
+    """Bytes of the next group, which has at least one file."""
 
     def learn(self, cost: float, seconds: float) -> None:
-        """Takes in that files of `cost` bytes took so long. No group is twice the one before it."""
+        """Learns that files of `cost` bytes took `seconds`. No group is twice the previous one."""
         rate = cost / max(seconds, 1e-3)
         self.budget = min(rate * _GROUP_SECONDS, 2 * max(self.budget, cost))
 
 
 @dataclass
 class _ClusterScheduler:
-    """Hands groups of files to workers, and collects what becomes of them."""
+    """Hands groups of files to workers and collects the outcomes."""
 
     client: Client
     jobs: Iterator[Job | None]
@@ -213,22 +213,22 @@ class _ClusterScheduler:
     on_news: Callable[[str], None]
     on_notice: OnNotice
     ahead: deque[tuple[Job, int]] = field(default_factory=deque)
-    """Jobs that are taken from the list but not handed out, with their costs in bytes."""
+    """Jobs taken from the list but not handed out, with their costs in bytes."""
     suspects: deque[Job] = field(default_factory=deque)
-    """Jobs whose group lost one worker after the other; each is tried alone."""
+    """Jobs whose group has lost several workers; each is tried alone."""
     flying: dict[Future, tuple[Group, str]] = field(default_factory=dict)
-    """Groups that are handed out, and the worker that each was meant for."""
+    """Groups under way, and the worker that each was meant for."""
     ended: queue.SimpleQueue[Future] = field(default_factory=queue.SimpleQueue)
     rates: dict[str, _RateEstimator] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
-    """Workers whose device has stopped working."""
+    """Workers whose device has failed."""
     told: set[str] = field(default_factory=set)
     settled: list[Outcome] = field(default_factory=list)
     groups: int = 0
     exhausted: bool = False
 
     def outcomes(self) -> Iterator[Outcome]:
-        """Outcomes of all jobs, as groups end."""
+        """Yields the outcomes of all jobs as groups end."""
         self._name = f"waifu2x-{secrets.token_hex(8)}"
         self._listings = Listings(
             self.settings.folders, self.settings.session.output.existing, self.sources
@@ -260,7 +260,6 @@ class _ClusterScheduler:
             yield from self._ended(future, group, worker)
 
     def cancel(self) -> None:
-        """Drops what is not done."""
         # A scheduler that is gone has forgotten it already.
         with suppress(Exception):
             self.client.cancel(list(self.flying), force=True)
@@ -268,7 +267,7 @@ class _ClusterScheduler:
                 self._forget(group)
 
     def _workers(self) -> dict[str, int]:
-        """Addresses of workers, and how many groups each works on at a time."""
+        """Returns the addresses of workers, and their numbers of threads."""
         try:
             if self.client.status == "running":
                 return dict(self.client.nthreads())
@@ -285,7 +284,7 @@ class _ClusterScheduler:
             return self.client.submit(dict, self.model_files, key=f"{self._name}-model")
 
     def _hand_out(self, workers: Mapping[str, int]) -> None:
-        """Gives every worker something to do, and something to do next."""
+        """Keeps each worker busy, with one group more in waiting."""
         busy = Counter(worker for _, worker in self.flying.values())
         for worker, threads in workers.items():
             for _ in range(threads + 1 - busy[worker]):
@@ -295,7 +294,7 @@ class _ClusterScheduler:
                     self._send(jobs, False, worker, workers)
 
     def _take(self, worker: str) -> list[Job]:
-        """The next group for a worker: at least one file, if there is one now."""
+        """Returns the next group for a worker: at least one file, if there is one now."""
         budget = self.rates.setdefault(worker, _RateEstimator()).budget
         jobs: list[Job] = []
         cost = 0
@@ -308,7 +307,8 @@ class _ClusterScheduler:
         return jobs
 
     def _next(self) -> tuple[Job, int] | None:
-        """The next file that takes work, and its cost in bytes; None if there is none now."""
+        """Returns the next file that needs work, and its cost in bytes; None if there
+        is none now."""
         if self.ahead:
             return self.ahead.popleft()
         for job in self.jobs:
@@ -385,7 +385,7 @@ class _ClusterScheduler:
             yield from outcomes
 
     def _elsewhere(self, finished: Finished) -> Iterator[Outcome]:
-        """Takes a worker out of use whose device is broken; others get what failed there."""
+        """Gives up a worker with a broken device, and repeats its failed files elsewhere."""
         if finished.worker not in self.broken:
             self.broken.add(finished.worker)
             error = next(each.error for each in finished.outcomes if each.device_failed)
@@ -397,7 +397,7 @@ class _ClusterScheduler:
                 yield outcome
 
     def _not_begun(self) -> Iterator[Outcome]:
-        """Outcomes of the rest, where no device works any more."""
+        """Yields the outcomes of the rest, after all devices have failed."""
         rest = (job for job in self.jobs if job is not None)
         for job in (*self.suspects, *(job for job, _ in self.ahead), *rest):
             error = f"{job.source}: not begun, since no worker had a device left that works"
@@ -407,7 +407,6 @@ class _ClusterScheduler:
         self.exhausted = True
 
     def _forget(self, group: Group) -> None:
-        """Lets the scheduler forget that a group has begun."""
         from distributed import Event
 
         Event(group.key, client=self.client).clear()

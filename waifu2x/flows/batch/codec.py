@@ -1,9 +1,10 @@
-"""What a codec worker does: files are read, decoded and prepared; finished, encoded and written.
+"""The work of a codec worker: it reads, decodes and prepares files; finishes, encodes and writes
+them.
 
-Networks run elsewhere, where the device is: in the driver, which tells a worker which file to make
-(Make), or which page of an archive (MakePage). The worker hands each picture over as arrays
-(Offered), is told when the results are there (Computed), and says how the file has ended (Ended),
-or gives the page back (Paged). Each worker makes one file or page at a time.
+The driver, which has the device, runs the networks. It tells a worker to make a file (Make) or a
+page of an archive (MakePage). The worker hands each picture over as arrays (Offered), hears when
+the results are there (Computed), and reports the end of the file (Ended) or returns the page
+(Paged). Each worker makes one file or page at a time.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True)
 class CodecTask:
-    """What is the same for all files of a request, told to a worker with the first of them."""
+    """Settings of all files of a request, sent to a worker with the first of them."""
 
     facts: Facts
     request: Request
@@ -48,25 +49,21 @@ class CodecTask:
     output: Output
     max_pixels: int
     in_flight: int
-    """How many pictures of a file are worked on at a time."""
+    """Pictures of a file that are under way."""
 
 
 # What the driver tells a worker.
 
 
 class Make(NamedTuple):
-    """Make this file."""
-
     job: Job
     allowance: int
-    """Bytes of memory that it may take before it looks."""
+    """Bytes of memory that need no permission."""
     task: CodecTask | None
-    """What is asked for; None: the same as of the file or page before."""
+    """None: as for the file or page before."""
 
 
 class MakePage(NamedTuple):
-    """Make a page of an archive."""
-
     job: Job
     """The archive's."""
     name: str
@@ -75,22 +72,22 @@ class MakePage(NamedTuple):
     """The page's file."""
     allowance: int
     task: CodecTask | None
-    """Both as in Make."""
+    """As for Make."""
 
 
 class Proceed(NamedTuple):
-    """The memory that it asked for is there."""
+    """Permits the memory of a Looked."""
 
     number: int
 
 
 class Computed(NamedTuple):
-    """The results of an offer are where they were to be written, unless there is an error."""
+    """The results of an offer are written, or there was an error."""
 
     number: int
     error: Exception | None
     is_recomputed: bool
-    """Whether the picture had to be computed again, in wider numbers."""
+    """Whether the picture was computed again in wider numbers."""
 
 
 Command = Make | MakePage | Proceed | Computed | None
@@ -101,16 +98,15 @@ Command = Make | MakePage | Proceed | Computed | None
 
 
 class Up(NamedTuple):
-    """It is ready for the first file."""
+    """The worker is ready for its first file."""
 
 
 class Looked(NamedTuple):
-    """The header of the file, or of one in an archive, says how much memory it takes. The worker
-    waits for Proceed before it decodes."""
+    """The memory that the file needs by its header, in bytes. The worker waits for Proceed before
+    it decodes."""
 
     number: int
     size: int
-    """In bytes."""
 
 
 class Released(NamedTuple):
@@ -124,13 +120,12 @@ class OfferedCall(NamedTuple):
 
     factor: int
     noise: int | None
-    """With `factor`, which chain."""
+    """With `factor`, names the chain."""
     pixels: Any
     out: Any
-    """Where the result is to be written. Both are arrays, but SharedArray on their way from a
-    process."""
+    """The place of the result. Both are arrays, or SharedArray on their way from a process."""
     share: float
-    """Its share of the work on the file, for progress."""
+    """Its share of the work on the file."""
 
 
 class Offered(NamedTuple):
@@ -139,7 +134,7 @@ class Offered(NamedTuple):
     number: int
     calls: Sequence[OfferedCall]
     dropped: Sequence[int]
-    """Numbers of shared segments that are gone."""
+    """Numbers of shared segments that were freed."""
 
 
 class Notified(NamedTuple):
@@ -149,7 +144,7 @@ class Notified(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How the file ended: an Outcome without its job, which the driver knows."""
+    """An Outcome without its job, which the driver knows."""
 
     made: Upscaled | None
     error: str
@@ -158,12 +153,11 @@ class Ended(NamedTuple):
 
     @classmethod
     def of(cls, outcome: Outcome) -> Ended:
-        """All of an outcome but its job."""
         return cls(outcome.made, outcome.error, outcome.device_failed, outcome.disk_full)
 
 
 class Paged(NamedTuple):
-    """A page is made: what `archive.ArchivePage` says of it. One that fails is Ended."""
+    """A finished page, as `archive.ArchivePage`. A failed one is Ended."""
 
     content: bytes
     size: tuple[int, int]
@@ -174,13 +168,13 @@ class Paged(NamedTuple):
 
 
 class Defect(NamedTuple):
-    """An error that is no outcome of a file: a defect of the program."""
+    """An error of the program, not of a file."""
 
     error: Exception
 
 
 class Died(NamedTuple):
-    """The worker is gone. Its own end of the connection says so."""
+    """The worker has ended, as the end of its connection shows."""
 
     why: str
 
@@ -189,45 +183,43 @@ Report = Up | Looked | Released | Offered | Notified | Ended | Paged | Defect | 
 
 
 class Link(Protocol):
-    """A worker's way to the driver. Threads may share it."""
+    """A worker's connection to the driver. Threads may share it."""
 
-    def report(self, report: Report) -> None:
-        """Tells the driver."""
-        ...
+    def report(self, report: Report) -> None: ...
 
     @property
     def allocate(self) -> Allocate | None:
-        """Makes arrays that the driver sees, too; None: it sees any."""
+        """Returns a function that makes arrays visible to the driver; None: all are."""
         ...
 
     def holds(self, array: NDArray[Any]) -> bool:
-        """Whether the driver sees an array as it is."""
+        """Returns whether the driver sees an array."""
         ...
 
     def offer(self, number: int, calls: Sequence[OfferedCall]) -> None:
-        """Hands over calls whose arrays the driver sees."""
+        """Hands over calls with arrays that the driver sees."""
         ...
 
 
 class Codec:
-    """Makes the files that the driver names, one after the other."""
+    """Makes files and pages for the driver, one after the other."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
         self._task: CodecTask
         self._enlarger: Enlarger
-        """Both there from the first file on."""
+        """Set, as `_task`, with the first file."""
         self._jobs: queue.SimpleQueue[Make | MakePage | None] = queue.SimpleQueue()
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._waiting: dict[int, queue.SimpleQueue[Proceed | Computed | StoppedError]] = {}
-        """Where threads wait for the answers to what they have reported, by its number."""
+        """Queues of threads that wait for an answer, by the number of their report."""
         self._told = threading.local()
         self._allowance = 0
         self._is_stopped = False
 
     def deliver(self, command: Command) -> None:
-        """Takes what the driver tells; from any thread."""
+        """Takes a command, from any thread."""
         if isinstance(command, Computed | Proceed):
             with self._lock:
                 answer = self._waiting.pop(command.number)
@@ -236,7 +228,7 @@ class Codec:
             self._jobs.put(command)
 
     def stop(self) -> None:
-        """Ends the file that is being made, from any thread; nothing of it stays."""
+        """Ends the file under way, from any thread; nothing of it stays."""
         with self._lock:
             self._is_stopped = True
             waiting = list(self._waiting.values())
@@ -264,7 +256,6 @@ class Codec:
             self._link.report(made)
 
     def _take(self, task: CodecTask) -> None:
-        """Makes files by another request from now on."""
         self._task = task
         self._enlarger = Enlarger(task.facts, task.request, task.noise, self._compute, task.limits)
 
@@ -279,7 +270,6 @@ class Codec:
         )
 
     def _file(self, job: Job) -> Ended:
-        """How a file ends."""
         outcome = run_one(
             job,
             self._enlarger,
@@ -289,7 +279,7 @@ class Codec:
         return Ended.of(outcome)
 
     def _page(self, make: MakePage) -> Paged | Ended:
-        """A page of an archive, or how the archive ends because of it."""
+        """Makes a page; returns it, or the end of its archive."""
         # Imported where there is an archive: most folders have none.
         from waifu2x.flows.archive import upscale_page
 
@@ -330,7 +320,7 @@ class Codec:
         return [call.out for call in offered]
 
     def _answered(self, report: Callable[[int], None]) -> Proceed | Computed:
-        """The answer to what is reported under a number. Raises StoppedError."""
+        """Reports by a new number and returns the answer. Raises StoppedError."""
         waiting: queue.SimpleQueue[Proceed | Computed | StoppedError] = queue.SimpleQueue()
         with self._lock:
             if self._is_stopped:
@@ -348,7 +338,7 @@ class Codec:
 
     @contextmanager
     def _reserve(self, content: bytes) -> Iterator[Allocate | None]:
-        """Waits for the memory that a file with that content takes."""
+        """Waits for the memory that a file with that content needs."""
         allocate = self._link.allocate
         size = needed_bytes(content, self._enlarger, self._task.in_flight)
         if size <= self._allowance:
@@ -371,7 +361,7 @@ OnReport = Callable[[Report], None]
 
 
 class DirectLink:
-    """The link of a worker in the driver's own process: nothing is sent, arrays are just seen."""
+    """The link of a worker that is a thread of the driver's process."""
 
     allocate = None
 
@@ -379,9 +369,7 @@ class DirectLink:
         self.report = on_report
 
     def holds(self, array: NDArray[Any]) -> bool:
-        """All arrays are seen."""
         return True
 
     def offer(self, number: int, calls: Sequence[OfferedCall]) -> None:
-        """Reports the calls as they are."""
         self.report(Offered(number, calls, ()))

@@ -1,11 +1,11 @@
-"""Drives a device: files go to codec workers, what these prepare goes through networks.
+"""Drives a device: files go to codec workers, and the pictures that they prepare through networks.
 
-The first workers are threads of this process. Where the network has nothing to do between their
-pictures, as on a GPU, codecs are what holds the work up: then workers that are processes take their
-place, more and more of them, until the network is busy or the machine's cores are.
+The first workers are threads of this process. If the network is idle between their pictures, as on
+a GPU, codecs are the bottleneck: then processes replace them, more and more, until the network or
+the machine's cores are busy.
 
-`crew` has the workers, `archive_owners` the archives, whose pages go to workers before any file
-that waits; `assignments` is what workers are at.
+`crew` has the workers and `archive_owners` the archives, whose pages go to workers before any
+waiting file; `assignments` are the tasks of workers.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.system.lazy_dataclass import dataclass
 
 _ALLOWED_SHARE = 0.1
-"""The share of the memory for pictures that all workers together may take on top, unasked."""
+"""The share of the memory for pictures that all workers together may take without asking."""
 _PAGES_EACH = 2
-"""Pages of an archive that are under way, for each worker: they leave in order, and nobody is to be
-idle while the first of them takes longer than most."""
+"""Pages of an archive under way for each worker: they leave in order, so a slow one must not leave
+workers idle."""
 _OWNER_SECONDS = 0.1
-"""How long the end of the work waits for whoever writes an archive."""
+"""The longest wait for the owner of an archive at the end."""
 _FEEDER_SECONDS = 5.0
-"""How long the end of the work waits for whoever gives the jobs."""
+"""The longest wait for the iterator of jobs at the end."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a driver shares the machine, and who is told of its work."""
+    """How a driver shares the machine, and who hears of its work."""
 
     in_flight: InFlight | None = None
     """None: as many pictures as keep the network busy, as far as cores and memory go."""
@@ -69,9 +69,8 @@ class RunOptions:
 
 
 class DeviceDriver:
-    """Makes files by one backend and codec workers. It is for one batch. Nothing of it is shared
-    with other drivers: several may run on one machine, each in a process of its own and with
-    devices of its own."""
+    """Makes files by one backend and codec workers, for one batch. Drivers share nothing: several
+    may run on one machine, each in its own process and with its own devices."""
 
     def __init__(
         self,
@@ -80,12 +79,10 @@ class DeviceDriver:
         request_of: Callable[[Job], FileRequest],
         options: RunOptions,
     ) -> None:
-        """`request_of` says what is asked for of a job, by networks of `engine`; it is asked once
-        the job has come. `sharing` is how many drivers share the cores and the memory of this
-        machine. With `isolates`, codecs run in other processes alone, so that no file can end this
-        one. `on_progress` may raise StoppedError: nobody wants the file any more."""
+        """`request_of` returns the request of a job, for networks of `engine`, when the job has
+        come."""
         self.ended: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()
-        """How jobs end; an error that is a defect; None when all have ended."""
+        """Outcomes; an error that is a defect; None when all jobs have ended."""
         self._jobs = iter(jobs)
         self._request_of = request_of
         self._sources = options.sources
@@ -102,11 +99,11 @@ class DeviceDriver:
         self._changed = threading.Condition()
         self._assigned: dict[CodecWorker, Assignment] = {}
         self._pages: deque[WantedPage] = deque()
-        """Pages that no worker has yet."""
+        """Pages without a worker."""
         self._told: dict[CodecWorker, FileRequest] = {}
-        """What a worker was asked for last."""
+        """The latest request sent to each worker."""
         self._calls: dict[CodecWorker, int] = {}
-        """How many calls use the memory of a worker; also of those that have died."""
+        """Calls that use the memory of a worker, also of a dead one."""
         self._is_exhausted = False
         self._crew = Crew(
             self._scheduler,
@@ -132,13 +129,13 @@ class DeviceDriver:
         )
 
     def start(self, all_at_once: bool) -> None:
-        """Begins, with the first workers or with all."""
+        """Starts the first workers, or all."""
         self._crew.start(all_at_once)
         self._feeder.start()
         self._page_feeder.start()
 
     def stop(self) -> None:
-        """Ends the work at once: what is not finished leaves nothing behind."""
+        """Ends the work at once; unfinished files leave nothing."""
         self._stopped.set()
         with self._changed:
             self._changed.notify_all()
@@ -166,7 +163,7 @@ class DeviceDriver:
                 feeder.join(_FEEDER_SECONDS)
 
     def end(self, job: Job) -> None:
-        """Ends the process that is at a job, which fails with that, whatever it is doing."""
+        """Ends the process that is at a job, which fails with it."""
         with self._changed:
             workers = [worker for worker, each in self._assigned.items() if each.job == job]
         for worker in workers:
@@ -218,7 +215,7 @@ class DeviceDriver:
             self._fail(error)
 
     def _assign(self, worker: CodecWorker, assignment: Assignment) -> bool:
-        """Gives a worker a file or a page; False if the worker is gone."""
+        """Gives a worker a file or page; returns False if the worker is gone."""
         with self._changed:
             if worker not in self._crew.workers:
                 return False
@@ -236,11 +233,11 @@ class DeviceDriver:
         return True
 
     def _vacant(self) -> CodecWorker | None:
-        """A worker for a file, as long as no pages wait for one."""
+        """Waits for a worker while no pages wait for one."""
         return self._crew.vacant(lambda: not self._pages)
 
     def _next(self) -> Job | None:
-        """The next job; None if there is none any more, or nobody wants it."""
+        """Returns the next job; None at the end, or once stopped."""
         while not self._stopped.is_set():
             try:
                 job = next(self._jobs)
@@ -251,7 +248,7 @@ class DeviceDriver:
         return None
 
     def _settled(self, job: Job, request: FileRequest) -> Outcome | None:
-        """How a job ends that no worker need look at."""
+        """Returns the outcome of a job that needs no worker."""
         if self._device_failed.is_set():
             message = f"{job.source}: not begun, since the device had stopped working"
             return Outcome(job, error=message, device_failed=True)
@@ -303,7 +300,6 @@ class DeviceDriver:
             raise report.error
 
     def _compute(self, worker: CodecWorker, assignment: Assignment, offer: codec.Offered) -> None:
-        """Gives the calls of a picture to the device."""
         pending = Pending(offer.number, len(offer.calls))
         with self._changed:
             self._calls[worker] = self._calls.get(worker, 0) + len(offer.calls)
@@ -321,7 +317,7 @@ class DeviceDriver:
             )
 
     def _report(self, assignment: Assignment, share: float, part: float) -> None:
-        """Tells of a part of a call; `share` is what the call is of the file."""
+        """Reports a part of a call; `share` is the call's of the file."""
         if self._stopped.is_set() or assignment.is_over:
             raise StoppedError
         with self._changed:
@@ -337,7 +333,7 @@ class DeviceDriver:
         waited: float,
         is_recomputed: bool,
     ) -> None:
-        """A call is done; with the last one of a picture, its worker is told."""
+        """Ends a call; the last one of a picture is told to its worker."""
         with self._changed:
             self._calls[worker] -= 1
             pending.left -= 1
@@ -357,7 +353,7 @@ class DeviceDriver:
                 self._fail(unsent)
 
     def _end(self, worker: CodecWorker, assignment: Assignment, outcome: Outcome) -> None:
-        """A file has ended, or a page has failed, and its worker is free."""
+        """Ends a file or a failed page."""
         if outcome.device_failed:
             self._device_failed.set()
         self._conclude(assignment, is_done=outcome.status == "done")
@@ -371,7 +367,6 @@ class DeviceDriver:
         self._free_again(worker)
 
     def _end_page(self, worker: CodecWorker, assignment: Assignment, paged: codec.Paged) -> None:
-        """A page is made, and its worker is free."""
         from waifu2x.flows.archive import ArchivePage
 
         assert assignment.page is not None
@@ -385,7 +380,7 @@ class DeviceDriver:
         self._free_again(worker)
 
     def _conclude(self, assignment: Assignment, *, is_done: bool) -> None:
-        """Gives back what a file or page had, and tells of the rest of it if it is done."""
+        """Frees the memory of a file or page; reports the rest of it if it is done."""
         self._give_back(assignment, list(assignment.memory))
         assignment.is_over = True
         left = 1.0 - assignment.progress
@@ -393,7 +388,6 @@ class DeviceDriver:
             assignment.on_progress(left)
 
     def _free_again(self, worker: CodecWorker) -> None:
-        """What a worker was at has ended."""
         with self._changed:
             self._assigned.pop(worker, None)
             self._crew.vacate(worker)
@@ -402,7 +396,7 @@ class DeviceDriver:
         self._crew.grow()
 
     def _bury(self, worker: CodecWorker, why: str) -> None:
-        """A process has ended: the file that it was at fails, and another takes its place."""
+        """Handles the end of a process: its file fails, and another replaces it."""
         with self._changed:
             self._crew.remove(worker)
             self._told.pop(worker, None)
@@ -425,7 +419,7 @@ class DeviceDriver:
         self._tell_end()
 
     def _give_back(self, assignment: Assignment, numbers: Sequence[int]) -> None:
-        """Frees memory of a file, which may still be waiting for it."""
+        """Frees memory of a file, or ends its waiting for it."""
         for number in numbers:
             size, granted = assignment.memory.pop(number)
             if not self._memory.withdraw(granted):
@@ -437,13 +431,13 @@ class DeviceDriver:
             self.ended.put(None)
 
     def _fail(self, error: BaseException) -> None:
-        """Hands a defect to whoever waits for outcomes."""
+        """Passes a defect on to the consumer of outcomes."""
         if not (self._stopped.is_set() and isinstance(error, StoppedError)):
             self.ended.put(error)
 
 
 def calls_at_once(engine: Engine, in_flight: InFlight | None = None) -> int:
-    """How many calls of networks a driver has under way on an engine."""
+    """Returns how many network calls a driver has under way on an engine."""
     return in_flight.in_network if in_flight else engine.backend.calls_at_once
 
 
@@ -456,18 +450,12 @@ def run(
     many: bool = False,
     max_pixels: int = MAX_PIXELS,
 ) -> Generator[Outcome]:
-    """The outcome of each job, as it ends; one picture's failure does not concern the others.
+    """Yields the outcome of each job as it ends. A picture's failure does not affect the others.
 
-    But where a device has stopped working, and no other is there, the rest fail untouched.
-
-    `jobs` is asked for the next job when somebody is free for it; None says that there is none now,
-    and is asked again. Without `in_flight`, as many pictures are under way as keep the network
-    busy, as far as cores and memory go: on a GPU from the start, where there are `many`, for which
-    `worker.prepare` has been called. Nothing in `sources` is ever replaced. `sharing` is how many
-    runs, in processes of their own, share this machine.
-
-    Closing the iterator, or an interrupt, ends the work at once: finished files stay, unfinished
-    ones leave nothing.
+    If the device has failed and no other replaces it, the rest fail untouched. `jobs` is asked when
+    a worker is free; None means that there is no job now. With `many` files, for which
+    `worker.prepare` was called, a GPU gets all its workers at the start. Closing the iterator, or
+    an interrupt, ends the work at once: finished files stay, unfinished ones leave nothing.
     """
     engine = upscaler.engine
     request = FileRequest(upscaler, output, max_pixels, calls_at_once(engine, options.in_flight))

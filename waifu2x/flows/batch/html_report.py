@@ -1,7 +1,7 @@
-"""Writes an HTML report: what failed, then each picture before and after, by name.
+"""Writes an HTML report: failures, then each picture before and after, by name.
 
-It is one file that needs no network. Its style and its script are named by their digests, and
-nothing else may run or be loaded, whatever files are called.
+It is one file that needs no network. Its content security policy allows only its own style and
+script, by their digests, whatever names files have.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _GENERATOR = (
 """The beginning of every report."""
 _PARTS = Path(__file__).parent / "report_page"
 _SIDES = ((500, 480), (2000, 240))
-"""Up to so many pictures, previews of so many pixels a side: reports of some 100 MB."""
+"""Pictures, and the side of their previews up to that number: reports stay near 100 MB."""
 _LEAST_SIDE = 128
 _VIEW = """\
 <dialog id="view" aria-labelledby="title">
@@ -54,7 +54,7 @@ Settings = Sequence[tuple[str, str]]
 
 
 def preview_side(pictures: int | None) -> int:
-    """Pixels a side of previews in a report on so many pictures; None: it is not known."""
+    """Returns the side of previews in a report on `pictures`; None: an unknown number."""
     if pictures is None:
         return _SIDES[0][1]
     return next((side for most, side in _SIDES if pictures <= most), _LEAST_SIDE)
@@ -62,10 +62,10 @@ def preview_side(pictures: int | None) -> int:
 
 class HtmlReport:
     """A report that grows as pictures are done. Until it is finished it is a file without a name:
-    it takes no memory, and of a run that is killed nothing stays."""
+    it takes no memory, and a killed run leaves nothing."""
 
     def __init__(self, path: Path, title: str, settings: Settings = ()) -> None:
-        """Raises OutputError if the page cannot be written there, or something else is there."""
+        """Raises OutputError if the file cannot be written, or is no report."""
         self._path = path
         self._title = title
         self._settings = settings
@@ -76,11 +76,11 @@ class HtmlReport:
         except OSError as error:
             raise OutputError(f"{path}: cannot write: {reason(error)}") from error
         self._places: list[tuple[list[str | int], int, int]] = []
-        """By what each picture is sorted, and where it is in the file: start and size."""
+        """Sort key of each picture, and its start and size in the file."""
         self._error: OSError | None = None
 
     def add(self, outcome: Outcome) -> None:
-        """Adds a picture that is done, or the pages of an archive."""
+        """Adds a finished picture, or the pages of an archive."""
         if self._error is not None or (made := outcome.made) is None:
             return
         try:
@@ -93,8 +93,7 @@ class HtmlReport:
             self._error = error  # the pictures are worth more
 
     def finish(self, summary: Iterable[str], failed: Iterable[Outcome]) -> None:
-        """Writes the page, with lines for its top, and what failed. Raises OutputError if it cannot
-        be written."""
+        """Writes the page, with lines for its top, and failures. Raises OutputError."""
         style, script = ((_PARTS / name).read_text("utf-8") for name in ("page.css", "page.js"))
         try:
             with self._figures, writing(self._path) as file:
@@ -166,7 +165,7 @@ class HtmlReport:
         )
 
     def _link(self, path: Path, kind: str = "") -> str:
-        """A file's name, which leads to it from where the page is."""
+        """Returns the name of a file as a link relative to the page."""
         name = f'<bdi class="{kind}">{_text(str(path))}</bdi>' if kind else _text(str(path))
         try:
             relative = Path(os.path.relpath(path, self._path.parent)).as_posix()
@@ -177,7 +176,7 @@ class HtmlReport:
 
 
 def _pictures(name: str, preview: Preview) -> str:
-    """What a preview shows: its thumbnail opens to the detail before and after."""
+    """Returns a thumbnail that opens to the detail before and after."""
     label = _text(name)
     if not preview.after:
         return _image(preview.thumbnail, label, "thumbnail alone")
@@ -196,18 +195,18 @@ def _image(data: bytes, text: str, kind: str = "") -> str:
 
 
 def _why(outcome: Outcome) -> str:
-    """What is wrong with a file, without its name."""
+    """Returns the error about a file without its name."""
     return outcome.error.removeprefix(f"{outcome.job.source}: ")
 
 
 def _natural(name: str) -> list[str | int]:
-    """A key by which page 2 comes before page 10: texts and numbers in turn."""
+    """Returns a sort key by which page 2 comes before page 10."""
     parts = re.split(r"([0-9]{1,18})", name.casefold())
     return [int(part) if number % 2 else part for number, part in enumerate(parts)]
 
 
 def _digest(text: str) -> str:
-    """What a security policy calls a script or a style by."""
+    """Returns the name of a script or style in a security policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
@@ -217,5 +216,5 @@ def _is_report(path: Path) -> bool:
 
 
 def _text(text: str) -> str:
-    """Text as HTML. What is no character, as bytes in names may be, is shown as an escape."""
+    """Returns text as HTML; bytes that are no characters become escapes."""
     return escape(text.encode("utf-8", "backslashreplace").decode())

@@ -17,12 +17,12 @@ from waifu2x.system.files import clear_folder
 
 
 class Listings:
-    """The files in the two folders of a batch; at URLs, all are listed at once."""
+    """The files in the two folders of a batch; URLs are listed once."""
 
     def __init__(
         self, folders: tuple[Path, Path], existing: Existing, sources: frozenset[Identity]
     ) -> None:
-        """`folders` are those of inputs and outputs; nothing in `sources` is ever replaced."""
+        """`folders` are those of inputs and outputs; `sources` are never replaced."""
         self._source, self._target = folders
         self._existing: Existing = existing
         self._sources = sources
@@ -36,7 +36,7 @@ class Listings:
         return stores.listed(self._target, True)
 
     def bytes(self, job: Job) -> int:
-        """Bytes of a job's input; 0 if nobody knows."""
+        """Returns the bytes of a job's input; 0 if unknown."""
         if stores.is_url(job.source):
             return self._inputs.get(str(job.source).removeprefix(f"{self._source}/"), 0)
         try:
@@ -45,9 +45,9 @@ class Listings:
             return 0
 
     def settled(self, job: Job) -> Outcome | None:
-        """How a job ends that takes no work: its output is there, or is an input itself. Else None.
-        It is said before the work: whatever a worker finds later in the place of an output was not
-        there when the job began."""
+        """Returns the outcome of a job that needs no work: its output exists, or is an input
+        itself. It is asked before the work: an output that a worker finds later did not exist when
+        the job began."""
         try:
             if not stores.is_url(job.target):
                 free = may_write(job, self._existing, self._sources)
@@ -58,7 +58,8 @@ class Listings:
         return None if free else Outcome(job)
 
     def _may_upload(self, job: Job) -> bool:
-        """Whether a URL is free or may be replaced; False says skip. Raises OutputError."""
+        """Returns whether a URL is free or may be replaced; False means skip. Raises
+        OutputError."""
         if str(job.target) in self._sources:
             raise OutputError(f"{job.target}: is an input itself: choose another output")
         there = str(job.target).removeprefix(f"{self._target}/") in self._outputs
@@ -68,7 +69,7 @@ class Listings:
 
 
 def present(jobs: JobList) -> frozenset[str]:
-    """Which targets are files already, by their names."""
+    """Returns the names of targets that exist."""
     found: set[str] = set()
     wanted = {target for _, target in jobs.names}
     if stores.is_url(jobs.target):
@@ -85,12 +86,12 @@ def present(jobs: JobList) -> frozenset[str]:
 
 
 def sweep(jobs: JobList) -> int:
-    """Removes what killed runs left in the folders of targets; how many files."""
+    """Removes unfinished files of killed runs in the folders of targets; returns how many."""
     if stores.is_url(jobs.target):
         return 0  # uploads are whole or nothing
     return sum(clear_folder(jobs.target / folder) for folder in _folders(jobs))
 
 
 def _folders(jobs: JobList) -> Iterable[str]:
-    """In which targets are, by their names."""
+    """Returns the folders of targets."""
     return dict.fromkeys(target.rpartition("/")[0] for _, target in jobs.names)

@@ -17,7 +17,7 @@ from waifu2x.system.files import reason
 from waifu2x.system.lazy_dataclass import dataclass
 
 NameOf = Callable[[Path, str, str], str]
-"""Names a result by its source, by the stem that tells it from others, and by its extension."""
+"""Names a result by its source, by a unique stem, and by its extension."""
 
 _TAKEN = frozenset((*table.READABLE, *ARCHIVES))
 _JUNK = frozenset(("thumbs.db", "ehthumbs.db", "desktop.ini"))
@@ -25,12 +25,12 @@ _JUNK = frozenset(("thumbs.db", "ehthumbs.db", "desktop.ini"))
 _JUNK_FOLDERS = frozenset(
     ("__macosx", "@eadir", "#recycle", "$recycle.bin", "system volume information", "lost+found")
 )
-"""What systems keep in folders of these names is no picture of the user's, or not to be read."""
+"""Folders of systems, which hold no pictures of the user's."""
 
 
 class JobList(Sequence[Job]):
-    """A list of jobs: pictures of one folder, and where in another their results go. Names are kept
-    as text: a folder may have hundreds of thousands, and a Job takes half a KiB."""
+    """Jobs from the pictures of one folder to their results in another. Names are kept as text: a
+    folder may have hundreds of thousands, and a Job takes half a KiB."""
 
     def __init__(self, folder: Path, target: Path, names: Sequence[tuple[str, str]]) -> None:
         """`names` are paths in the two folders, with slashes."""
@@ -54,24 +54,22 @@ class JobList(Sequence[Job]):
         return (self.job(*names) for names in self.names)
 
     def job(self, source: str, target: str) -> Job:
-        """Makes a job of the names of its source and target."""
         return Job(self.folder / source, self.target / target)
 
     def where(self, wanted: Callable[[str, str], bool]) -> JobList:
-        """The jobs for whose names, of source and target, `wanted` is true."""
+        """Returns the jobs for whose names, of source and target, `wanted` is true."""
         return JobList(self.folder, self.target, [names for names in self.names if wanted(*names)])
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done about a folder."""
+    """The jobs of a folder."""
 
     jobs: JobList
     unreadable: list[Outcome]
-    """Folders in it that could not be looked into, as failed outcomes."""
+    """Unreadable subfolders, as failed outcomes."""
     passed_over: int
-    """Files that are no pictures by their names, and links to folders; hidden ones and what systems
-    put there do not count."""
+    """Files that are no pictures by name, and links to folders; not hidden or junk files."""
 
 
 def plan(
@@ -81,13 +79,12 @@ def plan(
     recursive: bool,
     name_of: NameOf = lambda source, stem, extension: f"{stem}.{extension}",
 ) -> Plan:
-    """The pictures of a folder in order of path, each with a target of its own.
+    """Plans the pictures of a folder in order of path, each with a unique target.
 
-    Hidden files, other file types, links to folders and the target folder itself are passed over.
-    Pictures whose targets would be one (a.jpg, a.png) keep their type in the target's name
-    (a.jpg.png, a.png.png); where only case or the way in which accents are written tells those
-    apart, as not every file system does, they are numbered (a.jpg.2.png). `name_of` has to make
-    different names of different stems.
+    Hidden files, other types, links to folders and the target folder are passed over. Pictures
+    whose targets coincide (a.jpg, a.png) keep their type in the name (a.jpg.png, a.png.png). If
+    only case or the encoding of accents differs, which some file systems ignore, they are numbered
+    (a.jpg.2.png). `name_of` has to name different stems differently.
     """
     unreadable: list[Outcome] = []
     sources: list[str] = []
@@ -113,8 +110,7 @@ def plan(
 
 
 def _target_names(sources: Sequence[str], named: Callable[[str, str], str]) -> list[str]:
-    """A name for each source, made by `named` of the source and of its path without the extension,
-    or of its whole path where that clashes."""
+    """Names each source by its path without the extension, or with it where names clash."""
     names = [named(source, source.rpartition(".")[0]) for source in sources]
     with_type: set[int] = set()
     while True:
@@ -139,19 +135,19 @@ def _target_names(sources: Sequence[str], named: Callable[[str, str], str]) -> l
 
 
 def _clashing(names: Iterable[str]) -> Iterator[int]:
-    """Which of the names are one to some file system."""
+    """Yields indices of names that are equal to some file system."""
     folded = [_folded(name) for name in names]
     counts = Counter(folded)
     return (at for at, name in enumerate(folded) if counts[name] > 1)
 
 
 def _folded(name: str) -> str:
-    """A name without what does not tell files apart everywhere."""
+    """Returns a name without differences that some file systems ignore."""
     return name.lower() if name.isascii() else unicodedata.normalize("NFC", name.casefold())
 
 
 def _type(source: str, extension: str) -> str:
-    """The extension of a source's target: an archive stays one, with pictures of the new type."""
+    """Returns the extension of a source's target; an archive stays one."""
     suffix = _extension(source)
     return suffix if suffix in ARCHIVES else extension
 
@@ -162,23 +158,20 @@ def _extension(path: str) -> str:
 
 
 class Found(NamedTuple):
-    """A file in a folder, or something else that is counted."""
+    """A file in a folder, or something else to count."""
 
     path: str
-    """The path from the folder on, with slashes; "" is the folder itself."""
+    """The path in the folder, with slashes; "" is the folder itself."""
     is_file: bool = True
-    """True also for a link that leads nowhere: whoever reads it says so."""
+    """True also for a broken link, which fails when it is read."""
     error: OSError | None = None
     """Why a folder cannot be read."""
 
 
 def walk(folder: Path, recursive: bool, excluded: Path) -> Iterator[Found]:
-    """Finds what is in a folder, with `recursive` in those in it, too, but no hidden or junk files.
-
-    Links to folders are not followed, nor is a folder entered that it lies in itself, as bind
-    mounts can make it, nor `excluded`: they are no files. Folders in it that are entered are not
-    told, but for those that cannot be read.
-    """
+    """Lists the files in a folder, recursively if `recursive`, without hidden and junk files. Skips
+    links to folders, `excluded`, and folders that lie in themselves, as bind mounts can make them.
+    Yields a subfolder only if it cannot be read."""
     if stores.is_url(folder):
         yield from _below(folder, recursive, excluded)
         return
@@ -226,7 +219,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Or a link that leads nowhere; no folder, pipe or device."""
+    """Returns whether an entry is a file or a broken link."""
     try:
         return entry.is_file() or (entry.is_symlink() and not Path(entry).exists())
     except OSError:

@@ -20,12 +20,6 @@ from waifu2x.flows.batch.worker import how_ended, start_context
 from waifu2x.flows.film.frames.frame_device import Enlarging, OnFrames
 from waifu2x.flows.film.frames.stages import StageTimes
 from waifu2x.flows.film.makers import device_process
-from waifu2x.flows.film.makers.device_process import (
-    DeviceOpened,
-    FramesMade,
-    MakeRun,
-    ProcessFailed,
-)
 from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.manifest import PartRecord
 from waifu2x.flows.film.parts.part_runs import (
@@ -95,7 +89,7 @@ class MakerByDevices:
         self._on_frames = on_frames
         self._on_device = on_device
         self._on_news = on_news
-        self._events: queue.SimpleQueue[FramesMade | str | BaseException | None] = (
+        self._events: queue.SimpleQueue[device_process.FramesMade | str | BaseException | None] = (
             queue.SimpleQueue()
         )
         """Messages from the threads that follow processes; None is the end of one."""
@@ -158,7 +152,7 @@ class MakerByDevices:
                 event = self._events.get()
                 if event is None:
                     at_work -= 1
-                elif isinstance(event, FramesMade):
+                elif isinstance(event, device_process.FramesMade):
                     self._tell(event)
                 elif isinstance(event, str):
                     self._on_news(event)
@@ -193,7 +187,7 @@ class MakerByDevices:
                 device.process.close()
                 device.process = None
 
-    def _tell(self, made: FramesMade) -> None:
+    def _tell(self, made: device_process.FramesMade) -> None:
         self._on_frames(made.frames, made.computed)
         # As if it were one device: which stage holds the others does not depend on their number.
         count = len(self._devices)
@@ -230,10 +224,10 @@ class MakerByDevices:
         device.told = 0, 0
         with suppress(OSError), device.sending:
             assert device.connection is not None
-            device.connection.send(MakeRun(run, work))
+            device.connection.send(device_process.MakeRun(run, work))
         while True:
             news = self._received(device)
-            if not isinstance(news, FramesMade):
+            if not isinstance(news, device_process.FramesMade):
                 return bool(news.has_ended)
             device.told = device.told[0] + news.frames, device.told[1] + news.computed
             self._events.put(news)
@@ -254,7 +248,7 @@ class MakerByDevices:
         # What was told of and is lost counts no more.
         frames = sum(len(told.encoded.pts) for told in made) - device.told[0]
         computed = sum(told.computed for told in made) - device.told[1]
-        self._events.put(FramesMade(frames, computed, StageTimes()))
+        self._events.put(device_process.FramesMade(frames, computed, StageTimes()))
         left = self._left(run, work)
         if left and not isinstance(why, _BrokenError):
             number = left[0].first
@@ -292,7 +286,7 @@ class MakerByDevices:
         """Waits for the device; returns its description. Raises _LostError, also for another
         arithmetic."""
         news = self._received(device)
-        assert isinstance(news, DeviceOpened)
+        assert isinstance(news, device_process.DeviceOpened)
         if device.arithmetic not in ("", news.arithmetic):
             raise _BrokenError(f"it computes in {news.arithmetic} now, not {device.arithmetic}")
         device.arithmetic, device.is_gpu = news.arithmetic, news.is_gpu
@@ -319,7 +313,7 @@ class MakerByDevices:
         except (EOFError, OSError) as error:
             device.process.join()
             raise _LostError(f"its process {how_ended(device.process.exitcode)}") from error
-        if isinstance(news, ProcessFailed):
+        if isinstance(news, device_process.ProcessFailed):
             if isinstance(news.error, BackendError) and device.arithmetic:
                 raise _BrokenError(str(news.error))
             raise news.error

@@ -150,10 +150,8 @@ class FilmReader:
 
     def begin_live(self, target: Path | int, plan: FilmPlan, template: PictureTemplate) -> None:
         """Begins to write the film, into an existing file or a descriptor, while it is decoded:
-        call `frames` then, and `add_picture` for each encoded picture.
-
-        Raises OutputError, BrokenPipeError, ImageError, as the other methods then do.
-        """
+        call `frames` then, and `add_picture` for each encoded picture. Raises OutputError,
+        BrokenPipeError, ImageError, as the other methods then do."""
         path = target if isinstance(target, Path) else None
         self.send(messages.BeginLive(path, plan, template))
         if not isinstance(target, Path):
