@@ -215,12 +215,16 @@ def test_who_ends_early_is_not_told_what_is_wrong_then(
     films.film(source, codec="ffv1", times=range(0, 400, 40))
     asked: list[bool] = []
 
-    def full(*_: Any) -> Any:
-        asked.append(True)
-        raise OutputError("out.mkv: the disk is full")
+    say = process.ReadFilm._say
+
+    def full(film: process.ReadFilm, reply: messages.Reply) -> None:
+        if isinstance(reply, messages.FramesEnded):
+            asked.append(True)
+            raise OutputError("out.mkv: the disk is full")
+        say(film, reply)
 
     with reading_here(monkeypatch), FilmReader(source) as reader:
-        monkeypatch.setattr(process, "FramesEnded", full)
+        monkeypatch.setattr(process.ReadFilm, "_say", full)
         frames = reader.frames(Selection(), 1)
         next(frames).release()
         frames.close()  # by whoever ends for a reason of its own

@@ -141,8 +141,6 @@ def upscale_page(
 
 @dataclass(frozen=True)
 class _Member:
-    """A file of an archive."""
-
     info: zipfile.ZipInfo
     name: str
     """Its name in the new archive."""
@@ -176,7 +174,6 @@ class _Members:
         self.header = Header((), len(self._members), format="ZIP")
 
     def __iter__(self) -> Iterator[_Member]:
-        """Yields the files in order. Raises ImageError."""
         for info in self._members:
             with self._spent("read"):
                 content = _unpacked(self._archive, info, self._job)

@@ -166,7 +166,6 @@ def _opened_meanwhile(source: DecodedFile, enlarger: Callable[[], Enlarger]) -> 
 
 
 def _stays(header: Header, network: Enlarger) -> bool:
-    """Returns whether no picture of a file changes."""
     return all(network.leaves(height, width) for height, width, _ in header.extents)
 
 
@@ -179,7 +178,6 @@ def _is_file_of(job: Job, output: Output) -> bool:
 
 
 def _copy(job: Job, output: Output) -> None:
-    """Copies the source's file, byte by byte."""
     try:
         data = read_bytes(job.source)
     except OSError as error:
@@ -199,7 +197,6 @@ def _name(path: Path, standard: str) -> str:
 
 
 def _content(source: Path) -> bytes:
-    """Returns the content of a file or of standard input. Raises ImageError."""
     if source != STANDARD:
         return content(source)
     if sys.stdin is None:
@@ -224,8 +221,6 @@ def _sink(job: Job, output: Output, spent: Stopwatch, threads: int | None) -> Si
 
 
 class _NewFile(FileSink):
-    """A file whose folder is made with it."""
-
     def open(self, header: Header) -> None:
         with self.spent("write"):
             make_folder(self.path.parent)
@@ -245,7 +240,6 @@ class _StandardOutput(ContentSink):
         super().open(header)
 
     def close(self) -> None:
-        """Writes the content. Raises OutputError, OSError."""
         super().close()
         with self.spent("write"):
             try:

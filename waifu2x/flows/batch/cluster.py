@@ -221,14 +221,12 @@ class _ClusterScheduler:
     ended: queue.SimpleQueue[Future] = field(default_factory=queue.SimpleQueue)
     rates: dict[str, _RateEstimator] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
-    """Workers whose device has failed."""
     told: set[str] = field(default_factory=set)
     settled: list[Outcome] = field(default_factory=list)
     groups: int = 0
     exhausted: bool = False
 
     def outcomes(self) -> Iterator[Outcome]:
-        """Yields the outcomes of all jobs as groups end."""
         self._name = f"waifu2x-{secrets.token_hex(8)}"
         self._listings = Listings(
             self.settings.folders, self.settings.session.output.existing, self.sources

@@ -85,7 +85,6 @@ class Crew:
         self._on_report = on_report
         self._free: deque[CodecWorker] = deque()
         self._up: set[CodecWorker] = set()
-        """Workers that have reported Up."""
         self._threads_wanted = 0
         self._processes_wanted = 0
         self._may_have_processes = may_start_processes()

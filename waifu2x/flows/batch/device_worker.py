@@ -205,7 +205,6 @@ class _Process:
         self.report(Begun(self._numbers[job]))
 
     def _advance(self, job: Job, part: float) -> None:
-        """Reports progress now and then."""
         with self._progress:
             number = self._numbers[job]
             self._parts[number] = self._parts.get(number, 0.0) + part

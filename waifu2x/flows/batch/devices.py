@@ -48,7 +48,6 @@ class _HandedOut:
 
     job: Job
     tries: int = 0
-    """Processes lost on it."""
 
     @property
     def names(self) -> int:
@@ -66,24 +65,18 @@ class _DeviceProcess:
     fallback: bool = False
     """Whether another backend takes over when it fails."""
     backend: str = ""
-    """The backend that was opened."""
     process: Any = None
     connection: Connection | None = None
     sending: threading.Lock = field(default_factory=threading.Lock)
     thread: threading.Thread | None = None
-    """Follows its processes."""
     is_open: bool = False
     was_open: bool = False
     is_replaced: bool = False
     """Whether its present process has replaced another."""
     is_gone: bool = False
-    """Whether it was given up."""
     waiting: int = 0
-    """Names that wait in it."""
     since: float = 0.0
-    """When it was opened."""
     files: dict[int, _HandedOut] = field(default_factory=dict)
-    """Its files, by their numbers."""
     finished: int = 0
     """Files that its present process has finished."""
     fruitless: int = 0
@@ -93,7 +86,6 @@ class _DeviceProcess:
 
     @property
     def has_room(self) -> bool:
-        """Returns whether it can take another name."""
         if not self.is_open:
             return False
         rate = self.finished / max(time.monotonic() - self.since, 1e-3)
@@ -453,7 +445,6 @@ class DeviceProcesses:
 
 
 def _clear(files: Iterable[_HandedOut]) -> None:
-    """Removes the unfinished files of ended processes."""
     targets = [file.job.target for file in files if not stores.is_url(file.job.target)]
     for folder in {target.resolve().parent for target in targets}:
         clear_folder(folder)

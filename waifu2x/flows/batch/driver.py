@@ -99,7 +99,6 @@ class DeviceDriver:
         self._changed = threading.Condition()
         self._assigned: dict[CodecWorker, Assignment] = {}
         self._pages: deque[WantedPage] = deque()
-        """Pages without a worker."""
         self._told: dict[CodecWorker, FileRequest] = {}
         """The latest request sent to each worker."""
         self._calls: dict[CodecWorker, int] = {}
@@ -353,7 +352,6 @@ class DeviceDriver:
                 self._fail(unsent)
 
     def _end(self, worker: CodecWorker, assignment: Assignment, outcome: Outcome) -> None:
-        """Ends a file or a failed page."""
         if outcome.device_failed:
             self._device_failed.set()
         self._conclude(assignment, is_done=outcome.status == "done")

@@ -30,7 +30,6 @@ _GENERATOR = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
     '<meta name="generator" content="waifu2x batch">'
 )
-"""The beginning of every report."""
 _PARTS = Path(__file__).parent / "report_page"
 _SIDES = ((500, 480), (2000, 240))
 """Pictures, and the side of their previews up to that number: reports stay near 100 MB."""
@@ -176,7 +175,6 @@ class HtmlReport:
 
 
 def _pictures(name: str, preview: Preview) -> str:
-    """Returns a thumbnail that opens to the detail before and after."""
     label = _text(name)
     if not preview.after:
         return _image(preview.thumbnail, label, "thumbnail alone")
@@ -195,7 +193,6 @@ def _image(data: bytes, text: str, kind: str = "") -> str:
 
 
 def _why(outcome: Outcome) -> str:
-    """Returns the error about a file without its name."""
     return outcome.error.removeprefix(f"{outcome.job.source}: ")
 
 

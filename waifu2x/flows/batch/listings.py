@@ -93,5 +93,4 @@ def sweep(jobs: JobList) -> int:
 
 
 def _folders(jobs: JobList) -> Iterable[str]:
-    """Returns the folders of targets."""
     return dict.fromkeys(target.rpartition("/")[0] for _, target in jobs.names)

@@ -23,7 +23,6 @@ from waifu2x.system.lazy_dataclass import dataclass
 _STACKED = 1 << 16
 """The most pixels of a picture that is computed in a stack; a larger one keeps a device busy."""
 _LARGEST_STACK = 1 << 22
-"""The most pixels of a stack."""
 
 
 class _Kind(NamedTuple):
@@ -74,7 +73,6 @@ class Scheduler:
         self._running = 0
         self._threads: list[threading.Thread] = []
         self._free = 0
-        """Idle threads."""
         self._is_closed = False
         self._idle_seconds = 0.0
         self._idle_since: float | None = None
@@ -147,7 +145,6 @@ class Scheduler:
             return together
 
     def _count(self, more: int) -> None:
-        """Adds `more` running calls."""
         now = time.monotonic()
         if self._idle_since is not None:
             self._idle_seconds += now - self._idle_since

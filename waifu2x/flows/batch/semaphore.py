@@ -90,7 +90,6 @@ def needed_bytes(content: bytes, processing: Processing, in_flight: int = 1) -> 
 
 
 def _may_hold_many(content: bytes) -> bool:
-    """Returns whether a file may have more than one picture, by its first bytes."""
     if content.startswith(png.SIGNATURE):
         return any(kind == b"acTL" for kind, _, _ in png.places(content))
     return not content.startswith(_SINGLE)

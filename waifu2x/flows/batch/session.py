@@ -56,8 +56,6 @@ Answer = Outcome | tuple[Job, str] | BaseException
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A request for a job."""
-
     job: Job
     answer: Callable[[Answer], None]
 
@@ -101,7 +99,6 @@ class Session:
         self.broken = False
         """Whether its device has failed, or it has ended."""
         self._end: BaseException | None = None
-        """The error that has ended it."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._tell, name="waifu2x-session", daemon=True)
         self._thread.start()

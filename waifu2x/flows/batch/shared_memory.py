@@ -90,7 +90,6 @@ class SharedPool:
         self._returned: deque[_Segment] = deque()
         """Segments from the garbage collector, which may add one at any time."""
         self._held: dict[int, _Segment] = {}
-        """All segments, by their numbers."""
         self._made = 0
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -184,12 +183,9 @@ class _Attached:
 
     def __init__(self, memory: Any, whole: NDArray[np.uint8]) -> None:
         self.memory = memory
-        """The mapping."""
         self.whole = whole
         self.pin: Pin | None = None
-        """Its registration with the device."""
         self.uses = 0
-        """Arrays received in it."""
 
 
 class AttachedPool:

@@ -34,7 +34,6 @@ class PipeInput(io.BufferedIOBase):
         self._head = b""
         """The first bytes, once `beginning` was called."""
         self._read = 0
-        """Bytes of `_head` that were read."""
 
     def readable(self) -> bool:
         return True

@@ -73,7 +73,6 @@ class OneClock:
             yield from self._settled()
 
     def _awaited(self) -> list[int]:
-        """Returns the streams that are active."""
         latest = max((end.decoded for end in self._ends.values()), default=0)
         return [index for index, end in self._ends.items() if latest - end.decoded <= _LONGEST]
 
@@ -124,13 +123,10 @@ class _End:
 
     def __init__(self) -> None:
         self.decoded = 0
-        """Decoding time of its latest packet."""
         self.length = 0
-        """Duration of its packets."""
         self._shown_until: int | None = None
 
     def add(self, packet: Packet[Any]) -> None:
-        """Advances by a packet whose times are known."""
         decoded, shown = packet.dts, packet.pts
         assert decoded is not None
         if packet.duration:
@@ -173,7 +169,6 @@ class _Leapt:
         """Position in the file of the first packet that has leapt."""
 
     def add(self, packet: Packet[Any]) -> None:
-        """Takes a packet of a stream that has leapt."""
         self._take(packet, True)
         known = self.streams.setdefault(packet.stream_index, [])
         if packet.dts is not None:

@@ -207,7 +207,6 @@ class LatestPackets:
         """Numbers of the packets at which decoding can begin."""
         self._count = self._size = 0
         self._latest: int | None = None
-        """The latest time of a picture so far."""
         self.awaited = 0
         """Packets so far without a picture and without an error."""
         self.damaged = 0
@@ -258,7 +257,6 @@ class LatestPackets:
                     yield frame
 
     def _forget(self) -> None:
-        """Drops the packets up to the next keyframe, or all."""
         first = self._keyframes.popleft()
         until = self._keyframes[0] if self._keyframes else self._count
         for _ in range(until - first):
@@ -270,7 +268,6 @@ def _time_of(frame: VideoFrame) -> int | None:
 
 
 def _decoder_like(own: Any, decoder: str) -> Any:
-    """Returns a decoder with one thread for the pictures of another."""
     context: Any = library().CodecContext.create(decoder, "r")
     context.options = {"codec_whitelist": DECODERS}
     context.extradata, context.codec_tag = own.extradata, own.codec_tag

@@ -161,8 +161,6 @@ def _even(
 
 
 class _TelecineGraph:
-    """The filters and their results."""
-
     def __init__(
         self, first: VideoFrame, tick: Fraction, rate: Fraction, begin: int, name: str
     ) -> None:
@@ -188,7 +186,6 @@ class _TelecineGraph:
         self._come = 0
         """Pictures that have come of the first of those."""
         self._given: tuple[int, VideoFrame] | None = None
-        """The last frame, and its place."""
         self._pushed = 0
 
     def of(self, place: int, frame: VideoFrame) -> Iterator[VideoFrame]:
@@ -200,7 +197,6 @@ class _TelecineGraph:
         return self._pictures(None)
 
     def rest(self) -> Iterator[VideoFrame]:
-        """Yields the last pictures."""
         assert self._given is not None
         place, frame = self._given
         # Of the last cycle the filter drops a picture too many, whole or not: so it is another one,

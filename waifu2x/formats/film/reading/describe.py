@@ -322,7 +322,6 @@ def header_of(stream: VideoStream) -> StreamHeader:
 
 
 def _walk(data: bytes, at: int, end: int, found: dict[int, bytes]) -> None:
-    """Puts the known elements into `found`."""
     for one in elements(data, at, end):
         if one.number in _PARENTS:
             _walk(data, one.start, one.end, found)

@@ -166,7 +166,6 @@ def _refuse(url: str, *_: Any, **__: Any) -> NoReturn:
 
 
 def _check(container: InputContainer, name: str) -> None:
-    """Raises ImageError for what no sound film has."""
     if len(container.streams) >= MAX_STREAMS:
         raise ImageError(f"{name}: has more streams than the {MAX_STREAMS} that are read")
     if container.duration is not None and container.duration > MAX_SECONDS * 1_000_000:

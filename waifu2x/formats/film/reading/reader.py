@@ -74,7 +74,6 @@ class Reader:
         self._decoding = Decoding(packets, self._stream, name, on_packet)
         self._complaints = complaints
         self._corrupt = 0
-        """Frames that were decoded incompletely."""
         self._following: int | None = None
         """The time at which the next frame is due, in ticks."""
         self._gaps: list[Gap] = []
@@ -223,7 +222,6 @@ class Reader:
             yield frame
 
     def _go_to(self, selection: Selection, tick: Fraction) -> None:
-        """Seeks the beginning of a selection, if necessary."""
         if not self.film.seekable and selection.first is not None:
             raise ImageError(f"{self._name}: cannot be sought in, so nothing can be resumed")
         if selection.first is not None:
@@ -251,7 +249,6 @@ class Reader:
 
 
 def _timed_by_file(film: Film, times: Sequence[int]) -> Film:
-    """Returns the film with the times of its file of times."""
     told = replace(
         film.pictures,
         time_base=frame_files.TICK,

@@ -256,7 +256,6 @@ _PARAMETERS = {"x264": "x264-params", "x265": "x265-params", "av1": "svtav1-para
 
 
 def _hdr(name: str, hdr: Hdr) -> list[str]:
-    """Returns HDR10's metadata as parameters of an encoder."""
     found = []
     light = hdr.light
     if hdr.primaries and hdr.luminance:

@@ -60,13 +60,10 @@ class CopiedStreams:
                     may_repeat=plan.streams.container in ("mkv", "webm"),
                 )
         self._absurd: Counter[int] = Counter()
-        """Packets of each stream with impossible times."""
         self._spoilt: Counter[int] = Counter()
-        """Packets of each stream that the target refused."""
         self.muxed: Counter[int] = Counter()
         """Packets of each stream that were written."""
         self._now = float("-inf")
-        """Seconds of the latest packet so far."""
 
     @property
     def indices(self) -> list[int]:
@@ -219,7 +216,6 @@ def to_mov_text(data: bytes, codec: str) -> bytes:
 
 
 def _spoken(line: str) -> str:
-    """Returns the text of a line of ASS, without tags and drawings."""
     found, is_text = [], True
     for number, piece in enumerate(_BLOCKS.split(line)):
         if number % 2:  # a block

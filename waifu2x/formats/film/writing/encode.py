@@ -72,7 +72,6 @@ class PartEncoder:
         self._pts: list[int] = []
         self._durations: list[int] = []
         self._coded: list[int] = []
-        """Times of the pictures in the order of coding."""
         self._shape = shape
         encoder = ENCODERS[shape.encoding.codec]
         self._container = av.open(

@@ -116,7 +116,6 @@ class _HeldPipe(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        """Takes all of `data`. Raises OSError."""
         if self._held is not None:
             return self._held.write(data)
         return self._file.write(data) or 0

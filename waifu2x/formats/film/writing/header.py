@@ -282,7 +282,6 @@ def tried(
 def _trouble(
     source: InputContainer, plan: FilmPlan, template: PictureTemplate, cover_of: CoverOf
 ) -> str:
-    """Returns FFmpeg's error about a plan; empty if there is none."""
     out: Any = open_target(io.BytesIO(), plan.streams.container)
     try:
         begin_streams(out, source, plan, template, cover_of)

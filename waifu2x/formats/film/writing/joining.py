@@ -102,7 +102,6 @@ class _LargerIndexError(Exception):
 
 
 def _pictures(parts: Parts, plan: FilmPlan) -> Iterator[Timed]:
-    """Yields the packets of all parts with their times in the film."""
     shape = plan.shape
     offset = -(-plan.cut.start // shape.tick)
     times = [pts - offset for _, one in parts for pts in one.pts]

@@ -58,7 +58,6 @@ class LiveEncoder:
             self.close()
             raise
         self._has_begun = False
-        """Whether pictures have come."""
         extradata = self._stream.codec_context.extradata
         self.template = template_of(file.getvalue())._replace(extradata=extradata)
         """The parameters of the pictures for a container."""

@@ -70,7 +70,6 @@ def _index(file: IO[bytes]) -> tuple[int, int]:
 
 
 def _boxes(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
-    """Yields kind, start and end of consecutive boxes."""
     while at + 8 <= end:
         size = int.from_bytes(data[at : at + 4])
         if size < 8:
@@ -139,7 +138,6 @@ def expected_packets(
 
 
 def _told_count(stream: Any, tags: Mapping[str, str]) -> int | None:
-    """Returns the number of packets that the file claims."""
     told = next((text for key, text in tags.items() if key.startswith("NUMBER_OF_FRAMES")), "")
     if told.isdecimal() and len(told) < 10:
         return int(told)

@@ -37,7 +37,6 @@ _BYTES_AHEAD = 8 << 20
 _SHORTEST_SILENCE = Fraction(1, 50)
 """Seconds of silence beyond the rounding of times."""
 _PIECE = 1 << 16
-"""Bytes of a packet of silence."""
 _MOST_SILENCE = 1 << 30
 """Bytes of silence in a film: 93 minutes of stereo. Damaged times could ask for a week."""
 _SILENT = {"pcm_u8": 0x80, "pcm_alaw": 0xD5, "pcm_mulaw": 0xFF}
@@ -57,11 +56,9 @@ class FollowingTimes:
         self._last: int | None = None
         """Decoding time of the latest packet, in ticks."""
         self._due = 0
-        """When the next packet is due."""
         self._undated: list[Packet[Any]] = []
         """Packets before the first one with a decoding time."""
         self._held: list[Packet[Any]] = []
-        """Packets after a leap."""
         self._heard: Fraction | None = None
         """Ticks at which the sound so far ends; None if unknown."""
         self.gaps: list[Gap] = []
@@ -268,7 +265,6 @@ class FilledGaps:
         self._end: int | None = None
         """End of the samples so far, in ticks."""
         self._filled = 0
-        """Bytes of silence so far."""
 
     def before(self, packet: Packet[Any]) -> Iterator[Packet[Any]]:
         """Yields the silence before a packet. Raises OutputError."""
