@@ -16,13 +16,7 @@ from waifu2x.backends import Progress, ignore
 from waifu2x.errors import ExistsError, ImageError, OutputError
 from waifu2x.flows.archive_pages import output_of_page, page_names
 from waifu2x.flows.flow import flow
-from waifu2x.flows.jobs import (
-    Job,
-    Output,
-    copy_times,
-    make_folder,
-    may_write,
-)
+from waifu2x.flows.jobs import Job, Output, copy_times, make_folder, may_write
 from waifu2x.flows.noise_choice import NoiseChoice, choose
 from waifu2x.flows.picture_work import PictureWork, PreparedSource, WorkOptions
 from waifu2x.flows.upscaling import Upscaled

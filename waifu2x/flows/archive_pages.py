@@ -15,7 +15,7 @@ from waifu2x.formats import table
 from waifu2x.formats.failures import in_words
 from waifu2x.formats.table import Quality
 from waifu2x.system import stores
-from waifu2x.system.files import open_regular, reason
+from waifu2x.system.files import explained, open_regular
 
 _OTHERWISE = "png"
 """Extension of pages whose own format cannot be written."""
@@ -28,15 +28,13 @@ def page_count(path: Path) -> int:
     ImageError."""
     if stores.is_url(path):
         return 1
-    try:
-        with (
-            open_regular(path) as file,
-            in_words(str(path), "not an archive, or damaged"),
-            zipfile.ZipFile(file) as archive,
-        ):
-            return sum(is_page(member.filename) for member in archive.infolist())
-    except OSError as error:
-        raise ImageError(f"{path}: cannot read: {reason(error)}") from error
+    with (
+        explained(ImageError, f"{path}: cannot read"),
+        open_regular(path) as file,
+        in_words(str(path), "not an archive, or damaged"),
+        zipfile.ZipFile(file) as archive,
+    ):
+        return sum(is_page(member.filename) for member in archive.infolist())
 
 
 def is_page(name: str) -> bool:

@@ -14,7 +14,7 @@ from waifu2x.errors import ExistsError, OutputError
 from waifu2x.formats import table
 from waifu2x.formats.table import OutputOptions, Quality
 from waifu2x.system import stores
-from waifu2x.system.files import reason
+from waifu2x.system.files import explained, reason
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -128,10 +128,8 @@ def make_folder(folder: Path) -> None:
     """Makes a folder and its parents. Raises OutputError."""
     if stores.is_url(folder):
         return  # object stores have none
-    try:
+    with explained(OutputError, f"{folder}: cannot make the folder"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot make the folder: {reason(error)}") from error
 
 
 def copy_times(job: Job, output: Output) -> None:

@@ -15,14 +15,7 @@ from pathlib import Path
 
 from waifu2x.errors import ExistsError, ImageError, OutputError
 from waifu2x.flows.flow import flow
-from waifu2x.flows.jobs import (
-    STANDARD,
-    Job,
-    Output,
-    copy_times,
-    make_folder,
-    may_write,
-)
+from waifu2x.flows.jobs import STANDARD, Job, Output, copy_times, make_folder, may_write
 from waifu2x.flows.noise_choice import NoiseChoice, choose
 from waifu2x.flows.picture_work import PictureWork, PreparedSource, WorkOptions
 from waifu2x.formats import table
@@ -34,7 +27,7 @@ from waifu2x.formats.write import ContentSink, FileSink
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.streams import Extent, Header, Sink, Timed
 from waifu2x.system import stores
-from waifu2x.system.files import read_bytes, reason, write_atomically
+from waifu2x.system.files import explained, read_bytes, reason, write_atomically
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
 
@@ -178,10 +171,8 @@ def _is_file_of(job: Job, output: Output) -> bool:
 
 
 def _copy(job: Job, output: Output) -> None:
-    try:
+    with explained(ImageError, f"{job.source}: cannot read"):
         data = read_bytes(job.source)
-    except OSError as error:
-        raise ImageError(f"{job.source}: cannot read: {reason(error)}") from error
     make_folder(job.target.parent)
     try:
         write_atomically(job.target, data, replace=output.existing == "overwrite")
@@ -201,10 +192,8 @@ def _content(source: Path) -> bytes:
         return content(source)
     if sys.stdin is None:
         raise ImageError("standard input: is closed")
-    try:
+    with explained(ImageError, "standard input: cannot read"):
         return sys.stdin.buffer.read()
-    except OSError as error:
-        raise ImageError(f"standard input: cannot read: {reason(error)}") from error
 
 
 def _sink(job: Job, output: Output, spent: Stopwatch, threads: int | None) -> Sink[Timed]:
@@ -241,14 +230,9 @@ class _StandardOutput(ContentSink):
 
     def close(self) -> None:
         super().close()
-        with self.spent("write"):
-            try:
-                sys.stdout.buffer.write(self._encoded.getbuffer())
-                sys.stdout.buffer.flush()
-            except BrokenPipeError:
-                raise
-            except OSError as error:
-                raise OutputError(f"standard output: cannot write: {reason(error)}") from error
+        with self.spent("write"), explained(OutputError, "standard output: cannot write"):
+            sys.stdout.buffer.write(self._encoded.getbuffer())
+            sys.stdout.buffer.flush()
 
 
 def check_disk(target: Path, form: Format, extents: Sequence[Extent]) -> None:

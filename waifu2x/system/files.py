@@ -165,6 +165,17 @@ def remove_abandoned(path: Path) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def explained(kind: type[Exception], failure: str) -> Iterator[None]:
+    """Raises `kind`, which says `failure` and the reason, for an OSError but BrokenPipeError."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise kind(f"{failure}: {reason(error)}") from error
+
+
 def clear_folder(folder: Path) -> int:
     """Removes the temporary files that ended programs have left in a folder; returns how many.
 

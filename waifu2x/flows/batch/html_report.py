@@ -21,7 +21,7 @@ from waifu2x.errors import OutputError
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome
 from waifu2x.flows.upscaling import Upscaled
-from waifu2x.system.files import open_regular, reason, writing
+from waifu2x.system.files import explained, open_regular, writing
 
 if TYPE_CHECKING:
     from waifu2x.formats.preview import Preview
@@ -68,12 +68,10 @@ class HtmlReport:
         self._path = path
         self._title = title
         self._settings = settings
-        try:
+        with explained(OutputError, f"{path}: cannot write"):
             if path.exists() and not _is_report(path):
                 raise OutputError(f"{path}: exists already, and is no report: choose another name")
             self._figures = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
-        except OSError as error:
-            raise OutputError(f"{path}: cannot write: {reason(error)}") from error
         self._places: list[tuple[list[str | int], int, int]] = []
         """Sort key of each picture, and its start and size in the file."""
         self._error: OSError | None = None
@@ -94,18 +92,19 @@ class HtmlReport:
     def finish(self, summary: Iterable[str], failed: Iterable[Outcome]) -> None:
         """Writes the page, with lines for its top, and failures. Raises OutputError."""
         style, script = ((_PARTS / name).read_text("utf-8") for name in ("page.css", "page.js"))
-        try:
-            with self._figures, writing(self._path) as file:
-                if self._error is not None:
-                    raise self._error
-                file.write(self._top(style, script, summary, failed).encode())
-                for _, start, size in sorted(self._places):
-                    self._figures.seek(start)
-                    file.write(self._figures.read(size))
-                end = f"</section></main>\n{_VIEW}<script>{script}</script></body></html>\n"
-                file.write(end.encode())
-        except OSError as error:
-            raise OutputError(f"{self._path}: cannot write: {reason(error)}") from error
+        with (
+            explained(OutputError, f"{self._path}: cannot write"),
+            self._figures,
+            writing(self._path) as file,
+        ):
+            if self._error is not None:
+                raise self._error
+            file.write(self._top(style, script, summary, failed).encode())
+            for _, start, size in sorted(self._places):
+                self._figures.seek(start)
+                file.write(self._figures.read(size))
+            end = f"</section></main>\n{_VIEW}<script>{script}</script></body></html>\n"
+            file.write(end.encode())
 
     def _top(
         self, style: str, script: str, summary: Iterable[str], failed: Iterable[Outcome]

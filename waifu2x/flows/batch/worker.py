@@ -21,15 +21,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from waifu2x.backends import Pin
-from waifu2x.flows.batch.codec import (
-    Codec,
-    Command,
-    Died,
-    DirectLink,
-    Offered,
-    OfferedCall,
-    Report,
-)
+from waifu2x.flows.batch.codec import Codec, Command, Died, DirectLink, Offered, OfferedCall, Report
 from waifu2x.flows.batch.shared_memory import AttachedPool, SharedPool
 from waifu2x.system import allocator
 from waifu2x.system.files import remove_unfinished

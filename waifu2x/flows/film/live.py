@@ -35,7 +35,7 @@ from waifu2x.formats.film.writing.live_writing import LiveEncoder
 from waifu2x.formats.png_write import PngWriter
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header, Timed
-from waifu2x.system.files import reason, write_atomically, writing
+from waifu2x.system.files import explained, reason, write_atomically, writing
 
 _STANDARD_OUTPUT = 1
 _WHOLE = 1 << 62
@@ -88,26 +88,21 @@ def _sink(reader: FilmReader, job: FilmJob, prepared: PreparedFilm) -> Iterator[
     if pattern is not None:
         yield FrameFilesSink(pattern, job.source, shape, reader.stages, replace=job.overwrite)
         return
-    try:
-        with ExitStack() as held:
-            target: Path | int = _STANDARD_OUTPUT
-            descriptor = _STANDARD_OUTPUT
-            if job.target != STANDARD:
-                file = held.enter_context(writing(job.target, replace=job.overwrite))
-                target, descriptor = Path(file.name), file.fileno()
-            elif sys.stdout is None:
-                raise OutputError("standard output: is closed")
-            if plan.container == "y4m":
-                name = "standard output" if job.target == STANDARD else str(job.target)
-                how = prepared.selection.deinterlacing
-                fields = reader.film.pictures.interlaced and how == "off"
-                yield RawSink(descriptor, name, shape, reader.stages, interlaced=fields)
-            else:
-                yield MuxedSink(reader, prepared, target, job.cut)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
+    with explained(OutputError, f"{job.target}: cannot write"), ExitStack() as held:
+        target: Path | int = _STANDARD_OUTPUT
+        descriptor = _STANDARD_OUTPUT
+        if job.target != STANDARD:
+            file = held.enter_context(writing(job.target, replace=job.overwrite))
+            target, descriptor = Path(file.name), file.fileno()
+        elif sys.stdout is None:
+            raise OutputError("standard output: is closed")
+        if plan.container == "y4m":
+            name = "standard output" if job.target == STANDARD else str(job.target)
+            how = prepared.selection.deinterlacing
+            fields = reader.film.pictures.interlaced and how == "off"
+            yield RawSink(descriptor, name, shape, reader.stages, interlaced=fields)
+        else:
+            yield MuxedSink(reader, prepared, target, job.cut)
 
 
 class MuxedSink(FrameSink):
@@ -202,7 +197,7 @@ class RawSink(FrameSink):
 
     def _send(self, parts: Sequence[bytes | memoryview]) -> None:
         waiting = [memoryview(part) for part in parts]
-        try:
+        with explained(OutputError, f"{self._name}: cannot write"):
             while waiting:
                 try:
                     written = _written(self._descriptor, waiting)
@@ -213,10 +208,6 @@ class RawSink(FrameSink):
                     written -= waiting.pop(0).nbytes
                 if written:
                     waiting[0] = waiting[0][written:]
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise OutputError(f"{self._name}: cannot write: {reason(error)}") from error
 
 
 def _written(descriptor: int, parts: Sequence[memoryview]) -> int:
@@ -268,10 +259,8 @@ class FrameFilesSink(FrameSink):
     def close(self) -> None:
         """Writes the times, which complete the frames. Raises OutputError."""
         data = times_text(self._times, self._shape.tick).encode()
-        try:
+        with explained(OutputError, f"{self._pattern.times}: cannot write"):
             write_atomically(self._pattern.times, data)
-        except OSError as error:
-            raise OutputError(f"{self._pattern.times}: cannot write: {reason(error)}") from error
 
     def _remove(self, first: int) -> None:
         """Removes the frames of an earlier film, which would look like the end of this one."""
@@ -282,16 +271,13 @@ class FrameFilesSink(FrameSink):
                 self._pattern.frame(number).unlink()
                 number += 1
         except OSError as error:
-            raise OutputError(
-                f"{self._pattern.frame(number)}: cannot be removed: {reason(error)}"
-            ) from error
+            path = self._pattern.frame(number)
+            raise OutputError(f"{path}: cannot be removed: {reason(error)}") from error
 
     def _write_file(self, number: int, content: bytes) -> None:
         path = self._pattern.frame(number)
-        try:
+        with explained(OutputError, f"{path}: cannot write"):
             write_atomically(path, content)
-        except OSError as error:
-            raise OutputError(f"{path}: cannot write: {reason(error)}") from error
 
     def _png(self, planes: Planes) -> bytes:
         """Returns planes of grey, or of green, blue, red and perhaps alpha, as a file."""

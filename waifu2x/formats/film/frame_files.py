@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from waifu2x.errors import ExistsError, ImageError, OutputError
-from waifu2x.system.files import open_regular, reason
+from waifu2x.system.files import explained, open_regular, reason
 from waifu2x.system.lazy_dataclass import dataclass
 
 TIMES = "timestamps.txt"
@@ -132,10 +132,8 @@ class FrameFiles(io.RawIOBase):
 
 
 def _opened(path: Path) -> IO[bytes]:
-    try:
+    with explained(ImageError, f"{path}: cannot read"):
         return open_regular(path)
-    except OSError as error:
-        raise ImageError(f"{path}: cannot read: {reason(error)}") from error
 
 
 def read_times(pattern: FramePattern, frames: int) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from waifu2x.flows.film.parts.part_runs import FilmWork, first_part
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import PART_TICKS, THREADS, FilmJob, PreparedFilm, settings
 from waifu2x.formats.film.writing.header import FilmPlan
-from waifu2x.system.files import clear_folder, is_temporary, reason, writing
+from waifu2x.system.files import clear_folder, explained, is_temporary, reason, writing
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.locks import HeldElsewhereError, locked
 
@@ -53,11 +53,9 @@ class BegunFilm:
 
     def forget(self, numbers: frozenset[int]) -> None:
         """Removes parts, which are then made again."""
-        try:
+        with explained(OutputError, f"{self.work.folder}: cannot write"):
             for number in numbers:
                 manifest.forget(self.work.folder, number)
-        except OSError as error:
-            raise OutputError(f"{self.work.folder}: cannot write: {reason(error)}") from error
 
     def remove(self) -> str:
         """Removes the files of the film, and the folder if it is empty; returns a clause about what
@@ -91,16 +89,16 @@ class BegunFilm:
             (manifest.part_path(self.work.folder, number), there[number].encoded)
             for number in sorted(there)
         ]
-        try:
-            with writing(job.target, replace=job.overwrite) as file:
-                own = Path(file.name)
-                try:
-                    plan = FilmPlan(reader.film, self.work.shape, prepared.plan, job.cut)
-                    return reader.join(own, plan, parts)
-                except OutputError as error:
-                    raise OutputError(f"{job.target}: {error}") from error
-        except OSError as error:
-            raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
+        with (
+            explained(OutputError, f"{job.target}: cannot write"),
+            writing(job.target, replace=job.overwrite) as file,
+        ):
+            own = Path(file.name)
+            try:
+                plan = FilmPlan(reader.film, self.work.shape, prepared.plan, job.cut)
+                return reader.join(own, plan, parts)
+            except OutputError as error:
+                raise OutputError(f"{job.target}: {error}") from error
 
 
 @contextmanager
@@ -157,10 +155,8 @@ def begun(
 
 def _source_of(job: FilmJob) -> Mapping[str, str]:
     """Returns the identity of a film's source. Raises ImageError."""
-    try:
+    with explained(ImageError, f"{job.source}: cannot read"):
         return manifest.source_identity(job.source)
-    except OSError as error:
-        raise ImageError(f"{job.source}: cannot read: {reason(error)}") from error
 
 
 def _is_ours(name: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from waifu2x.errors import OutputError
 from waifu2x.formats.film.writing.encode import Encoded
-from waifu2x.system.files import reason, write_atomically
+from waifu2x.system.files import explained, reason, write_atomically
 
 _VERSION = 3
 _MANIFEST = "manifest.json"
@@ -85,7 +85,7 @@ def begin(
     The folder's own values win for the keys in `own`; values of `numbers` have to lie in a range.
     Raises OutputError that names all others that differ."""
     path = folder / _MANIFEST
-    try:
+    with explained(OutputError, f"{folder}: cannot keep parts here"):
         if restart:
             for file in [one for one in folder.iterdir() if is_own(one.name)]:
                 file.unlink()
@@ -94,8 +94,6 @@ def begin(
             with suppress(FileExistsError):  # another machine has just begun it
                 write_atomically(path, json.dumps(whole, indent=1).encode(), replace=False)
         found = _settings(_read(path), path)
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot keep parts here: {reason(error)}") from error
     differing = sorted(
         key
         for key in {*found, *settings}

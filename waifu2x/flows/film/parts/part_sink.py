@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 
 from waifu2x.errors import OutputError
 from waifu2x.flows.film.frames.frame_streams import (
@@ -21,7 +20,7 @@ from waifu2x.flows.film.parts.manifest import PartRecord
 from waifu2x.flows.film.parts.part_runs import FilmWork
 from waifu2x.formats.film.writing.encode import PartEncoder
 from waifu2x.system import allocator
-from waifu2x.system.files import abandon, reason, writing
+from waifu2x.system.files import abandon, explained, writing
 
 _OVERLAP = 4
 """The fraction of the next part during which a part is completed: a killed run loses no more than
@@ -51,7 +50,7 @@ class PartSink(FrameSink):
         self._closing: Future[None] | None = None
 
     def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
-        with self._sentence():
+        with self._explained():
             if placed.begin is not None:
                 self._part = self._begun(placed.part)
             part, before = self._part, self._closed
@@ -71,7 +70,7 @@ class PartSink(FrameSink):
 
     def close(self) -> None:
         """Completes the last part. Raises OutputError."""
-        with self._stages.at_work("encoding"), self._sentence():
+        with self._stages.at_work("encoding"), self._explained():
             self._drop_next()
             self._beside.shutdown()
             self._wait()
@@ -111,12 +110,8 @@ class PartSink(FrameSink):
         if closing is not None:
             closing.result()
 
-    @contextmanager
-    def _sentence(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise OutputError(f"{self._work.folder}: cannot write: {reason(error)}") from error
+    def _explained(self) -> AbstractContextManager[None]:
+        return explained(OutputError, f"{self._work.folder}: cannot write")
 
 
 class _OpenPart:

@@ -36,7 +36,7 @@ from waifu2x.formats.film.reading.selection import Decoded
 from waifu2x.formats.film.writing.header import cover_from_file, tried
 from waifu2x.formats.film.writing.joining import FilmJoin
 from waifu2x.formats.film.writing.live_writing import LiveMuxer
-from waifu2x.system.files import open_regular, reason
+from waifu2x.system.files import explained, open_regular, reason
 from waifu2x.system.machine import available_memory
 
 if TYPE_CHECKING:
@@ -170,13 +170,11 @@ class ReadFilm:
         if self._pattern is not None:
             file = FrameFiles(self._pattern)
         else:
-            try:
+            with explained(ImageError, f"{self._name}: cannot read"):
                 if self._path == STANDARD:
                     file = piped(messages.receive_descriptor(self._connection), self._alive)
                 else:
                     file = open_regular(self._path)
-            except OSError as error:
-                raise ImageError(f"{self._name}: cannot read: {reason(error)}") from error
         self._held.enter_context(file)
         container = self._held.enter_context(
             opened(file, self._name, self._complaints.append, are_frames=self._pattern is not None)
