@@ -3,7 +3,7 @@ them.
 
 The driver, which has the device, runs the networks. It tells a worker to make a file (Make) or a
 page of an archive (MakePage). The worker hands each picture over as arrays (Offered), hears when
-the results are there (Computed), and reports the end of the file (Ended) or returns the page
+the results are there (Computed), and reports its Outcome or returns the page
 (Paged). Each worker makes one file or page at a time.
 """
 
@@ -12,9 +12,9 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,8 @@ from waifu2x.backends import Progress
 from waifu2x.flows.batch.semaphore import needed_bytes
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job, Output
-from waifu2x.flows.noise_choice import NoiseChoice
 from waifu2x.flows.outcome import STOPPED, Outcome, outcome_of_error, run_one
 from waifu2x.flows.picture_work import WorkOptions
-from waifu2x.flows.upscaling import Upscaled
-from waifu2x.formats.preview import Preview
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.processing import Call
 from waifu2x.imaging.sizes import Request
@@ -35,6 +32,9 @@ from waifu2x.imaging.streams import Allocate
 from waifu2x.networks.chains import Facts
 from waifu2x.networks.noise_levels import NoiseLimits
 from waifu2x.system.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from waifu2x.flows.archive import ArchivePage
 
 
 @dataclass(frozen=True)
@@ -143,28 +143,10 @@ class Notified(NamedTuple):
     text: str
 
 
-class Ended(NamedTuple):
-    """An Outcome without its job, which the driver knows."""
-
-    made: Upscaled | None
-    error: str
-    device_failed: bool
-    disk_full: bool
-
-    @classmethod
-    def of(cls, outcome: Outcome) -> Ended:
-        return cls(outcome.made, outcome.error, outcome.device_failed, outcome.disk_full)
-
-
 class Paged(NamedTuple):
-    """A finished page, as `archive.ArchivePage`. A failed one is Ended."""
+    """A finished page. A failed one is an Outcome of its archive."""
 
-    content: bytes
-    size: tuple[int, int]
-    spent: Mapping[str, float]
-    choice: NoiseChoice | None
-    previews: tuple[Preview, ...]
-    recomputed: int
+    page: ArchivePage
 
 
 class Defect(NamedTuple):
@@ -179,7 +161,7 @@ class Died(NamedTuple):
     why: str
 
 
-Report = Up | Looked | Released | Offered | Notified | Ended | Paged | Defect | Died
+Report = Up | Looked | Released | Offered | Notified | Outcome | Paged | Defect | Died
 
 
 class Link(Protocol):
@@ -244,12 +226,16 @@ class Codec:
                 self._allowance = make.allowance
                 if make.task is not None:
                     self._take(make.task)
-                made = self._page(make) if isinstance(make, MakePage) else self._file(make.job)
+                if isinstance(make, MakePage):
+                    made: Outcome | Paged = self._page(make)
+                else:
+                    options = self._options(self._task.in_flight)
+                    made = run_one(make.job, self._enlarger, self._task.output, options)
             except StoppedError:
                 if self._is_stopped:
                     return
                 # Only the page is not wanted any more: another one of its archive has failed.
-                made = Ended.of(Outcome(make.job, error=STOPPED))
+                made = Outcome(make.job, error=STOPPED)
             except Exception as error:
                 self._link.report(Defect(error))
                 continue
@@ -269,31 +255,16 @@ class Codec:
             on_notice=lambda text: self._link.report(Notified(text)),
         )
 
-    def _file(self, job: Job) -> Ended:
-        outcome = run_one(
-            job,
-            self._enlarger,
-            self._task.output,
-            self._options(self._task.in_flight),
-        )
-        return Ended.of(outcome)
-
-    def _page(self, make: MakePage) -> Paged | Ended:
-        """Makes a page; returns it, or the end of its archive."""
+    def _page(self, make: MakePage) -> Paged | Outcome:
+        """Makes a page; returns it, or the outcome of its archive."""
         # Imported where there is an archive: most folders have none.
         from waifu2x.flows.archive import upscale_page
 
+        output, options = self._task.output, self._options(in_flight=1)
         try:
-            page = upscale_page(
-                make.name,
-                make.content,
-                self._task.output,
-                self._enlarger,
-                self._options(in_flight=1),
-            )
+            return Paged(upscale_page(make.name, make.content, output, self._enlarger, options))
         except Exception as error:
-            return Ended.of(outcome_of_error(make.job, self._task.output, error))
-        return Paged(*page)
+            return outcome_of_error(make.job, output, error)
 
     def _compute(
         self, calls: Sequence[Call], on_progress: Progress, on_recomputed: Callable[[], None]

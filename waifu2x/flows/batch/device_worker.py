@@ -21,7 +21,6 @@ from typing import NamedTuple
 from waifu2x.api import Upscaler
 from waifu2x.backends.engine.engine import Engine
 from waifu2x.flows.batch import worker
-from waifu2x.flows.batch.codec import Ended
 from waifu2x.flows.batch.session import Answer, Session, SessionSettings
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome
@@ -89,7 +88,7 @@ class Noticed(NamedTuple):
 
 class Done(NamedTuple):
     number: int
-    ended: Ended
+    outcome: Outcome
 
 
 class Logged(NamedTuple):
@@ -220,7 +219,7 @@ class _Process:
             number = self._numbers.pop(answer.job)
             with self._progress:
                 self._parts.pop(number, None)
-            self.report(Done(number, Ended.of(answer)))
+            self.report(Done(number, answer))
         elif isinstance(answer, BaseException):
             self.report(Failed(answer))
         else:

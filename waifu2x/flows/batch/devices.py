@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -372,7 +372,7 @@ class DeviceProcesses:
     def _end(self, device: _DeviceProcess, done: device_worker.Done) -> None:
         """Ends a file, or the process of a failed device."""
         file = device.files[done.number]
-        outcome = Outcome(file.job, *done.ended)
+        outcome = replace(done.outcome, job=file.job)
         if outcome.device_failed:
             if not device.fault:
                 device.fault = outcome.error.removeprefix(f"{file.job.source}: ")

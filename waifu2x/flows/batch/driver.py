@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from waifu2x.api import Upscaler
 from waifu2x.backends.engine.engine import Engine
@@ -39,6 +40,9 @@ from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, Outp
 from waifu2x.flows.outcome import FailedError, Outcome
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.system.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from waifu2x.flows.archive import ArchivePage
 
 _ALLOWED_SHARE = 0.1
 """The share of the memory for pictures that all workers together may take without asking."""
@@ -283,10 +287,10 @@ class DeviceDriver:
             return  # stopped, and on its way out
         if isinstance(report, codec.Offered):
             self._compute(worker, assignment, report)
-        elif isinstance(report, codec.Ended):
-            self._end(worker, assignment, Outcome(assignment.job, *report))
+        elif isinstance(report, Outcome):
+            self._end(worker, assignment, replace(report, job=assignment.job))
         elif isinstance(report, codec.Paged):
-            self._end_page(worker, assignment, report)
+            self._end_page(worker, assignment, report.page)
         elif isinstance(report, codec.Looked):
             granted = partial(worker.send, codec.Proceed(report.number))
             assignment.memory[report.number] = report.size, granted
@@ -364,17 +368,15 @@ class DeviceDriver:
             self.ended.put(outcome)
         self._free_again(worker)
 
-    def _end_page(self, worker: CodecWorker, assignment: Assignment, paged: codec.Paged) -> None:
-        from waifu2x.flows.archive import ArchivePage
-
+    def _end_page(self, worker: CodecWorker, assignment: Assignment, page: ArchivePage) -> None:
         assert assignment.page is not None
         try:
             self._conclude(assignment, is_done=True)
         except StoppedError as error:
             assignment.page.answer.put(error)
         else:
-            spent = with_wait(paged.spent, assignment.waited)
-            assignment.page.answer.put(ArchivePage(*paged)._replace(spent=spent))
+            spent = with_wait(page.spent, assignment.waited)
+            assignment.page.answer.put(page._replace(spent=spent))
         self._free_again(worker)
 
     def _conclude(self, assignment: Assignment, *, is_done: bool) -> None:
