@@ -104,11 +104,7 @@ def upscale_archive(
 
 
 def upscale_page(
-    name: str,
-    content: bytes,
-    output: Output,
-    network: Enlarger,
-    options: WorkOptions,
+    name: str, content: bytes, output: Output, network: Enlarger, options: WorkOptions
 ) -> ArchivePage:
     """Makes a page of an archive. `name` is for messages, and ends as the page's. Raises as
     `upscale_file`."""

@@ -49,10 +49,7 @@ def flow(
     share = scaled(on_progress, 1 / count) if count else ignore
     opened = False
     try:
-        with (
-            closing(source),
-            closing(_in_order(iter(source), work, in_flight, share)) as results,
-        ):
+        with closing(source), closing(_in_order(iter(source), work, in_flight, share)) as results:
             for result in results:
                 if not opened:
                     sink.open(source.header)

@@ -79,12 +79,7 @@ def outcome_of_error(job: Job, output: Output, error: Exception) -> Outcome:
     return Outcome(job, error=message, device_failed=device_failed, disk_full=disk_full)
 
 
-def run_one(
-    job: Job,
-    enlarger: Enlarger,
-    output: Output,
-    options: WorkOptions,
-) -> Outcome:
+def run_one(job: Job, enlarger: Enlarger, output: Output, options: WorkOptions) -> Outcome:
     """Makes one file, which is no archive, and returns its outcome. Raises errors that
     `upscale_file` does not name."""
     try:

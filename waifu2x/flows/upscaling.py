@@ -74,10 +74,7 @@ class Upscaled:
 
 
 def upscale_file(
-    job: Job,
-    output: Output,
-    enlarger: Callable[[], Enlarger],
-    options: WorkOptions,
+    job: Job, output: Output, enlarger: Callable[[], Enlarger], options: WorkOptions
 ) -> Upscaled | None:
     """Reads, enlarges and writes one file; returns None if the target exists and may stay.
     `enlarger` is called when the first picture has been decoded, or while that of a large file is,

@@ -174,10 +174,7 @@ class DeviceProcesses:
         work at once: finished files stay, unfinished ones leave nothing."""
         self._on_progress, self._on_notice = on_progress, on_notice
         self._feeder = threading.Thread(
-            target=self._feed,
-            args=(iter(jobs), listings),
-            name="waifu2x-names",
-            daemon=True,
+            target=self._feed, args=(iter(jobs), listings), name="waifu2x-names", daemon=True
         )
         is_told = False
         try:

@@ -132,10 +132,7 @@ class CodecProcess:
     def _start(self) -> str:
         """Starts the process; returns the error if that fails."""
         process = start_context().Process(
-            target=work,
-            args=(self._theirs, _lifelines),
-            name="waifu2x-worker",
-            daemon=True,
+            target=work, args=(self._theirs, _lifelines), name="waifu2x-worker", daemon=True
         )
         try:
             with self._theirs:

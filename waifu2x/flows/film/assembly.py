@@ -143,14 +143,7 @@ def join_film(
             f"{work.folder}: parts are missing ({told}): make them with --shard, or without --join"
         )
 
-    return make_film(
-        refuse,
-        reader,
-        job,
-        prepared,
-        by_whom=False,
-        on_notice=on_notice,
-    )
+    return make_film(refuse, reader, job, prepared, by_whom=False, on_notice=on_notice)
 
 
 def _ending(film: Film, there: Mapping[int, PartRecord], prepared: PreparedFilm) -> Ending:

@@ -139,11 +139,7 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
             f"the metadata of HDR10 is lost: {encoding.codec} in .{container} has no place for it"
         )
         plan = replace(plan, notices=(*plan.notices, told))
-    return PreparedFilm(
-        shape,
-        plan,
-        Selection(job.cut.start, job.cut.end, deinterlacing=how),
-    )
+    return PreparedFilm(shape, plan, Selection(job.cut.start, job.cut.end, deinterlacing=how))
 
 
 def _encoding(wish: Wish, pictures: Pictures, container: str, size: tuple[int, int]) -> Encoding:

@@ -30,11 +30,7 @@ _MATRICES: dict[int, Matrix] = {
     1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "bt2020",
 }  # fmt: skip
 """By the numbers of ITU-T H.273."""
-_SUBSAMPLINGS: dict[tuple[int, int], Subsampling] = {
-    (1, 1): "444",
-    (2, 1): "422",
-    (2, 2): "420",
-}
+_SUBSAMPLINGS: dict[tuple[int, int], Subsampling] = {(1, 1): "444", (2, 1): "422", (2, 2): "420"}
 """By columns and rows of luma for a sample of chroma."""
 
 

@@ -144,11 +144,7 @@ class MakerByCluster:
                 self._on_frames(made.frames, made.computed)
 
     def _send(
-        self,
-        run: PartRun,
-        work: FilmWork,
-        usable: Sequence[str],
-        ended: queue.SimpleQueue[Future],
+        self, run: PartRun, work: FilmWork, usable: Sequence[str], ended: queue.SimpleQueue[Future]
     ) -> None:
         from waifu2x.flows.film.makers.cluster_worker import make_parts
 

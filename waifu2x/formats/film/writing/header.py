@@ -69,11 +69,7 @@ def open_target(
 
 
 def begin_streams(
-    out: Any,
-    source: InputContainer,
-    plan: FilmPlan,
-    template: PictureTemplate,
-    cover_of: CoverOf,
+    out: Any, source: InputContainer, plan: FilmPlan, template: PictureTemplate, cover_of: CoverOf
 ) -> BegunStreams:
     """Adds all streams, tags and chapters."""
     film, container = plan.film, plan.streams.container
