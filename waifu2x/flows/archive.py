@@ -66,12 +66,9 @@ def upscale_archive(
     in_flight: int = 1,
 ) -> Upscaled | None:
     """Enlarges the pictures of an archive under their names; returns None if the target exists and
-    may stay.
-
-    Other files are copied; order and dates stay. If a picture fails, nothing is written.
+    may stay. Other files are copied; order and dates stay. If a picture fails, nothing is written.
     `in_flight` pages are under way. Raises Waifu2xError, OSError, MemoryError and what `make_page`
-    raises.
-    """
+    raises."""
     if not may_write(job, output.existing):
         return None
     make_folder(job.target.parent)

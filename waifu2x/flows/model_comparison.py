@@ -61,11 +61,9 @@ def opaque(picture: Picture) -> Picture:
 
 def reduced(original: Picture, scale: Fraction) -> tuple[Picture, Picture]:
     """Reduces an opaque picture by Lanczos; returns it and the part of the original that it shows.
-
     Rows and columns below and on the right that do not fit are cut off, so that the reduced picture
     enlarged by `scale` has the size of that part. Raises ImageError for a picture that is too
-    small.
-    """
+    small."""
     height, width = original.pixels.shape[:2]
     small_height, small_width = math.floor(height / scale), math.floor(width / scale)
     if not small_height or not small_width:
@@ -95,12 +93,10 @@ def contenders(
     noise: int | Picture | None,
     on_notice: Callable[[str], None] = lambda note: None,
 ) -> list[Contender]:
-    """Returns the model sets of these names.
-
-    `noise` is a level, or a picture from a JPEG, for which each set removes its best level. A set
-    without the level takes the nearest, or none; one that can do nothing is left out. `on_notice`
-    is called for both. Raises ModelError if a set is missing, or none is left.
-    """
+    """Returns the model sets of these names. `noise` is a level, or a picture from a JPEG, for
+    which each set removes its best level. A set without the level takes the nearest, or none; one
+    that can do nothing is left out. `on_notice` is called for both. Raises ModelError if a set is
+    missing, or none is left."""
     found: list[Contender] = []
     faults, notices = list[ModelError](), list[str]()
     for name in names:

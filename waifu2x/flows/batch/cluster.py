@@ -172,12 +172,10 @@ def run(
     on_news: Callable[[str], None] = lambda notice: None,
     on_notice: OnNotice = lambda job, note: None,
 ) -> Generator[Outcome, None, None]:
-    """Makes files by a cluster; yields the outcome of each as its group ends.
-
-    Inputs in `sources` are never replaced. `on_worker` is called with each worker at its first
-    group, `on_news` with messages about cluster and models, each once. Closing the iterator, or an
-    interrupt, cancels the rest. Raises ClusterError if the cluster is lost; finished files stay.
-    """
+    """Makes files by a cluster; yields the outcome of each as its group ends. Inputs in `sources`
+    are never replaced. `on_worker` is called with each worker at its first group, `on_news` with
+    messages about cluster and models, each once. Closing the iterator, or an interrupt, cancels the
+    rest. Raises ClusterError if the cluster is lost; finished files stay."""
     scheduler = _ClusterScheduler(
         client, iter(jobs), settings, model_files, sources, on_worker, on_news, on_notice
     )

@@ -105,12 +105,9 @@ class Session:
 
     def submit(self, job: Job, answer: Callable[[Answer], None], *, repeated: bool = False) -> None:
         """Adds a job; `answer` gets notices and its outcome, or the error that ends the session,
-        from any thread.
-
-        `repeated`: a lost worker may have finished it. An existing output then stays unless it may
-        be replaced: the file is made once more, in a temporary folder. Raises the error that has
-        ended the session.
-        """
+        from any thread. `repeated`: a lost worker may have finished it. An existing output then
+        stays unless it may be replaced: the file is made once more, in a temporary folder. Raises
+        the error that has ended the session."""
         with self._lock:
             if self._end is not None:
                 raise self._end

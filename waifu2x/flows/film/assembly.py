@@ -54,12 +54,10 @@ def make_film(
     on_resumed: Callable[[int], None] = lambda frames: None,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> MadeFilm:
-    """Makes the missing parts of a film by `maker`, then joins all.
-
-    `on_resumed` is called with the frames that exist already, `on_notice` with messages. With
-    `by_whom` False, existing parts may come from other networks than this job's. Raises ImageError,
-    OutputError, BackendError; complete parts stay until the film is complete.
-    """
+    """Makes the missing parts of a film by `maker`, then joins all. `on_resumed` is called with the
+    frames that exist already, `on_notice` with messages. With `by_whom` False, existing parts may
+    come from other networks than this job's. Raises ImageError, OutputError, BackendError; complete
+    parts stay until the film is complete."""
     with begun(job, prepared, on_notice, by_whom=by_whom) as film:
         there = film.there()
         before = frozenset(there)

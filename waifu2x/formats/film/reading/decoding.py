@@ -194,12 +194,10 @@ class Decoding:
 
 
 class LatestPackets:
-    """The latest packets of pictures: a decoder may still hold some at the end.
-
-    At the end PyAV takes what a decoder holds up to the first damaged picture, and cannot go on
-    behind it. With 16 threads that may lose 30 pictures, so they are decoded again by one thread,
-    which holds none that could be damaged.
-    """
+    """The latest packets of pictures: a decoder may still hold some at the end. At the end PyAV
+    takes what a decoder holds up to the first damaged picture, and cannot go on behind it. With 16
+    threads that may lose 30 pictures, so they are decoded again by one thread, which holds none
+    that could be damaged."""
 
     def __init__(self) -> None:
         self._packets: deque[Packet[Any]] = deque()

@@ -116,12 +116,10 @@ def _unfit(first: VideoFrame, name: str) -> ImageError:
 def film_pictures(
     frames: Iterator[VideoFrame], tick: Fraction, rate: Fraction, begin: int, name: str
 ) -> Iterator[VideoFrame]:
-    """Yields the pictures of film in frames of video, with times in quarters of a tick.
-
-    `tick` is in seconds, `rate` that of the video, and `begin` the time of the film's first frame.
-    If `frames` begin later, the pictures up to the next cycle are missing. Raises ImageError for
-    pictures that the filters do not take.
-    """
+    """Yields the pictures of film in frames of video, with times in quarters of a tick. `tick` is
+    in seconds, `rate` that of the video, and `begin` the time of the film's first frame. If
+    `frames` begin later, the pictures up to the next cycle are missing. Raises ImageError for
+    pictures that the filters do not take."""
     made: _TelecineGraph | None = None
     for place, frame in _even(frames, tick * rate, begin, _LONGEST_GAP * rate):
         if made is None:

@@ -39,12 +39,10 @@ class Gap(NamedTuple):
 
 
 class Packets:
-    """The packets of streams in the order of the file: an iterator that no damage ends.
-
-    FFmpeg finds the next sound place after damage by itself, and only its log tells of that. The
-    times of further recordings in a file go on from the one before; so such a file is always read
-    from its beginning.
-    """
+    """The packets of streams in the order of the file: an iterator that no damage ends. FFmpeg
+    finds the next sound place after damage by itself, and only its log tells of that. The times of
+    further recordings in a file go on from the one before; so such a file is always read from its
+    beginning."""
 
     def __init__(self, container: InputContainer, streams: Sequence[Stream]) -> None:
         self._container = container

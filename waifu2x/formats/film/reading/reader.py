@@ -53,13 +53,10 @@ class Reader:
         keeps_others: bool = False,
         times: Sequence[int] = (),
     ) -> None:
-        """Decodes the first frame.
-
-        `on_packet` is called for each packet; `complaints` counts the faults found while the film
-        was opened. With `keeps_others`, packets of all other streams are kept in `others`, for the
-        caller of `frames` to remove. `times` are those of frames that are separate files, in ticks
-        of `frame_files`. Raises ImageError.
-        """
+        """Decodes the first frame. `on_packet` is called for each packet; `complaints` counts the
+        faults found while the film was opened. With `keeps_others`, packets of all other streams
+        are kept in `others`, for the caller of `frames` to remove. `times` are those of frames that
+        are separate files, in ticks of `frame_files`. Raises ImageError."""
         self._container = container
         self._name = name
         self._stream = main_stream(container, name)
