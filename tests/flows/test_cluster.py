@@ -278,7 +278,7 @@ def test_weights_travel(folder: Path, scheduler: str) -> None:
         working(scheduler, "--no-nanny"),
         Client(scheduler, set_as_default=False) as client,
     ):
-        outcomes = list(cluster.run(client, list(group.jobs), settings, weights))
+        outcomes = list(cluster.ClusterRun(client, iter(group.jobs), settings, weights).outcomes())
     assert [outcome.status for outcome in outcomes] == ["done"] * 3
     assert contents(folder / "out") == contents(folder / "here")
 
@@ -426,7 +426,7 @@ def test_workers_that_do_not_fit(folder: Path, scheduler: str) -> None:
             ),
         ):
             with pytest.raises(ClusterError, match=message):
-                list(cluster.run(client, list(group.jobs), wrong, weights))
+                list(cluster.ClusterRun(client, iter(group.jobs), wrong, weights).outcomes())
     assert not list(Path("out").iterdir())
 
 
@@ -440,7 +440,7 @@ def test_a_scheduler_that_goes_away(folder: Path) -> None:
         address = machine.enter_context(scheduling(folder))
         stack.enter_context(working(address, "--no-nanny"))
         with cluster.connected(address) as client:
-            outcomes = cluster.run(client, list(group.jobs), settings, weights)
+            outcomes = cluster.ClusterRun(client, iter(group.jobs), settings, weights).outcomes()
             first: Outcome = next(outcomes)
             assert first.status == "done"
             machine.close()

@@ -164,16 +164,16 @@ def _on_cluster(work: FileWork, address: str) -> Iterator[Runner]:
         settings, model_files = cluster.settings_of(
             work.arguments, work.output, work.in_flight, work.max_pixels, work.folders, sharing
         )
-        yield lambda jobs, on_progress, on_notice: cluster.run(
+        yield lambda jobs, on_progress, on_notice: cluster.ClusterRun(
             client,
-            jobs,
+            iter(jobs),
             settings,
             model_files,
             sources=work.sources,
             on_worker=lambda worker, device: report.detail(f"worker {worker}: {device}"),
             on_news=report.tell,
             on_notice=on_notice,
-        )
+        ).outcomes()
 
 
 def nobody(

@@ -86,17 +86,18 @@ def upscale_archive(
         place = job.source if str(error.filename) == str(job.source) else job.target
         raise OutputError(f"{place}: {reason(error)}") from error
     copy_times(job, output)
-    (height, width), *others = sink.sizes
+    pages = sink.pages
+    height, width = pages[0].size
     return Upscaled(
         height,
         width,
         spent.seconds,
         time.monotonic() - start,
-        previews=tuple(sink.previews),
-        pictures=len(sink.sizes),
-        choices=tuple(sink.choices),
-        further_pixels=sum(rows * columns for rows, columns in others),
-        recomputed=sink.recomputed,
+        previews=tuple(preview for page in pages for preview in page.previews),
+        pictures=len(pages),
+        choices=tuple(page.choice for page in pages if page.choice is not None),
+        further_pixels=sum(page.size[0] * page.size[1] for page in pages[1:]),
+        recomputed=sum(page.recomputed for page in pages),
     )
 
 
@@ -133,10 +134,8 @@ class _Member:
     """Its name in the new archive."""
     content: bytes
     is_picture: bool
-    size: tuple[int, int] = (0, 0)
-    choice: NoiseChoice | None = None
-    previews: tuple[Preview, ...] = ()
-    recomputed: int = 0
+    page: ArchivePage | None = None
+    """What was made of a picture, without its content."""
 
 
 class _Members:
@@ -181,26 +180,15 @@ def _made(
     page = make_page(f"{job.source}: {member.info.filename}", member.content, on_progress)
     spent.add(page.spent)
     shown = tuple(each._replace(name=member.name) for each in page.previews)
-    return replace(
-        member,
-        content=page.content,
-        size=page.size,
-        choice=page.choice,
-        previews=shown,
-        recomputed=page.recomputed,
-    )
+    made = page._replace(content=b"", previews=shown)
+    return replace(member, content=page.content, page=made)
 
 
 class _NewArchive:
     """A new archive as a sink. Files keep their dates and rights."""
 
     def __init__(self, path: Path, comment: bytes, spent: Stopwatch, *, replace: bool) -> None:
-        self.sizes: list[tuple[int, int]] = []
-        """Rows and columns of the pictures."""
-        self.choices: list[NoiseChoice] = []
-        """The chosen noise levels, in the order of pictures."""
-        self.previews: list[Preview] = []
-        self.recomputed = 0
+        self.pages: list[ArchivePage] = []
         self._path = path
         self._comment = comment
         self._spent = spent
@@ -221,12 +209,8 @@ class _NewArchive:
         added.compress_type = zipfile.ZIP_STORED if result.is_picture else zipfile.ZIP_DEFLATED
         with self._spent("write"):
             self._archive.writestr(added, result.content)
-        if result.choice is not None:
-            self.choices.append(result.choice)
-        self.previews += result.previews
-        self.recomputed += result.recomputed
-        if result.is_picture:
-            self.sizes.append(result.size)
+        if result.page is not None:
+            self.pages.append(result.page)
 
     def close(self) -> None:
         """Completes the archive and gives it its name. Raises OSError."""

@@ -14,7 +14,7 @@ import secrets
 import time
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
@@ -161,30 +161,6 @@ def settings_of(
     return Settings(session, folders), model_files
 
 
-def run(
-    client: Client,
-    jobs: Iterable[Job | None],
-    settings: Settings,
-    model_files: ModelFiles | None,
-    *,
-    sources: frozenset[Identity] = frozenset(),
-    on_worker: Callable[[str, str], None] = lambda address, device: None,
-    on_news: Callable[[str], None] = lambda notice: None,
-    on_notice: OnNotice = lambda job, note: None,
-) -> Generator[Outcome, None, None]:
-    """Makes files by a cluster; yields the outcome of each as its group ends. Inputs in `sources`
-    are never replaced. `on_worker` is called with each worker at its first group, `on_news` with
-    messages about cluster and models, each once. Closing the iterator, or an interrupt, cancels the
-    rest. Raises ClusterError if the cluster is lost; finished files stay."""
-    scheduler = _ClusterScheduler(
-        client, iter(jobs), settings, model_files, sources, on_worker, on_news, on_notice
-    )
-    try:
-        yield from scheduler.outcomes()
-    finally:
-        scheduler.cancel()
-
-
 @dataclass
 class _RateEstimator:
     """Estimates the bytes of files that a worker makes in a second."""
@@ -199,17 +175,20 @@ class _RateEstimator:
 
 
 @dataclass
-class _ClusterScheduler:
-    """Hands groups of files to workers and collects the outcomes."""
+class ClusterRun:
+    """Makes files by a cluster: hands groups of them to workers and collects the outcomes."""
 
     client: Client
     jobs: Iterator[Job | None]
     settings: Settings
     model_files: ModelFiles | None
-    sources: frozenset[Identity]
-    on_worker: Callable[[str, str], None]
-    on_news: Callable[[str], None]
-    on_notice: OnNotice
+    sources: frozenset[Identity] = frozenset()
+    """Inputs, which are never replaced."""
+    on_worker: Callable[[str, str], None] = lambda address, device: None
+    """Called with each worker at its first group."""
+    on_news: Callable[[str], None] = lambda notice: None
+    """Called with messages about cluster and models, each once."""
+    on_notice: OnNotice = lambda job, notice: None
     ahead: deque[tuple[Job, int]] = field(default_factory=deque)
     """Jobs taken from the list but not handed out, with their costs in bytes."""
     suspects: deque[Job] = field(default_factory=deque)
@@ -224,7 +203,15 @@ class _ClusterScheduler:
     groups: int = 0
     exhausted: bool = False
 
-    def outcomes(self) -> Iterator[Outcome]:
+    def outcomes(self) -> Generator[Outcome]:
+        """Yields the outcome of each job as its group ends. Closing the iterator, or an interrupt,
+        cancels the rest. Raises ClusterError if the cluster is lost; finished files stay."""
+        try:
+            yield from self._outcomes()
+        finally:
+            self._cancel()
+
+    def _outcomes(self) -> Iterator[Outcome]:
         self._name = f"waifu2x-{secrets.token_hex(8)}"
         self._listings = Listings(
             self.settings.folders, self.settings.session.output.existing, self.sources
@@ -255,7 +242,7 @@ class _ClusterScheduler:
             group, worker = self.flying.pop(future)
             yield from self._ended(future, group, worker)
 
-    def cancel(self) -> None:
+    def _cancel(self) -> None:
         # A scheduler that is gone has forgotten it already.
         with suppress(Exception):
             self.client.cancel(list(self.flying), force=True)

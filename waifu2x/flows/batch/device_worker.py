@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import queue
-import signal
 import threading
 import time
 import warnings
@@ -112,9 +111,7 @@ def work(
     """Runs the process. It holds `lifeline` open, as all its child processes do: the other end
     shows when the last of them has ended. `fallback` is that of Engine. SIGINT, SIGTERM and SIGHUP
     are left to the parent."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    worker.leave_signals()
     warnings.filterwarnings("ignore")  # of codecs, on odd but readable files
     worker.keep_open(lifeline)
     _Process(connection, settings).run(fallback)

@@ -211,6 +211,13 @@ def how_ended(code: int | None) -> str:
     return f"ended (exit code {code})"
 
 
+def leave_signals() -> None:
+    """Ignores the signals that end a group of processes: the parent then ends this one."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+
 _lifelines: list[Connection] = []
 """Pipes that this process and its codec processes hold open as long as they live."""
 
@@ -225,10 +232,7 @@ def work(connection: Connection, lifelines: Sequence[Connection]) -> None:
     """Runs the process: makes files until there are no more. It holds `lifelines` open."""
     warnings.filterwarnings("ignore")  # of codecs, on odd but readable files
     allocator.keep_freed()
-    # Signals that end a group of processes are for the driver, which then ends this one.
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    leave_signals()
     codec = Codec(_PipeLink(connection))
 
     def receive() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import queue
-import signal
 import threading
 import time
 from multiprocessing.connection import Connection
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from waifu2x.errors import Waifu2xError
+from waifu2x.flows.batch.worker import leave_signals
 from waifu2x.flows.film.frames.frame_device import Enlarging
 from waifu2x.flows.film.frames.stages import StageTimes
 from waifu2x.flows.film.makers.run_maker import make_run
@@ -71,9 +71,7 @@ def work(
     connection: Connection, source: Path, film: Film, shape: Shape, enlarging: Enlarging
 ) -> None:
     """Runs the process. It ignores SIGINT, SIGTERM and SIGHUP, which its parent handles."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    leave_signals()
     starter = _Starter(connection)
     try:
         with enlarging.opened(film, shape) as device, FilmReader(source, device.pin) as reader:
