@@ -95,7 +95,7 @@ def _in_order(
             try:
                 found = reading.result()
             except Exception as error:
-                unread = error  # after whatever is wrong with an item before it
+                unread = error  # after the errors of items before it
                 break
             if not found:
                 break

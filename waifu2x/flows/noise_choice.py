@@ -34,7 +34,7 @@ def choose(enlarger: Enlarger, picture: Picture) -> tuple[Enlarger, NoiseChoice 
         return enlarger, None
     if picture.jpeg is None:
         return enlarger.at_level(None), None
-    from waifu2x.formats.jpeg_quality import quality_of  # which other pictures need not wait for
+    from waifu2x.formats.jpeg_quality import quality_of  # late: only JPEGs need it
 
     quality = quality_of(picture.jpeg)
     level = enlarger.level_for(quality.quality, picture)

@@ -179,7 +179,7 @@ class PreparedSource:
         planes += picture.alpha is not None
         shape, itemsize = (*size, planes), picture.pixels.dtype.itemsize
         if (shape, itemsize) not in self._checked:
-            # Later on, the memory that is free is what the pictures under way have left.
+            # For later pictures, the free memory excludes those under way.
             at_once = 1 if self._checked else self._at_once
             check_result(self._form, shape, itemsize, self._target, at_once)
             self._checked.add((shape, itemsize))

@@ -112,7 +112,7 @@ def upscale_file(
             side, first = output.preview_side, source.first().picture
             previews = (preview(first, side),) if side else ()
             for _ in source:
-                pass  # one that is damaged is not to be copied
+                pass  # a damaged file must not be copied
             with spent("write"):
                 _copy(job, output)
             seconds, count = time.monotonic() - start, source.header.count or 1
@@ -239,7 +239,7 @@ def check_disk(target: Path, form: Format, extents: Sequence[Extent]) -> None:
         return
     folder = next((each for each in target.parents if each.is_dir()), None)
     if folder is None:
-        return  # it cannot be made, either: whoever makes it says why
+        return  # making it will tell why that fails
     try:
         free = shutil.disk_usage(folder).free
     except OSError:

@@ -72,7 +72,7 @@ class ArchiveOwners:
             self._on_ended(outcome)
 
     def _archived(self, job: Job, request: FileRequest) -> Outcome:
-        # Imported where there is an archive: most folders have none.
+        # Late: most folders have no archive.
         from waifu2x.flows.archive import upscale_archive
 
         def report(part: float) -> None:
@@ -80,7 +80,7 @@ class ArchiveOwners:
                 raise StoppedError
             try:
                 self._on_progress(job, part)
-            except StoppedError:  # nobody wants it any more
+            except StoppedError:  # the archive is unwanted
                 raise
             except BaseException as error:  # not the archive's
                 self._on_defect(error)

@@ -44,10 +44,10 @@ _FILE_BYTES = 1 << 14
 _SETTLED_AT_ONCE = 1000
 """Outcomes without work that are collected before they are yielded."""
 _CONNECT_SECONDS = 10.0
-_LOOK_SECONDS = 1.0
+LOOK_SECONDS = 1.0
 """Seconds between two looks at the workers."""
-_PATIENCE_SECONDS = 60.0
-"""Seconds without any worker after which the batch is given up."""
+PATIENCE_SECONDS = 60.0
+"""Seconds without any worker after which a batch or film is given up."""
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def connected(address: str | None) -> Iterator[Client]:
     try:
         import dask
 
-        # It logs what is told here in a line.
+        # Errors that it logs become one line here.
         dask.config.set({"logging": {"distributed": "critical", "distributed.client": "critical"}})
         from distributed import Client, LocalCluster
     except ImportError as error:
@@ -65,14 +65,14 @@ def connected(address: str | None) -> Iterator[Client]:
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if address is None:
-        # Workers start processes of their own for codecs, as daemons may not.
+        # Workers start processes for codecs, which daemons may not.
         with (
             dask.config.set({"distributed.worker.daemon": False}),
             LocalCluster(
                 n_workers=LOCAL_WORKERS,
                 threads_per_worker=1,
                 memory_limit=None,
-                dashboard_address=":0",  # whichever port is free
+                dashboard_address=":0",  # any free port
                 preload="waifu2x.flows.batch.cluster_worker",
                 silence_logs=logging.CRITICAL,
             ) as cluster,
@@ -96,15 +96,15 @@ def connected(address: str | None) -> Iterator[Client]:
         _check_workers(client, address)
         yield client
     finally:
-        # Dask asserts that the client is closed then. It is not where the connection ends at the
-        # same moment, and nothing depends on it any more.
+        # Dask asserts that the client is closed then, which fails, harmlessly, if the connection
+        # ends at the same moment.
         with suppress(AssertionError):
             client.close()
 
 
 def _check_workers(client: Client, address: str) -> None:
     """Raises ClusterError if there are no workers, or one has another version of waifu2x."""
-    # Dask asks for what is installed, older ones for the module.
+    # Dask takes names of distributions, older versions those of modules.
     names = ["waifu2x-kernels", "waifu2x"]
     workers = client.get_versions(packages=names)["workers"]
     if not workers:
@@ -116,6 +116,17 @@ def _check_workers(client: Client, address: str) -> None:
         if version != __version__:
             has = f"has waifu2x {version}, not {__version__}" if version else "lacks waifu2x"
             raise ClusterError(f"{address}: worker {worker} {has}: install {__version__} there")
+
+
+def workers_of(client: Client, resume: str) -> dict[str, int]:
+    """Returns the addresses of workers, and their numbers of threads. Raises ClusterError if the
+    scheduler is lost; `resume` says how to go on."""
+    try:
+        if client.status == "running":
+            return dict(client.nthreads())
+    except OSError:
+        pass
+    raise ClusterError(f"lost the scheduler: {resume}")
 
 
 def packed(model: str) -> tuple[str, dict[str, bytes] | None]:
@@ -219,13 +230,13 @@ class ClusterRun:
         self._sent_files = self._send_files()
         last_seen = time.monotonic()
         while not self.exhausted or self.ahead or self.suspects or self.flying:
-            workers = self._workers()
+            workers = workers_of(self.client, _RESUME)
             if workers:
                 last_seen = time.monotonic()
-            elif time.monotonic() - last_seen > _PATIENCE_SECONDS:
-                raise ClusterError(f"no workers for {_PATIENCE_SECONDS:.0f} seconds: {_RESUME}")
+            elif time.monotonic() - last_seen > PATIENCE_SECONDS:
+                raise ClusterError(f"no workers for {PATIENCE_SECONDS:.0f} seconds: {_RESUME}")
             else:
-                self._say(f"no workers left: waiting {_PATIENCE_SECONDS:.0f} seconds for one")
+                self._say(f"no workers left: waiting {PATIENCE_SECONDS:.0f} seconds for one")
             usable = [worker for worker in workers if worker not in self.broken]
             if workers and not usable:
                 yield from self._not_begun()
@@ -234,36 +245,27 @@ class ClusterRun:
             yield from self.settled
             self.settled.clear()
             if workers and not self.flying:
-                continue  # whoever gives the jobs waits for them
+                continue  # the iterator of jobs has waited
             try:
-                future = self.ended.get(timeout=0 if more else _LOOK_SECONDS)
+                future = self.ended.get(timeout=0 if more else LOOK_SECONDS)
             except queue.Empty:
                 continue
             group, worker = self.flying.pop(future)
             yield from self._ended(future, group, worker)
 
     def _cancel(self) -> None:
-        # A scheduler that is gone has forgotten it already.
+        # A lost scheduler has forgotten them already.
         with suppress(Exception):
             self.client.cancel(list(self.flying), force=True)
             for group, _ in self.flying.values():
                 self._forget(group)
 
-    def _workers(self) -> dict[str, int]:
-        """Returns the addresses of workers, and their numbers of threads."""
-        try:
-            if self.client.status == "running":
-                return dict(self.client.nthreads())
-        except OSError:
-            pass
-        raise ClusterError(f"lost the scheduler: {_RESUME}")
-
     def _send_files(self) -> Future | None:
         if self.model_files is None:
             return None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it is large
-            # As the result of a task it is made again if a worker is lost.
+            warnings.simplefilter("ignore")  # about its size
+            # The result of a task is made again if its worker is lost.
             return self.client.submit(dict, self.model_files, key=f"{self._name}-model")
 
     def _hand_out(self, workers: Mapping[str, int]) -> None:
@@ -322,7 +324,7 @@ class ClusterRun:
             self.settings,
             self._sent_files,
             key=group.key,
-            # A wish: if it is lost, any other. But nobody wants one whose device is broken.
+            # A preference, but never for a worker with a broken device.
             workers=list(usable) if self.broken else [worker],
             allow_other_workers=not self.broken,
         )
@@ -374,7 +376,7 @@ class ClusterRun:
             error = next(each.error for each in finished.outcomes if each.device_failed)
             self._say(f"worker {finished.worker} gets no more files: {error}")
         for outcome in finished.outcomes:
-            if outcome.status == "failed" and set(self._workers()) - self.broken:
+            if outcome.status == "failed" and set(workers_of(self.client, _RESUME)) - self.broken:
                 self.ahead.append((outcome.job, self._cost(outcome.job)))
             else:
                 yield outcome

@@ -67,13 +67,13 @@ def work_on(group: Group, settings: Settings, model_files: ModelFiles | None) ->
     ClusterError if this worker cannot take part."""
     worker = get_worker()
     _check(settings, worker.address)
-    # The scheduler remembers, whatever becomes of this worker.
+    # The scheduler keeps this even if the worker is lost.
     begun = Event(group.key)
     repeated = group.repeated or begun.is_set()
     begun.set()
 
     def is_wanted() -> bool:
-        # So the worker notes that a client has cancelled a task, or is gone.
+        # A worker notes here that the client has cancelled a task, or is gone.
         task = worker.state.tasks.get(group.key)
         return task is not None and task.state != "cancelled"
 

@@ -52,7 +52,7 @@ class CodecTask:
     """Pictures of a file that are under way."""
 
 
-# What the driver tells a worker.
+# Commands to a worker:
 
 
 class Make(NamedTuple):
@@ -94,7 +94,7 @@ Command = Make | MakePage | Proceed | Computed | None
 """None: there are no more files."""
 
 
-# What a worker tells the driver.
+# Reports to the driver:
 
 
 class Up(NamedTuple):
@@ -234,7 +234,7 @@ class Codec:
             except StoppedError:
                 if self._is_stopped:
                     return
-                # Only the page is not wanted any more: another one of its archive has failed.
+                # Only the page is unwanted: another one of its archive has failed.
                 made = Outcome(make.job, error=STOPPED)
             except Exception as error:
                 self._link.report(Defect(error))
@@ -257,7 +257,7 @@ class Codec:
 
     def _page(self, make: MakePage) -> Paged | Outcome:
         """Makes a page; returns it, or the outcome of its archive."""
-        # Imported where there is an archive: most folders have none.
+        # Late: most folders have no archive.
         from waifu2x.flows.archive import upscale_page
 
         output, options = self._task.output, self._options(in_flight=1)
@@ -278,7 +278,7 @@ class Codec:
                 pixels = allocate(pixels.shape, pixels.dtype)
                 pixels[...] = call.pixels
             out = allocate(call.shape, call.dtype)
-            # The driver tells of progress: here is only found out how much a call is of the file.
+            # The driver reports progress; this only finds the call's share of the file.
             self._told.share = 0.0
             on_progress(call.share)
             offered.append(OfferedCall(call.factor, call.noise, pixels, out, self._told.share))

@@ -30,7 +30,7 @@ _TOLD_SECONDS = 0.1
 """Seconds between two messages about progress."""
 
 
-# What the process is told; None ends it, as the end of the connection does.
+# Commands; None ends the process, as the end of the connection does.
 
 
 class Name(NamedTuple):
@@ -47,7 +47,7 @@ class Withdraw(NamedTuple):
     """Make no files that no worker has taken."""
 
 
-# What it tells.
+# Reports to the parent:
 
 
 class Opened(NamedTuple):
@@ -164,7 +164,7 @@ class _Process:
             self._numbers[job] = name.number
             try:
                 session.submit(job, self._answer, repeated=name.repeated)
-            except BaseException:  # the session has ended, which has been told
+            except BaseException:  # the session has ended and reported that
                 continue
 
     def report(self, report: Report) -> None:
@@ -182,7 +182,7 @@ class _Process:
         while True:
             try:
                 name = self._connection.recv()
-            except Exception:  # whoever has started it is gone
+            except Exception:  # the parent is gone
                 self._vanish()
             if name is None:
                 self._vanish()

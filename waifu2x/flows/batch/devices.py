@@ -206,7 +206,7 @@ class DeviceProcesses:
                 device.process.join()
         _clear([file for device in devices for file in device.files.values()])
 
-    # The way of names to processes, in a thread of its own: whoever gives them may take long.
+    # A thread feeds names to processes, since their iterator may block.
 
     def _feed(self, jobs: Iterator[Job | None], listings: Listings) -> None:
         try:
@@ -234,7 +234,7 @@ class DeviceProcesses:
                     is_free = not device.files
                     if self._suspects and (device.is_replaced or self._is_exhausted):
                         if is_free:
-                            # What came last was most likely not begun: it shows what works.
+                            # The last one was hardly begun: it shows whether the device works.
                             return device, self._suspects.pop()
                     elif self._returned:
                         return device, self._returned.popleft()
@@ -362,7 +362,7 @@ class DeviceProcesses:
                 device.since = time.monotonic()
                 self._changed.notify_all()
         elif not device.is_open and device.was_open and isinstance(report.error, Waifu2xError):
-            device.fault = str(report.error)  # which was there before
+            device.fault = str(report.error)  # the device worked before
         else:
             raise report.error
 

@@ -173,12 +173,12 @@ class DeviceDriver:
             if worker.is_process:
                 worker.stop()
 
-    # The jobs' way to workers, in a thread of its own: whoever gives them may take long.
+    # A thread feeds jobs to workers, since their iterator may block.
 
     def _feed(self) -> None:
         try:
             while (worker := self._vacant()) is not None:
-                # Whoever gives the jobs may take long: meanwhile there may be pages for it.
+                # Meanwhile there may be pages for it.
                 self._crew.vacate(worker)
                 job = self._next()
                 if job is None:
@@ -256,7 +256,7 @@ class DeviceDriver:
             message = f"{job.source}: not begun, since the device had stopped working"
             return Outcome(job, error=message, device_failed=True)
         try:
-            # Workers look as well: only what other inputs are they do not know.
+            # Workers check this, too, but do not know the other inputs.
             existing = request.task.output.existing
             if self._sources and not may_write(job, existing, self._sources):
                 return Outcome(job)
@@ -264,7 +264,7 @@ class DeviceDriver:
             return Outcome(job, error=str(error))
         return None
 
-    # What workers report, each from a thread of its own.
+    # Reports of workers come from a thread for each.
 
     def _on_report(self, worker: CodecWorker, report: codec.Report) -> None:
         try:

@@ -87,7 +87,7 @@ class HtmlReport:
                 self._places.append((key, self._figures.tell(), len(figure)))
                 self._figures.write(figure)
         except OSError as error:
-            self._error = error  # the pictures are worth more
+            self._error = error  # the pictures go on
 
     def finish(self, summary: Iterable[str], failed: Iterable[Outcome]) -> None:
         """Writes the page, with lines for its top, and failures. Raises OutputError."""
@@ -169,7 +169,7 @@ class HtmlReport:
             relative = Path(os.path.relpath(path, self._path.parent)).as_posix()
         except ValueError:  # on another drive
             return name
-        # Also what would be a scheme: quoted, a colon is none.
+        # A quoted colon cannot begin a scheme.
         return f'<a href="{quote_from_bytes(os.fsencode(relative))}">{name}</a>'
 
 

@@ -215,7 +215,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir(follow_symlinks=False)
     except OSError:
-        return False  # some file systems are asked, and fail: told when it is to be read
+        return False  # some file systems fail here: reading it will tell
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:

@@ -117,7 +117,7 @@ class Scheduler:
         while calls := self._next():
             self._run(calls, buffers)
             with self._changed:
-                # Without a moment between, where more waits: the device is busy.
+                # If calls wait, the device stays busy without a pause.
                 if not self._waiting:
                     self._count(-1)
                 else:

@@ -264,7 +264,7 @@ class SessionHolder:
         """Gives a session with these settings. Waits for the end of contexts with other settings.
         Raises Waifu2xError."""
         with self._freed:
-            # A worker may have several threads, and these the groups of several batches.
+            # A worker may have several threads with groups of several batches.
             self._freed.wait_for(lambda: not self._users or self._key == settings.key)
             if self._session is None or self._key != settings.key:
                 self._close()

@@ -80,7 +80,7 @@ class Arrivals:
             if str(outcome.job.source) not in self._told:
                 self._on_unreadable(outcome)
         self._told = {str(outcome.job.source) for outcome in plan.unreadable}
-        # What is in a folder that cannot be read, for now perhaps, is not new afterwards.
+        # Files of a folder that is unreadable for now are not new afterwards.
         self._seen = {**before, **seen} if plan.unreadable else seen
         return jobs
 

@@ -155,7 +155,7 @@ class CodecProcess:
             self._process.join()
             return how_ended(self._process.exitcode)
         except Exception as error:
-            # What it sent besides is still on its way: nobody could tell it from the next message.
+            # Files that it sent besides cannot be told from the next message.
             self._process.kill()
             self._process.join()
             return f"cannot share its memory: {error}"
@@ -179,8 +179,8 @@ def prepare(*modules: str) -> None:
     from multiprocessing import forkserver, resource_tracker
 
     start_context(*modules)
-    resource_tracker.ensure_running()  # which would let signals through again
-    # Ctrl-C is for this process: the other one would tell of it while it loads modules.
+    resource_tracker.ensure_running()  # it would unblock signals
+    # Ctrl-C is for this process: the other would print a traceback while it loads modules.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         forkserver.ensure_running()
@@ -239,7 +239,7 @@ def work(connection: Connection, lifelines: Sequence[Connection]) -> None:
         while True:
             try:
                 command = connection.recv()
-            except Exception:  # the driver is gone, or an error in it cannot be made here
+            except Exception:  # the driver is gone, or its error cannot be unpickled
                 _vanish()
             codec.deliver(command)
 

@@ -65,7 +65,7 @@ def make_film(
         for attempt in range(_ROUNDS + 1):
             found = missing_runs(there, film.first(reader), film.work.part_ticks)
             film.forget(found.wrong)
-            # Nothing need take their place: one may lie behind the film's end.
+            # They may lie behind the film's end, without a replacement.
             there = {number: told for number, told in there.items() if number not in found.wrong}
             before -= found.wrong
             if not found.runs:

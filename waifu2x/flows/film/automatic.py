@@ -30,7 +30,6 @@ _H264_MOST = 4096
 """The most pixels of a side for H.264 encoders in hardware."""
 _SIZES = ("scale", "width", "height")
 _DECIDING = ("model", "noise", "tta")
-"""Names of the arguments that decide the pixels."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,6 @@ class DecidedFilm:
     arguments: dict[str, Any]
     height: int
     width: int
-    """Pixels of the result."""
     asked: tuple[int, int]
     """The requested height and width, which may be odd where the encoder's are not."""
     changes: bool

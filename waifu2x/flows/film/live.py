@@ -147,9 +147,7 @@ class RawSink(FrameSink):
         self._name = name
         self._shape = shape
         self._step = shape.tick * shape.rate
-        """Frames of a tick."""
         self._first: int | None = None
-        """The time of the first frame."""
         self.uneven = 0
         """Frames that are not at an even rate: y4m has no times."""
 
@@ -189,8 +187,7 @@ class RawSink(FrameSink):
     def _place(self, frame: DecodedFrame) -> None:
         if self._first is None:
             self._first = frame.pts
-        # In parts of a frame, since fractions take long. Half a frame: less is what containers
-        # round times to.
+        # In integers, since fractions are slow. Containers round times by less than half a frame.
         each, whole = self._step.numerator, self._step.denominator
         if 2 * abs((frame.pts - self._first) * each - self.frames * whole) > whole:
             self.uneven += 1
@@ -201,7 +198,7 @@ class RawSink(FrameSink):
             while waiting:
                 try:
                     written = _written(self._descriptor, waiting)
-                except BlockingIOError:  # whoever made the pipe wants no one to wait in it
+                except BlockingIOError:  # the pipe is non-blocking
                     select.select([], [self._descriptor], [])
                     continue
                 while waiting and written >= waiting[0].nbytes:

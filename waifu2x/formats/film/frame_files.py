@@ -17,7 +17,6 @@ from waifu2x.system.lazy_dataclass import dataclass
 TIMES = "timestamps.txt"
 """The file of times: a line that names its format, then the milliseconds of each frame."""
 TICK = Fraction(1, 1_000_000)
-"""Seconds of a tick of such films."""
 PLAIN_RATE = 25
 """Frames a second where no file of times exists."""
 _FORMAT = "# timestamp format v2"
@@ -153,7 +152,7 @@ def read_times(pattern: FramePattern, frames: int) -> tuple[int, ...]:
             raise ValueError
         shown = [line for line in lines[1:] if line.strip() and not line.startswith("#")]
         times = [float(line) for line in shown]
-        if not all(0 <= time < _LARGEST for time in times):  # nor is it of what is no number
+        if not all(0 <= time < _LARGEST for time in times):  # nor for NaN
             raise ValueError
         ticks = tuple(round(time * 1000) for time in times)
         if any(later <= earlier for earlier, later in pairwise(ticks)):
@@ -174,7 +173,7 @@ def rate_of(times: Sequence[int]) -> Fraction:
         return Fraction(PLAIN_RATE)
     mean = Fraction(len(times) - 1, times[-1] - times[0]) / TICK
     for base in (1, 1001):
-        # Half a tick at the last frame is what times are rounded to.
+        # Times are rounded to half a tick at the last frame.
         near = Fraction(round(mean * base), base)
         if near and abs(1 / near - 1 / mean) * (len(times) - 1) <= TICK:
             return near

@@ -25,7 +25,7 @@ def library() -> Any:
             "films need PyAV: install it with `pip install 'waifu2x-kernels[video]'`"
         ) from error
     av.logging.set_level(av.logging.PANIC)
-    av.logging.set_skip_repeated(False)  # what is damaged, each reader hears of
+    av.logging.set_skip_repeated(False)  # each reader counts all messages
     return av
 
 

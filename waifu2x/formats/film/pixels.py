@@ -86,6 +86,6 @@ def frame_of(planes: Sequence[NDArray[Any]], pixels: PixelFormat) -> VideoFrame:
 
 
 def _rows(plane: Any, dtype: str) -> NDArray[Any]:
-    # Whole rows, their padding included: what lies after the last one need not be a row.
+    # Whole rows with padding: the bytes after the last one may be less than a row.
     whole = np.frombuffer(plane, dtype)
     return whole[: plane.height * plane.line_size // whole.itemsize].reshape(plane.height, -1)

@@ -31,7 +31,6 @@ network made."""
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 _PIXELS = 1 << 19
-"""Pixels of a stack."""
 _MOST = 8
 _ALIGNED = 64
 """Alignment of planes in bytes, the widest registers of a processor. As many bytes follow the last
@@ -47,14 +46,12 @@ class FrameDevice:
     in_flight: int = 2
     """Stacks of frames under way."""
     stack: int = 1
-    """Frames of a stack."""
     pin: Callable[[NDArray[Any]], Pin] = lambda array: Pin()
     """`Backend.pin` of the device."""
     arithmetic: str = ""
     """The name of the backend and its arithmetic. Parts of another arithmetic differ."""
     is_gpu: bool = False
     described: str = ""
-    """The device, for people."""
 
 
 class Enlarging(Protocol):
@@ -102,8 +99,6 @@ def stack_size(height: int, width: int) -> int:
 
 
 class StackedSource(Generic[_Item]):
-    """A source of stacks of items."""
-
     def __init__(self, source: Source[_Item], size: int) -> None:
         self._source = source
         self._size = size
@@ -159,7 +154,6 @@ class FrameMemory:
         dtype = np.dtype(pixels.dtype)
         self._dtype, self._pin = dtype, pin
         self._places: list[tuple[int, tuple[int, int]]] = []
-        """Offset and shape of each plane."""
         begin = 0
         for shape in pixels.shapes(height, width):
             self._places.append((begin, shape))

@@ -40,7 +40,7 @@ def plane_format(pixels: PixelFormat, colours: FilmColours) -> PlaneFormat:
     return PlaneFormat(
         pixels.bits,
         "400" if is_grey else _SUBSAMPLINGS[pixels.columns, pixels.rows],
-        # Grey is the luma that `upscale` gives it; its film may well name another matrix.
+        # `upscale` takes grey for luma of BT.601, whatever matrix the film names.
         "rgb" if pixels.is_rgb else "bt601" if is_grey else _MATRICES[colours.matrix],
         colours.range == "full",
         colours.siting,
@@ -73,7 +73,6 @@ class FrameEnlarger:
 
     @property
     def backend(self) -> Backend:
-        """Returns the backend."""
         return self.upscaler.engine.backend
 
     def arithmetic(self) -> str:
@@ -85,7 +84,7 @@ class FrameEnlarger:
         chains, noise = self._networks.chains, self._enlarger.noise
         told = f"{self.backend.name}: {chains.network(factor, noise).arithmetic}"
         if self._has_alpha and factor > 1 and noise is not None:
-            # Without such a chain, frames that are unevenly transparent are an error.
+            # Without such a chain, unevenly transparent frames are an error.
             with suppress(ModelError):
                 told += f", transparency {chains.network(factor, None).arithmetic}"
         return told
@@ -135,7 +134,7 @@ def device_of(enlarge: FrameEnlarger, film: Film) -> FrameDevice:
     is_gpu = backend.name in ("cuda", "opencl")
     return FrameDevice(
         enlarge,
-        # One result is being encoded, and one more call fills what the others leave of a device.
+        # One result is being encoded, and one more call fills gaps on the device.
         backend.calls_at_once + 2,
         stack_size(pictures.height, pictures.width) if is_gpu else 1,
         backend.pin,
@@ -150,7 +149,6 @@ class UpscalerEnlarging:
     """Opens devices that enlarge frames as an Upscaler does."""
 
     arguments: Mapping[str, Any]
-    """Arguments of an Upscaler."""
     model_files: ModelFiles | None = None
     """Files of a model that was not shipped: `model` is a path in their folder."""
 

@@ -34,7 +34,6 @@ class PartEnd(NamedTuple):
     """Facts that the last frame of a part tells."""
 
     last: str
-    """Hash of that frame."""
     following: int | None
     """Time in ticks of the next frame; None at the end of the film."""
     damaged: int
@@ -47,7 +46,6 @@ class PlacedFrame:
     """A frame with its place in a part."""
 
     part: int
-    """The number of its part."""
     frame: DecodedFrame
     is_held: bool
     """Whether it equals the one before, so that its result is used again."""
@@ -81,15 +79,13 @@ class FrameSource:
         self._run = run
         self._part_ticks = part_ticks
         self._duplicates = duplicates
-        # Beside those that are under way: the one that others are compared with, and two that are
-        # looked at together.
+        # One more to compare with, and two that are looked at together.
         self._ahead = ahead + 3
         self._before = ""
         self._is_sought = False
         self._damaged = self._moved = 0
         """The reader's counts at the beginning of the part."""
         self.has_ended = False
-        """Whether the end of the film was reached."""
         self._steps = self._made()
         pictures = reader.film.pictures
         nbytes = sum(
@@ -101,7 +97,6 @@ class FrameSource:
         )
 
     def __iter__(self) -> Generator[PlacedFrame]:
-        """Yields the frames. Raises ImageError."""
         return self._steps
 
     def close(self) -> None:
@@ -143,7 +138,7 @@ class FrameSource:
                     following.release()
 
     def _begun(self, first: DecodedFrame) -> PartBegin:
-        if self._before:  # what is damaged before it is another part's
+        if self._before:  # earlier damage belongs to another part
             self._damaged, self._moved = first.damaged, first.moved
         return PartBegin(self._before, self._is_sought)
 
@@ -174,7 +169,7 @@ class FrameSource:
                 if self._has_found(next(frames, None)):
                     yield from frames
                     return
-            # The search has come to another place: decode it all.
+            # Seeking has found another place: decode everything.
             wanted, self._is_sought = replace(wanted, is_sought=False), False
         with closing(self._reader.frames(wanted, self._ahead)) as frames:
             first = next(frames, None)
@@ -199,7 +194,6 @@ class FrameSource:
 
 
 def hash_of(frame: DecodedFrame) -> str:
-    """Returns a hash of a frame's planes and time."""
     hashed = hashlib.blake2b(str(frame.pts).encode(), digest_size=16)
     for plane in frame.planes:
         hashed.update(plane.data)
@@ -223,7 +217,8 @@ class FrameSink:
         """Returns a clause for each thing that could not be kept."""
         return ()
 
-    def open(self, header: Header) -> None: ...
+    def open(self, header: Header) -> None:
+        """Begins. Raises OutputError."""
 
     def add(self, result: EnlargedFrame) -> None:
         """Writes a result and releases its source frame. Raises OutputError."""

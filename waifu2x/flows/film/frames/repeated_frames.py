@@ -41,7 +41,7 @@ def is_held(
 def _is_near(one: NDArray[Any], other: NDArray[Any], unit: int) -> bool:
     """Returns whether planes differ only by a codec's noise. `unit` is a level of 8 bits."""
     for top in range(0, one.shape[0], _STRIP):
-        # The last strip begins where it is a whole one.
+        # The last strip overlaps the one before, so that it is whole.
         begin = max(0, min(top, one.shape[0] - _STRIP))
         strips = one[begin : begin + _STRIP], other[begin : begin + _STRIP]
         if np.array_equal(*strips):

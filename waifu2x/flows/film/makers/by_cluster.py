@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from waifu2x.errors import ClusterError, ImageError, Waifu2xError
+from waifu2x.flows.batch.cluster import LOOK_SECONDS, PATIENCE_SECONDS, workers_of
 from waifu2x.flows.film.frames.frame_device import Enlarging, OnFrames
 from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun, RunQueue, expected_parts
@@ -31,10 +32,6 @@ _MOST = 6
 """Parts of a run, whose progress is known only at its end."""
 _AHEAD = 2
 """Runs that a worker has, one of which waits."""
-_LOOK_SECONDS = 1.0
-"""Seconds between two looks at the workers."""
-_PATIENCE_SECONDS = 60.0
-"""Seconds without any worker after which the film is given up."""
 _RESUME = "the parts that are complete stay: run again to go on"
 
 
@@ -66,7 +63,6 @@ class MakerByCluster:
         self._runs = 0
         self._flying: dict[Future, PartRun] = {}
         self._broken: set[str] = set()
-        """Workers whose device has failed."""
         self.arithmetic = ""
         """The arithmetic of all workers. Parts of another one would differ."""
         self.is_gpu = False
@@ -85,13 +81,13 @@ class MakerByCluster:
             self._enlarging,
         )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it is large
+            warnings.simplefilter("ignore")  # about its size
             self._sent = self._client.submit(kept, task, key=f"{self._name}-film")
         opening = [
             self._client.submit(
                 device_of, self._sent, key=f"{self._name}-{worker}", workers=[worker]
             )
-            for worker in self._workers()
+            for worker in workers_of(self._client, _RESUME)
         ]
         found: list[WorkerDevice] = [self._result(future) for future in opening]
         for one in found:
@@ -105,7 +101,7 @@ class MakerByCluster:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        # A scheduler that is gone has forgotten it already.
+        # A lost scheduler has forgotten them already.
         with suppress(Exception):
             self._client.cancel(list(self._flying), force=True)
 
@@ -113,17 +109,17 @@ class MakerByCluster:
         """Makes the parts of runs, as RunMaker. Raises ClusterError if the cluster is lost."""
         ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
         expected = expected_parts(self._reader.film, work)
-        left = RunQueue(runs, expected, max(1, len(self._workers())), _MOST)
+        left = RunQueue(runs, expected, max(1, len(workers_of(self._client, _RESUME))), _MOST)
         last_seen = time.monotonic()
         while True:
-            workers = self._workers()
+            workers = workers_of(self._client, _RESUME)
             usable = [worker for worker in workers if worker not in self._broken]
             if workers:
                 last_seen = time.monotonic()
                 if not usable:
                     raise ClusterError(f"no worker has a device left that works: {_RESUME}")
-            elif time.monotonic() - last_seen > _PATIENCE_SECONDS:
-                raise ClusterError(f"no workers for {_PATIENCE_SECONDS:.0f} seconds: {_RESUME}")
+            elif time.monotonic() - last_seen > PATIENCE_SECONDS:
+                raise ClusterError(f"no workers for {PATIENCE_SECONDS:.0f} seconds: {_RESUME}")
             while len(self._flying) < _AHEAD * len(usable):
                 run = left.take_now()
                 if run is None:
@@ -132,7 +128,7 @@ class MakerByCluster:
             if workers and not self._flying:
                 return
             try:
-                future = ended.get(timeout=_LOOK_SECONDS)
+                future = ended.get(timeout=LOOK_SECONDS)
             except queue.Empty:
                 continue
             run = self._flying.pop(future)
@@ -195,12 +191,3 @@ class MakerByCluster:
             if future.status in ("cancelled", "lost"):
                 raise ClusterError(f"lost the scheduler: {_RESUME}") from error
             raise
-
-    def _workers(self) -> Sequence[str]:
-        """Returns the addresses of workers."""
-        try:
-            if self._client.status == "running":
-                return list(self._client.nthreads())
-        except OSError:
-            pass
-        raise ClusterError(f"lost the scheduler: {_RESUME}")

@@ -58,10 +58,8 @@ class _Device:
     process: Any = None
     connection: Connection | None = None
     arithmetic: str = ""
-    """Set once it is open."""
     is_gpu: bool = False
     fruitless: int = 0
-    """Consecutive processes that ended without a part."""
     told: tuple[int, int] = (0, 0)
     """Reported frames of its present run, and those that the network made."""
     sending: threading.Lock = field(default_factory=threading.Lock)
@@ -94,7 +92,6 @@ class MakerByDevices:
         )
         """Messages from the threads that follow processes; None is the end of one."""
         self._tries: Counter[int] = Counter()
-        """Processes lost on each part, by its number."""
         self._is_closed = False
 
     def __enter__(self) -> Self:
@@ -128,7 +125,6 @@ class MakerByDevices:
 
     @property
     def is_gpu(self) -> bool:
-        """Returns whether the devices are GPUs."""
         return self._devices[0].is_gpu
 
     def __call__(self, runs: Sequence[PartRun], work: FilmWork) -> None:
@@ -189,12 +185,12 @@ class MakerByDevices:
 
     def _tell(self, made: device_process.FramesMade) -> None:
         self._on_frames(made.frames, made.computed)
-        # As if it were one device: which stage holds the others does not depend on their number.
+        # As for one device: the number of devices must not change which stage is slowest.
         count = len(self._devices)
         for stage in ("decoding", "network", "encoding"):
             self._reader.stages.add(stage, made.spent._asdict()[stage] / count)
 
-    # A process, as the thread that follows it sees it.
+    # Each process is followed by a thread.
 
     def _serve(self, device: _Device, runs: RunQueue, work: FilmWork) -> None:
         try:
@@ -245,7 +241,7 @@ class MakerByDevices:
         clear_folder(work.folder)
         made = [told for number, told in self._parts(run, work).items() if number not in before]
         device.fruitless = 0 if made else device.fruitless + 1
-        # What was told of and is lost counts no more.
+        # Frames that were reported but lost are subtracted.
         frames = sum(len(told.encoded.pts) for told in made) - device.told[0]
         computed = sum(told.computed for told in made) - device.told[1]
         self._events.put(device_process.FramesMade(frames, computed, StageTimes()))
@@ -264,7 +260,6 @@ class MakerByDevices:
         self._events.put(f"{device.name}: {why}: {goes_on}")
 
     def _parts(self, run: PartRun, work: FilmWork) -> Mapping[int, PartRecord]:
-        """Returns the complete parts of a run by their numbers."""
         return manifest.all_recorded(work.folder, run.first, run.until)
 
     def _left(self, run: PartRun, work: FilmWork) -> Sequence[PartRun]:
@@ -277,7 +272,7 @@ class MakerByDevices:
         arguments = theirs, self._reader.path, self._reader.film, self._shape, device.enlarging
         process = context.Process(target=device_process.work, args=arguments, name="waifu2x-device")
         with theirs:
-            process.start()  # an interrupt here leaves nothing to kill: it ends with the connection
+            process.start()  # after an interrupt here it ends with the connection
         device.process = process
         if self._is_closed:
             self._end(device)

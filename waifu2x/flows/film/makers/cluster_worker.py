@@ -36,7 +36,6 @@ class FilmTask:
     """Unique for each film; what a worker has open is kept by it."""
     source: Path
     identity: Mapping[str, str]
-    """Identity of the source."""
     film: Film
     shape: Shape
     enlarging: Enlarging
@@ -45,15 +44,12 @@ class FilmTask:
 
 class WorkerDevice(NamedTuple):
     worker: str
-    """Address of the worker."""
     arithmetic: str
     is_gpu: bool
     described: str
 
 
 class RunMade(NamedTuple):
-    """The result of a run on a worker."""
-
     worker: str
     has_ended: bool
     frames: int
@@ -86,13 +82,13 @@ def make_parts(run: PartRun, work: FilmWork, task: FilmTask, arithmetic: str, ke
         frames, computed = frames + more, computed + made
         if time.monotonic() - looked > _LOOK_SECONDS:
             looked = time.monotonic()
-            # So the worker notes that a client has cancelled a task, or is gone.
+            # A worker notes here that the client has cancelled a task, or is gone.
             state = worker.state.tasks.get(key)
             if state is None or state.state == "cancelled":
                 raise CancelledError
 
     with _HELD.opened(task, worker.address) as (reader, device):
-        if device.arithmetic != arithmetic:  # of a worker that came later, or has lost a device
+        if device.arithmetic != arithmetic:  # it came later, or has lost a device
             why = f"it computes in {device.arithmetic}, not {arithmetic} as others do"
             return RunMade(worker.address, False, 0, 0, why)
         if not work.folder.is_dir():

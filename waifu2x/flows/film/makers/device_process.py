@@ -36,7 +36,7 @@ class MakeRun(NamedTuple):
     work: FilmWork
 
 
-# What it tells.
+# Messages to the parent:
 
 
 class DeviceOpened(NamedTuple):
@@ -46,8 +46,6 @@ class DeviceOpened(NamedTuple):
 
 
 class FramesMade(NamedTuple):
-    """Further results."""
-
     frames: int
     computed: int
     spent: StageTimes
@@ -59,8 +57,6 @@ class RunDone(NamedTuple):
 
 
 class ProcessFailed(NamedTuple):
-    """The error that ends the process."""
-
     error: BaseException
 
 
@@ -84,7 +80,7 @@ def work(
                 starter.tell(RunDone(has_ended))
     except Waifu2xError as error:
         starter.tell(ProcessFailed(error))
-    except Exception as error:  # which may be of a library that the other process lacks
+    except Exception as error:  # maybe of a library that the parent lacks
         starter.tell(ProcessFailed(RuntimeError(f"{type(error).__name__}: {error}")))
     starter.vanish()
 
@@ -99,7 +95,6 @@ class _Starter:
         threading.Thread(target=self._receive, name="waifu2x-orders", daemon=True).start()
 
     def next(self) -> MakeRun:
-        """Waits for the next order."""
         return self._orders.get()
 
     def tell(self, news: News) -> None:
@@ -111,7 +106,6 @@ class _Starter:
             self.vanish()
 
     def vanish(self) -> None:
-        """Ends the process at once."""
         try:
             remove_unfinished()
         finally:
@@ -121,7 +115,7 @@ class _Starter:
         while True:
             try:
                 order = self._connection.recv()
-            except Exception:  # whoever has started it is gone
+            except Exception:  # the parent is gone
                 order = None
             if order is None:
                 self.vanish()

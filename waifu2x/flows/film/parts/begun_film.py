@@ -41,7 +41,6 @@ class BegunFilm:
 
     work: FilmWork
     source: Mapping[str, str]
-    """Identity of the source."""
 
     def first(self, reader: FilmReader) -> int:
         """Returns the number of the first part."""
@@ -136,7 +135,7 @@ def begun(
             theirs |= {key for key, _ in job.settings}
         found = manifest.begin(folder, wanted, own=theirs, numbers=_NUMBERS, restart=job.restart)
         if shard is None:
-            # What a run that was killed has left.
+            # Files of killed runs.
             clear_folder(folder)
             clear_folder(job.target.resolve().parent)
         shape = changed(prepared.shape, threads=int(found[THREADS]))
@@ -149,7 +148,7 @@ def begun(
             job.duplicates,
         )
         yield BegunFilm(work, source)
-    if sys.platform == "win32":  # where what is open cannot be removed
+    if sys.platform == "win32":  # where open files cannot be removed
         _remove_lock(folder)
 
 

@@ -95,7 +95,7 @@ class PartSink(FrameSink):
             part = ahead.result()
             if part.number == number:
                 return part
-            part.abort()  # there are no frames in it
+            part.abort()  # it has no frames
         return _OpenPart(self._work, number)
 
     def _drop_next(self) -> None:

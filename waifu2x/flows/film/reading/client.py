@@ -48,13 +48,11 @@ class DecodedFrame:
         self.damaged = message.damaged
         """Packets so far that could not be decoded."""
         self.moved = message.moved
-        """Frames so far whose time was moved."""
         self._number = message.number
         self._reader = reader
         self._holders = 1
 
     def hold(self) -> None:
-        """Adds a holder."""
         with self._reader.lock:
             self._holders += 1
 
@@ -96,7 +94,6 @@ class FilmReader:
         self.ending = Ending()
         """Complete once all frames have been read."""
         self.stages = Stages()
-        """Working times of each stage of the film."""
         prepare()
         self._process.start()
         theirs.close()
@@ -169,7 +166,7 @@ class FilmReader:
     def send(self, request: messages.Request) -> None:
         """Sends a request. One to an ended process is ignored: the next answer shows its end."""
         with suppress(OSError), self._sending:
-            # As `send` does, but for what it makes ready for arrays and connections.
+            # `Connection.send` has a slower pickler, for arrays and connections.
             self._connection.send_bytes(pickle.dumps(request))
 
     def _done(self, request: messages.Request) -> messages.RequestDone:
@@ -188,7 +185,7 @@ class FilmReader:
     def _stop(self, shapes: Sequence[tuple[int, int]], pixels: PixelFormat) -> None:
         """Ends the decoding and releases the frames on their way."""
         self.send(messages.StopFrames())
-        # The process may be gone, and what it says is wrong is not why this ends.
+        # The process may be gone, and its errors are not why this ends.
         with suppress(Waifu2xError, OSError):
             while isinstance(reply := self._receive(), messages.SharedFrame):
                 self._frame(reply, shapes, pixels).release()

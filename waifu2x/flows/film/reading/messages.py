@@ -48,8 +48,6 @@ class AskTrial(NamedTuple):
 
 
 class AskJoin(NamedTuple):
-    """Write the film into a file."""
-
     target: Path
     plan: FilmPlan
     parts: Parts
@@ -111,8 +109,6 @@ class SharedFrame(NamedTuple):
 
 
 class FramesEnded(NamedTuple):
-    """There are no more frames."""
-
     ending: Ending
 
 
@@ -159,7 +155,7 @@ def inbox(connection: Connection) -> Callable[[float], bool]:
     waiting.register(connection.fileno(), select.POLLIN)
 
     def poll(seconds: float) -> bool:
-        connection.fileno()  # a number that is used again would be another's
+        connection.fileno()  # raises once closed: the number may be reused
         return bool(waiting.poll(seconds * 1000))
 
     return poll
@@ -172,8 +168,6 @@ def new_signs(context: BaseContext) -> Any:
 
 
 class Heartbeat:
-    """The signs of life of this process."""
-
     def __init__(self, signs: Any) -> None:
         """`signs` come from `new_signs`."""
         self._signs = signs
@@ -196,11 +190,9 @@ class HeartbeatWatch:
     """Watches the signs of life of another process."""
 
     signs: Any
-    """From `new_signs`."""
     patience: float
     """Seconds without a sign after which the process counts as lost."""
     seen: float = 0.0
-    """Signs at the last look."""
     silent: float = 0.0
     """Seconds since the last sign. They are counted by looks: a machine that sleeps takes none."""
 

@@ -74,8 +74,8 @@ def read_film(connection: Connection, path: Path, signs: Any) -> None:
     try:
         answer(connection, path, signs, ExitStack())
     finally:
-        # To free a decoder waits for its threads with Python's lock held, which these want where
-        # they have something to say: neither would ever end. So nothing is closed.
+        # Nothing is closed: freeing a decoder waits for its threads with Python's lock held, which
+        # a thread with a message waits for: a deadlock.
         os._exit(0)
 
 
@@ -84,7 +84,7 @@ def answer(connection: Connection, path: Path, signs: Any, held: ExitStack) -> N
     try:
         ReadFilm(connection, path, messages.Heartbeat(signs), held).run()
     except Exception as error:
-        with suppress(OSError):  # where whoever asked is gone, nobody hears it
+        with suppress(OSError):  # the client may be gone
             connection.send(failure_of(error, name_of(path)))
 
 
@@ -108,19 +108,15 @@ class ReadFilm:
         self._complaints: list[int] = []
         """Faults found each time that the film was opened."""
         self._resumed = 0.0
-        """When the decoder last went on."""
         self._sounds: Sequence[int] = ()
-        """Indices of the sounds that are kept."""
         self._live: LiveMuxer | None = None
-        """The film that is written while this one is decoded."""
         self._pattern = frame_pattern(path)
         self._name = name_of(path)
-        # What can be read only once is read for both.
+        # Standard input is read only once, also for other streams.
         self._reader = self._new_reader(keeps_others=path == STANDARD)
         self._is_fresh = True
-        """Whether the reader is still at the beginning."""
         self._film = self._reader.film
-        if path == STANDARD:  # a file that was redirected cannot be opened again
+        if path == STANDARD:  # a redirected file cannot be opened again
             self._film = replace(self._film, seekable=False)
 
     def run(self) -> None:
@@ -326,7 +322,7 @@ def needed_memory(container: InputContainer, cores: int | None = None) -> int:
     largest = 0
     for stream in container.streams.video:
         context = stream.codec_context
-        if context is None:  # of a codec that FFmpeg does not know
+        if context is None:  # its codec is unknown to FFmpeg
             continue
         bits = _UNKNOWN_BITS if context.format is None else context.format.padded_bits_per_pixel
         largest = max(largest, context.width * context.height * bits // 8)

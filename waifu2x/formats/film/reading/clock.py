@@ -83,7 +83,7 @@ class OneClock:
         if leapt.is_divided() or not any(
             self._ends[index].is_over(leapt.streams[index][0].decoded) for index in agreed
         ):
-            # A gap, or damage, or one stream that goes another way, which others need not follow.
+            # A gap, damage, or one stream that other streams need not follow.
             for packet, is_next in leapt.waiting:
                 if is_next is None or (is_next and packet.stream_index in agreed):
                     self._note(packet)

@@ -53,8 +53,7 @@ def missing_frames(film: Film, coded: CodedPictures, frames: int) -> int:
     most 1. `frames` is how many were decoded."""
     pictures = film.pictures
     if film.container == "avi" and pictures.codec != "mpeg4":
-        # Its frames have no times that could be missing, only a number. That of MPEG-4 counts some
-        # twice.
+        # It has a number of frames but no times. That of MPEG-4 counts some twice.
         return int(frames < (pictures.frames or 0))
     if film.container in _FRAMED and pictures.codec in _ONE_EACH:
         return max(0, coded.number - frames)
@@ -68,7 +67,7 @@ def ends_early(film: Film, stream: VideoStream, end: float) -> bool:
         claimed = float((stream.duration + (stream.start_time or 0)) * pictures.time_base)
         claimed -= film.shift / 1e6
         if film.container == "avi" and pictures.frames is not None:
-            # FFmpeg goes by the size of the file, where less is there than its header says.
+            # FFmpeg goes by the size of the file if that is less than its header says.
             claimed = max(claimed, float(pictures.frames / pictures.rate))
     elif pictures.frames is not None:
         claimed = float(pictures.frames / pictures.rate)

@@ -168,7 +168,7 @@ class _TelecineGraph:
         """Ticks of pictures between two places."""
         self._graph = graph = library().filter.Graph()
         self._entry = source_of(graph, first, 1 / rate, rate)
-        # Fields are compared as 8 bits, and taken from what was given, of all its bits.
+        # Fields are compared in 8 bits, but taken from the frames with all bits.
         both = graph.add("split")
         matched = graph.add("fieldmatch", "order=auto:ppsrc=1")
         fewer = graph.add("decimate", f"cycle={_CYCLE}")
@@ -197,8 +197,7 @@ class _TelecineGraph:
     def rest(self) -> Iterator[VideoFrame]:
         assert self._given is not None
         place, frame = self._given
-        # Of the last cycle the filter drops a picture too many, whole or not: so it is another one,
-        # beyond the end.
+        # The filter drops one picture too many of the last cycle, so that is one beyond the end.
         for more in range(place + 1, place - place % _CYCLE + 2 * _CYCLE):
             if more % _CYCLE == 0:
                 self._cycles.append(more)
@@ -207,7 +206,7 @@ class _TelecineGraph:
         return self._pictures(place + 1)
 
     def _push(self, frame: VideoFrame) -> None:
-        # One that is repeated is pushed again: the graph has its own copy of what it is told.
+        # A repeated frame may be pushed again, since the graph copies its times.
         frame.pts, frame.time_base = self._pushed, 1 / self._rate
         self._entry.push(frame)
         self._pushed += 1

@@ -194,7 +194,7 @@ def _colours(
     assumed = []
 
     def told(of_frame: int, of_stream: int) -> int:
-        # A stream's numbers come from the container, where only that has them.
+        # The stream has the numbers that only the container tells.
         return int(of_frame) if int(of_frame) != UNSPECIFIED else int(of_stream)
 
     matrix = told(first.colorspace, context.colorspace)

@@ -25,9 +25,7 @@ MAX_STREAMS = 256
 MAX_SIDE = 16384
 """The most pixels of a side of its pictures."""
 MAX_RATE = 1000
-"""The most pictures a second."""
 MAX_SECONDS = 7 * 24 * 3600
-"""The longest film."""
 MAX_CHAPTERS = 10_000
 MAX_ATTACHED = 256 << 20
 """Bytes of all fonts and pictures that are attached to a film."""
@@ -198,7 +196,7 @@ def settle_decoders(container: InputContainer) -> None:
 def decoder_of(stream: VideoStream) -> str:
     """Returns the decoder that gives all planes: FFmpeg's for VP8 and VP9 drop transparency."""
     codec: str = stream.codec_context.name
-    # The demuxer's own key is of small letters, but a tag of the file is found in its place.
+    # The demuxer's key is lower case, but a tag of the file may replace it.
     tags = {key.lower(): value for key, value in stream.metadata.items()}
     if tags.get("alpha_mode") == "1" and codec in ("vp8", "vp9"):
         return "libvpx" if codec == "vp8" else "libvpx-vp9"

@@ -23,7 +23,6 @@ _HOPELESS = 100
 _STREAM = re.compile(r"^ *Stream #0:(\d{1,4})", re.MULTILINE)
 """The line of FFmpeg's description that gives the number of a stream."""
 MAX_GAPS = 20
-"""The most gaps that are listed."""
 
 
 def may_grow(container: InputContainer) -> bool:
@@ -94,7 +93,7 @@ class Packets:
             try:
                 packet = self._next(packets)
             except av.FFmpegError:
-                # It ends what it was called for, but not the file.
+                # It ends the iterator, but not the file.
                 failures += 1
                 self.damaged += failures == 1
                 packets = self._container.demux(streams)
@@ -111,8 +110,7 @@ class Packets:
             try:
                 return next(packets, None)
             except IndexError:
-                # It has read all of them. At the end PyAV asks for streams that came up behind the
-                # header, too, of which it knows nothing.
+                # The end: PyAV also asks for streams behind the header, which it does not know.
                 return None
             finally:
                 self.damaged += bool(heard())
@@ -138,7 +136,7 @@ class FramePackets:
             packet: Packet[Any] = library().Packet(data)
             packet.pts = packet.dts = time
             packet.time_base = TICK
-            packet.is_keyframe = True  # else it is what has changed since the one before
+            packet.is_keyframe = True  # else it is a difference from the one before
             yield packet
 
 

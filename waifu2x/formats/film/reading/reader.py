@@ -126,7 +126,7 @@ class Reader:
             if pts < start:
                 continue
             if selection.first is None or pts >= selection.first:
-                # Before that, frames may lack what they were made of.
+                # Earlier frames may lack their references.
                 self._corrupt += int(frame.is_corrupt)
             damaged = self._corrupt + self._decoding.damaged
             now = Decoded(frame, pts, duration, True, damaged, times.moved)
@@ -194,7 +194,7 @@ class Reader:
         is_short = is_whole and self._packets.recordings == 1  # else its length means nothing
         is_short = is_short and ends_early(self.film, self._stream, float(end))
         damaged = self._corrupt + self._decoding.damaged
-        if self._gaps or is_short:  # else they were about nothing that counts
+        if self._gaps or is_short:  # else they do not matter
             damaged += self._complaints
         if is_all:
             damaged = max(damaged, missing_frames(self.film, self._decoding.coded, count))
@@ -235,7 +235,7 @@ class Reader:
             return  # from the beginning, where it stands
         with suppress(library().FFmpegError):  # it stands at the beginning still
             if self.film.container in RESTARTED:
-                # A time may be there several times: only whoever reads all that is before it knows.
+                # Times may repeat: only reading everything before tells which one it is.
                 self._container.seek(0, unsupported_byte_offset=True)
                 self._first = None
                 self._decoding.restart(seconds)

@@ -42,9 +42,7 @@ class Decoded(NamedTuple):
     is_wanted: bool = True
     """False for the frame before the first wanted one, and for the one after the last."""
     damaged: int = 0
-    """Packets so far that could not be decoded."""
     moved: int = 0
-    """Frames so far whose time was moved."""
 
 
 class Ending(NamedTuple):

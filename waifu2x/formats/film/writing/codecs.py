@@ -110,7 +110,6 @@ class Encoding:
 
     codec: str
     pixels: PixelFormat
-    """The planes that the encoder is given."""
     options: tuple[tuple[str, str], ...]
 
     @property

@@ -163,7 +163,7 @@ def check(shape: Shape) -> bytes:
     """Returns the header of a part, with all that a container needs to know of coded pictures.
     Raises OutputError unless the encoder can be opened with these options."""
     av = library()
-    # What is in a list of parameters of its own, an encoder only warns about.
+    # Encoders only warn about their own lists of parameters.
     level = av.logging.get_level()
     av.logging.set_level(av.logging.WARNING)
     try:

@@ -66,9 +66,7 @@ class FilmWriter:
         self._off = [one.index + 1 for one in texts if not one.disposition & _DEFAULT]
         """Tracks that players show only on request."""
         self.pictures = begun.pictures
-        """The stream of pictures."""
         self.copied = CopiedStreams(plan, begun)
-        """The other streams."""
 
     def add_picture(self, packet: Packet[Any]) -> None:
         """Writes a coded picture, with times from the beginning of the cut."""

@@ -31,7 +31,6 @@ _OF_CONTAINERS = {
 }  # fmt: skip
 """Tags that demuxers make of fields of a container."""
 CoverOf = Callable[["Stream"], bytes]
-"""Reads the picture of a cover."""
 _NO_PICTURES = bytes.fromhex("1f43b675 83 e78100")
 """A cluster of Matroska without packets: FFmpeg refuses a file without any."""
 
@@ -40,7 +39,6 @@ class FilmPlan(NamedTuple):
     """All decisions about a film to write."""
 
     film: Film
-    """The source."""
     shape: Shape
     streams: StreamPlan
     cut: Cut = Cut()
@@ -60,7 +58,7 @@ def open_target(
     """Opens a container to write. `container` is its extension. `room` bytes are left before the
     packets of mp4 and mov for their index; with None, a named file is rewritten for it at the end.
     """
-    options = {"fflags": "+bitexact"}  # no numbers at random: a film made twice is the same
+    options = {"fflags": "+bitexact"}  # no random numbers: a film made twice is the same
     if room is not None:
         options["moov_size"] = str(room)
     elif isinstance(target, str) and container in ("mp4", "mov"):
@@ -224,14 +222,14 @@ def add_pictures(out: Any, container: str, shape: Shape, template: PictureTempla
         if template.extradata is not None:
             context.extradata = template.extradata
         if codec == "prores":
-            # Its profile is its tag, which is all that its extradata are in Matroska.
+            # Its profile is its tag, which Matroska keeps as extradata.
             context.extradata, context.codec_tag = None, own.codec_tag
             if shape.encoding.pixels.planes == 4:
                 context.bits_per_coded_sample = _WITH_ALPHA
     is_hevc = codec == "x265" or codec.startswith("hevc_")
     if is_hevc and container in ("mp4", "mov"):
         context.codec_tag = "hvc1"  # or Apple's players show nothing
-    # Nothing decodes what a header alone describes: some of it would be unknown.
+    # A header alone leaves some of it unknown, since nothing is decoded.
     context.height, context.width = shape.height, shape.width
     context.pix_fmt = shape.encoding.taken
     context.framerate = shape.rate

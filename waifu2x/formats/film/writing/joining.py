@@ -36,14 +36,12 @@ class FilmJoin:
     """The parts of a film, and the source whose other streams go beside them."""
 
     target: Path
-    """The file that is written."""
     source: InputContainer
     plan: FilmPlan
     parts: Parts
     complaints: int = 0
     """Faults that showed when the source was opened."""
     on_packet: Callable[[], None] = lambda: None
-    """Called for each packet."""
     on_close: Callable[[int], None] = lambda size: None
     """Called with the bytes of the file before it is completed, which may take long."""
 

@@ -46,7 +46,7 @@ class LiveEncoder:
     def __init__(self, shape: Shape) -> None:
         """Raises OutputError for options that the encoder does not know."""
         self._shape = shape
-        # Only a header is written into it: containers want some encoders to work otherwise.
+        # Only a header is written into it; encoders depend on the container.
         file = io.BytesIO()
         self._container = library().open(file, "w", format="matroska")
         try:
@@ -60,7 +60,6 @@ class LiveEncoder:
         self._has_begun = False
         extradata = self._stream.codec_context.extradata
         self.template = template_of(file.getvalue())._replace(extradata=extradata)
-        """The parameters of the pictures for a container."""
 
     def add(
         self, planes: Sequence[NDArray[Any]], pts: int, duration: int
@@ -73,7 +72,7 @@ class LiveEncoder:
     def flush(self) -> Sequence[CodedPicture]:
         """Returns the last pictures. Raises OutputError."""
         coded = self._encoded(None)
-        # Of fewer pictures than it reorders x265 leaves decode times uninitialised.
+        # x265 leaves decoding times uninitialised for fewer pictures than it reorders.
         return coded if self._has_begun else _dated(coded)
 
     def close(self) -> None:

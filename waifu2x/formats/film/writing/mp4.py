@@ -86,7 +86,6 @@ class CountedPackets:
     others: Mapping[int, int]
     """By the index of the stream in the source."""
     texts: frozenset[int]
-    """Indices of subtitles."""
     covers: int
     """Bytes of covers, which lie in the index."""
 

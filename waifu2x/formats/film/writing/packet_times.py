@@ -62,7 +62,6 @@ class FollowingTimes:
         self._heard: Fraction | None = None
         """Ticks at which the sound so far ends; None if unknown."""
         self.gaps: list[Gap] = []
-        """Stretches without sound."""
         self.wrong = 0
         """Packets whose times leap or go back."""
 
@@ -74,7 +73,7 @@ class FollowingTimes:
             if not self._is_sound or self._last is None:
                 return
             packet.dts = self._due
-        if self._is_sound:  # which is decoded in the order of hearing
+        if self._is_sound:  # decoded in the order of hearing
             if packet.dts is None:
                 packet.dts = packet.pts
             elif packet.pts is None:
@@ -171,7 +170,7 @@ class FollowingTimes:
         start, length = packet.pts * self._tick, (packet.duration or 0) * self._tick
         due, self._heard = self._heard, None
         if not length:
-            return  # who knows when the next one is due
+            return  # the next one's time is unknown
         if due is not None and start - due > max(length, _UNHEARD) and len(self.gaps) < MAX_GAPS:
             self.gaps.append(Gap(due, start - due))
         self._heard = start + length

@@ -31,7 +31,6 @@ class StreamPlan:
     """The handling of the streams of a film."""
 
     container: str
-    """The extension."""
     taken: tuple[KeptStream, ...]
     refused: tuple[tuple[int, str], ...]
     """Index and name of the streams that the container cannot hold."""
