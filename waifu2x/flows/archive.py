@@ -135,7 +135,7 @@ class _Member:
     content: bytes
     is_picture: bool
     page: ArchivePage | None = None
-    """What was made of a picture, without its content."""
+    """The result for a picture, without its content."""
 
 
 class _Members:

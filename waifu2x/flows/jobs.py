@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from waifu2x.imaging.streams import Allocate
 
 Existing = Literal["fail", "overwrite", "skip"]
-"""What to do about an existing output."""
+"""The handling of an existing output."""
 Identity = tuple[int, int] | str
 """Device and inode of a file, or its URL, which identify it under any path."""
 ARCHIVES = ("cbz", "zip")

@@ -49,7 +49,6 @@ class FailedError(Exception):
     """Ends a job of which a part has failed elsewhere."""
 
     def __init__(self, outcome: Outcome) -> None:
-        """`outcome` becomes that of the job."""
         super().__init__(outcome.error)
         self.outcome = outcome
 

@@ -33,7 +33,6 @@ class FileRequest:
     def __init__(
         self, upscaler: Upscaler, output: Output, max_pixels: int, in_network: int
     ) -> None:
-        """`in_network` is how many pictures are in the network."""
         enlarger = upscaler.enlarger
         self.networks: Networks = upscaler.networks
         self.task = CodecTask(

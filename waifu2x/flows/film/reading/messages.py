@@ -169,7 +169,6 @@ def new_signs(context: BaseContext) -> Any:
 
 class Heartbeat:
     def __init__(self, signs: Any) -> None:
-        """`signs` come from `new_signs`."""
         self._signs = signs
         self._given = time.monotonic()
 

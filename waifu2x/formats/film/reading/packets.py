@@ -120,7 +120,6 @@ class FramePackets:
     """Picture files as packets, each with the time of its frame: a damaged one moves no other."""
 
     def __init__(self, files: FrameFiles, times: Sequence[int]) -> None:
-        """`times` has the time of each file in ticks of `frame_files`."""
         self._files = files
         self._times = times
         self.damaged = 0

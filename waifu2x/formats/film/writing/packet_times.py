@@ -181,7 +181,6 @@ class SortedTimes:
     delays no other."""
 
     def __init__(self, tick: Fraction) -> None:
-        """`tick` is in seconds, that of the target."""
         self._tick = tick
         self._waiting: list[tuple[int, int, Packet[Any]]] = []
         """A heap of times, numbers and packets."""
