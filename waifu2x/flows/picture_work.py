@@ -10,7 +10,6 @@ from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from waifu2x.backends import Progress, ignore
 from waifu2x.errors import ImageError
@@ -26,9 +25,6 @@ from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header, Timed
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
-
-if TYPE_CHECKING:
-    pass
 
 _KEPT_RESULTS = 16
 """The most results that are kept for later frames."""
