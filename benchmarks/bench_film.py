@@ -39,17 +39,15 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from waifu2x.flows.film import live
-from waifu2x.flows.film.frames.frame_device import FrameDevice
-from waifu2x.flows.film.frames.frame_memory import FrameMemory
-from waifu2x.flows.film.frames.stacks import stack_size
+from waifu2x.flows.film.assembly import make_film
+from waifu2x.flows.film.frames.frame_device import FrameDevice, FrameMemory, stack_size
+from waifu2x.flows.film.frames.frame_enlarger import UpscalerEnlarging
+from waifu2x.flows.film.frames.frame_streams import Planes
 from waifu2x.flows.film.frames.stages import Stages
-from waifu2x.flows.film.frames.steps import Planes
-from waifu2x.flows.film.frames.upscaler_device import UpscalerEnlarging
+from waifu2x.flows.film.live import RawSink
 from waifu2x.flows.film.makers.run_maker import MakerHere
-from waifu2x.flows.film.making import make_film_by
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm, prepare
-from waifu2x.flows.film.sinks.raw_sink import RawSink
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.reading.selection import Selection
 from waifu2x.formats.film.writing.codecs import Wish
@@ -283,7 +281,7 @@ def whole(
         with emptied_pipe():
             made = live.make_live(reader, job, prepared, device, on_frames=count)
     else:
-        made = make_film_by(MakerHere(reader, device, count), reader, job, prepared)
+        made = make_film(MakerHere(reader, device, count), reader, job, prepared)
     seconds = time.perf_counter() - start
     rate = made.frames / seconds
     assert made.computed == made.frames

@@ -35,9 +35,10 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.helpers.obvious_planes import Meaning, codes, from_rgb, to_rgb
-from waifu2x.backends import Backend, Network, open_backend, planar
+from waifu2x.backends import Backend, Network, open_backend
 from waifu2x.backends.call import Call
 from waifu2x.backends.gpu.device.transfer import device_pixels
+from waifu2x.backends.reference import planar
 from waifu2x.imaging.planar import PlanarPicture, PlaneFormat
 from waifu2x.networks import model_set
 

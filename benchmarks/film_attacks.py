@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from tests.helpers import films
 from tests.helpers.containers import EBML, block, box, double, element, matroska, number, track
+from tests.helpers.film_making import make_film_here
 from waifu2x.errors import FaultError, Waifu2xError
-from waifu2x.flows.film.making import make_film
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, prepare
 from waifu2x.formats.film.writing.codecs import Wish
@@ -399,7 +399,7 @@ def outcome(source: Path, target: Path) -> tuple[str, str]:
         with WatchedReader(source) as reader:
             pictures = reader.film.pictures
             prepared = prepare(reader, job, pictures.height * 2, pictures.width * 2)
-            made = make_film(reader, job, prepared, twice)
+            made = make_film_here(reader, job, prepared, twice)
     except FaultError as error:
         return "FAULT", str(error)
     except Waifu2xError as error:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tests.helpers.contents import identity_models
 from waifu2x.api import Upscaler
 from waifu2x.flows.jobs import Job, Output
+from waifu2x.flows.picture_work import WorkOptions
 from waifu2x.flows.upscaling import upscale_file
 from waifu2x.formats import write
 from waifu2x.formats.table import OutputOptions, Quality
@@ -72,7 +73,9 @@ def measured(source: Path, extension: str, upscaler: Upscaler) -> tuple[float, f
     try:
         job = Job(source, source.with_name(f"out.{extension}"))
         output = Output(extension, Quality(), "overwrite", OutputOptions(strip=True))
-        upscale_file(job, output, lambda: upscaler.enlarger, max_pixels=1 << 30, in_flight=2)
+        upscale_file(
+            job, output, lambda: upscaler.enlarger, WorkOptions(max_pixels=1 << 30, in_flight=2)
+        )
     finally:
         write.FileSink.add = add  # type: ignore[method-assign]
     return sizes[_WARM - 1], max(sizes[_WARM:]), len(sizes)

@@ -255,7 +255,7 @@ def test_a_full_disk_is_seen_before_the_work(
 ) -> None:
     """Only where nothing of the result's size could fit."""
     monkeypatch.setattr(
-        "waifu2x.flows.disk_space.shutil.disk_usage",
+        "waifu2x.flows.upscaling.shutil.disk_usage",
         lambda folder: type("Usage", (), {"free": free}),
     )
     flows: list[object] = []
@@ -279,7 +279,7 @@ def test_a_full_disk_ends_a_batch(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     for number in range(9):
         Image.new("RGB", (4, 4)).save(f"folder/{number}.png")
     monkeypatch.setattr(
-        "waifu2x.flows.disk_space.shutil.disk_usage",
+        "waifu2x.flows.upscaling.shutil.disk_usage",
         lambda folder: type("Usage", (), {"free": 0}),
     )
     result = run("batch", "-j", "1:1:1", "-m", tiny(), "folder", "out")

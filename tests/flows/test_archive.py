@@ -23,6 +23,7 @@ from waifu2x.cli.output import progress
 from waifu2x.errors import ImageError
 from waifu2x.flows.archive import ArchivePage, MakePage, upscale_archive, upscale_page
 from waifu2x.flows.jobs import Job, Output
+from waifu2x.flows.picture_work import WorkOptions
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Picture
 
@@ -52,7 +53,9 @@ def pages_of(upscaler: Upscaler) -> MakePage:
 
     def make(name: str, content: bytes, on_progress: Progress) -> ArchivePage:
         output = Output("png", Quality(), "fail")
-        return upscale_page(name, content, output, upscaler.enlarger, on_progress=on_progress)
+        return upscale_page(
+            name, content, output, upscaler.enlarger, WorkOptions(on_progress=on_progress)
+        )
 
     return make
 

@@ -17,14 +17,15 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tests.helpers.contents import encode, identity_models, noise
+from tests.helpers.outcomes import run
 from waifu2x.api import Upscaler
 from waifu2x.errors import BackendError, ImageError
 from waifu2x.flows import jobs as rules
 from waifu2x.flows import upscaling
 from waifu2x.flows.batch.plan import plan
-from waifu2x.flows.batch.run import run
 from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.flows.outcome import Outcome, run_one
+from waifu2x.flows.picture_work import WorkOptions
 from waifu2x.formats.base import DecodedFile
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Picture
@@ -155,7 +156,9 @@ def test_existing_outputs(tmp_path: Path) -> None:
     def outcome(existing: rules.Existing) -> Outcome:
         job.target.write_bytes(b"precious")
         with Upscaler(scale=2, model="vgg_7") as upscaler:
-            return run_one(job, upscaler.enlarger, Output("png", Quality(), existing))
+            return run_one(
+                job, upscaler.enlarger, Output("png", Quality(), existing), WorkOptions(alone=False)
+            )
 
     failed = outcome("fail")
     assert (failed.status, job.target.read_bytes()) == ("failed", b"precious")
@@ -173,7 +176,10 @@ def test_the_input_is_never_overwritten(tmp_path: Path) -> None:
     with Upscaler(scale=2, model="vgg_7") as upscaler:
         for target in (job.source, link):
             outcome = run_one(
-                Job(job.source, target), upscaler.enlarger, Output("png", Quality(), "overwrite")
+                Job(job.source, target),
+                upscaler.enlarger,
+                Output("png", Quality(), "overwrite"),
+                WorkOptions(alone=False),
             )
             assert outcome.status == "failed"
             assert "is an input itself" in outcome.error
@@ -203,7 +209,9 @@ def test_a_file_that_appears_during_the_work_is_kept(tmp_path: Path) -> None:
         job.target.write_bytes(b"precious")
 
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcome = run_one(job, upscaler.enlarger, PNG, on_progress=intrude)
+        outcome = run_one(
+            job, upscaler.enlarger, PNG, WorkOptions(on_progress=intrude, alone=False)
+        )
     assert "exists already" in outcome.error
     assert [path.read_bytes() for path in job.target.parent.iterdir()] == [b"precious"]
 
@@ -214,7 +222,7 @@ def test_only_plain_files_are_replaced(tmp_path: Path) -> None:
     os.mkfifo(job.target)
     with Upscaler(scale=2, model="vgg_7") as upscaler:
         overwrite = Output("png", Quality(), "overwrite")
-        outcome = run_one(job, upscaler.enlarger, overwrite)
+        outcome = run_one(job, upscaler.enlarger, overwrite, WorkOptions(alone=False))
     assert "is not a plain file" in outcome.error
     assert job.target.is_fifo()
 
@@ -290,7 +298,7 @@ def test_a_large_file_is_decoded_while_the_enlarger_is_opened(
     job, output = Job(source, tmp_path / "out.png"), Output("png", Quality(), "fail")
     identity_models(tmp_path / "identity")
     with Upscaler(2, model=str(tmp_path / "identity"), backend="numpy") as upscaler:
-        made = upscaling.upscale_file(job, output, opened)
+        made = upscaling.upscale_file(job, output, opened, WorkOptions())
     assert made is not None
     assert (made.height, made.width) == (10, 14)
 
@@ -300,4 +308,6 @@ def test_a_large_file_is_decoded_while_the_enlarger_is_opened(
 
     source.write_bytes(source.read_bytes()[:60])
     with pytest.raises(ImageError, match=r"in\.png: damaged or cut off"):
-        upscaling.upscale_file(replace(job, target=tmp_path / "other.png"), output, fails)
+        upscaling.upscale_file(
+            replace(job, target=tmp_path / "other.png"), output, fails, WorkOptions()
+        )

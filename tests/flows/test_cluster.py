@@ -35,7 +35,7 @@ from waifu2x.api import Upscaler
 from waifu2x.cli import cli
 from waifu2x.errors import ClusterError
 from waifu2x.flows.batch import cluster
-from waifu2x.flows.batch.group import Group, work_on
+from waifu2x.flows.batch.cluster_worker import Group, work_on
 from waifu2x.flows.batch.plan import plan
 from waifu2x.flows.batch.session import Session
 from waifu2x.flows.jobs import Output
@@ -278,7 +278,7 @@ def test_weights_travel(folder: Path, scheduler: str) -> None:
         working(scheduler, "--no-nanny"),
         Client(scheduler, set_as_default=False) as client,
     ):
-        outcomes = list(cluster.run(client, list(group.jobs), settings, weights))
+        outcomes = list(cluster.ClusterRun(client, iter(group.jobs), settings, weights).outcomes())
     assert [outcome.status for outcome in outcomes] == ["done"] * 3
     assert contents(folder / "out") == contents(folder / "here")
 
@@ -426,7 +426,7 @@ def test_workers_that_do_not_fit(folder: Path, scheduler: str) -> None:
             ),
         ):
             with pytest.raises(ClusterError, match=message):
-                list(cluster.run(client, list(group.jobs), wrong, weights))
+                list(cluster.ClusterRun(client, iter(group.jobs), wrong, weights).outcomes())
     assert not list(Path("out").iterdir())
 
 
@@ -440,7 +440,7 @@ def test_a_scheduler_that_goes_away(folder: Path) -> None:
         address = machine.enter_context(scheduling(folder))
         stack.enter_context(working(address, "--no-nanny"))
         with cluster.connected(address) as client:
-            outcomes = cluster.run(client, list(group.jobs), settings, weights)
+            outcomes = cluster.ClusterRun(client, iter(group.jobs), settings, weights).outcomes()
             first: Outcome = next(outcomes)
             assert first.status == "done"
             machine.close()

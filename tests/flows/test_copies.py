@@ -18,14 +18,15 @@ from numpy.typing import DTypeLike, NDArray
 
 from tests.helpers.contents import decode, encode, identity_models
 from tests.helpers.networks import use_network
+from tests.helpers.outcomes import run
 from waifu2x.api import Upscaler
 from waifu2x.backends.call import Call
 from waifu2x.flows.batch import codec, worker
-from waifu2x.flows.batch.codec import Codec, CodecTask, Computed, Ended, Make, OfferedCall, Report
+from waifu2x.flows.batch.codec import Codec, CodecTask, Computed, Make, OfferedCall, Report
 from waifu2x.flows.batch.plan import plan
-from waifu2x.flows.batch.run import run
 from waifu2x.flows.batch.shared_memory import SharedPool
 from waifu2x.flows.jobs import InFlight, Job, Output
+from waifu2x.flows.outcome import Outcome
 from waifu2x.formats.png import write as png_write
 from waifu2x.formats.table import Quality
 from waifu2x.formats.write import FileSink
@@ -113,7 +114,7 @@ def test_a_codec_worker_copies_no_pixels(
     link.codec.deliver(None)
     link.codec.run()
     ended = link.reports[-1]
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, Outcome)
     assert ended.made is not None, ended.error
     # One array was decoded into, one was computed into, and no other one was made for a copy.
     (call,), (result,) = link.offered, encoded

@@ -27,15 +27,15 @@ from PIL import Image
 
 from tests.helpers.contents import decode, encode, identity_models, noise
 from tests.helpers.networks import Doubling, use_network
+from tests.helpers.outcomes import run
 from waifu2x.api import Upscaler
 from waifu2x.backends import Device
 from waifu2x.errors import BackendError, DeviceError
 from waifu2x.flows.batch import crew, driver, shared_memory, worker
+from waifu2x.flows.batch.assignments import FileRequest
 from waifu2x.flows.batch.codec import MakePage, Offered, Paged
-from waifu2x.flows.batch.driver import DeviceDriver
+from waifu2x.flows.batch.driver import DeviceDriver, RunOptions
 from waifu2x.flows.batch.plan import plan
-from waifu2x.flows.batch.request import FileRequest
-from waifu2x.flows.batch.run import run
 from waifu2x.flows.batch.semaphore import MemorySemaphore
 from waifu2x.flows.batch.shared_memory import AttachedPool, SharedArray
 from waifu2x.flows.batch.worker import CodecProcess, prepare
@@ -112,7 +112,7 @@ def test_processes_make_what_threads_make(tmp_path: Path, upscaler: Upscaler) ->
                 upscaler,
                 Output("png", Quality(), "overwrite"),
                 in_flight=in_flight,
-                on_notice=lambda job, note, notes=notes: notes.append(note),  # type: ignore[misc]
+                on_notice=lambda job, note, notes=notes: notes.append(note),
             )
         )
         ended.append(sorted((o.job.target.name, o.status, o.error) for o in outcomes))
@@ -408,9 +408,7 @@ def driver_of(jobs: Any, upscaler: Upscaler, in_flight: InFlight | None = None) 
         jobs,
         upscaler.engine,
         lambda job: request,
-        in_flight=in_flight,
-        on_progress=lambda job, part: None,
-        on_notice=lambda job, text: None,
+        RunOptions(in_flight=in_flight),
     )
 
 
@@ -908,9 +906,7 @@ def test_files_of_several_requests_share_workers(tmp_path: Path, upscaler: Upsca
             jobs,
             upscaler.engine,
             lambda job: requests[jobs.index(job) % 2],
-            isolates=True,
-            on_progress=lambda job, part: None,
-            on_notice=lambda job, text: None,
+            RunOptions(isolates=True),
         )
         driver.start(False)
         ended: dict[Job, Any] = {}
@@ -953,9 +949,7 @@ def test_where_processes_are_needed_threads_do_not_do(
         jobs,
         upscaler.engine,
         lambda job: request,
-        isolates=True,
-        on_progress=lambda job, part: None,
-        on_notice=lambda job, text: None,
+        RunOptions(isolates=True),
     )
     driver.start(False)
     assert isinstance(driver.ended.get(timeout=60), BackendError)

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from waifu2x.errors import ImageError
-from waifu2x.flows.film.parts import chain
 from waifu2x.flows.film.parts.manifest import PartRecord
-from waifu2x.flows.film.parts.part_run import PartRun
-from waifu2x.flows.film.parts.run_queue import RunQueue
+from waifu2x.flows.film.parts.part_runs import PartRun, RunQueue, missing_runs, runs_within
 from waifu2x.formats.film.writing.encode import Encoded
 
 TICKS = 10
@@ -60,20 +58,20 @@ def film(*numbers: int, of: int) -> dict[int, PartRecord]:
     ],
 )
 def test_gaps_are_found(there: Sequence[int], runs: list[PartRun]) -> None:
-    assert chain.missing(film(*there, of=4), 0, TICKS) == (runs, frozenset())
+    assert missing_runs(film(*there, of=4), 0, TICKS) == (runs, frozenset())
 
 
 def test_a_selection_may_begin_later() -> None:
     there = {2: part(2, 4, before=""), 3: part(3, 4)}
-    assert chain.missing(there, 2, TICKS).runs == []
-    assert chain.missing({3: part(3, 4)}, 2, TICKS).runs == [PartRun(2, 3)]
+    assert missing_runs(there, 2, TICKS).runs == []
+    assert missing_runs({3: part(3, 4)}, 2, TICKS).runs == [PartRun(2, 3)]
     # Where no frame is in the part in which it begins, the next is the first.
-    assert chain.missing({3: part(3, 4, before="")}, 2, TICKS).runs == []
+    assert missing_runs({3: part(3, 4, before="")}, 2, TICKS).runs == []
 
 
 def test_a_film_may_have_parts_without_frames() -> None:
     there = {0: part(0, following=32), 3: part(3, 4, before="frame 7")}
-    assert chain.missing(there, 0, TICKS) == ([], frozenset())
+    assert missing_runs(there, 0, TICKS) == ([], frozenset())
 
 
 @pytest.mark.parametrize(
@@ -91,7 +89,7 @@ def test_what_was_sought_and_does_not_meet_is_made_again(
     there = film(0, 1, 2, of=3)
     there[1] = part(1, 3, **changed)
     there |= {number: there[number]._replace(is_sought=True) for number in sought}
-    found = chain.missing(there, 0, TICKS)
+    found = missing_runs(there, 0, TICKS)
     assert found.wrong == wrong
     assert found.runs == [PartRun(min(wrong), max(wrong) + 1, found.runs[0].before)]
 
@@ -99,19 +97,19 @@ def test_what_was_sought_and_does_not_meet_is_made_again(
 def test_what_was_decoded_and_does_not_meet_is_a_sentence() -> None:
     there = film(0, 1, of=2) | {1: part(1, 2, before="another")}
     with pytest.raises(ImageError, match=r"decodes otherwise .*--restart"):
-        chain.missing(there, 0, TICKS)
+        missing_runs(there, 0, TICKS)
     concealed = there | {0: part(0, damaged=1)}
-    assert chain.missing(concealed, 0, TICKS) == ([], frozenset())
+    assert missing_runs(concealed, 0, TICKS) == ([], frozenset())
 
 
 def test_runs_are_cut_to_a_stretch() -> None:
     runs = [PartRun(0, 4, "a"), PartRun(6, None, "b", is_sought=False)]
-    assert chain.within(runs, 0, None) == runs
-    assert chain.within(runs, 2, 8) == [
+    assert runs_within(runs, 0, None) == runs
+    assert runs_within(runs, 2, 8) == [
         PartRun(2, 4),
         PartRun(6, 8, "b", is_sought=False),
     ]
-    assert chain.within(runs, 4, 6) == []
+    assert runs_within(runs, 4, 6) == []
 
 
 def taken(queue: RunQueue) -> list[tuple[int, int | None]]:

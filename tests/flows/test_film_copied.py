@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -35,11 +36,11 @@ from waifu2x.formats.film.reading import opening  # noqa: E402
 from waifu2x.formats.film.writing import (  # noqa: E402
     film_writer,
     header,
-    index_room,
     joining,
+    mp4,
 )
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
-from waifu2x.formats.film.writing.silence import FilledGaps  # noqa: E402
+from waifu2x.formats.film.writing.packet_times import FilledGaps  # noqa: E402
 
 pytestmark = needs_ffprobe
 WISHES = {"mkv": Wish("ffv1"), "mp4": Wish("x264", preset="ultrafast")}
@@ -225,7 +226,7 @@ def test_an_index_has_its_room_before_the_packets(
     """Also where a source has more packets than it says: then the film is written once more."""
     source, target, again = (tmp_path / name for name in ("film.mp4", "out.mp4", "again.mp4"))
     films.CASES["texts.mp4"](source)
-    enlarge(FilmJob(source, target, WISHES["mp4"]), keep_parts=True)
+    enlarge(replace(FilmJob(source, target, WISHES["mp4"]), keep_parts=True))
     assert boxes(target)[:2] == [b"ftyp", b"moov"]
 
     rooms: list[int | None] = []
@@ -237,8 +238,8 @@ def test_an_index_has_its_room_before_the_packets(
 
     monkeypatch.setattr(film_writer, "open_target", open_target)
     if not is_told:
-        nothing = index_room.CountedPackets(0, {1: 0, 2: 0}, frozenset([2]), 0)
-        monkeypatch.setattr(index_room, "_OF_STREAM", 0)
+        nothing = mp4.CountedPackets(0, {1: 0, 2: 0}, frozenset([2]), 0)
+        monkeypatch.setattr(mp4, "_OF_STREAM", 0)
         monkeypatch.setattr(joining, "expected_packets", lambda *_: nothing)
     with FilmReader(source) as reader:
         prepared = prepare(reader, FilmJob(source, again, WISHES["mp4"]), 128, 192)
@@ -250,7 +251,7 @@ def test_an_index_has_its_room_before_the_packets(
     ]
     closed: list[int] = []
     with source.open("rb") as file, opening.opened(file, "film.mp4") as container:
-        joining.join(again, container, plan, parts, on_close=closed.append)
+        joining.FilmJoin(again, container, plan, parts, on_close=closed.append).write()
     assert len(rooms) == len(closed) == (1 if is_told else 2)
     assert min(closed) > 0
     assert boxes(again)[:2] == [b"ftyp", b"moov"]

@@ -22,12 +22,12 @@ from tests.flows.test_film_streams import enlarge, pictures_of  # noqa: E402
 from tests.helpers.film_devices import Squares  # noqa: E402
 from waifu2x.errors import BackendError, ImageError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
+from waifu2x.flows.film.assembly import MadeFilm, make_film  # noqa: E402
 from waifu2x.flows.film.makers.by_devices import MakerByDevices  # noqa: E402
-from waifu2x.flows.film.making import MadeFilm, make_film_by  # noqa: E402
 from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
-from waifu2x.formats.film.cut import Cut  # noqa: E402
+from waifu2x.formats.film.description import Cut  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 
 FFV1 = Wish("ffv1")
@@ -64,7 +64,7 @@ class Run:
                 on_news=self.news.append,
             ) as maker:
                 self.maker = maker
-                return make_film_by(maker, reader, job, prepared, **options)
+                return make_film(maker, reader, job, prepared, **options)
 
 
 def _film(folder: Path, name: str = "film.mkv", **options: Any) -> tuple[FilmJob, bytes]:

@@ -18,7 +18,7 @@ from waifu2x.flows.film.request import FilmJob  # noqa: E402
 from waifu2x.formats.film.description import FilmColours, PixelFormat  # noqa: E402
 from waifu2x.formats.film.writing.codecs import ENCODERS, Wish, choose  # noqa: E402
 from waifu2x.formats.film.writing.encode import Shape, check  # noqa: E402
-from waifu2x.formats.film.writing.live_encode import CodedPicture, LiveEncoder  # noqa: E402
+from waifu2x.formats.film.writing.live_writing import CodedPicture, LiveEncoder  # noqa: E402
 from waifu2x.formats.film.writing.targets import CONTAINERS  # noqa: E402
 
 SOURCE = PixelFormat("yuv420p", 8, 2, 2, 3)

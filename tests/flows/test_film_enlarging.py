@@ -16,7 +16,7 @@ from tests.helpers.contents import identity_models
 from tests.helpers.obvious_planes import Meaning, codes, from_rgb, to_rgb
 from waifu2x import Upscaler
 from waifu2x.backends import Backend
-from waifu2x.flows.film.frames.enlarging import FrameEnlarger
+from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger
 from waifu2x.formats.film.description import PixelFormat
 from waifu2x.imaging import planar_rgb
 from waifu2x.imaging.picture import Picture

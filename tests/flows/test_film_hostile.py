@@ -16,12 +16,12 @@ films = pytest.importorskip("tests.helpers.films")
 from tests.flows.test_film_streams import enlarge  # noqa: E402
 from tests.helpers import containers  # noqa: E402
 from waifu2x.errors import FaultError, ImageError, OutputError, Waifu2xError  # noqa: E402
-from waifu2x.flows.film.frames.held import is_held  # noqa: E402
+from waifu2x.flows.film.frames.repeated_frames import is_held  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob  # noqa: E402
 from waifu2x.formats.film.description import FilmColours  # noqa: E402
 from waifu2x.formats.film.pixels import pixel_format  # noqa: E402
-from waifu2x.formats.film.reading.claims import ends_early  # noqa: E402
+from waifu2x.formats.film.reading.completeness import ends_early  # noqa: E402
 from waifu2x.formats.film.reading.opening import opened  # noqa: E402
 from waifu2x.formats.film.reading.reader import Reader  # noqa: E402
 from waifu2x.formats.film.reading.selection import Ending, Selection  # noqa: E402

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,17 @@ from tests.helpers.film_devices import Squares  # noqa: E402
 from waifu2x.cli import cli  # noqa: E402
 from waifu2x.errors import BackendError, DeviceError, ImageError, OutputError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
+from waifu2x.flows.film.assembly import MadeFilm, make_film  # noqa: E402
 from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
 from waifu2x.flows.film.makers.by_devices import MakerByDevices  # noqa: E402
 from waifu2x.flows.film.makers.run_maker import MakerHere  # noqa: E402
-from waifu2x.flows.film.making import MadeFilm, make_film_by  # noqa: E402
-from waifu2x.flows.film.parts import chain, manifest  # noqa: E402
+from waifu2x.flows.film.parts import manifest  # noqa: E402
 from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
-from waifu2x.flows.film.parts.part_run import FilmWork, PartRun  # noqa: E402
+from waifu2x.flows.film.parts.part_runs import (  # noqa: E402
+    FilmWork,
+    PartRun,
+    missing_runs,
+)
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
@@ -63,7 +68,7 @@ def _made(job: FilmJob, spoil: Spoil, **options: Any) -> tuple[MadeFilm, list[li
             here(runs, work)
             spoil(work, len(rounds))
 
-        return make_film_by(make, reader, job, prepared, **options), rounds
+        return make_film(make, reader, job, prepared, **options), rounds
 
 
 def test_the_last_round_counts(job: FilmJob) -> None:
@@ -132,7 +137,7 @@ def test_what_others_keep_beside_the_parts_stays(job: FilmJob) -> None:
     (folder / "folder" / "precious").write_text("mine")
     (folder / "part-list.txt").write_text("mine, too")
     notices: list[str] = []
-    made, _ = _made(job, lambda work, turn: None, restart=True, on_notice=notices.append)
+    made, _ = _made(replace(job, restart=True), lambda work, turn: None, on_notice=notices.append)
     assert made.frames == 24
     assert notices == [f"{folder}: stays, with what is not of the film: folder"]
     kept = sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())
@@ -186,7 +191,7 @@ def test_a_device_that_comes_back_otherwise_gets_no_more(job: FilmJob, tmp_path:
         prepared = prepare(reader, job, 128, 192)
         devices = [("device 0", Squares("changes", 3, tmp_path / "mark")), ("device 1", Squares())]
         with MakerByDevices(reader, prepared.shape, devices, on_news=news.append) as maker:
-            make_film_by(maker, reader, job, prepared)
+            make_film(maker, reader, job, prepared)
     assert job.target.read_bytes() == (tmp_path / "whole.mkv").read_bytes()
     told = "device 0: it computes in other now, not squares: gets no more parts"
     assert news[0].startswith("device 0: its process was killed")
@@ -302,8 +307,8 @@ def test_settings_give_way_to_a_preview(
 
 def test_the_chain_is_looked_at_after_each_round(job: FilmJob) -> None:
     """Nothing is made where nothing is missing."""
-    _, rounds = _made(job, lambda work, turn: None, keep_parts=True)
+    _, rounds = _made(replace(job, keep_parts=True), lambda work, turn: None)
     job.target.unlink()
     _, again = _made(job, lambda work, turn: None)
     assert (len(rounds), len(again)) == (1, 0)
-    assert chain.missing({}, 0, 1).runs == [PartRun(0, None)]
+    assert missing_runs({}, 0, 1).runs == [PartRun(0, None)]

@@ -16,9 +16,9 @@ av = pytest.importorskip("av")
 films = pytest.importorskip("tests.helpers.films")
 
 from waifu2x.flows.film import live  # noqa: E402
+from waifu2x.flows.film.assembly import make_film  # noqa: E402
 from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
 from waifu2x.flows.film.makers.run_maker import MakerHere  # noqa: E402
-from waifu2x.flows.film.making import make_film_by  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
@@ -124,7 +124,7 @@ def test_memory_is_flat(
         allocator.give_back()  # of the encoder that options were tried with
         empty = _private(os.getpid())
         if form == "parts":
-            made = make_film_by(MakerHere(reader, device, count), reader, job, prepared)
+            made = make_film(MakerHere(reader, device, count), reader, job, prepared)
         else:
             made = live.make_live(reader, job, prepared, device, on_frames=count)
     assert made.frames == frames

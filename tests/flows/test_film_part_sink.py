@@ -15,10 +15,9 @@ films = pytest.importorskip("tests.helpers.films")
 from tests.flows.test_film_streams import enlarge, pictures_of  # noqa: E402
 from waifu2x.errors import OutputError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
-from waifu2x.flows.film.parts import manifest  # noqa: E402
+from waifu2x.flows.film.parts import manifest, part_sink  # noqa: E402
 from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
 from waifu2x.flows.film.request import FilmJob  # noqa: E402
-from waifu2x.flows.film.sinks import part_sink  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 from waifu2x.formats.film.writing.encode import PartEncoder  # noqa: E402
 
@@ -67,7 +66,7 @@ def test_a_part_without_frames_leaves_nothing(
     opened = Opened()
     monkeypatch.setattr(part_sink, "PartEncoder", opened)
     job = _job(tmp_path, [*range(0, 400, 40), *range(1640, 1800, 40)])
-    assert enlarge(job, keep_parts=True).frames == 14
+    assert enlarge(replace(job, keep_parts=True)).frames == 14
     assert len(opened.threads) == 3  # one of them in vain
     names = sorted(path.name for path in parts_folder(job.target).glob("*part-*"))
     assert names == [f"part-00000{number}.{kind}" for number in (0, 4) for kind in ("json", "mkv")]
@@ -93,7 +92,7 @@ def test_an_encoder_that_cannot_be_opened_is_a_sentence(
 def test_whoever_begins_a_film_decides_how_long_parts_are(tmp_path: Path) -> None:
     """A film that a processor has begun, and a GPU goes on with, say."""
     job = _job(tmp_path)
-    made = enlarge(job, keep_parts=True)
+    made = enlarge(replace(job, keep_parts=True))
     whole = job.target.read_bytes()
     job.target.unlink()
     manifest.forget(parts_folder(job.target), 1)
@@ -105,7 +104,7 @@ def test_whoever_begins_a_film_decides_how_long_parts_are(tmp_path: Path) -> Non
 def test_long_parts_are_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request, "LONG_PART_SECONDS", 0.8)
     job = replace(_job(tmp_path), has_long_parts=True)
-    enlarge(job, keep_parts=True)
+    enlarge(replace(job, keep_parts=True))
     found = manifest.all_recorded(parts_folder(job.target))
     assert [len(one.encoded.pts) for one in found.values()] == [20, 4]
 
@@ -113,7 +112,7 @@ def test_long_parts_are_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("odd", ["0", "-1", "x", "1" * 30])
 def test_an_odd_length_is_a_damaged_manifest(tmp_path: Path, odd: str) -> None:
     job = _job(tmp_path)
-    enlarge(job, keep_parts=True)
+    enlarge(replace(job, keep_parts=True))
     job.target.unlink()
     path = parts_folder(job.target) / "manifest.json"
     text = path.read_text().replace('"ticks of a part": "400"', f'"ticks of a part": "{odd}"')

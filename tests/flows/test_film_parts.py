@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,13 @@ pytest.importorskip("av")
 films = pytest.importorskip("tests.helpers.films")
 
 from tests.flows.test_film_streams import enlarge, pictures_of, squares, twice  # noqa: E402
+from tests.helpers.film_making import make_film_here  # noqa: E402
 from waifu2x.errors import ImageError, OutputError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
-from waifu2x.flows.film.making import make_film  # noqa: E402
 from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
-from waifu2x.formats.film.cut import Cut  # noqa: E402
+from waifu2x.formats.film.description import Cut  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 
 FFV1 = Wish("ffv1")
@@ -36,7 +37,7 @@ from tests.flows.test_film_streams import twice
 from tests.flows.test_film_parts import FFV1, STEADY
 from waifu2x.flows.film import request
 from waifu2x.flows.film.reading.client import FilmReader
-from waifu2x.flows.film.making import make_film
+from tests.helpers.film_making import make_film_here
 from waifu2x.flows.film.request import FilmJob, prepare
 
 if __name__ == "__main__":
@@ -55,7 +56,7 @@ if __name__ == "__main__":
     with FilmReader(job.source) as reader:
         pictures = reader.film.pictures
         prepared = prepare(reader, job, pictures.height * 2, pictures.width * 2)
-        make_film(reader, job, prepared, work)
+        make_film_here(reader, job, prepared, work)
 """
 
 
@@ -130,7 +131,7 @@ def _stopped(job: FilmJob, at: int) -> None:
         pictures = reader.film.pictures
         prepared = prepare(reader, job, pictures.height * 2, pictures.width * 2)
         with pytest.raises(WorkError):
-            make_film(reader, job, prepared, work, in_flight=1)
+            make_film_here(reader, job, prepared, work, in_flight=1)
 
 
 @pytest.fixture
@@ -148,7 +149,7 @@ def test_other_options_are_named(begun: FilmJob) -> None:
     other = FilmJob(begun.source, begun.target, STEADY)
     with pytest.raises(OutputError, match=r"codec was 'ffv1' and is 'x264'.*--restart"):
         enlarge(other)
-    assert enlarge(other, restart=True).resumed == 0
+    assert enlarge(replace(other, restart=True)).resumed == 0
 
 
 def test_a_source_that_has_changed_is_named(begun: FilmJob) -> None:
@@ -211,7 +212,7 @@ def test_a_decoder_that_dies_is_a_sentence(tmp_path: Path) -> None:
             twice(pictures, results)
 
         with pytest.raises(ImageError, match=r"film\.mkv: the process that reads it was killed"):
-            make_film(reader, job, prepared, work)
+            make_film_here(reader, job, prepared, work)
     assert not job.target.exists()
 
 

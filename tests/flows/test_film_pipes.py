@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,18 +28,18 @@ from tests.flows.test_film_streams import pictures_of, probe, squares, streams, 
 from tests.helpers.film_threads import reading_here  # noqa: E402
 from waifu2x.errors import ExistsError, ImageError, OutputError  # noqa: E402
 from waifu2x.flows.film import live  # noqa: E402
+from waifu2x.flows.film.assembly import MadeFilm  # noqa: E402
 from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
-from waifu2x.flows.film.frames.frame_source import FrameSource  # noqa: E402
-from waifu2x.flows.film.making import MadeFilm  # noqa: E402
-from waifu2x.flows.film.parts.part_run import PartRun  # noqa: E402
+from waifu2x.flows.film.frames.frame_streams import FrameSource  # noqa: E402
+from waifu2x.flows.film.parts.part_runs import PartRun  # noqa: E402
 from waifu2x.flows.film.reading import client  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
-from waifu2x.flows.film.reading.pulse import Pulse  # noqa: E402
+from waifu2x.flows.film.reading.messages import Heartbeat  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
-from waifu2x.formats.film.cut import Cut  # noqa: E402
+from waifu2x.formats.film import pipes as film_pipes  # noqa: E402
+from waifu2x.formats.film.description import Cut  # noqa: E402
 from waifu2x.formats.film.reading import (  # noqa: E402
     decoding,
-    pipe_input,
     reader,
 )
 from waifu2x.formats.film.reading.opening import opened  # noqa: E402
@@ -474,8 +475,8 @@ def test_a_film_that_pauses_in_its_pipe_is_waited_for(
             file.write(data[len(data) // 2 :])
 
     monkeypatch.setattr(client, "_STANDARD_INPUT", given)
-    monkeypatch.setattr(pipe_input, "_OFTEN", 0.001)
-    monkeypatch.setattr(Pulse, "beat", beat)
+    monkeypatch.setattr(film_pipes, "_OFTEN", 0.001)
+    monkeypatch.setattr(Heartbeat, "beat", beat)
     sender = threading.Thread(target=send, daemon=True)
     sender.start()
     with reading_here(monkeypatch):
@@ -580,7 +581,7 @@ def test_frames_never_replace_those_that_are_read(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(folder)
     for target in (folder / "%d.png", folder / "out%d.png", tmp_path / "link" / "%02d.png"):
         with pytest.raises(OutputError, match=r"is in the folder of the input, whose timestamps"):
-            make(FilmJob(folder / "%d.png", target), replace=True)
+            make(FilmJob(folder / "%d.png", target, overwrite=True))
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
@@ -591,7 +592,7 @@ def test_times_that_are_there_are_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(ExistsError, match=r"timestamps\.txt: exists already"):
         make(job)
     assert (tmp_path / "timestamps.txt").read_text() == "of another film"
-    assert make(job, replace=True).frames == 2
+    assert make(replace(job, overwrite=True)).frames == 2
 
 
 def test_frames_of_more_than_8_bits_have_16(tmp_path: Path) -> None:

@@ -31,16 +31,19 @@ from tests.helpers.film_threads import reading_here  # noqa: E402
 from waifu2x.errors import FaultError, ImageError, OutputError  # noqa: E402
 from waifu2x.flows.film import live  # noqa: E402
 from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
-from waifu2x.flows.film.reading import client, process, pulse  # noqa: E402
+from waifu2x.flows.film.reading import client, messages, process  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
-from waifu2x.flows.film.reading.failures import failure_of  # noqa: E402
-from waifu2x.flows.film.reading.limits import OPENING, needed_memory  # noqa: E402
-from waifu2x.flows.film.reading.pulse import Pulse, Watch, new_signs  # noqa: E402
+from waifu2x.flows.film.reading.messages import Heartbeat, HeartbeatWatch, new_signs  # noqa: E402
+from waifu2x.flows.film.reading.process import (  # noqa: E402
+    OPENING,
+    failure_of,
+    needed_memory,
+)
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
 from waifu2x.flows.flow import StoppedError  # noqa: E402
+from waifu2x.formats.film import pipes  # noqa: E402
 from waifu2x.formats.film.reading.reader import Reader  # noqa: E402
 from waifu2x.formats.film.reading.selection import Selection  # noqa: E402
-from waifu2x.formats.film.writing import pipe_output  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 
 PIPE = Path("-")
@@ -96,11 +99,11 @@ def test_a_player_that_pauses_stops_nobody(tmp_path: Path, monkeypatch: pytest.M
     the connection holds, and what is written is more than the pipe does."""
     source, target = tmp_path / "film.mkv", tmp_path / "out.mkv"
     films.film(source, codec="ffv1", times=range(0, 1000, 40), size=(192, 256))
-    monkeypatch.setattr(pulse, "OFTEN", 0.0)
+    monkeypatch.setattr(messages, "OFTEN", 0.0)
     made: list[Any] = []
     with _Player() as player, reading_here(monkeypatch):
         monkeypatch.setattr(live, "_STANDARD_OUTPUT", player.written_to)
-        monkeypatch.setattr(pipe_output, "select", player)
+        monkeypatch.setattr(pipes, "select", player)
 
         def work() -> None:
             with FilmReader(source) as reader:
@@ -130,7 +133,7 @@ def test_signs_of_life_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     from multiprocessing import get_context
 
     signs = new_signs(get_context())
-    given, watch = Pulse(signs), Watch(signs, 3.0)
+    given, watch = Heartbeat(signs), HeartbeatWatch(signs, 3.0)
     watch.begin()
     assert not watch.is_lost()
     assert not watch.is_lost()
@@ -212,12 +215,16 @@ def test_who_ends_early_is_not_told_what_is_wrong_then(
     films.film(source, codec="ffv1", times=range(0, 400, 40))
     asked: list[bool] = []
 
-    def full(*_: Any) -> Any:
-        asked.append(True)
-        raise OutputError("out.mkv: the disk is full")
+    say = process.ReadFilm._say
+
+    def full(film: process.ReadFilm, reply: messages.Reply) -> None:
+        if isinstance(reply, messages.FramesEnded):
+            asked.append(True)
+            raise OutputError("out.mkv: the disk is full")
+        say(film, reply)
 
     with reading_here(monkeypatch), FilmReader(source) as reader:
-        monkeypatch.setattr(process, "FramesEnded", full)
+        monkeypatch.setattr(process.ReadFilm, "_say", full)
         frames = reader.frames(Selection(), 1)
         next(frames).release()
         frames.close()  # by whoever ends for a reason of its own

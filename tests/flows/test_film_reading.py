@@ -23,11 +23,10 @@ from tests.helpers import containers  # noqa: E402
 from waifu2x.errors import ImageError  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob  # noqa: E402
-from waifu2x.formats.film.cut import Cut  # noqa: E402
+from waifu2x.formats.film.description import Cut  # noqa: E402
 from waifu2x.formats.film.reading import decoding  # noqa: E402
-from waifu2x.formats.film.reading.decoders import new_decoder  # noqa: E402
 from waifu2x.formats.film.reading.decoding import Decoding  # noqa: E402
-from waifu2x.formats.film.reading.opening import opened  # noqa: E402
+from waifu2x.formats.film.reading.opening import new_decoder, opened  # noqa: E402
 from waifu2x.formats.film.reading.packets import Packets  # noqa: E402
 from waifu2x.formats.film.reading.reader import Reader  # noqa: E402
 from waifu2x.formats.film.reading.selection import Ending, Selection  # noqa: E402

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 av = pytest.importorskip("av")
 films = pytest.importorskip("tests.helpers.films")
 
+from tests.helpers.film_making import make_film_here  # noqa: E402
 from waifu2x.errors import OutputError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
-from waifu2x.flows.film.making import MadeFilm, make_film  # noqa: E402
+from waifu2x.flows.film.assembly import MadeFilm  # noqa: E402
 from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
@@ -58,7 +59,7 @@ def enlarge(job: FilmJob, **options: Any) -> MadeFilm:
     with FilmReader(job.source) as reader:
         pictures = reader.film.pictures
         prepared = prepare(reader, job, pictures.height * 2, pictures.width * 2)
-        return make_film(reader, job, prepared, twice, **options)
+        return make_film_here(reader, job, prepared, twice, **options)
 
 
 def probe(path: Path) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from tests.helpers import containers  # noqa: E402
 from waifu2x.errors import ImageError  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob  # noqa: E402
-from waifu2x.formats.film.cut import Cut  # noqa: E402
+from waifu2x.formats.film.description import Cut  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 
 FFV1 = Wish("ffv1")

@@ -17,12 +17,13 @@ pytest.importorskip("av")
 films = pytest.importorskip("tests.helpers.films")
 
 from tests.flows.test_film_streams import enlarge, twice  # noqa: E402
+from tests.helpers.film_making import make_film_here  # noqa: E402
 from waifu2x.errors import ImageError, OutputError  # noqa: E402
-from waifu2x.flows.batch.shard import Shard  # noqa: E402
+from waifu2x.flows.batch.subset import Shard  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
+from waifu2x.flows.film.assembly import join_film, make_shard  # noqa: E402
 from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
 from waifu2x.flows.film.makers.run_maker import MakerHere  # noqa: E402
-from waifu2x.flows.film.making import join_film, make_film, make_shard  # noqa: E402
 from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
@@ -162,7 +163,7 @@ def test_a_source_that_changes_meanwhile_is_a_sentence(job: FilmJob) -> None:
     with FilmReader(job.source) as reader:
         prepared = prepare(reader, job, 128, 192)
         with pytest.raises(ImageError, match="has changed meanwhile: do it again, with --restart"):
-            make_film(reader, job, prepared, work)
+            make_film_here(reader, job, prepared, work)
     assert not job.target.exists()
 
 

@@ -33,6 +33,7 @@ from waifu2x.flows.batch.plan import Plan, plan
 from waifu2x.flows.batch.watch import SETTLED, Arrivals
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.outcome import Outcome, run_one
+from waifu2x.flows.picture_work import WorkOptions
 from waifu2x.formats.preview import SIDE, preview
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Picture
@@ -261,7 +262,9 @@ def test_a_full_disk_is_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
                 raise OSError(error, os.strerror(error))
 
             monkeypatch.setattr(os, "fsync", fail)
-            outcome = run_one(job, upscaler.enlarger, Output("png", Quality(), "fail"))
+            outcome = run_one(
+                job, upscaler.enlarger, Output("png", Quality(), "fail"), WorkOptions(alone=False)
+            )
             assert (outcome.status, outcome.disk_full) == ("failed", known)
     assert made() == []
 
@@ -279,7 +282,7 @@ def test_a_full_disk_ends_the_batch(folder: Path, monkeypatch: pytest.MonkeyPatc
                 message = f"{job.target}: cannot write: no space left on device"
                 yield Outcome(job, error=message, disk_full=True)
 
-    monkeypatch.setattr("waifu2x.flows.batch.run.run", run)
+    monkeypatch.setattr("waifu2x.flows.batch.driver.run", run)
     result = batch()
     assert result.exit_code == 1
     lines = result.stderr.splitlines()
@@ -299,7 +302,9 @@ def test_what_another_run_makes_meanwhile_is_skipped(folder: Path) -> None:
 
     with Upscaler(2, model="identity", backend="numpy") as upscaler:
         output = Output("png", Quality(), "skip")
-        outcome = run_one(job, upscaler.enlarger, output, on_progress=intrude)
+        outcome = run_one(
+            job, upscaler.enlarger, output, WorkOptions(on_progress=intrude, alone=False)
+        )
     assert (outcome.status, made(), job.target.read_bytes()) == ("skipped", ["a.png"], b"theirs")
 
 
@@ -383,7 +388,7 @@ def test_an_interrupted_run_has_a_report_and_a_summary(
         yield done(next(iter(jobs)), 0.1, 12, 18)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("waifu2x.flows.batch.run.run", run)
+    monkeypatch.setattr("waifu2x.flows.batch.driver.run", run)
     result = batch("--report", "page.html")
     assert result.exit_code == 1  # click's own; `main` makes it 130
     assert "1 done, 0 skipped, 0 failed, 2 not done" in result.stderr

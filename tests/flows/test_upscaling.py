@@ -19,9 +19,9 @@ from tests.helpers.contents import Frames, decode_all, encode, identity_models, 
 from waifu2x.api import Upscaler
 from waifu2x.backends import Progress, ignore
 from waifu2x.errors import ImageError
-from waifu2x.flows import repeats, upscaling
+from waifu2x.flows import picture_work, upscaling
 from waifu2x.flows.jobs import Job, Output
-from waifu2x.flows.repeats import Repeats
+from waifu2x.flows.picture_work import Repeats, WorkOptions
 from waifu2x.flows.upscaling import Upscaled, upscale_file
 from waifu2x.formats.base import DecodedFile
 from waifu2x.formats.read import open_content
@@ -45,11 +45,13 @@ def upscaled(
     job = Job(source, source.parent / "out" / f"b.{extension}")
     output = Output(extension, Quality(), "fail", more.pop("options", OutputOptions()))
 
-    def note(job: Job, notice: str) -> None:
+    def note(notice: str) -> None:
         if notices is not None:
             notices.append(notice)
 
-    made = upscale_file(job, output, lambda: enlarger, on_notice=note, in_flight=2, **more)
+    made = upscale_file(
+        job, output, lambda: enlarger, WorkOptions(on_notice=note, in_flight=2, **more)
+    )
     assert made is not None
     return made
 
@@ -130,7 +132,7 @@ def test_few_pictures_are_there_at_a_time(
     assert len(counts) == 60
     assert max(count for count, _ in counts) <= 6
     # Those that are kept for frames to come are among them.
-    assert max(count for _, count in counts) <= repeats._MOST + 4
+    assert max(count for _, count in counts) <= picture_work._KEPT_RESULTS + 4
 
 
 @pytest.mark.parametrize("extension", ["png", "gif", "webp", "tif"])
@@ -251,12 +253,15 @@ def test_repeats_keep_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
     for level in range(40):
         assert (once(flat(level), ignore).pixels == level // 2).all()
     assert (once(flat(39), ignore).pixels == 19).all()
-    assert (once(flat(39 - repeats._MOST + 1), ignore).pixels == (40 - repeats._MOST) // 2).all()
+    assert (
+        once(flat(39 - picture_work._KEPT_RESULTS + 1), ignore).pixels
+        == (40 - picture_work._KEPT_RESULTS) // 2
+    ).all()
     assert calls == list(range(40))
     once(flat(0), ignore)
     assert calls == [*range(40), 0]
     # One that is larger than all that may be kept is kept until there is another one.
-    monkeypatch.setattr(repeats, "_BUDGET", 1)
+    monkeypatch.setattr(picture_work, "_KEPT_BYTES", 1)
     for level in (50, 50, 51, 50):
         once(flat(level), ignore)
     assert calls[41:] == [50, 51, 50]

@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waifu2x.flows.batch.plan import plan
-from waifu2x.flows.batch.shard import Shard, shard_of
-from waifu2x.flows.batch.walk import Found, walk
+from waifu2x.flows.batch.plan import Found, plan, walk
+from waifu2x.flows.batch.subset import Shard, shard_of
 
 
 def touch(folder: Path, *names: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from waifu2x.formats.film.writing.aac import audio_config
+from waifu2x.formats.film.writing.film_writer import audio_config
 
 
 @pytest.mark.parametrize(

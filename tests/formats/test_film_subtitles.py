@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from waifu2x.formats.film.writing.subtitles import to_mov_text, to_subrip
+from waifu2x.formats.film.writing.copied_streams import to_mov_text, to_subrip
 
 
 def coded(text: str) -> bytes:

@@ -30,6 +30,7 @@ from tests.helpers.contents import (
 from waifu2x.api import Upscaler
 from waifu2x.cli import cli
 from waifu2x.flows.jobs import Job, Output
+from waifu2x.flows.picture_work import WorkOptions
 from waifu2x.flows.upscaling import upscale_file
 from waifu2x.formats import table
 from waifu2x.formats.pillow.images import from_pil
@@ -159,7 +160,7 @@ def test_frames_that_repeat_are_computed_once(folder: Path) -> None:
         parts: list[float] = []
         job = Job(Path("a.png"), Path("b.png"))
         output = Output("png", Quality(), "fail")
-        upscale_file(job, output, lambda: upscaler.enlarger, on_progress=parts.append)
+        upscale_file(job, output, lambda: upscaler.enlarger, WorkOptions(on_progress=parts.append))
     assert len(calls) == 2
     assert sum(parts) == pytest.approx(1)
     back = seen(Path("b.png").read_bytes())

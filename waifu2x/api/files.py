@@ -12,6 +12,7 @@ from waifu2x.backends import Progress
 from waifu2x.errors import ExistsError, OutputError
 from waifu2x.flows import upscaling
 from waifu2x.flows.jobs import IN_FLIGHT, STANDARD, Existing, Job, Output, is_archive
+from waifu2x.flows.picture_work import WorkOptions
 from waifu2x.flows.upscaling import Upscaled
 from waifu2x.formats import table
 from waifu2x.formats.limits import MAX_PIXELS
@@ -141,10 +142,12 @@ class _Work:
             self._job,
             self._output,
             self.enlarger,
-            max_pixels=self._max_pixels,
-            on_progress=on_progress,
-            on_notice=lambda job, notice: self.notices.append(notice),
-            in_flight=IN_FLIGHT,
+            WorkOptions(
+                max_pixels=self._max_pixels,
+                in_flight=IN_FLIGHT,
+                on_progress=on_progress,
+                on_notice=self.notices.append,
+            ),
         )
 
     def archive(self, on_progress: Progress) -> Upscaled | None:
@@ -162,9 +165,11 @@ class _Work:
             content,
             self._output,
             self.enlarger(),
-            max_pixels=self._max_pixels,
-            on_progress=on_progress,
-            on_notice=lambda notice: self.notices.append(f"{name}: {notice}"),
+            WorkOptions(
+                max_pixels=self._max_pixels,
+                on_progress=on_progress,
+                on_notice=lambda notice: self.notices.append(f"{name}: {notice}"),
+            ),
         )
 
 

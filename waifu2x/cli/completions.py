@@ -13,7 +13,7 @@ import click
 
 from waifu2x.errors import Waifu2xError
 from waifu2x.flows.jobs import ARCHIVES
-from waifu2x.formats.film import names
+from waifu2x.formats import film
 from waifu2x.formats.table import READABLE, WRITABLE
 
 if TYPE_CHECKING:
@@ -46,9 +46,13 @@ def folders(context: click.Context, parameter: click.Parameter, incomplete: str)
 
 pictures = files(*(f".{each}" for each in (*READABLE, *ARCHIVES)))
 results = files(*(f".{each}" for each in (*WRITABLE, *ARCHIVES)))
-films = files(*(f".{each}" for each in names.READABLE))
-pictures_and_films = files(*(f".{each}" for each in (*READABLE, *ARCHIVES, *names.READABLE)))
-films_made = files(*(f".{each}" for each in names.WRITABLE))
+"""What can be written."""
+films = files(*(f".{each}" for each in film.READABLE))
+"""What `video` reads."""
+pictures_and_films = files(*(f".{each}" for each in (*READABLE, *ARCHIVES, *film.READABLE)))
+"""What `info` reads."""
+films_made = files(*(f".{each}" for each in film.WRITABLE))
+"""What it makes."""
 
 
 def models(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:

@@ -105,7 +105,8 @@ def archives_first(jobs: JobList) -> JobList:
 
 @contextmanager
 def _here(work: FileWork) -> Iterator[Runner]:
-    from waifu2x.flows.batch.run import run
+    """By this process and those that it starts."""
+    from waifu2x.flows.batch.driver import RunOptions, run
 
     with opened(work.arguments) as upscaler:
         report.detail(describe(upscaler))
@@ -113,12 +114,14 @@ def _here(work: FileWork) -> Iterator[Runner]:
             jobs,
             upscaler,
             work.output,
-            in_flight=work.in_flight,
+            RunOptions(
+                in_flight=work.in_flight,
+                sources=work.sources,
+                on_progress=on_progress,
+                on_notice=on_notice,
+            ),
             many=work.many,
             max_pixels=work.max_pixels,
-            sources=work.sources,
-            on_progress=on_progress,
-            on_notice=on_notice,
         )
 
 
@@ -160,16 +163,16 @@ def _on_cluster(work: FileWork, address: str) -> Iterator[Runner]:
         settings, model_files = cluster.settings_of(
             work.arguments, work.output, work.in_flight, work.max_pixels, work.folders, sharing
         )
-        yield lambda jobs, on_progress, on_notice: cluster.run(
+        yield lambda jobs, on_progress, on_notice: cluster.ClusterRun(
             client,
-            jobs,
+            iter(jobs),
             settings,
             model_files,
             sources=work.sources,
             on_worker=lambda worker, device: report.detail(f"worker {worker}: {device}"),
             on_news=report.tell,
             on_notice=on_notice,
-        )
+        ).outcomes()
 
 
 def nobody(

@@ -6,7 +6,7 @@ import io
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,20 +14,13 @@ from typing import NamedTuple
 
 from waifu2x.backends import Progress, ignore
 from waifu2x.errors import ExistsError, ImageError, OutputError
+from waifu2x.flows.archive_pages import output_of_page, page_names
 from waifu2x.flows.flow import flow
-from waifu2x.flows.jobs import (
-    Job,
-    Output,
-    Reserve,
-    copy_times,
-    make_folder,
-    may_write,
-)
+from waifu2x.flows.jobs import Job, Output, copy_times, make_folder, may_write
 from waifu2x.flows.noise_choice import NoiseChoice, choose
-from waifu2x.flows.pages import output_of_page, page_names
-from waifu2x.flows.upscaling import PictureWork, PreparedSource, Upscaled
+from waifu2x.flows.picture_work import PictureWork, PreparedSource, WorkOptions
+from waifu2x.flows.upscaling import Upscaled
 from waifu2x.formats.base import in_words
-from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.preview import Preview
 from waifu2x.formats.read import open_content
 from waifu2x.formats.write import ContentSink
@@ -39,31 +32,29 @@ from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
 
 _LARGEST = 1 << 30
-"""Bytes of a file in an archive that are unpacked."""
+"""The most bytes of an unpacked file."""
 _LONGEST_NAME = 0xFFFF
-"""Bytes of a name in an archive."""
+"""The most bytes of a name."""
 
 
 class ArchivePage(NamedTuple):
-    """A picture of an archive that was made."""
+    """A finished page of an archive."""
 
     content: bytes
-    """Its new file."""
     size: tuple[int, int]
     """Rows and columns of the (first) result."""
     spent: Mapping[str, float]
     """Seconds by stage."""
     choice: NoiseChoice | None
-    """The noise level that was chosen, if there was one to choose."""
+    """The chosen noise level, if there was a choice."""
     previews: tuple[Preview, ...] = ()
-    """What shows it, where that is wanted."""
     recomputed: int = 0
-    """How many pictures of it were computed again in fp32."""
+    """Pictures of it that were computed again in fp32."""
 
 
 MakePage = Callable[[str, bytes, Progress], ArchivePage]
-"""Makes a page of its name, for messages, and the content of its file; it is told of parts that add
-up to 1. Several threads call it at a time."""
+"""Makes a page of its name, for messages, and its file's content. Progress adds up to 1. Several
+threads call it."""
 
 
 def upscale_archive(
@@ -74,12 +65,10 @@ def upscale_archive(
     on_progress: Progress = ignore,
     in_flight: int = 1,
 ) -> Upscaled | None:
-    """An archive whose pictures are enlarged under their names; None if it is there and may stay.
-
-    Other files are copied, order and dates stay. One picture that cannot be made fails the whole,
-    and nothing is written. `in_flight` pages are under way at a time. Raises Waifu2xError, OSError,
-    MemoryError and what `make_page` raises.
-    """
+    """Enlarges the pictures of an archive under their names; returns None if the target exists and
+    may stay. Other files are copied; order and dates stay. If a picture fails, nothing is written.
+    `in_flight` pages are under way. Raises Waifu2xError, OSError, MemoryError and what `make_page`
+    raises."""
     if not may_write(job, output.existing):
         return None
     make_folder(job.target.parent)
@@ -97,48 +86,41 @@ def upscale_archive(
         place = job.source if str(error.filename) == str(job.source) else job.target
         raise OutputError(f"{place}: {reason(error)}") from error
     copy_times(job, output)
-    (height, width), *others = sink.sizes
+    pages = sink.pages
+    height, width = pages[0].size
     return Upscaled(
         height,
         width,
         spent.seconds,
         time.monotonic() - start,
-        previews=tuple(sink.previews),
-        pictures=len(sink.sizes),
-        choices=tuple(sink.choices),
-        further_pixels=sum(rows * columns for rows, columns in others),
-        recomputed=sink.recomputed,
+        previews=tuple(preview for page in pages for preview in page.previews),
+        pictures=len(pages),
+        choices=tuple(page.choice for page in pages if page.choice is not None),
+        further_pixels=sum(page.size[0] * page.size[1] for page in pages[1:]),
+        recomputed=sum(page.recomputed for page in pages),
     )
 
 
 def upscale_page(
-    name: str,
-    content: bytes,
-    output: Output,
-    network: Enlarger,
-    *,
-    max_pixels: int = MAX_PIXELS,
-    reserve: Reserve = lambda content: nullcontext(),
-    on_progress: Progress = ignore,
-    on_notice: Callable[[str], None] = lambda notice: None,
+    name: str, content: bytes, output: Output, network: Enlarger, options: WorkOptions
 ) -> ArchivePage:
-    """Makes a picture of an archive; `name` is for messages, and ends as the picture's. Raises as
+    """Makes a page of an archive. `name` is for messages, and ends as the page's. Raises as
     `upscale_file`."""
     output = output_of_page(name, content, output)
     spent, result = Stopwatch(), io.BytesIO()
     with ExitStack() as held:
         with spent("wait"):
-            allocate = held.enter_context(reserve(content))
+            allocate = held.enter_context(options.reserve(content))
         with spent("decode"):
-            source = open_content(content, name, max_pixels, allocate)
+            source = open_content(content, name, options.max_pixels, allocate)
             held.enter_context(closing(source))
             source.first()
         with spent("prepare"):
             network, choice = choose(network, source.first().picture)
-        prepared = PreparedSource(source, network, output, name, name, on_notice, spent)
+        prepared = PreparedSource(source, network, output, name, name, spent, options)
         work = PictureWork(network, output, spent, animated=prepared.header.animated)
         sink = ContentSink(result, output.extension, output.quality, name, spent, 1)
-        flow(prepared, work, sink, on_progress=on_progress)
+        flow(prepared, work, sink, on_progress=options.on_progress)
     size = prepared.sizes[0]
     return ArchivePage(
         result.getvalue(), size, spent.seconds, choice, work.previews, work.recomputed
@@ -147,27 +129,22 @@ def upscale_page(
 
 @dataclass(frozen=True)
 class _Member:
-    """A file of an archive, as it is read and as it is to be written."""
-
     info: zipfile.ZipInfo
     name: str
-    """In the new archive."""
+    """Its name in the new archive."""
     content: bytes
     is_picture: bool
-    size: tuple[int, int] = (0, 0)
-    """Rows and columns of a result."""
-    choice: NoiseChoice | None = None
-    previews: tuple[Preview, ...] = ()
-    recomputed: int = 0
+    page: ArchivePage | None = None
+    """The result for a picture, without its content."""
 
 
 class _Members:
-    """The files of an archive as a source, unpacked when they are asked for."""
+    """The files of an archive as a source, unpacked one by one."""
 
     def __init__(
         self, job: Job, archive: zipfile.ZipFile, output: Output, spent: Stopwatch
     ) -> None:
-        """Raises ImageError if no picture is among them."""
+        """Raises ImageError for an archive without pictures."""
         self._job = job
         self._archive = archive
         self._spent = spent
@@ -183,7 +160,6 @@ class _Members:
         self.header = Header((), len(self._members), format="ZIP")
 
     def __iter__(self) -> Iterator[_Member]:
-        """The files in their order. Raises ImageError."""
         for info in self._members:
             with self._spent("read"):
                 content = _unpacked(self._archive, info, self._job)
@@ -191,41 +167,28 @@ class _Members:
             yield _Member(info, name or info.filename, content, name is not None)
 
     def close(self) -> None:
-        """Leaves the archive to whoever opened it."""
+        """Does nothing: the archive is closed by its opener."""
 
 
 def _made(
     job: Job, make_page: MakePage, spent: Stopwatch, member: _Member, on_progress: Progress
 ) -> _Member:
-    """The file with its picture enlarged; what is none as it is."""
+    """Returns a file of the new archive: a picture enlarged, any other as it is."""
     if not member.is_picture:
         on_progress(1.0)
         return member
     page = make_page(f"{job.source}: {member.info.filename}", member.content, on_progress)
     spent.add(page.spent)
     shown = tuple(each._replace(name=member.name) for each in page.previews)
-    return replace(
-        member,
-        content=page.content,
-        size=page.size,
-        choice=page.choice,
-        previews=shown,
-        recomputed=page.recomputed,
-    )
+    made = page._replace(content=b"", previews=shown)
+    return replace(member, content=page.content, page=made)
 
 
 class _NewArchive:
-    """A new archive as a sink: files with the dates and the rights of what they are made of."""
+    """A new archive as a sink. Files keep their dates and rights."""
 
     def __init__(self, path: Path, comment: bytes, spent: Stopwatch, *, replace: bool) -> None:
-        self.sizes: list[tuple[int, int]] = []
-        """Rows and columns of the pictures."""
-        self.choices: list[NoiseChoice] = []
-        """The noise levels that were chosen, in the order of the pictures."""
-        self.previews: list[Preview] = []
-        """Those of all pages, in order."""
-        self.recomputed = 0
-        """How many pictures were computed again in fp32."""
+        self.pages: list[ArchivePage] = []
         self._path = path
         self._comment = comment
         self._spent = spent
@@ -234,13 +197,11 @@ class _NewArchive:
         self._archive: zipfile.ZipFile | None = None
 
     def open(self, header: Header) -> None:
-        """Begins a temporary file. Raises OSError."""
         file = self._held.enter_context(writing(self._path, replace=self._replace))
         self._archive = self._held.enter_context(zipfile.ZipFile(file, "w"))
         self._archive.comment = self._comment  # where readers of comics keep what they know
 
     def add(self, result: _Member) -> None:
-        """Writes the next file. Raises OSError."""
         assert self._archive is not None
         added = zipfile.ZipInfo(result.name, result.info.date_time)
         added.external_attr = result.info.external_attr
@@ -248,26 +209,20 @@ class _NewArchive:
         added.compress_type = zipfile.ZIP_STORED if result.is_picture else zipfile.ZIP_DEFLATED
         with self._spent("write"):
             self._archive.writestr(added, result.content)
-        if result.choice is not None:
-            self.choices.append(result.choice)
-        self.previews += result.previews
-        self.recomputed += result.recomputed
-        if result.is_picture:
-            self.sizes.append(result.size)
+        if result.page is not None:
+            self.pages.append(result.page)
 
     def close(self) -> None:
-        """Completes the archive, which gets its name. Raises OSError."""
+        """Completes the archive and gives it its name. Raises OSError."""
         with self._spent("write"):
             self._held.close()
 
     def abort(self) -> None:
-        """Removes the temporary file."""
         abandon(self._held)
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """An archive. Raises ImageError, and OSError if there is none."""
     with stores.downloaded(path) if stores.is_url(path) else path.open("rb") as file:
         with in_words(str(path), "not an archive, or damaged"):
             archive = zipfile.ZipFile(file)

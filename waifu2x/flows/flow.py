@@ -1,4 +1,4 @@
-"""The loop that carries items from a source through some work to a sink.
+"""Carries items from a source through some work to a sink.
 
 It is the same for the one picture of a PNG, the frames of an animation, the pages of a document and
 the files of an archive.
@@ -20,12 +20,12 @@ from waifu2x.imaging.streams import Sink, Source
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 Work = Callable[[_Item, Progress], _Result]
-"""Makes a result of an item. It is called by several threads at a time; the progress that it is
-given adds up to 1 for each item, and raises where the work is to stop."""
+"""Makes a result of an item. Several threads call it. Its progress adds up to 1, and raises to
+stop."""
 
 
 class StoppedError(Exception):
-    """Ends work that nobody waits for any more, from within its progress report."""
+    """Raised by progress to end unwanted work."""
 
 
 def flow(
@@ -38,11 +38,10 @@ def flow(
 ) -> None:
     """Carries every item of a source through `work` into a sink, in order, and closes both.
 
-    `in_flight` items are between source and sink at a time: one is handed to the sink by the
-    calling thread while the others are worked on by a thread each, and one more is read ahead. With
-    1, the calling thread does all. `on_progress` is told of parts that add up to 1, from one thread
-    at a time, where the source knows how many items it has. Whatever is raised, by any of them or
-    by an interrupt, ends the work on all items and aborts the sink.
+    `in_flight` items are between source and sink: the calling thread hands one to the sink, a
+    thread works on each other, and one more is read ahead. With 1, the calling thread does all.
+    `on_progress` gets parts that add up to 1, from one thread at a time, if the source knows its
+    count. Any error or interrupt ends all work and aborts the sink.
     """
     count = source.header.count
     if count is not None:
@@ -50,10 +49,7 @@ def flow(
     share = scaled(on_progress, 1 / count) if count else ignore
     opened = False
     try:
-        with (
-            closing(source),
-            closing(_in_order(iter(source), work, in_flight, share)) as results,
-        ):
+        with closing(source), closing(_in_order(iter(source), work, in_flight, share)) as results:
             for result in results:
                 if not opened:
                     sink.open(source.header)
@@ -73,7 +69,7 @@ def _in_order(
     in_flight: int,
     on_progress: Progress,
 ) -> Generator[_Result]:
-    """The results of all items, in their order. Closing it stops the work that is under way."""
+    """Yields the results in order. Closing it stops the work under way."""
     if in_flight == 1:
         for item in items:
             yield work(item, on_progress)
@@ -99,7 +95,7 @@ def _in_order(
             try:
                 found = reading.result()
             except Exception as error:
-                unread = error  # after whatever is wrong with an item before it
+                unread = error  # after the errors of items before it
                 break
             if not found:
                 break

@@ -1,4 +1,4 @@
-"""A file to make of another: what it is called, and whether it may be written."""
+"""Jobs: a file to make of another, its output options, and whether it may be written."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from waifu2x.errors import ExistsError, OutputError
 from waifu2x.formats import table
 from waifu2x.formats.table import OutputOptions, Quality
 from waifu2x.system import stores
-from waifu2x.system.files import reason
+from waifu2x.system.files import explained, reason
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from waifu2x.imaging.streams import Allocate
 
 Existing = Literal["fail", "overwrite", "skip"]
-"""What to do about an output that is there already."""
+"""The handling of an existing output."""
 Identity = tuple[int, int] | str
-"""Device and inode of a file, or its URL: what tells it from others, whatever its path."""
+"""Device and inode of a file, or its URL, which identify it under any path."""
 ARCHIVES = ("cbz", "zip")
-"""Extensions of files whose pictures are enlarged, each as a file of its own."""
+"""Extensions of archives, whose pictures are enlarged one by one."""
 STANDARD = Path("-")
 """Standard input as a source, standard output as a target."""
 
 IN_FLIGHT = 2
-"""Pictures of a file that is worked on alone: one is computed while the one before it is encoded
-and the next decoded."""
+"""Pictures under way of a file that is made alone: one is decoded, one computed, one encoded."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Output:
-    """How results are written."""
+    """Options of the output."""
 
     extension: str
     quality: Quality
@@ -53,12 +52,13 @@ class Output:
     copy_times: bool = False
     """Whether a result gets the dates of its source."""
     preview_side: int = 0
-    """Pixels a side of small pictures of source and result that are wanted, too; 0 for none."""
+    """Side in pixels of previews of source and result; 0 for none."""
     pages: str | None = None
     """Extension of the pages of archives; None: each keeps its format."""
 
     def of(self, target: Path) -> Output:
-        """As a target is written: the extension of its name is that of the format, if it is one."""
+        """Returns the options for a target: the extension of its name decides its
+        format, if known."""
         suffix = target.suffix[1:].lower()
         if suffix in table.WRITABLE and suffix != self.extension:
             return replace(self, extension=suffix)
@@ -67,30 +67,27 @@ class Output:
 
 @dataclass(frozen=True)
 class InFlight:
-    """How many pictures are under way at a time, and how many of them in the network."""
+    """Pictures under way, and how many of them in the network."""
 
     pictures: int
     in_network: int
 
 
 OnNotice = Callable[[Job, str], None]
-"""Told of a job in words, for people."""
+"""Called with a job and a message for people."""
 Reserve = Callable[[bytes], "AbstractContextManager[Allocate | None]"]
-"""Waits until there is memory for the picture of a file with that content, and all that becomes of
-it; the memory is free again when the context ends. The context gives what makes the arrays of
-pictures; None: any memory will do."""
+"""Waits for the memory that a file with that content and its result need. The context frees it at
+its end, and gives the function that allocates pictures; None: any memory will do."""
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file is an archive of pictures, by its name."""
+    """Returns whether a name is that of an archive of pictures."""
     return path.suffix[1:].lower() in ARCHIVES
 
 
 def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = frozenset()) -> bool:
-    """Whether the target is free or may be replaced; False says skip. Raises OutputError.
-
-    Whatever is an input, the job's own or one of `sources`, is never replaced.
-    """
+    """Returns whether the target is free or may be replaced; False means skip. Inputs, the job's
+    own and `sources`, are never replaced. Raises OutputError."""
     if job.target == STANDARD:
         return True
     try:
@@ -112,7 +109,7 @@ def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = froze
 
 
 def identities(jobs: Iterable[Job]) -> frozenset[Identity]:
-    """What tells the sources of jobs from other files, whatever their paths."""
+    """Returns the identities of the sources of jobs."""
     found = set()
     for job in jobs:
         with suppress(OSError):
@@ -128,17 +125,15 @@ def _identity(path: Path, status: os.stat_result | None = None) -> Identity:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder for outputs, and those above it, if they are missing. Raises OutputError."""
+    """Makes a folder and its parents. Raises OutputError."""
     if stores.is_url(folder):
         return  # object stores have none
-    try:
+    with explained(OutputError, f"{folder}: cannot make the folder"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot make the folder: {reason(error)}") from error
 
 
 def copy_times(job: Job, output: Output) -> None:
-    """Gives a result the dates of its source, if that is asked for."""
+    """Gives a result the dates of its source, if `output` says so."""
     if output.copy_times and job.source != STANDARD:
         status = job.source.stat()
         os.utime(job.target, ns=(status.st_atime_ns, status.st_mtime_ns))

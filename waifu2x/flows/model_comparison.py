@@ -1,4 +1,4 @@
-"""One picture enlarged by several model sets, each by its own networks, to one size."""
+"""Enlarges one picture by several model sets to one size, to compare them."""
 
 from __future__ import annotations
 
@@ -33,27 +33,26 @@ from waifu2x.networks.noise_levels import limits_of
 from waifu2x.system.lazy_dataclass import dataclass
 
 _LARGE = 64 << 20
-"""Bytes of a result that lies in a file."""
+"""Bytes of a result that is kept in a file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What one way to enlarge made of a picture."""
+    """The picture that one model set, Lanczos or nothing has made."""
 
     name: str
-    """The name of a model set, or of what stands beside them: Lanczos, the input."""
+    """The model set, or "Lanczos", or "input"."""
     networks: str
-    """By which passes, and the noise level that it removed, for people; empty where that is no
-    network."""
+    """Passes and noise level, for people; empty without a network."""
     pixels: NDArray[Any]
     """(H, W, 1 or 3), in the dtype of the picture."""
     psnr: float | None = None
-    """In dB, against the original where there is one; see `Comparison`."""
+    """In dB, against the original if there is one."""
     ssim: float | None = None
 
 
 def opaque(picture: Picture) -> Picture:
-    """A picture as it looks on white, in its own dtype."""
+    """Returns a picture on white, in its own dtype."""
     if picture.alpha is None:
         return picture
     pixels = comparison.on_white(picture, picture.pixels.dtype)
@@ -61,12 +60,10 @@ def opaque(picture: Picture) -> Picture:
 
 
 def reduced(original: Picture, scale: Fraction) -> tuple[Picture, Picture]:
-    """An opaque picture reduced so many times by Lanczos, and what of the original it shows.
-
-    Rows and columns that are over, below and on the right, are cut off, so that what is reduced
-    and enlarged again has the size of the second picture. Raises ImageError for one that is too
-    small.
-    """
+    """Reduces an opaque picture by Lanczos; returns it and the part of the original that it shows.
+    Rows and columns below and on the right that do not fit are cut off, so that the reduced picture
+    enlarged by `scale` has the size of that part. Raises ImageError for a picture that is too
+    small."""
     height, width = original.pixels.shape[:2]
     small_height, small_width = math.floor(height / scale), math.floor(width / scale)
     if not small_height or not small_width:
@@ -80,14 +77,14 @@ def reduced(original: Picture, scale: Fraction) -> tuple[Picture, Picture]:
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """A model set and what is asked of it."""
+    """A model set and its task."""
 
     name: str
-    """In full."""
+    """The full name."""
     noise: int | None
-    """The noise level that it removes: of those that it has, the nearest to what was asked for."""
+    """The noise level that it removes: the nearest to the wanted one."""
     models: Sequence[Model]
-    """The models that it takes, held so that they are read once."""
+    """Its models, held so that they are read once."""
 
 
 def contenders(
@@ -96,13 +93,10 @@ def contenders(
     noise: int | Picture | None,
     on_notice: Callable[[str], None] = lambda note: None,
 ) -> list[Contender]:
-    """The model sets of these names.
-
-    `noise` is a level, or a picture from a JPEG: then each set removes what is best for that. One
-    that lacks the noise level takes the nearest that it has, or enlarges without; one that can do
-    nothing of what is asked is left out. `on_notice` is told of both. Raises ModelError if a set is
-    missing, or none is left.
-    """
+    """Returns the model sets of these names. `noise` is a level, or a picture from a JPEG, for
+    which each set removes its best level. A set without the level takes the nearest, or none; one
+    that can do nothing is left out. `on_notice` is called for both. Raises ModelError if a set is
+    missing, or none is left."""
     found: list[Contender] = []
     faults, notices = list[ModelError](), list[str]()
     for name in names:
@@ -130,7 +124,7 @@ def contenders(
 
 
 def _best(models: ModelSet, scale: Fraction, picture: Picture) -> int | None:
-    """The noise level that `-n auto` removes from a picture."""
+    """Returns the noise level that `-n auto` removes from a picture."""
     if picture.jpeg is None:
         return None
     level = limits_of(models).level(
@@ -147,7 +141,7 @@ def _best(models: ModelSet, scale: Fraction, picture: Picture) -> int | None:
 def _level(
     models: ModelSet, scale: Fraction, noise: int | None
 ) -> tuple[int | None, ModelError | None]:
-    """The noise level that a set removes instead of that one, and why it can do nothing at all."""
+    """Returns the level that a set removes instead, or the error why it can do nothing."""
     levels: list[int | None] = [noise]
     if noise is not None:
         wanted = noise
@@ -174,11 +168,9 @@ def results(
     on_progress: Progress = ignore,
     on_notice: Callable[[str], None] = lambda note: None,
 ) -> list[Result]:
-    """An opaque picture enlarged by Lanczos, then by each model set; figures against the original.
-
-    For a scale of 1 the picture itself comes first. `on_notice` is told what upscalers note. Large
-    results lie in a temporary file, not in memory. Raises as an Upscaler and its calls do.
-    """
+    """Enlarges an opaque picture by Lanczos and by each model set, and compares with the original.
+    For a scale of 1 the picture itself comes first. `on_notice` gets the notices of upscalers.
+    Large results lie in temporary files. Raises as an Upscaler and its calls do."""
     height, width = picture.pixels.shape[:2]
     rows, columns = rounded(height * scale), rounded(width * scale)
     plain, part = picture.pixels, Part.of(height, width)
@@ -199,7 +191,7 @@ def results(
 
 
 def _kept(pixels: NDArray[Any]) -> NDArray[Any]:
-    """The same values; of a large picture in a file that is gone with the array."""
+    """Returns the same values; those of a large picture in a file that vanishes with the array."""
     if pixels.nbytes < _LARGE:
         return pixels
     with tempfile.TemporaryFile() as file:
@@ -209,7 +201,8 @@ def _kept(pixels: NDArray[Any]) -> NDArray[Any]:
 
 
 def boxes(found: Sequence[Result], side: int, count: int) -> list[Box]:
-    """Where the sets' results differ most; that of a single one, from what stands beside it."""
+    """Returns the squares where the results of the sets differ most; for one set, from Lanczos or
+    the input."""
     compared = found[1:] if len(found) > 2 else found
     return comparison.worst_boxes([result.pixels for result in compared], side, count)
 

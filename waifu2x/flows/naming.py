@@ -1,4 +1,4 @@
-"""What results are called: a template, and what its fields stand for."""
+"""Names results by a template."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ BESIDE = "{stem}-{scale}x{ext}"
 ELSEWHERE = "{stem}{ext}"
 """The template of results in another folder."""
 FIELDS = ("stem", "scale", "ext", "width", "height", "model", "noise")
-"""What templates may hold: the input's name without its extension, by how much the result is
-larger, its extension with the dot, its size in pixels, the model's name, and what is asked for as
-noise level: names are known before a picture is read, so that `auto` stays `auto`."""
+"""The fields of templates: the input's name without extension; the factor of enlargement; the
+extension with its dot; the result's size in pixels; the model; and the noise option, where `auto`
+stays `auto`, since names are known before a picture is read."""
 _FALLBACK = "png"
-"""The extension of results whose input's format can only be read."""
+"""The extension of results whose input's format cannot be written."""
 
 ResultSize = Callable[[Path], tuple[int, int, Fraction]]
-"""Columns and rows of a source's result, and by how much it is larger. Raises ImageError."""
+"""Returns columns, rows and factor of a source's result. Raises ImageError."""
 
 
 def check(template: str) -> None:
-    """Raises ValueError for a template that names no file, or more than that."""
+    """Raises ValueError for a template that does not name exactly one file."""
     fields = fields_of(template)
     if not template or not any((fields, _literal(template).strip(". "))):
         raise ValueError(f"{template!r} names no file: try '{BESIDE}'")
@@ -41,7 +41,7 @@ def check(template: str) -> None:
 
 
 def fields_of(template: str) -> frozenset[str]:
-    """The fields of a template. Raises ValueError for those that there are not."""
+    """Returns the fields of a template. Raises ValueError for unknown ones."""
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError as error:
@@ -62,20 +62,17 @@ class Naming:
     """Names of results."""
 
     template: str
-    """One that `check` lets pass."""
+    """Valid by `check`."""
     extension: str | None
-    """The extension of all results; None: each source's own, or png where that is only read."""
+    """Extension of all results; None: each source's own, or png if it cannot be written."""
     known: Mapping[str, str]
-    """What fields stand for that is the same for all results."""
+    """Values of the fields that are the same for all results."""
     result_size: ResultSize
-    """Tells the fields that depend on a source's size."""
+    """Computes the fields that depend on a source's size."""
 
     def name(self, source: Path, stem: str | None = None, extension: str | None = None) -> str:
-        """What a source's result is called; its stem and the result's extension unless given.
-
-        Where a size has to be known and the source cannot be read, it is 0: whoever makes the
-        result says why.
-        """
+        """Returns the name of a source's result. `stem` and `extension` replace the source's. If a
+        size is needed and the source cannot be read, it is 0: making the result will tell why."""
         values = dict(self.known)
         values["stem"] = source.stem if stem is None else stem
         values["ext"] = f".{extension or self.extension_of(source)}"
@@ -88,7 +85,7 @@ class Naming:
         return self.template.format_map(values)
 
     def extension_of(self, source: Path) -> str:
-        """The extension of a source's result, by what is asked for, or by the source's own."""
+        """Returns the extension of a source's result."""
         if self.extension is not None:
             return self.extension
         suffix = source.suffix[1:].lower()
@@ -96,7 +93,7 @@ class Naming:
 
 
 def size_by(request: Request, max_pixels: int) -> ResultSize:
-    """Tells the sizes of results by a request and what is in the header of a source, which may hold
+    """Returns a function that computes result sizes from the headers of sources of at most
     `max_pixels`."""
 
     def result_size(source: Path) -> tuple[int, int, Fraction]:
@@ -113,12 +110,12 @@ def size_by(request: Request, max_pixels: int) -> ResultSize:
 
 
 def shown(scale: Fraction) -> str:
-    """A scale as names have it: 2, 1.5, 1.33."""
+    """Returns a scale as in names: 2, 1.5, 1.33."""
     return f"{round(float(scale), 2):g}"
 
 
 def of_model(name: str) -> str:
-    """A model's name, or that of its file or folder, as names of files can have it."""
+    """Returns a model's name, or that of its file or folder, as file names can contain it."""
     path = Path(name)
     plain = path.stem if path.suffix else path.name
     return "-".join(path.parts) if len(path.parts) == 2 and not path.exists() else plain

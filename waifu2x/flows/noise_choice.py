@@ -1,4 +1,4 @@
-"""`-n auto`: the noise level for each file, by how good a JPEG it is."""
+"""`-n auto`: chooses the noise level for each file by the quality of its JPEG."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NoiseChoice:
-    """What was chosen for a JPEG."""
+    """The choice for a JPEG."""
 
     level: int | None
-    """The noise level to remove; None where it is better as it is."""
+    """The noise level to remove; None to remove none."""
     jpeg: JpegQuality
 
     def __str__(self) -> str:
@@ -27,18 +27,14 @@ class NoiseChoice:
 
 
 def choose(enlarger: Enlarger, picture: Picture) -> tuple[Enlarger, NoiseChoice | None]:
-    """The enlarger for the (first) picture of a file, and the choice if there was one to make.
-
-    There is none for what is no JPEG, which has no noise removed, and where the request names a
-    level or none. Raises ImageError for a picture that would grow more than 32 times.
-    """
+    """Returns the enlarger for the (first) picture of a file, and the choice if there was one.
+    There is none if the request names a level or none, or for a file that is no JPEG, from which no
+    noise is removed. Raises ImageError for a picture that would grow more than 32 times."""
     if not enlarger.chooses:
         return enlarger, None
     if picture.jpeg is None:
         return enlarger.at_level(None), None
-    from waifu2x.formats.metadata.jpeg_quality import (
-        quality_of,  # which other pictures need not wait for
-    )
+    from waifu2x.formats.metadata.jpeg_quality import quality_of  # late: only JPEGs need it
 
     quality = quality_of(picture.jpeg)
     level = enlarger.level_for(quality.quality, picture)

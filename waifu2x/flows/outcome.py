@@ -1,46 +1,47 @@
-"""What becomes of one file, whatever goes wrong with it."""
+"""The outcome of a job, and the sums of the outcomes of a batch."""
 
 from __future__ import annotations
 
 import logging
+import time
 import traceback
-from contextlib import nullcontext
+from collections import Counter
+from dataclasses import field
+from pathlib import Path
 from typing import Literal
 
-from waifu2x.backends import Progress, ignore
 from waifu2x.errors import LESS_MEMORY, BackendError, DeviceError, FaultError, Waifu2xError
 from waifu2x.flows.flow import StoppedError
-from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, Reserve
+from waifu2x.flows.jobs import Job, Output
+from waifu2x.flows.picture_work import WorkOptions
 from waifu2x.flows.upscaling import Upscaled, upscale_file
-from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.system.files import is_disk_full, reason
 from waifu2x.system.lazy_dataclass import dataclass
 
 _LOG = logging.getLogger(__name__)
 STOPPED = "stopped"
-"""The error of a job that nobody wants any more."""
+"""The error of an unwanted job."""
 Status = Literal["done", "copied", "skipped", "failed"]
-"""`copied`: it was to stay as it is, and so did its file."""
+"""`copied`: the picture was to stay as it is, so its file was copied."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended."""
+    """The outcome of a job."""
 
     job: Job
     made: Upscaled | None = None
-    """What was made; None where nothing was, since the file is there already or the job failed."""
+    """None if the job failed, or the file existed already."""
     error: str = ""
-    """Why the job failed, a sentence that names its file; empty where it did not."""
+    """A sentence that names the file; empty for success."""
     device_failed: bool = False
-    """Whether the device failed, so that nothing more can be computed."""
+    """Whether the device has failed, so that nothing more can be computed."""
     disk_full: bool = False
     """Whether the disk is full, so that nothing more can be written."""
 
     @property
     def status(self) -> Status:
-        """How it ended, in a word."""
         if self.error:
             return "failed"
         if self.made is None:
@@ -49,10 +50,9 @@ class Outcome:
 
 
 class FailedError(Exception):
-    """Ends the work on a job, of which a part has failed elsewhere."""
+    """Ends a job of which a part has failed elsewhere."""
 
     def __init__(self, outcome: Outcome) -> None:
-        """`outcome` is how the job ends with that."""
         super().__init__(outcome.error)
         self.outcome = outcome
 
@@ -88,35 +88,62 @@ def outcome_of_error(job: Job, output: Output, error: Exception) -> Outcome:
     return Outcome(job, error=message, device_failed=device_failed, disk_full=disk_full)
 
 
-def run_one(
-    job: Job,
-    enlarger: Enlarger,
-    output: Output,
-    *,
-    max_pixels: int = MAX_PIXELS,
-    reserve: Reserve = lambda content: nullcontext(),
-    on_progress: Progress = ignore,
-    on_notice: OnNotice = lambda job, notice: None,
-    sources: frozenset[Identity] = frozenset(),
-    in_flight: int = 1,
-) -> Outcome:
-    """The outcome of one file, which is no archive; errors are a failed outcome.
-
-    Arguments are those of `upscale_file`. Raises StoppedError where it does.
-    """
+def run_one(job: Job, enlarger: Enlarger, output: Output, options: WorkOptions) -> Outcome:
+    """Makes one file, which is no archive, and returns its outcome. Raises errors that
+    `upscale_file` does not name."""
     try:
-        made = upscale_file(
-            job,
-            output,
-            lambda: enlarger,
-            max_pixels=max_pixels,
-            reserve=reserve,
-            on_progress=on_progress,
-            on_notice=on_notice,
-            sources=sources,
-            alone=False,
-            in_flight=in_flight,
-        )
+        made = upscale_file(job, output, lambda: enlarger, options)
     except Exception as error:
         return outcome_of_error(job, output, error)
     return Outcome(job, made)
+
+
+@dataclass
+class Tally:
+    """Counts and sums of the outcomes of a batch, and its failed outcomes."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    """Outcomes of each status but failed."""
+    failed: dict[Path, Outcome] = field(default_factory=dict)
+    """Failed outcomes by source. A file that has changed and succeeds later is removed."""
+    spent: Counter[str] = field(default_factory=Counter)
+    """Seconds by stage, of all finished pictures."""
+    levels: Counter[int | None] = field(default_factory=Counter)
+    """JPEGs, also pages, by their chosen noise level."""
+    pictures: int = 0
+    """Pictures in finished files."""
+    recomputed: int = 0
+    """Those that were computed again in fp32."""
+    pixels: int = 0
+    start: float = field(default_factory=time.monotonic)
+
+    def add(self, outcome: Outcome) -> None:
+        """Counts an outcome."""
+        if outcome.status == "failed":
+            self.failed[outcome.job.source] = outcome
+            return
+        self.failed.pop(outcome.job.source, None)
+        self.counts[outcome.status] += 1
+        if (made := outcome.made) is None:
+            return
+        self.spent.update(made.spent)
+        self.levels.update(choice.level for choice in made.choices)
+        if not made.copied:
+            self.pictures += made.pictures
+            self.recomputed += made.recomputed
+            self.pixels += made.pixels
+
+    @property
+    def ended(self) -> int:
+        """Returns how many files have ended, including failed ones."""
+        return self.counts.total() + len(self.failed)
+
+    @property
+    def seconds(self) -> float:
+        """Returns the seconds since the start."""
+        return time.monotonic() - self.start
+
+    @property
+    def rate(self) -> float:
+        """Returns the megapixels of results a second."""
+        return self.pixels / 1e6 / max(self.seconds, 1e-9)

@@ -1,117 +1,85 @@
-"""One file of pictures made of another: what is asked of both before the work, and the work."""
+"""Makes one file of pictures of another: checks both before the work, then does it."""
 
 from __future__ import annotations
 
+import errno
 import io
+import os
+import shutil
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, nullcontext
-from dataclasses import replace
-from functools import partial
+from contextlib import ExitStack, closing
 from pathlib import Path
 
-from waifu2x.backends import Progress, ignore
 from waifu2x.errors import ExistsError, ImageError, OutputError
-from waifu2x.flows.disk_space import check_disk
 from waifu2x.flows.flow import flow
-from waifu2x.flows.jobs import (
-    STANDARD,
-    Identity,
-    Job,
-    OnNotice,
-    Output,
-    Reserve,
-    copy_times,
-    make_folder,
-    may_write,
-)
+from waifu2x.flows.jobs import STANDARD, Job, Output, copy_times, make_folder, may_write
 from waifu2x.flows.noise_choice import NoiseChoice, choose
-from waifu2x.flows.repeats import Repeats
+from waifu2x.flows.picture_work import PictureWork, PreparedSource, WorkOptions
 from waifu2x.formats import table
-from waifu2x.formats.adapt import Adapter, check_result, finish
 from waifu2x.formats.base import DecodedFile
-from waifu2x.formats.limits import MAX_PIXELS
-from waifu2x.formats.metadata.profiles import in_srgb_tone
-from waifu2x.formats.preview import Preview, preview, previews
+from waifu2x.formats.preview import Preview, preview
 from waifu2x.formats.read import content, open_content
-from waifu2x.formats.table import OutputOptions
+from waifu2x.formats.table import Format, OutputOptions
 from waifu2x.formats.write import ContentSink, FileSink
 from waifu2x.imaging.enlarger import Enlarger
-from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header, Sink, Timed
-from waifu2x.system.files import read_bytes, reason, write_atomically
+from waifu2x.system import stores
+from waifu2x.system.files import explained, read_bytes, reason, write_atomically
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
 
 _LARGE = 1 << 25
-"""Pixels of results."""
+"""Pixels of results that all cores encode."""
 _NOTHING = "has no noise that -n auto removes, and stays as it is: give -n 0 to 3, or a scale"
 _LARGE_FILE = 1 << 24
-"""Bytes that take longer to decode than a device takes to open."""
+"""Bytes that take longer to decode than a device to open."""
+_LEAST_BYTES = 1 / 500
+"""The least bytes a pixel in a format that compresses: a plain area."""
+_UNCOMPRESSED = ("BMP", "PNM", "TGA")
+"""Formats with at least a byte a pixel."""
 
 
 @dataclass(frozen=True)
 class Upscaled:
-    """A file that was made, and what it took."""
+    """A finished file and its costs."""
 
     height: int
     width: int
-    """Size of the first result, where there are several."""
+    """Size of the first result."""
     spent: Mapping[str, float]
     """Seconds of `read`; `wait` for memory; `decode`; `prepare`, until the enlarger is there and
     the output is known to hold the result; the enlarger's own; `encode` and `write`."""
     seconds: float
-    """Seconds on the clock: fewer than the sum of `spent` where threads work at a time."""
+    """Seconds on the clock: fewer than the sum of `spent` if threads overlap."""
     copied: bool = False
-    """Whether the pictures stay as they are, so that the file was copied."""
+    """Whether the file was copied, since its pictures stay as they are."""
     previews: tuple[Preview, ...] = ()
-    """The first picture, or every page of an archive, where they are wanted."""
+    """The first picture, or every page of an archive, if wanted."""
     choices: tuple[NoiseChoice, ...] = ()
-    """The noise levels that were chosen for JPEGs: of the file, or of each page of an archive that
-    is one."""
+    """The noise levels that were chosen for JPEGs."""
     pictures: int = 1
-    """How many there are in the file."""
+    """Pictures in the file."""
     further_pixels: int = 0
     """Pixels of all results but the first."""
     recomputed: int = 0
-    """How many pictures were computed again in fp32: values too large for 16 bits."""
+    """Pictures computed again in fp32, since values left 16 bits."""
 
     @property
     def pixels(self) -> int:
-        """Pixels of all results."""
+        """Returns the pixels of all results."""
         return self.height * self.width + self.further_pixels
 
 
 def upscale_file(
-    job: Job,
-    output: Output,
-    enlarger: Callable[[], Enlarger],
-    *,
-    max_pixels: int = MAX_PIXELS,
-    reserve: Reserve = lambda content: nullcontext(),
-    on_size: Callable[[int, int], None] = lambda height, width: None,
-    on_progress: Progress = ignore,
-    on_notice: OnNotice = lambda job, notice: None,
-    sources: frozenset[Identity] = frozenset(),
-    alone: bool = True,
-    in_flight: int = 1,
-    check: Callable[[Header], None] = lambda header: None,
+    job: Job, output: Output, enlarger: Callable[[], Enlarger], options: WorkOptions
 ) -> Upscaled | None:
-    """Reads, enlarges and writes one file; None if it is there already and may stay.
-
-    `enlarger` is called when the first picture has been decoded, or while one of a large file is;
-    then, before the work, `on_size` with the rows of all results together and the columns of the
-    first, and `on_notice` with a line about what the output does not keep, if there is anything.
-    It is called again for what shows only later. Nothing in `sources` is ever replaced. `alone`: no
-    other files are worked on; otherwise only large results are encoded by all cores, and nothing is
-    done while a file is decoded. `in_flight` is how many pictures of the file are between its
-    decoder and its encoder at a time. `check` is given the header of the source before all else,
-    and may raise. Raises Waifu2xError, OSError, MemoryError.
-    """
-    if not may_write(job, output.existing, sources):
+    """Reads, enlarges and writes one file; returns None if the target exists and may stay.
+    `enlarger` is called when the first picture has been decoded, or while that of a large file is,
+    and again for later notices. Raises Waifu2xError, OSError, MemoryError."""
+    if not may_write(job, output.existing, options.sources):
         return None
     output = output.of(job.target)
     start, spent = time.monotonic(), Stopwatch()
@@ -119,13 +87,13 @@ def upscale_file(
         data = _content(job.source)
     with ExitStack() as held:
         with spent("wait"):
-            allocate = held.enter_context(reserve(data))
+            allocate = held.enter_context(options.reserve(data))
         with spent("decode"):
             name = _name(job.source, "standard input")
-            source = open_content(data, name, max_pixels, allocate)
+            source = open_content(data, name, options.max_pixels, allocate)
             held.enter_context(closing(source))
-            check(source.header)
-            if alone and len(data) >= _LARGE_FILE:
+            options.check(source.header)
+            if options.alone and len(data) >= _LARGE_FILE:
                 network = _opened_meanwhile(source, enlarger)
             else:
                 source.first()
@@ -135,29 +103,27 @@ def upscale_file(
             network, choice = choose(network or enlarger(), source.first().picture)
             choices = () if choice is None else (choice,)
             target = _name(job.target, "standard output")
-            prepared = PreparedSource(
-                source, network, output, name, target, partial(on_notice, job), spent, in_flight
-            )
+            prepared = PreparedSource(source, network, output, name, target, spent, options)
         height, width = prepared.sizes[0]
         stays = _stays(source.header, network)
         if stays and network.request.scale == 1:
-            on_notice(job, _NOTHING)
+            options.on_notice(_NOTHING)
         if stays and _is_file_of(job, output):
             side, first = output.preview_side, source.first().picture
             previews = (preview(first, side),) if side else ()
             for _ in source:
-                pass  # one that is damaged is not to be copied
+                pass  # a damaged file must not be copied
             with spent("write"):
                 _copy(job, output)
             seconds, count = time.monotonic() - start, source.header.count or 1
             return Upscaled(height, width, spent.seconds, seconds, True, previews, choices, count)
         kept = prepared.header.all_extents
         check_disk(job.target, table.of(output.extension), kept)
-        on_size(sum(extent.height for extent in kept), width)
+        options.on_size(sum(extent.height for extent in kept), width)
         large = sum(extent.height * extent.width for extent in kept) >= _LARGE
         work = PictureWork(network, output, spent, animated=prepared.header.animated)
-        sink = _sink(job, output, spent, None if alone or large else 1)
-        flow(prepared, work, sink, in_flight=in_flight, on_progress=on_progress)
+        sink = _sink(job, output, spent, None if options.alone or large else 1)
+        flow(prepared, work, sink, in_flight=options.in_flight, on_progress=options.on_progress)
         if job.target != STANDARD:
             copy_times(job, output)
         seconds = time.monotonic() - start
@@ -176,10 +142,8 @@ def upscale_file(
 
 
 def _opened_meanwhile(source: DecodedFile, enlarger: Callable[[], Enlarger]) -> Enlarger:
-    """The enlarger, opened while the first picture is decoded.
-
-    Raises what either does; what is wrong with the picture comes first.
-    """
+    """Returns the enlarger, opened while the first picture is decoded. Raises what either does; an
+    error of the picture wins."""
     with ThreadPoolExecutor(1, thread_name_prefix="waifu2x-decode") as pool:
         decoding = pool.submit(source.first)
         try:
@@ -191,149 +155,12 @@ def _opened_meanwhile(source: DecodedFile, enlarger: Callable[[], Enlarger]) -> 
         return network
 
 
-class PreparedSource:
-    """The pictures of a file as they are to be enlarged for an output, each checked before."""
-
-    def __init__(
-        self,
-        source: DecodedFile,
-        network: Enlarger,
-        output: Output,
-        name: str,
-        target: str,
-        on_notice: Callable[[str], None],
-        spent: Stopwatch,
-        in_flight: int = 1,
-    ) -> None:
-        """Errors name the input `name` and the output `target`. `on_notice` is told in a line what
-        the output does not keep, with the first picture, and whenever more shows later; `spent`
-        gets the seconds of `decode` and of `prepare`.
-
-        Raises ImageError if a picture would grow more than 32 times.
-        """
-        self._source = source
-        self._network = network
-        self._form = table.of(output.extension)
-        self._adapter = Adapter(self._form, output.options)
-        self._target = target
-        self._on_notice = on_notice
-        self._spent = spent
-        self.sizes = _result_sizes(network, source.header, name)
-        """Rows and columns of results, for each of the extents in the file's header."""
-        kept, self._uncounted = self._adapter.header(source.header)
-        extents = tuple(
-            _grown(extent, size) for extent, size in zip(kept.extents, self.sizes, strict=False)
-        )
-        self.header = replace(kept, extents=extents)
-        """The header of the results."""
-        count = self.header.count
-        self._checked: set[tuple[tuple[int, int, int], int]] = set()
-        """Shapes of results, and bytes of their samples."""
-        self._at_once = in_flight + 1 if count is None else min(in_flight + 1, count)
-
-    def __iter__(self) -> Iterator[Timed]:
-        """The pictures, once. Raises ImageError, and OutputError if the output cannot hold one."""
-        pictures = iter(self._source)
-        read = 0
-        while read != self.header.count:
-            with self._spent("decode"):
-                timed = next(pictures, None)
-            if timed is None:
-                return
-            with self._spent("prepare"):
-                timed = self._fitted(timed)
-            yield timed
-            del timed  # before there is another one
-            read += 1
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._source.close()
-
-    def _fitted(self, timed: Timed) -> Timed:
-        """One picture as the output can hold it, told and checked."""
-        picture, notices = self._adapter.picture(timed.picture)
-        found = list(timed.notices)
-        if timed.index == 0:
-            found = [*sorted({*self._source.header.notices, *found}), *self._uncounted]
-        notices = self._adapter.untold(found) + notices
-        height, width, planes = picture.pixels.shape
-        size = self._network.result_size(height, width)
-        planes += picture.alpha is not None
-        shape, itemsize = (*size, planes), picture.pixels.dtype.itemsize
-        if (shape, itemsize) not in self._checked:
-            # Later on, the memory that is free is what the pictures under way have left.
-            at_once = 1 if self._checked else self._at_once
-            check_result(self._form, shape, itemsize, self._target, at_once)
-            self._checked.add((shape, itemsize))
-        if notices:
-            self._on_notice("; ".join(notices))
-        duration = timed.duration if self.header.animated else None
-        return Timed(picture, duration, index=timed.index)
-
-
-def _result_sizes(network: Enlarger, header: Header, name: str) -> list[tuple[int, int]]:
-    """Rows and columns of results for the extents in a file's header; errors name the file."""
-    try:
-        return [network.result_size(height, width) for height, width, _ in header.extents]
-    except ImageError as error:
-        raise ImageError(f"{name}: {error}") from error
-
-
-def _grown(extent: Extent, size: tuple[int, int]) -> Extent:
-    """The extent of a result of that size; its bytes by those of the picture."""
-    area = max(extent.height * extent.width, 1)
-    return Extent(*size, extent.nbytes * size[0] * size[1] // area)
-
-
-class PictureWork:
-    """What makes a result of each picture. Threads may share it."""
-
-    def __init__(
-        self, network: Enlarger, output: Output, spent: Stopwatch, *, animated: bool
-    ) -> None:
-        """`animated`: pictures are frames, of which those that repeat are computed once."""
-        self._network = network
-        self._output = output
-        self._form = table.of(output.extension)
-        self._spent = spent
-        self._result = Repeats(self._made) if animated else self._made
-        self.previews: tuple[Preview, ...] = ()
-        """The first picture and its result, where they are wanted and it is done."""
-        self.recomputed = 0
-        """How many pictures were computed again in fp32; frames that repeat count once."""
-        self._counting = threading.Lock()
-
-    def __call__(self, timed: Timed, on_progress: Progress) -> Timed:
-        """The result of a picture. Raises ModelError, BackendError."""
-        result = self._result(timed.picture, on_progress)
-        if timed.index == 0 and self._output.preview_side:
-            shown = self._network.shown(*timed.picture.pixels.shape[:2])
-            made = previews(timed.picture, result, shown, self._output.preview_side)
-            self.previews = (made,)
-        return replace(timed, picture=result)
-
-    def _made(self, picture: Picture, on_progress: Progress) -> Picture:
-        work = partial(
-            self._network.picture,
-            on_progress=on_progress,
-            stopwatch=self._spent,
-            on_recomputed=self._count_recomputed,
-        )
-        return finish(in_srgb_tone(picture, work), self._form, self._output.options)
-
-    def _count_recomputed(self) -> None:
-        with self._counting:
-            self.recomputed += 1
-
-
 def _stays(header: Header, network: Enlarger) -> bool:
-    """Whether every picture of a file comes back as it is."""
     return all(network.leaves(height, width) for height, width, _ in header.extents)
 
 
 def _is_file_of(job: Job, output: Output) -> bool:
-    """Whether a job is from file to file, and the source is, by its name, what is asked for."""
+    """Returns whether a job is from file to file, and the source already has the wanted format."""
     suffix = job.source.suffix[1:].lower()
     known = suffix in table.WRITABLE and table.same(suffix, output.extension)
     plain = output.options == OutputOptions(background=output.options.background)
@@ -341,11 +168,8 @@ def _is_file_of(job: Job, output: Output) -> bool:
 
 
 def _copy(job: Job, output: Output) -> None:
-    """The source's file as the target's, to the byte."""
-    try:
+    with explained(ImageError, f"{job.source}: cannot read"):
         data = read_bytes(job.source)
-    except OSError as error:
-        raise ImageError(f"{job.source}: cannot read: {reason(error)}") from error
     make_folder(job.target.parent)
     try:
         write_atomically(job.target, data, replace=output.existing == "overwrite")
@@ -361,19 +185,15 @@ def _name(path: Path, standard: str) -> str:
 
 
 def _content(source: Path) -> bytes:
-    """The content of a file, or of standard input. Raises ImageError."""
     if source != STANDARD:
         return content(source)
     if sys.stdin is None:
         raise ImageError("standard input: is closed")
-    try:
+    with explained(ImageError, "standard input: cannot read"):
         return sys.stdin.buffer.read()
-    except OSError as error:
-        raise ImageError(f"standard input: cannot read: {reason(error)}") from error
 
 
 def _sink(job: Job, output: Output, spent: Stopwatch, threads: int | None) -> Sink[Timed]:
-    """Where the results of a job go."""
     if job.target == STANDARD:
         return _StandardOutput(output, spent)
     return _NewFile(
@@ -387,36 +207,49 @@ def _sink(job: Job, output: Output, spent: Stopwatch, threads: int | None) -> Si
 
 
 class _NewFile(FileSink):
-    """A file in a folder that is made with it."""
-
     def open(self, header: Header) -> None:
-        """Makes the folder and begins the file. Raises OutputError."""
         with self.spent("write"):
             make_folder(self.path.parent)
         super().open(header)
 
 
 class _StandardOutput(ContentSink):
-    """Standard output, which gets everything at the end: a pipe cannot be sought."""
+    """Standard output, which gets everything at the end, since a pipe cannot be sought in."""
 
     def __init__(self, output: Output, spent: Stopwatch) -> None:
         self._encoded = io.BytesIO()
         super().__init__(self._encoded, output.extension, output.quality, "standard output", spent)
 
     def open(self, header: Header) -> None:
-        """Begins. Raises OutputError."""
         if sys.stdout is None:
             raise OutputError("standard output: is closed")
         super().open(header)
 
     def close(self) -> None:
-        """Hands the file over. Raises OutputError, OSError."""
         super().close()
-        with self.spent("write"):
-            try:
-                sys.stdout.buffer.write(self._encoded.getbuffer())
-                sys.stdout.buffer.flush()
-            except BrokenPipeError:
-                raise
-            except OSError as error:
-                raise OutputError(f"standard output: cannot write: {reason(error)}") from error
+        with self.spent("write"), explained(OutputError, "standard output: cannot write"):
+            sys.stdout.buffer.write(self._encoded.getbuffer())
+            sys.stdout.buffer.flush()
+
+
+def check_disk(target: Path, form: Format, extents: Sequence[Extent]) -> None:
+    """Raises OutputError, from an OSError, for results that cannot fit on the disk. Compression
+    shows only later: what is refused would not fit even if it were of one colour."""
+    if target == STANDARD or stores.is_url(target):
+        return
+    folder = next((each for each in target.parents if each.is_dir()), None)
+    if folder is None:
+        return  # making it will tell why that fails
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        return  # some file systems do not tell
+    pixels = sum(extent.height * extent.width for extent in extents)
+    needed = pixels if form.name in _UNCOMPRESSED else pixels * _LEAST_BYTES
+    if free < needed:
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+        megabytes = f"{free / 2**20:.0f} MiB are" if free >= 2**20 else f"{free >> 10} KiB are"
+        raise OutputError(
+            f"{target}: no space on the disk for the result, {megabytes} free: make room, or"
+            " choose another folder"
+        ) from full

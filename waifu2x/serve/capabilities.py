@@ -7,8 +7,7 @@ from typing import Any
 from waifu2x import __version__
 from waifu2x.errors import OutputError
 from waifu2x.flows.jobs import ARCHIVES
-from waifu2x.formats import table
-from waifu2x.formats.film import names as film_names
+from waifu2x.formats import film, table
 from waifu2x.serve import job_settings
 from waifu2x.serve.film_frames import can_read
 from waifu2x.serve.jobs import fields
@@ -22,7 +21,7 @@ def capabilities(service: Service) -> dict[str, Any]:
     """Returns the answer to GET /api/settings."""
     device = service.upscalers.engine.backend.device
     limits = service.limits
-    films = film_names.READABLE if can_read() else ()
+    films = film.READABLE if can_read() else ()
     return {
         "version": __version__,
         "models": [_model(one, service) for one in job_settings.installed_models().values()],

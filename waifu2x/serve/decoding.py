@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from waifu2x.errors import ImageError
-from waifu2x.flows.pages import is_page, page_count
+from waifu2x.flows.archive_pages import is_page, page_count
 from waifu2x.formats import table
 from waifu2x.formats.adapt import Adapter, finish
 from waifu2x.formats.base import DecodedFile, in_words

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from waifu2x.errors import ImageError
-from waifu2x.flows.film.frames.enlarging import plane_format
+from waifu2x.flows.film.frames.frame_enlarger import plane_format
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.reading.deinterlacing import Deinterlacing

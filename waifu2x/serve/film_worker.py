@@ -15,12 +15,11 @@ from pathlib import Path
 from waifu2x.api import Upscaler
 from waifu2x.errors import BackendError, ImageError, Waifu2xError
 from waifu2x.flows.film import automatic
-from waifu2x.flows.film.frames.enlarging import FrameEnlarger
+from waifu2x.flows.film.assembly import make_film
 from waifu2x.flows.film.frames.frame_device import Enlarge
-from waifu2x.flows.film.frames.steps import Planes
-from waifu2x.flows.film.frames.upscaler_device import device_of
+from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger, device_of
+from waifu2x.flows.film.frames.frame_streams import Planes
 from waifu2x.flows.film.makers.run_maker import MakerHere
-from waifu2x.flows.film.making import make_film_by
 from waifu2x.flows.film.parts.begun_film import parts_folder
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm, prepare
@@ -143,7 +142,7 @@ class FilmWorker:
         """Makes the film; returns its path, and what was decided about it."""
         settings, film = record.settings, reader.film
         models = model_set.find(settings.model)
-        wanted = FilmJob(reader.path, target, drop_unsupported=True)
+        wanted = FilmJob(reader.path, target, drop_unsupported=True, overwrite=True)
         found = automatic.decided(film, wanted, settings.arguments(), models)
         prepared = prepare(reader, found.job, found.height, found.width)
         if prepared.plan.refused and target.suffix != ".mkv":
@@ -159,7 +158,7 @@ class FilmWorker:
             )
             deciding = automatic.deciding_settings(found.arguments, models, device.arithmetic)
             job = replace(found.job, has_long_parts=device.is_gpu, settings=deciding)
-            make_film_by(maker, reader, job, prepared, replace=True, on_resumed=progress.resume)
+            make_film(maker, reader, job, prepared, on_resumed=progress.resume)
         return target, prepared
 
     def _polite(self, enlarge: Enlarge) -> Enlarge:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import PurePosixPath
 
 from waifu2x.flows import naming
-from waifu2x.formats.film import names as film_names
+from waifu2x.formats import film
 from waifu2x.serve.limits import NAME_LENGTH
 
 _SEPARATORS = re.compile(r"[/\\]")
@@ -34,7 +34,7 @@ def extension(name: str) -> str:
 def film_extension(name: str) -> str:
     """Returns the extension of a film's result: its own, if such films can be written."""
     found = extension(name)
-    return found if found in film_names.WRITABLE else "mkv"
+    return found if found in film.WRITABLE else "mkv"
 
 
 def of_result(name: str, suffix: str, scale: Fraction | None) -> str:

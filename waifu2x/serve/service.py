@@ -12,7 +12,7 @@ from waifu2x.backends.engine.engine import Engine
 from waifu2x.errors import OutputError, Waifu2xError
 from waifu2x.flows.batch import worker as codec_worker
 from waifu2x.flows.jobs import is_archive
-from waifu2x.formats.film.names import is_film
+from waifu2x.formats.film import is_film
 from waifu2x.serve import decoding
 from waifu2x.serve.events import Events
 from waifu2x.serve.film_frames import probe_film

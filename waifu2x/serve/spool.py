@@ -14,7 +14,7 @@ from pathlib import Path
 
 from waifu2x.errors import OutputError
 from waifu2x.flows.jobs import ARCHIVES
-from waifu2x.formats.film import names as film_names
+from waifu2x.formats import film
 from waifu2x.serve import names
 from waifu2x.serve.jobs import JobRecord
 from waifu2x.system import cache
@@ -149,7 +149,7 @@ def source_name(name: str) -> str:
     copied byte for byte, and bytes that a stranger has sent never go out again.
     """
     extension = names.extension(name)
-    known = extension in ARCHIVES or extension in film_names.READABLE
+    known = extension in ARCHIVES or extension in film.READABLE
     return f"source.{extension}" if known else "source"
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from waifu2x.api import Upscaler
 from waifu2x.backends.engine.engine import Engine
+from waifu2x.flows.batch.assignments import FileRequest
 from waifu2x.flows.batch.driver import calls_at_once
-from waifu2x.flows.batch.request import FileRequest
 from waifu2x.flows.jobs import Output
 from waifu2x.serve.job_settings import JobSettings
 from waifu2x.system.lazy_dataclass import dataclass

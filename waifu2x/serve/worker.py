@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from waifu2x.errors import Waifu2xError
-from waifu2x.flows.batch.driver import DeviceDriver
-from waifu2x.flows.batch.request import FileRequest
+from waifu2x.flows.batch.assignments import FileRequest
+from waifu2x.flows.batch.driver import DeviceDriver, RunOptions
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome
@@ -117,9 +117,7 @@ class Worker:
             self._jobs(),
             self._upscalers.engine,
             self._request_of,
-            isolates=True,
-            on_progress=self._advance,
-            on_notice=lambda job, text: None,
+            RunOptions(isolates=True, on_progress=self._advance),
         )
         try:
             driver.start(False)

@@ -163,6 +163,28 @@ def remove_abandoned(path: Path) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def explained(kind: type[Exception], failure: str) -> Iterator[None]:
+    """Raises `kind`, which says `failure` and the reason, for an OSError but BrokenPipeError."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise kind(f"{failure}: {reason(error)}") from error
+
+
+def clear_folder(folder: Path) -> int:
+    """Removes the temporary files that ended programs have left in a folder; returns how many.
+
+    Raises nothing.
+    """
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        left = [Path(entry.path) for entry in entries if is_temporary(entry.name)]
+        return sum(map(remove_abandoned, left))
+    return 0
+
+
 @functools.cache
 def _machine() -> str:
     """Returns eight digits that stand for this machine."""

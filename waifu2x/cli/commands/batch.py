@@ -17,7 +17,7 @@ from waifu2x.cli.options.common import cluster_option, format_option, shard_opti
 from waifu2x.cli.options.values import Location
 from waifu2x.cli.output import report
 from waifu2x.cli.output.batch_messages import Files, RunOptions, make
-from waifu2x.flows.batch.shard import Shard
+from waifu2x.flows.batch.subset import Shard
 from waifu2x.flows.jobs import InFlight, Output
 from waifu2x.flows.naming import ELSEWHERE
 from waifu2x.system import stores
@@ -126,7 +126,7 @@ def batch(
         output = replace(output, existing="skip")
     failures = None
     if retried is not None:
-        from waifu2x.flows.batch.retry import Failures
+        from waifu2x.flows.batch.subset import Failures
 
         failures = Failures(retried, folder)
 

@@ -19,7 +19,7 @@ from waifu2x.cli.options.settings import config_option
 from waifu2x.cli.output.report import show, tell
 from waifu2x.errors import ImageError, UnavailableError, printable
 from waifu2x.flows.jobs import ARCHIVES
-from waifu2x.formats.film.names import is_film
+from waifu2x.formats.film import is_film
 from waifu2x.networks import catalogue, model_set
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _is_terminal() -> bool:
 
 def _of_archive(path: Path) -> tuple[dict[str, Any], str]:
     """Describes an archive for programs and for people. Raises ImageError."""
-    from waifu2x.flows.pages import page_count
+    from waifu2x.flows.archive_pages import page_count
 
     count = page_count(path)
     return {"format": "ZIP", "pictures": count}, f"archive, {_counted(count)}"

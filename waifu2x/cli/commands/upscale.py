@@ -148,6 +148,7 @@ def _one(
         check_format(output.extension)
         # With NumPy: late, so that a help need not wait for it.
         from waifu2x.flows.outcome import Outcome
+        from waifu2x.flows.picture_work import WorkOptions
         from waifu2x.flows.upscaling import upscale_file
         from waifu2x.formats.adapt import check_sides
 
@@ -171,12 +172,14 @@ def _one(
                 job,
                 output,
                 enlarger,
-                max_pixels=max_pixels,
-                on_size=on_size,
-                on_progress=on_progress,
-                in_flight=IN_FLIGHT,
-                check=check,
-                on_notice=lambda job, notice: report.tell(f"{source}: {notice}"),
+                WorkOptions(
+                    max_pixels=max_pixels,
+                    in_flight=IN_FLIGHT,
+                    check=check,
+                    on_size=on_size,
+                    on_progress=on_progress,
+                    on_notice=lambda notice: report.tell(f"{source}: {notice}"),
+                ),
             )
     _finish(Outcome(job, made), as_json)
 

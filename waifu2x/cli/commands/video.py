@@ -47,7 +47,7 @@ from waifu2x.flows.jobs import STANDARD, Existing, Job, may_write
 from waifu2x.networks import catalogue
 
 if TYPE_CHECKING:
-    from waifu2x.flows.batch.shard import Shard
+    from waifu2x.flows.batch.subset import Shard
     from waifu2x.flows.film.request import FilmJob
 
 
@@ -112,6 +112,10 @@ def video(
     """
     run = _RunOptions(**{name: options.pop(name) for name in _RunOptions._fields})
     wanted = _wanted(source, target, options)
+    job = replace(
+        wanted.job, overwrite=run.overwrite, restart=run.restart, keep_parts=run.keep_parts
+    )
+    wanted = wanted._replace(job=job)
     existing: Existing = "overwrite" if run.overwrite else "fail"
     if preview is not None:
         run.check_preview(as_json)
@@ -189,7 +193,7 @@ def _wanted(source: Path, target: Path, options: dict[str, Any]) -> WantedFilm:
     """Returns the film that the options ask for. Raises UsageError for contradictions."""
     # With NumPy: late, so that a help need not wait for it.
     from waifu2x.flows.film.request import FilmJob
-    from waifu2x.formats.film.cut import Cut
+    from waifu2x.formats.film.description import Cut
     from waifu2x.formats.film.writing.codecs import Wish
 
     def own(name: str) -> Any:
@@ -273,9 +277,9 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
     """Makes the film; returns False if something of the source could not be read."""
     from waifu2x.cli.film import messages
     from waifu2x.cli.film.progress import FilmProgress, told
-    from waifu2x.flows.film.frames.upscaler_device import device_of
+    from waifu2x.flows.film.assembly import join_film, make_film, make_shard
+    from waifu2x.flows.film.frames.frame_enlarger import device_of
     from waifu2x.flows.film.live import is_live, make_live
-    from waifu2x.flows.film.making import join_film, make_film_by, make_shard
 
     start = time.monotonic()
     with prepared_film(wanted) as ready:
@@ -283,20 +287,13 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
         progress = FilmProgress(
             ready.job.source.name, messages.frame_count(film), reader.stages.times
         )
-        ends: dict[str, Any] = {
-            "keep_parts": run.keep_parts,
-            "replace": run.overwrite,
-            "on_notice": report.tell,
-        }
         if is_live(ready.job):
             run.check_live()
             with told(progress, as_json=as_json) as add, opened_enlarger(ready) as enlarge:
                 device = device_of(enlarge, film)
-                made = make_live(
-                    reader, ready.job, prepared, device, replace=run.overwrite, on_frames=add
-                )
+                made = make_live(reader, ready.job, prepared, device, on_frames=add)
         elif run.join:
-            made = join_film(reader, ready.job_of(), prepared, **ends)
+            made = join_film(reader, ready.job_of(), prepared, on_notice=report.tell)
         else:
             with (
                 told(progress, as_json=as_json) as add,
@@ -309,14 +306,13 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
                     )
                     messages.tell_shard(ready.job, run.shard, parts, as_json=as_json)
                     return True
-                made = make_film_by(
+                made = make_film(
                     maker.make,
                     reader,
                     job,
                     prepared,
-                    restart=run.restart,
                     on_resumed=progress.resume,
-                    **ends,
+                    on_notice=report.tell,
                 )
         job = ready.job
         times = reader.stages.times()

@@ -14,15 +14,15 @@ from waifu2x.cli.output import report
 from waifu2x.cli.output.progress_line import clock
 from waifu2x.errors import BackendError, ModelError, OutputError
 from waifu2x.flows.film.parts.begun_film import parts_folder
+from waifu2x.formats.film import WRITABLE
 from waifu2x.formats.film.description import HLG, MATRICES, Film
-from waifu2x.formats.film.names import WRITABLE
 from waifu2x.formats.film.reading.describe import is_hdr
 from waifu2x.formats.film.reading.selection import Ending
 
 if TYPE_CHECKING:
-    from waifu2x.flows.batch.shard import Shard
+    from waifu2x.flows.batch.subset import Shard
+    from waifu2x.flows.film.assembly import MadeFilm
     from waifu2x.flows.film.frames.stages import StageTimes
-    from waifu2x.flows.film.making import MadeFilm
     from waifu2x.flows.film.request import FilmJob, PreparedFilm
 
 _SCALE = 2

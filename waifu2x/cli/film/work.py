@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from waifu2x.backends import Pin
-    from waifu2x.flows.film.frames.enlarging import FrameEnlarger
     from waifu2x.flows.film.frames.frame_device import OnFrames
+    from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger
     from waifu2x.flows.film.makers.run_maker import RunMaker
     from waifu2x.flows.film.reading.client import FilmReader
     from waifu2x.flows.film.request import FilmJob, PreparedFilm
@@ -98,7 +98,7 @@ def opened_enlarger(ready: ReadyFilm) -> Iterator[FrameEnlarger]:
     that stops working: its frames would differ within the film."""
     from waifu2x.api import Upscaler
     from waifu2x.backends.engine.engine import Engine
-    from waifu2x.flows.film.frames.enlarging import FrameEnlarger
+    from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger
 
     film, shape = ready.reader.film, ready.prepared.shape
     arguments = dict(ready.arguments)
@@ -133,7 +133,7 @@ class FilmMaker(NamedTuple):
 def film_maker(ready: ReadyFilm, address: str | None, on_frames: OnFrames) -> Iterator[FilmMaker]:
     """Opens a maker of parts: this process, a process for each of several devices, or a cluster."""
     from waifu2x.flows.batch import worker
-    from waifu2x.flows.film.frames.upscaler_device import UpscalerEnlarging, device_of
+    from waifu2x.flows.film.frames.frame_enlarger import UpscalerEnlarging, device_of
     from waifu2x.flows.film.makers.by_devices import MakerByDevices
     from waifu2x.flows.film.makers.run_maker import MakerHere
 

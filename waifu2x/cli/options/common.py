@@ -32,7 +32,7 @@ from waifu2x.imaging.sizes import Fit
 from waifu2x.networks import catalogue
 
 if TYPE_CHECKING:
-    from waifu2x.flows.batch.shard import Shard
+    from waifu2x.flows.batch.subset import Shard
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -308,7 +308,7 @@ def _address(context: Any, parameter: Any, value: str | None) -> str | None:
 
 
 def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
-    from waifu2x.flows.batch.shard import shard_of
+    from waifu2x.flows.batch.subset import shard_of
 
     try:
         return None if value is None else shard_of(value)

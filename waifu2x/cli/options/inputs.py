@@ -25,7 +25,7 @@ from waifu2x.flows.jobs import (
 )
 from waifu2x.flows.naming import BESIDE, ELSEWHERE, Naming
 from waifu2x.formats import table
-from waifu2x.formats.film.names import is_film
+from waifu2x.formats.film import is_film
 from waifu2x.system import stores
 from waifu2x.system.arguments import nearest
 

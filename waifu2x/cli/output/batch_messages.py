@@ -58,17 +58,17 @@ def make(files: Files, options: dict[str, Any], output: Output, run: RunOptions)
     """Makes files and tells of each; returns whether all were made. A failure stops no other.
     `options` are those of an upscaler. Raises Waifu2xError for what concerns all files."""
     from waifu2x.cli.output.reporter import BatchReporter, settings_of
-    from waifu2x.flows.batch import outputs
+    from waifu2x.flows.batch import listings
 
     planned, wanted, watching = files.planned, files.wanted, files.look is not None
     target = wanted.target
     arguments = arguments_of(**options)
     make_folder(target)
     check_folder(target)
-    if removed := outputs.sweep(wanted):
+    if removed := listings.sweep(wanted):
         unfinished = "file" if removed == 1 else "files"
         report.tell(f"{target}: {removed} unfinished {unfinished} of a killed run removed")
-    done = outputs.present(wanted) if output.existing == "skip" else frozenset[str]()
+    done = listings.present(wanted) if output.existing == "skip" else frozenset[str]()
     left = wanted.where(lambda _, name: name not in done)
     if run.page is not None:
         from waifu2x.flows.batch.html_report import HtmlReport, preview_side

@@ -114,7 +114,7 @@ class _ManyPictures:
         """Pictures that took no work."""
 
     def count_pages(self, jobs: Sequence[Job]) -> None:
-        from waifu2x.flows.pages import page_count
+        from waifu2x.flows.archive_pages import page_count
 
         for job in jobs:
             if job.source.suffix[1:].lower() in ARCHIVES:

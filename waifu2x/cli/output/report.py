@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from waifu2x.flows.jobs import Job
-    from waifu2x.flows.outcome import Outcome
-    from waifu2x.flows.tally import Tally
+    from waifu2x.flows.outcome import Outcome, Tally
     from waifu2x.flows.upscaling import Upscaled
 
 

@@ -14,8 +14,7 @@ from click.core import ParameterSource
 from waifu2x import __version__
 from waifu2x.cli.output import report
 from waifu2x.flows.batch.plan import JobList
-from waifu2x.flows.outcome import Outcome
-from waifu2x.flows.tally import Tally
+from waifu2x.flows.outcome import Outcome, Tally
 
 if TYPE_CHECKING:
     from waifu2x.flows.batch.html_report import HtmlReport

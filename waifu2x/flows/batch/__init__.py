@@ -1,1 +1,1 @@
-"""Folders of pictures: which files, what becomes of each, several at a time."""
+"""Makes many files, several at a time: folders, archives, devices, clusters."""

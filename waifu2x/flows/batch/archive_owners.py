@@ -1,6 +1,6 @@
-"""Archives of a batch: each is read and written by a thread of its own, its owner.
+"""The owners of archives: each archive of a batch is read and written by its own thread.
 
-Its pages are made by whoever takes them.
+Codec workers make its pages.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from waifu2x.backends import Progress
-from waifu2x.flows.batch.assignments import WantedPage
-from waifu2x.flows.batch.request import FileRequest
+from waifu2x.flows.batch.assignments import FileRequest, WantedPage
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import STOPPED, Outcome, outcome_of_error
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
     from waifu2x.flows.archive import ArchivePage
 
 _ARCHIVES = 2
-"""Archives under way at a time: while the last pages of one are made, those of the next begin."""
+"""Archives under way: while the last pages of one are made, those of the next begin."""
 
 
 class ArchiveOwners:
-    """The owners of the archives that are under way. It shares its lock with a driver."""
+    """The owners of the archives under way. It shares its lock with a driver."""
 
     def __init__(
         self,
@@ -39,13 +38,10 @@ class ArchiveOwners:
         on_ended: Callable[[Outcome], None],
         on_defect: Callable[[BaseException], None],
     ) -> None:
-        """Pages that wait for a worker go to `pages`, `in_flight` of an archive at a time.
-
-        `on_ended` is told how archives end, with the lock held; `on_defect` of errors of the
-        program.
-        """
+        """Puts pages for workers into `pages`, `in_flight` of an archive. `on_ended` is called with
+        outcomes, with the lock held; `on_defect` with errors of the program."""
         self.owners: dict[threading.Thread, Job] = {}
-        """Who reads and writes which archive."""
+        """Owners and their archives."""
         self._pages = pages
         self._changed = changed
         self._stopped = stopped
@@ -55,7 +51,7 @@ class ArchiveOwners:
         self._on_defect = on_defect
 
     def begin(self, job: Job, request: FileRequest) -> None:
-        """Starts the owner of an archive, once there is room for one."""
+        """Starts the owner of an archive, after waiting for its turn."""
         owner = threading.Thread(
             target=self._own, args=(job, request), name="waifu2x-archive", daemon=True
         )
@@ -76,8 +72,7 @@ class ArchiveOwners:
             self._on_ended(outcome)
 
     def _archived(self, job: Job, request: FileRequest) -> Outcome:
-        """The outcome of an archive."""
-        # Imported where there is an archive: most folders have none.
+        # Late: most folders have no archive.
         from waifu2x.flows.archive import upscale_archive
 
         def report(part: float) -> None:
@@ -85,7 +80,7 @@ class ArchiveOwners:
                 raise StoppedError
             try:
                 self._on_progress(job, part)
-            except StoppedError:  # nobody wants it any more
+            except StoppedError:  # the archive is unwanted
                 raise
             except BaseException as error:  # not the archive's
                 self._on_defect(error)
@@ -106,7 +101,7 @@ class ArchiveOwners:
     def _made_page(
         self, job: Job, request: FileRequest, name: str, content: bytes, on_progress: Progress
     ) -> ArchivePage:
-        """A page that a worker has made. Raises FailedError, StoppedError."""
+        """Has a worker make a page, and returns it. Raises FailedError, StoppedError."""
         page = WantedPage(job, request, name, content, on_progress)
         with self._changed:
             if self._stopped.is_set():

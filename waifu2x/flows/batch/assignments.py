@@ -1,24 +1,69 @@
-"""What a driver's workers are at: files and pages, their memory and their calls."""
+"""The tasks of a driver's workers: requests, files and pages, with their memory and calls."""
 
 from __future__ import annotations
 
-import os
 import queue
+import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import field
-from pathlib import Path
+from dataclasses import field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from waifu2x.api import Upscaler
 from waifu2x.backends import Progress
-from waifu2x.flows.batch.request import FileRequest
-from waifu2x.flows.jobs import Job
+from waifu2x.flows.batch.codec import CodecTask
+from waifu2x.flows.jobs import Job, Output
+from waifu2x.imaging.enlarger import Networks
+from waifu2x.imaging.sizes import MOST
+from waifu2x.networks.chains import FactTable
 from waifu2x.system import stores
-from waifu2x.system.files import is_temporary, remove_abandoned, remove_unfinished
+from waifu2x.system.files import clear_folder, remove_unfinished
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from waifu2x.flows.archive import ArchivePage
+
+_IN_FLIGHT = 4
+"""The most pictures of one file that are under way."""
+
+
+class FileRequest:
+    """Settings of files that are made alike. Threads may share it."""
+
+    def __init__(
+        self, upscaler: Upscaler, output: Output, max_pixels: int, in_network: int
+    ) -> None:
+        enlarger = upscaler.enlarger
+        self.networks: Networks = upscaler.networks
+        self.task = CodecTask(
+            enlarger.facts,
+            enlarger.request,
+            enlarger.noise,
+            enlarger.limits,
+            output,
+            max_pixels,
+            min(in_network + 1, _IN_FLIGHT),
+        )
+        """For workers that are threads."""
+        self._lock = threading.Lock()
+        self._told: CodecTask | None = None
+
+    def task_for(self, is_process: bool) -> CodecTask:
+        """Returns the task for a worker."""
+        if not is_process:
+            return self.task
+        with self._lock:
+            self._told = self._told or self._process_task()
+            return self._told
+
+    def _process_task(self) -> CodecTask:
+        """Returns the task with facts that need no models, for all possible scales."""
+        task = self.task
+        scales = [Fraction(scale) for scale in range(1, MOST + 1)]
+        if task.request.scale is not None:
+            scales = [task.request.scale]
+        levels = {task.noise} | (task.limits.levels if task.limits else frozenset())
+        return replace(task, facts=FactTable.of(task.facts, levels, scales))
 
 
 @dataclass(eq=False)
@@ -31,24 +76,23 @@ class WantedPage:
     name: str
     content: bytes
     on_progress: Progress
-    """Told of parts that add up to 1; raises StoppedError once the page is not wanted."""
+    """Gets parts that add up to 1; raises StoppedError once the page is unwanted."""
     answer: queue.SimpleQueue[ArchivePage | Exception] = field(default_factory=queue.SimpleQueue)
 
 
 @dataclass(eq=False)
 class Assignment:
-    """A file that a worker makes, or a page of an archive."""
+    """A file or page that a worker makes."""
 
     job: Job
-    """The file's, or the archive's."""
+    """The file's or the archive's."""
     request: FileRequest
     page: WantedPage | None
     on_progress: Progress
     memory: dict[int, tuple[int, Callable[[], None]]] = field(default_factory=dict)
-    """Bytes that it has or waits for, by the number of the report, and what is called when they are
-    there."""
+    """Granted or awaited bytes, and the call that grants them, by the number of the report."""
     progress: float = 0.0
-    """The part that has been told of."""
+    """The reported part."""
     waited: float = 0.0
     """Seconds that its calls waited for the network."""
     is_over: bool = False
@@ -56,7 +100,7 @@ class Assignment:
 
 @dataclass(eq=False)
 class Pending:
-    """An offer whose calls are not all done."""
+    """An offer with unfinished calls."""
 
     number: int
     left: int
@@ -65,7 +109,7 @@ class Pending:
 
 
 def with_wait(spent: Mapping[str, float], waited: float) -> Mapping[str, float]:
-    """Seconds by stage, with the time that was waited for a turn at the network told apart."""
+    """Returns the seconds by stage with those of waiting for the network taken out of it."""
     if "network" not in spent:
         return spent
     network = max(0.0, spent["network"] - waited)
@@ -73,17 +117,10 @@ def with_wait(spent: Mapping[str, float], waited: float) -> Mapping[str, float]:
 
 
 def clear_job(job: Job, is_process: bool) -> None:
-    """Removes what a worker that was stopped has left of its file."""
+    """Removes the unfinished file of a stopped worker."""
     if stores.is_url(job.target):
         return  # uploads are whole or nothing
     if is_process:
         clear_folder(job.target.resolve().parent)
     else:
         remove_unfinished(job.target)
-
-
-def clear_folder(folder: Path) -> None:
-    """Removes what processes that have ended have left in a folder."""
-    with suppress(OSError), os.scandir(folder) as entries:
-        for path in [entry.path for entry in entries if is_temporary(entry.name)]:
-            remove_abandoned(Path(path))

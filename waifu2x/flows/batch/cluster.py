@@ -14,7 +14,7 @@ import secrets
 import time
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
@@ -33,33 +33,31 @@ from waifu2x.system.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-    from waifu2x.flows.batch.group import Finished, Group, Settings
+    from waifu2x.flows.batch.cluster_worker import Finished, Group, Settings
     from waifu2x.flows.batch.session import ModelFiles
 
 LOCAL_WORKERS = 2
-"""How many processes of this machine are a cluster, where there is no other."""
+"""Processes of this machine that form a local cluster."""
 _GROUP_SECONDS = 1.0
 _FILE_BYTES = 1 << 14
-"""Bytes that are added to the size of each file: what it costs besides reading."""
+"""Bytes added to the size of each file for its fixed costs."""
 _SETTLED_AT_ONCE = 1000
-"""Outcomes without work that are collected before they are told."""
+"""Outcomes without work that are collected before they are yielded."""
 _CONNECT_SECONDS = 10.0
-_LOOK_SECONDS = 1.0
-"""Seconds between looks at which workers there are."""
-_PATIENCE_SECONDS = 60.0
-"""Seconds without any worker after which the batch is given up: some come back."""
+LOOK_SECONDS = 1.0
+"""Seconds between two looks at the workers."""
+PATIENCE_SECONDS = 60.0
+"""Seconds without any worker after which a batch or film is given up."""
 
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Client]:
-    """Connects to the Dask scheduler at an address; all its workers have this waifu2x.
-
-    None starts two workers here. Raises ClusterError.
-    """
+    """Connects to the Dask scheduler at an address, all of whose workers have this version of
+    waifu2x. None starts two local workers. Raises ClusterError."""
     try:
         import dask
 
-        # It logs what is told here in a line.
+        # Errors that it logs become one line here.
         dask.config.set({"logging": {"distributed": "critical", "distributed.client": "critical"}})
         from distributed import Client, LocalCluster
     except ImportError as error:
@@ -67,15 +65,15 @@ def connected(address: str | None) -> Iterator[Client]:
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if address is None:
-        # Workers start processes of their own for codecs, as daemons may not.
+        # Workers start processes for codecs, which daemons may not.
         with (
             dask.config.set({"distributed.worker.daemon": False}),
             LocalCluster(
                 n_workers=LOCAL_WORKERS,
                 threads_per_worker=1,
                 memory_limit=None,
-                dashboard_address=":0",  # whichever port is free
-                preload="waifu2x.flows.batch.group",
+                dashboard_address=":0",  # any free port
+                preload="waifu2x.flows.batch.cluster_worker",
                 silence_logs=logging.CRITICAL,
             ) as cluster,
             Client(cluster, set_as_default=False) as client,
@@ -98,15 +96,15 @@ def connected(address: str | None) -> Iterator[Client]:
         _check_workers(client, address)
         yield client
     finally:
-        # Dask asserts that the client is closed then. It is not where the connection ends at the
-        # same moment, and nothing depends on it any more.
+        # Dask asserts that the client is closed then, which fails, harmlessly, if the connection
+        # ends at the same moment.
         with suppress(AssertionError):
             client.close()
 
 
 def _check_workers(client: Client, address: str) -> None:
-    """Raises ClusterError where there are none, or one has another waifu2x."""
-    # Dask asks for what is installed, older ones for the module.
+    """Raises ClusterError if there are no workers, or one has another version of waifu2x."""
+    # Dask takes names of distributions, older versions those of modules.
     names = ["waifu2x-kernels", "waifu2x"]
     workers = client.get_versions(packages=names)["workers"]
     if not workers:
@@ -120,11 +118,20 @@ def _check_workers(client: Client, address: str) -> None:
             raise ClusterError(f"{address}: worker {worker} {has}: install {__version__} there")
 
 
-def packed(model: str) -> tuple[str, dict[str, bytes] | None]:
-    """How workers are told of a model: by the name of a shipped one, or by a path and its files.
+def workers_of(client: Client, resume: str) -> dict[str, int]:
+    """Returns the addresses of workers, and their numbers of threads. Raises ClusterError if the
+    scheduler is lost; `resume` says how to go on."""
+    try:
+        if client.status == "running":
+            return dict(client.nthreads())
+    except OSError:
+        pass
+    raise ClusterError(f"lost the scheduler: {resume}")
 
-    Raises ModelError.
-    """
+
+def packed(model: str) -> tuple[str, dict[str, bytes] | None]:
+    """Returns how workers find a model: the name of a shipped one, or a path and its files. Raises
+    ModelError."""
     found = model_set.find(model)
     known = catalogue.entry(found.name)
     if known is not None and known.folder == found.folder:
@@ -149,8 +156,9 @@ def settings_of(
     folders: tuple[Path, Path],
     sharing: int = 1,
 ) -> tuple[Settings, ModelFiles | None]:
-    """What workers are told of a batch, with the arguments of an Upscaler. Raises ModelError."""
-    from waifu2x.flows.batch.group import Settings
+    """Returns the settings of a batch for workers, and files of its model. `arguments` are those of
+    an Upscaler. Raises ModelError."""
+    from waifu2x.flows.batch.cluster_worker import Settings
     from waifu2x.flows.batch.session import SessionSettings
 
     name, model_files = packed(arguments["model"])
@@ -164,75 +172,57 @@ def settings_of(
     return Settings(session, folders), model_files
 
 
-def run(
-    client: Client,
-    jobs: Iterable[Job | None],
-    settings: Settings,
-    model_files: ModelFiles | None,
-    *,
-    sources: frozenset[Identity] = frozenset(),
-    on_worker: Callable[[str, str], None] = lambda address, device: None,
-    on_news: Callable[[str], None] = lambda notice: None,
-    on_notice: OnNotice = lambda job, note: None,
-) -> Generator[Outcome, None, None]:
-    """Makes files by a cluster; gives the outcome of each, as its group of files ends.
-
-    `jobs` and `sources` are as there. `on_worker` is told of each worker with its first group,
-    `on_news` what there is to say of the cluster and of models, each once. Closing the iterator,
-    or an interrupt, cancels the rest. Raises ClusterError if the cluster is lost; finished files
-    stay then, too.
-    """
-    scheduler = _ClusterScheduler(
-        client, iter(jobs), settings, model_files, sources, on_worker, on_news, on_notice
-    )
-    try:
-        yield from scheduler.outcomes()
-    finally:
-        scheduler.cancel()
-
-
 @dataclass
 class _RateEstimator:
-    """Estimates how many bytes of files a worker makes in a second."""
+    """Estimates the bytes of files that a worker makes in a second."""
 
     budget: float = 0.0
-    """Bytes of the next group; less than a file costs means one file."""
+    """Bytes of the next group, which has at least one file."""
 
     def learn(self, cost: float, seconds: float) -> None:
-        """Takes in that files of `cost` bytes took so long. No group is twice the one before it."""
+        """Learns that files of `cost` bytes took `seconds`. No group is twice the previous one."""
         rate = cost / max(seconds, 1e-3)
         self.budget = min(rate * _GROUP_SECONDS, 2 * max(self.budget, cost))
 
 
 @dataclass
-class _ClusterScheduler:
-    """Hands groups of files to workers, and collects what becomes of them."""
+class ClusterRun:
+    """Makes files by a cluster: hands groups of them to workers and collects the outcomes."""
 
     client: Client
     jobs: Iterator[Job | None]
     settings: Settings
     model_files: ModelFiles | None
-    sources: frozenset[Identity]
-    on_worker: Callable[[str, str], None]
-    on_news: Callable[[str], None]
-    on_notice: OnNotice
+    sources: frozenset[Identity] = frozenset()
+    """Inputs, which are never replaced."""
+    on_worker: Callable[[str, str], None] = lambda address, device: None
+    """Called with each worker at its first group."""
+    on_news: Callable[[str], None] = lambda notice: None
+    """Called with messages about cluster and models, each once."""
+    on_notice: OnNotice = lambda job, notice: None
     ahead: deque[tuple[Job, int]] = field(default_factory=deque)
-    """Jobs that are taken from the list but not handed out, with their costs in bytes."""
+    """Jobs taken from the list but not handed out, with their costs in bytes."""
     suspects: deque[Job] = field(default_factory=deque)
-    """Jobs whose group lost one worker after the other; each is tried alone."""
+    """Jobs whose group has lost several workers; each is tried alone."""
     flying: dict[Future, tuple[Group, str]] = field(default_factory=dict)
-    """Groups that are handed out, and the worker that each was meant for."""
+    """Groups under way, and the worker that each was meant for."""
     ended: queue.SimpleQueue[Future] = field(default_factory=queue.SimpleQueue)
     rates: dict[str, _RateEstimator] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
-    """Workers whose device has stopped working."""
     told: set[str] = field(default_factory=set)
     settled: list[Outcome] = field(default_factory=list)
     groups: int = 0
     exhausted: bool = False
 
-    def outcomes(self) -> Iterator[Outcome]:
-        """Outcomes of all jobs, as groups end."""
+    def outcomes(self) -> Generator[Outcome]:
+        """Yields the outcome of each job as its group ends. Closing the iterator, or an interrupt,
+        cancels the rest. Raises ClusterError if the cluster is lost; finished files stay."""
+        try:
+            yield from self._outcomes()
+        finally:
+            self._cancel()
+
+    def _outcomes(self) -> Iterator[Outcome]:
         self._name = f"waifu2x-{secrets.token_hex(8)}"
         self._listings = Listings(
             self.settings.folders, self.settings.session.output.existing, self.sources
@@ -240,13 +230,13 @@ class _ClusterScheduler:
         self._sent_files = self._send_files()
         last_seen = time.monotonic()
         while not self.exhausted or self.ahead or self.suspects or self.flying:
-            workers = self._workers()
+            workers = workers_of(self.client, _RESUME)
             if workers:
                 last_seen = time.monotonic()
-            elif time.monotonic() - last_seen > _PATIENCE_SECONDS:
-                raise ClusterError(f"no workers for {_PATIENCE_SECONDS:.0f} seconds: {_RESUME}")
+            elif time.monotonic() - last_seen > PATIENCE_SECONDS:
+                raise ClusterError(f"no workers for {PATIENCE_SECONDS:.0f} seconds: {_RESUME}")
             else:
-                self._say(f"no workers left: waiting {_PATIENCE_SECONDS:.0f} seconds for one")
+                self._say(f"no workers left: waiting {PATIENCE_SECONDS:.0f} seconds for one")
             usable = [worker for worker in workers if worker not in self.broken]
             if workers and not usable:
                 yield from self._not_begun()
@@ -255,41 +245,31 @@ class _ClusterScheduler:
             yield from self.settled
             self.settled.clear()
             if workers and not self.flying:
-                continue  # whoever gives the jobs waits for them
+                continue  # the iterator of jobs has waited
             try:
-                future = self.ended.get(timeout=0 if more else _LOOK_SECONDS)
+                future = self.ended.get(timeout=0 if more else LOOK_SECONDS)
             except queue.Empty:
                 continue
             group, worker = self.flying.pop(future)
             yield from self._ended(future, group, worker)
 
-    def cancel(self) -> None:
-        """Drops what is not done."""
-        # A scheduler that is gone has forgotten it already.
+    def _cancel(self) -> None:
+        # A lost scheduler has forgotten them already.
         with suppress(Exception):
             self.client.cancel(list(self.flying), force=True)
             for group, _ in self.flying.values():
                 self._forget(group)
 
-    def _workers(self) -> dict[str, int]:
-        """Addresses of workers, and how many groups each works on at a time."""
-        try:
-            if self.client.status == "running":
-                return dict(self.client.nthreads())
-        except OSError:
-            pass
-        raise ClusterError(f"lost the scheduler: {_RESUME}")
-
     def _send_files(self) -> Future | None:
         if self.model_files is None:
             return None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it is large
-            # As the result of a task it is made again if a worker is lost.
+            warnings.simplefilter("ignore")  # about its size
+            # The result of a task is made again if its worker is lost.
             return self.client.submit(dict, self.model_files, key=f"{self._name}-model")
 
     def _hand_out(self, workers: Mapping[str, int]) -> None:
-        """Gives every worker something to do, and something to do next."""
+        """Keeps each worker busy, with one group more in waiting."""
         busy = Counter(worker for _, worker in self.flying.values())
         for worker, threads in workers.items():
             for _ in range(threads + 1 - busy[worker]):
@@ -299,7 +279,7 @@ class _ClusterScheduler:
                     self._send(jobs, False, worker, workers)
 
     def _take(self, worker: str) -> list[Job]:
-        """The next group for a worker: at least one file, if there is one now."""
+        """Returns the next group for a worker: at least one file, if there is one now."""
         budget = self.rates.setdefault(worker, _RateEstimator()).budget
         jobs: list[Job] = []
         cost = 0
@@ -312,7 +292,8 @@ class _ClusterScheduler:
         return jobs
 
     def _next(self) -> tuple[Job, int] | None:
-        """The next file that takes work, and its cost in bytes; None if there is none now."""
+        """Returns the next file that needs work, and its cost in bytes; None if there
+        is none now."""
         if self.ahead:
             return self.ahead.popleft()
         for job in self.jobs:
@@ -333,7 +314,7 @@ class _ClusterScheduler:
     def _send(
         self, jobs: Sequence[Job], repeated: bool, worker: str, usable: Mapping[str, int]
     ) -> None:
-        from waifu2x.flows.batch.group import Group, work_on
+        from waifu2x.flows.batch.cluster_worker import Group, work_on
 
         self.groups += 1
         group = Group(f"{self._name}-{self.groups}", tuple(jobs), repeated)
@@ -343,7 +324,7 @@ class _ClusterScheduler:
             self.settings,
             self._sent_files,
             key=group.key,
-            # A wish: if it is lost, any other. But nobody wants one whose device is broken.
+            # A preference, but never for a worker with a broken device.
             workers=list(usable) if self.broken else [worker],
             allow_other_workers=not self.broken,
         )
@@ -389,19 +370,19 @@ class _ClusterScheduler:
             yield from outcomes
 
     def _elsewhere(self, finished: Finished) -> Iterator[Outcome]:
-        """Takes a worker out of use whose device is broken; others get what failed there."""
+        """Gives up a worker with a broken device, and repeats its failed files elsewhere."""
         if finished.worker not in self.broken:
             self.broken.add(finished.worker)
             error = next(each.error for each in finished.outcomes if each.device_failed)
             self._say(f"worker {finished.worker} gets no more files: {error}")
         for outcome in finished.outcomes:
-            if outcome.status == "failed" and set(self._workers()) - self.broken:
+            if outcome.status == "failed" and set(workers_of(self.client, _RESUME)) - self.broken:
                 self.ahead.append((outcome.job, self._cost(outcome.job)))
             else:
                 yield outcome
 
     def _not_begun(self) -> Iterator[Outcome]:
-        """Outcomes of the rest, where no device works any more."""
+        """Yields the outcomes of the rest, after all devices have failed."""
         rest = (job for job in self.jobs if job is not None)
         for job in (*self.suspects, *(job for job, _ in self.ahead), *rest):
             error = f"{job.source}: not begun, since no worker had a device left that works"
@@ -411,7 +392,6 @@ class _ClusterScheduler:
         self.exhausted = True
 
     def _forget(self, group: Group) -> None:
-        """Lets the scheduler forget that a group has begun."""
         from distributed import Event
 
         Event(group.key, client=self.client).clear()

@@ -1,9 +1,10 @@
-"""What a codec worker does: files are read, decoded and prepared; finished, encoded and written.
+"""The work of a codec worker: it reads, decodes and prepares files; finishes, encodes and writes
+them.
 
-Networks run elsewhere, where the device is: in the driver, which tells a worker which file to make
-(Make), or which page of an archive (MakePage). The worker hands each picture over as arrays
-(Offered), is told when the results are there (Computed), and says how the file has ended (Ended),
-or gives the page back (Paged). Each worker makes one file or page at a time.
+The driver, which has the device, runs the networks. It tells a worker to make a file (Make) or a
+page of an archive (MakePage). The worker hands each picture over as arrays (Offered), hears when
+the results are there (Computed), and reports its Outcome or returns the page
+(Paged). Each worker makes one file or page at a time.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +23,8 @@ from waifu2x.backends import Progress
 from waifu2x.flows.batch.semaphore import needed_bytes
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job, Output
-from waifu2x.flows.noise_choice import NoiseChoice
 from waifu2x.flows.outcome import STOPPED, Outcome, outcome_of_error, run_one
-from waifu2x.flows.upscaling import Upscaled
-from waifu2x.formats.preview import Preview
+from waifu2x.flows.picture_work import WorkOptions
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.processing import ChainCall
 from waifu2x.imaging.sizes import Request
@@ -34,10 +33,13 @@ from waifu2x.networks.chains import Facts
 from waifu2x.networks.noise_levels import NoiseLimits
 from waifu2x.system.lazy_dataclass import dataclass
 
+if TYPE_CHECKING:
+    from waifu2x.flows.archive import ArchivePage
+
 
 @dataclass(frozen=True)
 class CodecTask:
-    """What is the same for all files of a request, told to a worker with the first of them."""
+    """Settings of all files of a request, sent to a worker with the first of them."""
 
     facts: Facts
     request: Request
@@ -47,25 +49,21 @@ class CodecTask:
     output: Output
     max_pixels: int
     in_flight: int
-    """How many pictures of a file are worked on at a time."""
+    """Pictures of a file that are under way."""
 
 
-# What the driver tells a worker.
+# Commands to a worker:
 
 
 class Make(NamedTuple):
-    """Make this file."""
-
     job: Job
     allowance: int
-    """Bytes of memory that it may take before it looks."""
+    """Bytes of memory that need no permission."""
     task: CodecTask | None
-    """What is asked for; None: the same as of the file or page before."""
+    """None: as for the file or page before."""
 
 
 class MakePage(NamedTuple):
-    """Make a page of an archive."""
-
     job: Job
     """The archive's."""
     name: str
@@ -74,44 +72,41 @@ class MakePage(NamedTuple):
     """The page's file."""
     allowance: int
     task: CodecTask | None
-    """Both as in Make."""
+    """As for Make."""
 
 
 class Proceed(NamedTuple):
-    """The memory that it asked for is there."""
+    """Permits the memory of a Looked."""
 
     number: int
 
 
 class Computed(NamedTuple):
-    """The results of an offer are where they were to be written, unless there is an error."""
+    """The results of an offer are written, or there was an error."""
 
     number: int
     error: Exception | None
     is_recomputed: bool
-    """Whether the picture had to be computed again, in wider numbers."""
+    """Whether the picture was computed again in wider numbers."""
 
 
 Command = Make | MakePage | Proceed | Computed | None
 """None: there are no more files."""
 
 
-# What a worker tells the driver.
+# Reports to the driver:
 
 
 class Up(NamedTuple):
-    """It is ready for the first file."""
+    """The worker is ready for its first file."""
 
 
 class Looked(NamedTuple):
-    """The header of the file, or of one in an archive, says how much memory it takes.
-
-    The worker waits for Proceed before it decodes.
-    """
+    """The memory that the file needs by its header, in bytes. The worker waits for Proceed before
+    it decodes."""
 
     number: int
     size: int
-    """In bytes."""
 
 
 class Released(NamedTuple):
@@ -125,13 +120,12 @@ class OfferedCall(NamedTuple):
 
     factor: int
     noise: int | None
-    """With `factor`, which chain."""
+    """With `factor`, names the chain."""
     pixels: Any
     out: Any
-    """Where the result is to be written. Both are arrays, but SharedArray on their way from a
-    process."""
+    """The place of the result. Both are arrays, or SharedArray on their way from a process."""
     share: float
-    """Its share of the work on the file, for progress."""
+    """Its share of the work on the file."""
 
 
 class Offered(NamedTuple):
@@ -140,7 +134,7 @@ class Offered(NamedTuple):
     number: int
     calls: Sequence[OfferedCall]
     dropped: Sequence[int]
-    """Numbers of shared segments that are gone."""
+    """Numbers of shared segments that were freed."""
 
 
 class Notified(NamedTuple):
@@ -149,86 +143,65 @@ class Notified(NamedTuple):
     text: str
 
 
-class Ended(NamedTuple):
-    """How the file ended: an Outcome without its job, which the driver knows."""
-
-    made: Upscaled | None
-    error: str
-    device_failed: bool
-    disk_full: bool
-
-    @classmethod
-    def of(cls, outcome: Outcome) -> Ended:
-        """All of an outcome but its job."""
-        return cls(outcome.made, outcome.error, outcome.device_failed, outcome.disk_full)
-
-
 class Paged(NamedTuple):
-    """A page is made: what `archive.ArchivePage` says of it. One that fails is Ended."""
+    """A finished page. A failed one is an Outcome of its archive."""
 
-    content: bytes
-    size: tuple[int, int]
-    spent: Mapping[str, float]
-    choice: NoiseChoice | None
-    previews: tuple[Preview, ...]
-    recomputed: int
+    page: ArchivePage
 
 
 class Defect(NamedTuple):
-    """An error that is no outcome of a file: a defect of the program."""
+    """An error of the program, not of a file."""
 
     error: Exception
 
 
 class Died(NamedTuple):
-    """The worker is gone. Its own end of the connection says so."""
+    """The worker has ended, as the end of its connection shows."""
 
     why: str
 
 
-Report = Up | Looked | Released | Offered | Notified | Ended | Paged | Defect | Died
+Report = Up | Looked | Released | Offered | Notified | Outcome | Paged | Defect | Died
 
 
 class Link(Protocol):
-    """A worker's way to the driver. Threads may share it."""
+    """A worker's connection to the driver. Threads may share it."""
 
-    def report(self, report: Report) -> None:
-        """Tells the driver."""
-        ...
+    def report(self, report: Report) -> None: ...
 
     @property
     def allocate(self) -> Allocate | None:
-        """Makes arrays that the driver sees, too; None: it sees any."""
+        """Returns a function that makes arrays visible to the driver; None: all are."""
         ...
 
     def holds(self, array: NDArray[Any]) -> bool:
-        """Whether the driver sees an array as it is."""
+        """Returns whether the driver sees an array."""
         ...
 
     def offer(self, number: int, calls: Sequence[OfferedCall]) -> None:
-        """Hands over calls whose arrays the driver sees."""
+        """Hands over calls with arrays that the driver sees."""
         ...
 
 
 class Codec:
-    """Makes the files that the driver names, one after the other."""
+    """Makes files and pages for the driver, one after the other."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
         self._task: CodecTask
         self._enlarger: Enlarger
-        """Both there from the first file on."""
+        """Set, as `_task`, with the first file."""
         self._jobs: queue.SimpleQueue[Make | MakePage | None] = queue.SimpleQueue()
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._waiting: dict[int, queue.SimpleQueue[Proceed | Computed | StoppedError]] = {}
-        """Where threads wait for the answers to what they have reported, by its number."""
+        """Queues of threads that wait for an answer, by the number of their report."""
         self._told = threading.local()
         self._allowance = 0
         self._is_stopped = False
 
     def deliver(self, command: Command) -> None:
-        """Takes what the driver tells; from any thread."""
+        """Takes a command, from any thread."""
         if isinstance(command, Computed | Proceed):
             with self._lock:
                 answer = self._waiting.pop(command.number)
@@ -237,7 +210,7 @@ class Codec:
             self._jobs.put(command)
 
     def stop(self) -> None:
-        """Ends the file that is being made, from any thread; nothing of it stays."""
+        """Ends the file under way, from any thread; nothing of it stays."""
         with self._lock:
             self._is_stopped = True
             waiting = list(self._waiting.values())
@@ -253,55 +226,45 @@ class Codec:
                 self._allowance = make.allowance
                 if make.task is not None:
                     self._take(make.task)
-                made = self._page(make) if isinstance(make, MakePage) else self._file(make.job)
+                if isinstance(make, MakePage):
+                    made: Outcome | Paged = self._page(make)
+                else:
+                    options = self._options(self._task.in_flight)
+                    made = run_one(make.job, self._enlarger, self._task.output, options)
             except StoppedError:
                 if self._is_stopped:
                     return
-                # Only the page is not wanted any more: another one of its archive has failed.
-                made = Ended.of(Outcome(make.job, error=STOPPED))
+                # Only the page is unwanted: another one of its archive has failed.
+                made = Outcome(make.job, error=STOPPED)
             except Exception as error:
                 self._link.report(Defect(error))
                 continue
             self._link.report(made)
 
     def _take(self, task: CodecTask) -> None:
-        """Makes files by another request from now on."""
         self._task = task
         self._enlarger = Enlarger(task.facts, task.request, task.noise, self._compute, task.limits)
 
-    def _file(self, job: Job) -> Ended:
-        """How a file ends."""
-        outcome = run_one(
-            job,
-            self._enlarger,
-            self._task.output,
+    def _options(self, in_flight: int) -> WorkOptions:
+        return WorkOptions(
             max_pixels=self._task.max_pixels,
             reserve=self._reserve,
+            in_flight=in_flight,
+            alone=False,
             on_progress=self._note_share,
-            on_notice=lambda job, text: self._link.report(Notified(text)),
-            in_flight=self._task.in_flight,
+            on_notice=lambda text: self._link.report(Notified(text)),
         )
-        return Ended.of(outcome)
 
-    def _page(self, make: MakePage) -> Paged | Ended:
-        """A page of an archive, or how the archive ends because of it."""
-        # Imported where there is an archive: most folders have none.
+    def _page(self, make: MakePage) -> Paged | Outcome:
+        """Makes a page; returns it, or the outcome of its archive."""
+        # Late: most folders have no archive.
         from waifu2x.flows.archive import upscale_page
 
+        output, options = self._task.output, self._options(in_flight=1)
         try:
-            page = upscale_page(
-                make.name,
-                make.content,
-                self._task.output,
-                self._enlarger,
-                max_pixels=self._task.max_pixels,
-                reserve=self._reserve,
-                on_progress=self._note_share,
-                on_notice=lambda text: self._link.report(Notified(text)),
-            )
+            return Paged(upscale_page(make.name, make.content, output, self._enlarger, options))
         except Exception as error:
-            return Ended.of(outcome_of_error(make.job, self._task.output, error))
-        return Paged(*page)
+            return outcome_of_error(make.job, output, error)
 
     def _compute(
         self, calls: Sequence[ChainCall], on_progress: Progress, on_recomputed: Callable[[], None]
@@ -315,7 +278,7 @@ class Codec:
                 pixels = allocate(pixels.shape, pixels.dtype)
                 pixels[...] = call.pixels
             out = allocate(call.shape, call.dtype)
-            # The driver tells of progress: here is only found out how much a call is of the file.
+            # The driver reports progress; this only finds the call's share of the file.
             self._told.share = 0.0
             on_progress(call.share)
             offered.append(OfferedCall(call.factor, call.noise, pixels, out, self._told.share))
@@ -328,7 +291,7 @@ class Codec:
         return [call.out for call in offered]
 
     def _answered(self, report: Callable[[int], None]) -> Proceed | Computed:
-        """The answer to what is reported under a number. Raises StoppedError."""
+        """Reports by a new number and returns the answer. Raises StoppedError."""
         waiting: queue.SimpleQueue[Proceed | Computed | StoppedError] = queue.SimpleQueue()
         with self._lock:
             if self._is_stopped:
@@ -346,7 +309,7 @@ class Codec:
 
     @contextmanager
     def _reserve(self, content: bytes) -> Iterator[Allocate | None]:
-        """Waits for the memory that a file with that content takes."""
+        """Waits for the memory that a file with that content needs."""
         allocate = self._link.allocate
         size = needed_bytes(content, self._enlarger, self._task.in_flight)
         if size <= self._allowance:
@@ -369,7 +332,7 @@ OnReport = Callable[[Report], None]
 
 
 class DirectLink:
-    """The link of a worker in the driver's own process: nothing is sent, arrays are just seen."""
+    """The link of a worker that is a thread of the driver's process."""
 
     allocate = None
 
@@ -377,9 +340,7 @@ class DirectLink:
         self.report = on_report
 
     def holds(self, array: NDArray[Any]) -> bool:
-        """All arrays are seen."""
         return True
 
     def offer(self, number: int, calls: Sequence[OfferedCall]) -> None:
-        """Reports the calls as they are."""
         self.report(Offered(number, calls, ()))

@@ -1,4 +1,4 @@
-"""The codec workers of a driver: how many there are, and who of them is free."""
+"""The codec workers of a driver."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -15,38 +15,44 @@ from waifu2x.backends import Pin
 from waifu2x.errors import BackendError
 from waifu2x.flows.batch.codec import Report
 from waifu2x.flows.batch.scheduler import Scheduler
-from waifu2x.flows.batch.worker import (
-    CodecProcess,
-    CodecThread,
-    CodecWorker,
-    may_start_processes,
-)
+from waifu2x.flows.batch.worker import CodecProcess, CodecThread, CodecWorker, may_start_processes
 from waifu2x.system.machine import available_memory, core_count
 
 _FIRST_WORKERS = 3
 """Workers at the start: one picture is loaded, one computed and one saved."""
 _IDLE_SHARE = 0.05
-"""The share of the time that a network may be idle before more codec workers are added."""
+"""The share of time that a network may be idle before workers are added."""
 _PROCESSES = 4
-"""Processes for each core, at most: who asks for more workers gets them as threads."""
+"""The most processes for each core; further workers are threads."""
 _WORKER_BYTES = 256 << 20
-"""Bytes of free memory that there must be for each process and its pictures."""
+"""Free memory needed for each process and its pictures."""
 
 
 def cores_of(sharing: int) -> int:
-    """The cores of one of so many drivers on this machine."""
+    """Returns the cores of each of `sharing` drivers on this machine."""
     return max(1, core_count() // sharing)
 
 
 def most_workers(in_network: int, sharing: int) -> int:
-    """One for each core, as memory allows."""
+    """Returns one worker for each core, as far as memory allows."""
     cores, free = cores_of(sharing), available_memory()
     by_memory = cores if free is None else free // sharing // _WORKER_BYTES
     return max(1, min(max(cores, in_network + 2), by_memory))
 
 
+class CrewSize(NamedTuple):
+    """Limits of a crew."""
+
+    most: int
+    cores: int
+    grows: bool
+    """Whether workers come only as the network needs them."""
+    isolates: bool
+    """Whether all workers are processes, so that a file can end only its own."""
+
+
 class Crew:
-    """Workers that come as they are needed. It shares its lock with its driver."""
+    """Codec workers that come as they are needed. It shares its lock with its driver."""
 
     def __init__(
         self,
@@ -54,43 +60,37 @@ class Crew:
         pin: Callable[[NDArray[Any]], Pin],
         changed: threading.Condition,
         stopped: threading.Event,
+        size: CrewSize,
         *,
-        most: int,
-        cores: int,
-        grows: bool,
-        isolates: bool,
         is_needless: Callable[[], bool],
         on_report: Callable[[CodecWorker, Report], None],
     ) -> None:
-        """There are at most `most` workers; with `grows`, no more than keep the network busy; with
-        `isolates`, all of them processes, so that a file can end none but its own worker.
-        `is_needless` says, with the lock held, whether nobody more will have anything to do;
-        `on_report` is told what workers report, each from a thread of its own."""
+        """`is_needless` returns, with the lock held, whether all work is handed out; `on_report` is
+        called with the reports of workers, by a thread of each."""
         self.changed = changed
         self.stopped = stopped
         self.workers: set[CodecWorker] = set()
         self._scheduler = scheduler
         self._pin = pin
-        self._most = most
-        self._cores = cores
-        self._grows = grows
-        self._isolates = isolates
+        self._most = size.most
+        self._cores = size.cores
+        self._grows = size.grows
+        self._isolates = size.isolates
         self._is_needless = is_needless
         self._on_report = on_report
         self._free: deque[CodecWorker] = deque()
         self._up: set[CodecWorker] = set()
-        """Workers that have said so."""
         self._threads_wanted = 0
         self._processes_wanted = 0
         self._may_have_processes = may_start_processes()
         self._started = 0
         self._since = 0
-        """Outcomes since workers were added last."""
+        """Outcomes since workers were last added."""
         self._looked = time.monotonic(), 0.0
-        """When workers were added last, and how long the network had been idle by then."""
+        """When workers were last added, and the network's idle seconds by then."""
 
     def start(self, all_at_once: bool) -> None:
-        """Begins, with the first workers or with all."""
+        """Starts the first workers, or all."""
         few = self._grows and not all_at_once
         count = min(_FIRST_WORKERS, self._most) if few else self._most
         if self._isolates:
@@ -101,8 +101,8 @@ class Crew:
         self.add_processes()
 
     def vacant(self, is_turn: Callable[[], bool]) -> CodecWorker | None:
-        """A worker that has nothing to do, as soon as there is one and it is the caller's turn,
-        which is asked with the lock held; None at the end."""
+        """Waits for an idle worker and, with the lock held, for `is_turn`; returns None
+        at the end."""
         with self.changed:
             while not self.stopped.is_set():
                 threads = [each for each in self.workers if not each.is_process]
@@ -121,14 +121,14 @@ class Crew:
         return None
 
     def vacate(self, worker: CodecWorker) -> None:
-        """Takes a worker back that has nothing to do."""
+        """Takes back an idle worker."""
         with self.changed:
             if worker in self.workers:
                 self._free.append(worker)
                 self.changed.notify_all()
 
     def greet(self, worker: CodecWorker) -> None:
-        """A worker has said that it is up."""
+        """Notes that a worker is up."""
         with self.changed:
             self._up.add(worker)
             if worker.is_process and self._grows:
@@ -136,7 +136,7 @@ class Crew:
         self.vacate(worker)
 
     def remove(self, worker: CodecWorker) -> None:
-        """A process has ended. Called with the lock."""
+        """Removes an ended process. Called with the lock."""
         was_up = worker in self._up
         self._up.discard(worker)
         self.workers.discard(worker)
@@ -160,7 +160,7 @@ class Crew:
             self.changed.wait_for(lambda: self._free or self.stopped.is_set())
 
     def add_processes(self) -> None:
-        """Brings their number to what is wanted."""
+        """Starts the wanted number of processes."""
         with self.changed:
             while self._may_have_processes and not self.stopped.is_set():
                 count = sum(each.is_process for each in self.workers)
@@ -176,10 +176,8 @@ class Crew:
                     self.workers.add(worker)
 
     def _do_without_processes(self) -> None:
-        """Threads do what is left, or the processes that there are. Called with the lock.
-
-        Raises BackendError where that is nobody.
-        """
+        """Replaces missing processes by threads. Called with the lock. Raises BackendError if that
+        leaves no worker."""
         count = sum(each.is_process for each in self.workers)
         if self._isolates:
             if not count:
@@ -191,7 +189,7 @@ class Crew:
         self.changed.notify_all()
 
     def grow(self) -> None:
-        """Adds workers where the network is idle although each has made a picture since."""
+        """Adds workers if the network is idle although each has made a picture since."""
         with self.changed:
             self._since += 1
             count = self._threads_wanted + self._processes_wanted
@@ -215,5 +213,5 @@ class Crew:
         self.add_processes()
 
     def _has_process(self) -> bool:
-        """Whether one is at work. Called with the lock."""
+        """Called with the lock."""
         return any(worker.is_process for worker in self._up)

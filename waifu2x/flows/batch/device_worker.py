@@ -1,9 +1,8 @@
-"""A process that has a device, or several, of its own: it is told names of files, and makes them.
+"""A process with its own device or devices, which makes the files that it is told.
 
-It drives its device and its share of the machine's codec processes as a run on one device does: by
-a Session, which is also what the workers of a cluster have. Names come to it and outcomes go from
-it through one connection; pictures never do. When nobody is left at the other end, it ends at once,
-and so do its codec processes; nothing unfinished stays.
+A Session drives the device and a share of the machine's codec processes, as on the workers of a
+cluster. Names come and outcomes go through one connection; pictures never do. When the parent is
+gone, the process and its codec processes end at once, without leaving unfinished files.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import queue
-import signal
 import threading
 import time
 import warnings
@@ -22,7 +20,6 @@ from typing import NamedTuple
 from waifu2x.api import Upscaler
 from waifu2x.backends.engine.engine import Engine
 from waifu2x.flows.batch import worker
-from waifu2x.flows.batch.codec import Ended
 from waifu2x.flows.batch.session import Answer, Session, SessionSettings
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome
@@ -30,10 +27,10 @@ from waifu2x.system import stores
 from waifu2x.system.files import remove_unfinished
 
 _TOLD_SECONDS = 0.1
-"""Between two messages about progress."""
+"""Seconds between two messages about progress."""
 
 
-# What the process is told; None ends it, as the end of the connection does.
+# Commands; None ends the process, as the end of the connection does.
 
 
 class Name(NamedTuple):
@@ -43,40 +40,40 @@ class Name(NamedTuple):
     source: str
     target: str
     repeated: bool
-    """Whether a process was lost on it before: see `Session.submit`."""
+    """Whether a process was lost on it before; see `Session.submit`."""
 
 
 class Withdraw(NamedTuple):
-    """Make none of the files that no worker has taken."""
+    """Make no files that no worker has taken."""
 
 
-# What it tells.
+# Reports to the parent:
 
 
 class Opened(NamedTuple):
-    """Its device is there."""
+    """The device is open."""
 
     backend: str
     described: str
     """The device, for people."""
     notices: tuple[str, ...]
-    """What the upscaler had to say when it was opened."""
+    """Notices of the upscaler."""
 
 
 class Begun(NamedTuple):
-    """A worker has taken a file, which waits no more."""
+    """A worker has taken a file."""
 
     number: int
 
 
 class Withdrawn(NamedTuple):
-    """Those files that it will not make."""
+    """Files that will not be made."""
 
     numbers: Sequence[int]
 
 
 class Advanced(NamedTuple):
-    """Which further parts of files are done, by their numbers."""
+    """Further finished parts of files, by their numbers."""
 
     parts: Mapping[int, float]
 
@@ -89,10 +86,8 @@ class Noticed(NamedTuple):
 
 
 class Done(NamedTuple):
-    """How a file ended."""
-
     number: int
-    ended: Ended
+    outcome: Outcome
 
 
 class Logged(NamedTuple):
@@ -102,7 +97,7 @@ class Logged(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """Why the process can do nothing, or a defect of the program: it ends."""
+    """An error that ends the process."""
 
     error: BaseException
 
@@ -113,22 +108,16 @@ Report = Opened | Begun | Withdrawn | Advanced | Noticed | Done | Logged | Faile
 def work(
     connection: Connection, lifeline: Connection, settings: SessionSettings, fallback: bool
 ) -> None:
-    """The process. It holds `lifeline` open, and so does every process that it starts: at the other
-    end, the end of the last one of them shows.
-
-    `fallback` is an Engine's. SIGINT, SIGTERM and SIGHUP are for whoever has started it.
-    """
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    """Runs the process. It holds `lifeline` open, as all its child processes do: the other end
+    shows when the last of them has ended. `fallback` is that of Engine. SIGINT, SIGTERM and SIGHUP
+    are left to the parent."""
+    worker.leave_signals()
     warnings.filterwarnings("ignore")  # of codecs, on odd but readable files
     worker.keep_open(lifeline)
     _Process(connection, settings).run(fallback)
 
 
 class _Process:
-    """What such a process does."""
-
     def __init__(self, connection: Connection, settings: SessionSettings) -> None:
         self._connection = connection
         self._settings = settings
@@ -138,7 +127,7 @@ class _Process:
         self._session: Session | None = None
         self._progress = threading.Lock()
         self._parts: dict[int, float] = {}
-        """Parts that are done and not told."""
+        """Finished parts that were not yet reported."""
         self._told_at = 0.0
         logger = logging.getLogger("waifu2x")
         logger.setLevel(logging.INFO)
@@ -146,7 +135,7 @@ class _Process:
         logger.propagate = False
 
     def run(self, fallback: bool) -> None:
-        """Opens the device and makes files, until the other end of the connection is closed."""
+        """Opens the device and makes files until the connection ends."""
         threading.Thread(target=self._receive, name="waifu2x-names", daemon=True).start()
         try:
             if self._settings.many:
@@ -175,11 +164,11 @@ class _Process:
             self._numbers[job] = name.number
             try:
                 session.submit(job, self._answer, repeated=name.repeated)
-            except BaseException:  # the session has ended, which has been told
+            except BaseException:  # the session has ended and reported that
                 continue
 
     def report(self, report: Report) -> None:
-        """Tells whoever has started the process; if there is nobody, this one ends."""
+        """Sends a report; ends the process if the parent is gone."""
         try:
             with self._sending:
                 self._connection.send(report)
@@ -193,14 +182,14 @@ class _Process:
         while True:
             try:
                 name = self._connection.recv()
-            except Exception:  # whoever has started it is gone
+            except Exception:  # the parent is gone
                 self._vanish()
             if name is None:
                 self._vanish()
             self._names.put(name)
 
     def _vanish(self) -> None:
-        """Ends the process, in the middle of whatever it is at. Its codec processes note it."""
+        """Ends the process at once; its codec processes note that."""
         try:
             remove_unfinished()
             if self._session is not None:
@@ -212,7 +201,6 @@ class _Process:
         self.report(Begun(self._numbers[job]))
 
     def _advance(self, job: Job, part: float) -> None:
-        """Tells of progress, now and then."""
         with self._progress:
             number = self._numbers[job]
             self._parts[number] = self._parts.get(number, 0.0) + part
@@ -228,7 +216,7 @@ class _Process:
             number = self._numbers.pop(answer.job)
             with self._progress:
                 self._parts.pop(number, None)
-            self.report(Done(number, Ended.of(answer)))
+            self.report(Done(number, answer))
         elif isinstance(answer, BaseException):
             self.report(Failed(answer))
         else:
@@ -237,7 +225,7 @@ class _Process:
 
 
 class _Teller(logging.Handler):
-    """Hands messages of the log over, for people."""
+    """Sends messages of the log to the parent."""
 
     def __init__(self, process: _Process) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Several devices of one machine, each with a process of its own: names go out, outcomes come back.
+"""Makes files on several devices of one machine, each with its own process: names go out, outcomes
+come back.
 
-Every process takes names as it has room for them, so that a faster device makes more. Where one
-ends before its time, what it had under way is done again, by the process that takes its place, file
-by file: one of them may be to blame. Whatever was finished by then counts and stays.
+Each process takes names as it has room, so a faster device makes more. If one dies, its successor
+makes the files under way again, one by one, since one of them may be to blame. Finished files stay.
 """
 
 from __future__ import annotations
@@ -14,45 +14,32 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
 from waifu2x.errors import BackendError, Waifu2xError
 from waifu2x.flows.batch import device_worker
-from waifu2x.flows.batch.assignments import clear_folder
-from waifu2x.flows.batch.device_worker import (
-    Advanced,
-    Begun,
-    Done,
-    Logged,
-    Name,
-    Noticed,
-    Opened,
-    Report,
-    Withdraw,
-    Withdrawn,
-)
 from waifu2x.flows.batch.listings import Listings
 from waifu2x.flows.batch.session import SessionSettings
 from waifu2x.flows.batch.worker import how_ended, start_context
 from waifu2x.flows.jobs import ARCHIVES, Job, OnNotice
 from waifu2x.flows.outcome import Outcome
 from waifu2x.system import stores
+from waifu2x.system.files import clear_folder
 from waifu2x.system.lazy_dataclass import dataclass
 
 _AHEAD = 4
-"""Names that wait in a process at least: who is free there need not wait for one."""
+"""The least names that wait in a process, so that no worker waits for one."""
 _AHEAD_SECONDS = 0.1
-"""A process has names for so long: the threads that a name goes through may each wait some
-milliseconds for Python's lock."""
+"""Seconds of work that wait in a process: each thread on a name's way may wait some milliseconds
+for Python's lock."""
 _FRUITLESS = 2
-"""Processes of a device, one after the other, that end without having made anything: then it gets
-no more files."""
+"""Consecutive processes of a device without a finished file after which it is given up."""
 _TRIES = 3
-"""Processes that are lost on a file, where nothing shows whether it is to blame: then it is."""
+"""Processes lost on a file after which the file is to blame, without other evidence."""
 _GONE_SECONDS = 10.0
-"""How long the end of all processes of a device is waited for, once its own has ended."""
+"""The longest wait for the children of an ended process."""
 
 
 @dataclass(eq=False)
@@ -61,53 +48,44 @@ class _HandedOut:
 
     job: Job
     tries: int = 0
-    """Processes that were lost on it."""
 
     @property
     def names(self) -> int:
-        """For how many names it counts while it waits: no device is to keep archives waiting that
-        others could make."""
+        """Returns for how many names it counts: archives must not wait where another device is
+        free."""
         return _AHEAD if self.job.source.suffix[1:].lower() in ARCHIVES else 1
 
 
 @dataclass(eq=False)
 class _DeviceProcess:
-    """A device, or several as one, and its process of now."""
+    """A device, or several as one, and its present process."""
 
     name: str
-    """For people."""
     settings: SessionSettings
     fallback: bool = False
-    """Whether another backend takes its place where it stops working."""
+    """Whether another backend takes over when it fails."""
     backend: str = ""
-    """What `auto` has opened."""
     process: Any = None
     connection: Connection | None = None
     sending: threading.Lock = field(default_factory=threading.Lock)
     thread: threading.Thread | None = None
-    """Follows its processes."""
     is_open: bool = False
     was_open: bool = False
     is_replaced: bool = False
-    """Whether its process of now has taken the place of another."""
+    """Whether its present process has replaced another."""
     is_gone: bool = False
-    """Whether no process takes the place of the last one."""
     waiting: int = 0
-    """Names that wait in it."""
     since: float = 0.0
-    """When it was opened."""
     files: dict[int, _HandedOut] = field(default_factory=dict)
-    """What it has, by their numbers."""
     finished: int = 0
-    """Files that its process of now has made."""
+    """Files that its present process has finished."""
     fruitless: int = 0
-    """Processes that have ended in a row without having made any."""
+    """Consecutive processes that have finished none."""
     fault: str = ""
-    """Why its process of now is ended, if it is."""
+    """Why its present process has to end."""
 
     @property
     def has_room(self) -> bool:
-        """Whether it can take another name."""
         if not self.is_open:
             return False
         rate = self.finished / max(time.monotonic() - self.since, 1e-3)
@@ -115,7 +93,7 @@ class _DeviceProcess:
 
     @property
     def is_trying(self) -> bool:
-        """Whether it has a file that others were lost on."""
+        """Returns whether it has a file on which others were lost."""
         return any(file.tries for file in self.files.values())
 
 
@@ -131,12 +109,9 @@ class DeviceProcesses:
         on_device: Callable[[str], None] = lambda described: None,
         on_news: Callable[[str], None] = lambda notice: None,
     ) -> None:
-        """`settings` and `names` are those of each device; `last` is what does the rest where none
-        of them works any more: an upscaler that goes on with another backend.
-
-        `on_device` is told of each device that is opened, `on_news` what there is to say of devices
-        and models, each once.
-        """
+        """`settings` and `names` are those of each device; `last`: settings used when every device
+        has failed. `on_device` is called with each device that is opened, `on_news` with messages
+        about devices and models, each once."""
         self._devices = [
             _DeviceProcess(name, each) for name, each in zip(names, settings, strict=True)
         ]
@@ -149,21 +124,19 @@ class DeviceProcesses:
         self._changed = threading.Condition()
         self._numbers = itertools.count()
         self._returned: deque[_HandedOut] = deque()
-        """Files that were not sent, since the process had just ended."""
+        """Files whose process ended before they were sent."""
         self._suspects: deque[_HandedOut] = deque()
-        """Files that one process was lost on: another makes each of them alone."""
+        """Files on which one process was lost; another makes each alone."""
         self._late: deque[_HandedOut] = deque()
-        """Those that were alone when another was lost: they come last."""
+        """Files that were made alone when a process was lost; they come last."""
         self._is_exhausted = False
         self._stopped = threading.Event()
         self._ended: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()
         self._feeder: threading.Thread | None = None
 
     def open(self) -> None:
-        """Starts all processes and waits until their devices are there.
-
-        Raises Waifu2xError, or what else is wrong with one of them.
-        """
+        """Starts all processes and waits for their devices. Raises Waifu2xError, or what else has
+        failed."""
         for device in self._devices:
             self._start(device)
         with self._changed:
@@ -196,18 +169,12 @@ class DeviceProcesses:
         on_progress: Callable[[Job, float], None] = lambda job, part: None,
         on_notice: OnNotice = lambda job, note: None,
     ) -> Generator[Outcome]:
-        """The outcome of each job, as it ends, as `run.run` gives them. For one call.
-
-        `jobs` and the two callbacks are as there. Once `stopped` is set, with an outcome perhaps,
-        names that wait in processes are taken back. Closing the iterator, or an interrupt, ends the
-        work at once: finished files stay, unfinished ones leave nothing.
-        """
+        """Yields the outcomes of jobs, like `driver.run`. For one call. Once `stopped` is set,
+        names that wait in processes are withdrawn. Closing the iterator, or an interrupt, ends the
+        work at once: finished files stay, unfinished ones leave nothing."""
         self._on_progress, self._on_notice = on_progress, on_notice
         self._feeder = threading.Thread(
-            target=self._feed,
-            args=(iter(jobs), listings),
-            name="waifu2x-names",
-            daemon=True,
+            target=self._feed, args=(iter(jobs), listings), name="waifu2x-names", daemon=True
         )
         is_told = False
         try:
@@ -219,12 +186,12 @@ class DeviceProcesses:
                 if stopped.is_set() and not is_told:
                     is_told = True
                     for device in self._devices:
-                        self._send(device, Withdraw())
+                        self._send(device, device_worker.Withdraw())
         finally:
             self.close()
 
     def close(self) -> None:
-        """Ends all processes at once, and waits until nothing of them is left."""
+        """Ends all processes, and waits for their children."""
         self._stopped.set()
         with self._changed:
             self._changed.notify_all()
@@ -239,7 +206,7 @@ class DeviceProcesses:
                 device.process.join()
         _clear([file for device in devices for file in device.files.values()])
 
-    # The way of names to processes, in a thread of its own: whoever gives them may take long.
+    # A thread feeds names to processes, since their iterator may block.
 
     def _feed(self, jobs: Iterator[Job | None], listings: Listings) -> None:
         try:
@@ -255,8 +222,8 @@ class DeviceProcesses:
             self._ended.put(error)
 
     def _vacant(self) -> tuple[_DeviceProcess, _HandedOut | None] | None:
-        """A device that can take a file, as soon as one can, and the file if another process had it
-        before. None where no device works any more, and at the end."""
+        """Waits for a device with room; returns it, and a file that another process had before.
+        None if all devices have failed, and at the end."""
         with self._changed:
             while not self._stopped.is_set():
                 if all(device.is_gone for device in self._devices):
@@ -267,7 +234,7 @@ class DeviceProcesses:
                     is_free = not device.files
                     if self._suspects and (device.is_replaced or self._is_exhausted):
                         if is_free:
-                            # What came last was most likely not begun: it shows what works.
+                            # The last one was hardly begun: it shows whether the device works.
                             return device, self._suspects.pop()
                     elif self._returned:
                         return device, self._returned.popleft()
@@ -279,7 +246,7 @@ class DeviceProcesses:
         return None
 
     def _next(self, jobs: Iterator[Job | None], listings: Listings) -> _HandedOut | None:
-        """The next file that takes work; None if there is none now, or none any more."""
+        """Returns the next file that needs work; None if there is none now or any more."""
         try:
             job = next(jobs)
         except StopIteration:
@@ -301,10 +268,12 @@ class DeviceProcesses:
             device.files[number] = file
             device.waiting += file.names
         job = file.job
-        self._send(device, Name(number, str(job.source), str(job.target), file.tries > 0))
+        self._send(
+            device, device_worker.Name(number, str(job.source), str(job.target), file.tries > 0)
+        )
 
     def _not_begun(self, jobs: Iterator[Job | None]) -> None:
-        """Tells how all files end that are left where no device works any more."""
+        """Ends all remaining files after every device has failed."""
         with self._changed:
             left = [file.job for file in (*self._suspects, *self._late, *self._returned)]
         for job in itertools.chain(left, jobs):
@@ -324,7 +293,7 @@ class DeviceProcesses:
         device.thread.start()
 
     def _follow(self, device: _DeviceProcess) -> None:
-        """Starts a process, and others in its place, as long as that makes sense."""
+        """Starts a process, and its successors as long as that makes sense."""
         try:
             while not (device.is_gone or self._stopped.is_set()):
                 why = self._lived(device)
@@ -337,7 +306,7 @@ class DeviceProcesses:
                 self._changed.notify_all()
 
     def _lived(self, device: _DeviceProcess) -> str:
-        """Starts a process and hears it until it ends; why that was, for people."""
+        """Starts a process and handles its reports until it ends; returns how it ended."""
         start = start_context(device_worker.__name__)
         device.connection, theirs = start.Pipe()
         ending, lifeline = start.Pipe(duplex=False)
@@ -360,30 +329,30 @@ class DeviceProcesses:
             ending.poll(_GONE_SECONDS)
         return how_ended(process.exitcode)
 
-    def _handle(self, device: _DeviceProcess, report: Report) -> None:
+    def _handle(self, device: _DeviceProcess, report: device_worker.Report) -> None:
         if self._stopped.is_set():
             return
-        if isinstance(report, Begun):
+        if isinstance(report, device_worker.Begun):
             with self._changed:
                 device.waiting -= device.files[report.number].names
                 self._changed.notify_all()
-        elif isinstance(report, Withdrawn):
+        elif isinstance(report, device_worker.Withdrawn):
             with self._changed:
                 for number in report.numbers:
                     device.waiting -= device.files.pop(number).names
                 self._changed.notify_all()
                 self._tell_end()
-        elif isinstance(report, Done):
+        elif isinstance(report, device_worker.Done):
             self._end(device, report)
-        elif isinstance(report, Advanced):
+        elif isinstance(report, device_worker.Advanced):
             for number, part in report.parts.items():
                 if number in device.files:
                     self._on_progress(device.files[number].job, part)
-        elif isinstance(report, Noticed):
+        elif isinstance(report, device_worker.Noticed):
             self._on_notice(device.files[report.number].job, report.text)
-        elif isinstance(report, Logged):
+        elif isinstance(report, device_worker.Logged):
             self._say(report.text)
-        elif isinstance(report, Opened):
+        elif isinstance(report, device_worker.Opened):
             device.backend = report.backend
             self._on_device(f"{device.name}: {report.described}")
             for notice in report.notices:
@@ -393,15 +362,14 @@ class DeviceProcesses:
                 device.since = time.monotonic()
                 self._changed.notify_all()
         elif not device.is_open and device.was_open and isinstance(report.error, Waifu2xError):
-            device.fault = str(report.error)  # which was there before
+            device.fault = str(report.error)  # the device worked before
         else:
             raise report.error
 
-    def _end(self, device: _DeviceProcess, done: Done) -> None:
-        """A file has ended; where that is because the device has stopped working, the process is to
-        end, too."""
+    def _end(self, device: _DeviceProcess, done: device_worker.Done) -> None:
+        """Ends a file, or the process of a failed device."""
         file = device.files[done.number]
-        outcome = Outcome(file.job, *done.ended)
+        outcome = replace(done.outcome, job=file.job)
         if outcome.device_failed:
             if not device.fault:
                 device.fault = outcome.error.removeprefix(f"{file.job.source}: ")
@@ -415,7 +383,7 @@ class DeviceProcesses:
             self._tell_end()
 
     def _bury(self, device: _DeviceProcess, why: str) -> None:
-        """A process has ended: what it had is done again, and another takes its place."""
+        """Handles the end of a process: its files are made again, and another one replaces it."""
         why = device.fault or f"its process {why}"
         with self._changed:
             cannot_open = bool(device.fault) and not device.is_open
@@ -441,7 +409,7 @@ class DeviceProcesses:
             self._say(f"{device.name}: {why}: {goes_on}")
 
     def _suspect(self, device: _DeviceProcess, file: _HandedOut, why: str) -> None:
-        """What becomes of a file that a process had when it ended. Called with the lock."""
+        """Decides about a file of an ended process. Called with the lock."""
         was_alone = file.tries > 0
         file.tries += 1
         elsewhere = any(not each.is_gone for each in self._devices)
@@ -464,15 +432,16 @@ class DeviceProcesses:
         if is_new:
             self._on_news(notice)
 
-    def _send(self, device: _DeviceProcess, told: Name | Withdraw | None) -> None:
-        """Tells a process something; one that is gone hears nothing, and its follower knows."""
+    def _send(
+        self, device: _DeviceProcess, told: device_worker.Name | device_worker.Withdraw | None
+    ) -> None:
+        """Sends a command. An ended process ignores it, and its thread knows."""
         if device.connection is not None:
             with suppress(OSError), device.sending:
                 device.connection.send(told)
 
 
 def _clear(files: Iterable[_HandedOut]) -> None:
-    """Removes what processes that have ended have left of files."""
     targets = [file.job.target for file in files if not stores.is_url(file.job.target)]
     for folder in {target.resolve().parent for target in targets}:
         clear_folder(folder)

@@ -1,11 +1,11 @@
-"""Drives a device: files go to codec workers, what these prepare goes through networks.
+"""Drives a device: files go to codec workers, and the pictures that they prepare through networks.
 
-The first workers are threads of this process. Where the network has nothing to do between their
-pictures, as on a GPU, codecs are what holds the work up: then workers that are processes take their
-place, more and more of them, until the network is busy or the machine's cores are.
+The first workers are threads of this process. If the network is idle between their pictures, as on
+a GPU, codecs are the bottleneck: then processes replace them, more and more, until the network or
+the machine's cores are busy.
 
-`crew` has the workers, `archive_owners` the archives, whose pages go to workers before any file
-that waits; `assignments` is what workers are at.
+`crew` has the workers and `archive_owners` the archives, whose pages go to workers before any
+waiting file; `assignments` are the tasks of workers.
 """
 
 from __future__ import annotations
@@ -13,82 +13,86 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
+from waifu2x.api import Upscaler
 from waifu2x.backends.engine.engine import Engine
 from waifu2x.errors import OutputError, Waifu2xError
+from waifu2x.flows.batch import codec
 from waifu2x.flows.batch.archive_owners import ArchiveOwners
-from waifu2x.flows.batch.assignments import Assignment, Pending, WantedPage, clear_job, with_wait
-from waifu2x.flows.batch.codec import (
-    Computed,
-    Defect,
-    Died,
-    Ended,
-    Looked,
-    Make,
-    MakePage,
-    Notified,
-    Offered,
-    Paged,
-    Proceed,
-    Released,
-    Report,
-    Up,
+from waifu2x.flows.batch.assignments import (
+    Assignment,
+    FileRequest,
+    Pending,
+    WantedPage,
+    clear_job,
+    with_wait,
 )
-from waifu2x.flows.batch.crew import Crew, cores_of, most_workers
-from waifu2x.flows.batch.request import FileRequest
+from waifu2x.flows.batch.crew import Crew, CrewSize, cores_of, most_workers
 from waifu2x.flows.batch.scheduler import NetworkCall, Scheduler
 from waifu2x.flows.batch.semaphore import MemorySemaphore
 from waifu2x.flows.batch.worker import CodecWorker
 from waifu2x.flows.flow import StoppedError
-from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, may_write
+from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, Output, may_write
 from waifu2x.flows.outcome import FailedError, Outcome
+from waifu2x.formats.limits import MAX_PIXELS
+from waifu2x.system.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from waifu2x.flows.archive import ArchivePage
 
 _ALLOWED_SHARE = 0.1
-"""The share of the memory for pictures that all workers together may take on top, unasked."""
+"""The share of the memory for pictures that all workers together may take without asking."""
 _PAGES_EACH = 2
-"""Pages of an archive that are under way, for each worker: they leave in order, and nobody is to be
-idle while the first of them takes longer than most."""
+"""Pages of an archive under way for each worker: they leave in order, so a slow one must not leave
+workers idle."""
 _OWNER_SECONDS = 0.1
-"""How long the end of the work waits for whoever writes an archive."""
+"""The longest wait for the owner of an archive at the end."""
 _FEEDER_SECONDS = 5.0
-"""How long the end of the work waits for whoever gives the jobs."""
+"""The longest wait for the iterator of jobs at the end."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a driver shares the machine, and who hears of its work."""
+
+    in_flight: InFlight | None = None
+    """None: as many pictures as keep the network busy, as far as cores and memory go."""
+    sources: frozenset[Identity] = frozenset()
+    """Inputs, which are never replaced."""
+    sharing: int = 1
+    """Drivers that share the cores and the memory of this machine, each in its own process."""
+    isolates: bool = False
+    """Whether codecs run in other processes alone, so that no file can end this one."""
+    on_progress: Callable[[Job, float], None] = lambda job, part: None
+    """Called with parts that add up to 1 for each job; raises StoppedError to end one."""
+    on_notice: OnNotice = lambda job, notice: None
 
 
 class DeviceDriver:
-    """Makes files by one backend and codec workers. It is for one batch.
-
-    Nothing of it is shared with other drivers: several may run on one machine, each in a process of
-    its own and with devices of its own.
-    """
+    """Makes files by one backend and codec workers, for one batch. Drivers share nothing: several
+    may run on one machine, each in its own process and with its own devices."""
 
     def __init__(
         self,
         jobs: Iterable[Job | None],
         engine: Engine,
         request_of: Callable[[Job], FileRequest],
-        *,
-        in_flight: InFlight | None = None,
-        sources: frozenset[Identity] = frozenset(),
-        sharing: int = 1,
-        isolates: bool = False,
-        on_progress: Callable[[Job, float], None],
-        on_notice: OnNotice,
+        options: RunOptions,
     ) -> None:
-        """`request_of` says what is asked for of a job, by networks of `engine`; it is asked once
-        the job has come. `sharing` is how many drivers share the cores and the memory of this
-        machine. With `isolates`, codecs run in other processes alone, so that no file can end this
-        one. `on_progress` may raise StoppedError: nobody wants the file any more.
-        """
+        """`request_of` returns the request of a job, for networks of `engine`, when the job has
+        come."""
         self.ended: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()
-        """How jobs end; an error that is a defect; None when all have ended."""
+        """Outcomes; an error that is a defect; None when all jobs have ended."""
         self._jobs = iter(jobs)
         self._request_of = request_of
-        self._sources = sources
-        self._on_progress = on_progress
-        self._on_notice = on_notice
+        self._sources = options.sources
+        self._on_progress = options.on_progress
+        self._on_notice = options.on_notice
+        in_flight, sharing = options.in_flight, options.sharing
         in_network = calls_at_once(engine, in_flight)
         self._scheduler = Scheduler(in_network)
         self._memory = MemorySemaphore(sharing=sharing)
@@ -99,21 +103,17 @@ class DeviceDriver:
         self._changed = threading.Condition()
         self._assigned: dict[CodecWorker, Assignment] = {}
         self._pages: deque[WantedPage] = deque()
-        """Pages that no worker has yet."""
         self._told: dict[CodecWorker, FileRequest] = {}
-        """What a worker was asked for last."""
+        """The latest request sent to each worker."""
         self._calls: dict[CodecWorker, int] = {}
-        """How many calls use the memory of a worker; also of those that have died."""
+        """Calls that use the memory of a worker, also of a dead one."""
         self._is_exhausted = False
         self._crew = Crew(
             self._scheduler,
             engine.backend.pin,
             self._changed,
             self._stopped,
-            most=most,
-            cores=cores_of(sharing),
-            grows=in_flight is None,
-            isolates=isolates,
+            CrewSize(most, cores_of(sharing), grows=in_flight is None, isolates=options.isolates),
             is_needless=lambda: self._is_exhausted and not self._archives.owners,
             on_report=self._on_report,
         )
@@ -122,7 +122,7 @@ class DeviceDriver:
             self._changed,
             self._stopped,
             in_flight=most * _PAGES_EACH,
-            on_progress=on_progress,
+            on_progress=options.on_progress,
             on_ended=self._end_archive,
             on_defect=self._fail,
         )
@@ -132,13 +132,13 @@ class DeviceDriver:
         )
 
     def start(self, all_at_once: bool) -> None:
-        """Begins, with the first workers or with all."""
+        """Starts the first workers, or all."""
         self._crew.start(all_at_once)
         self._feeder.start()
         self._page_feeder.start()
 
     def stop(self) -> None:
-        """Ends the work at once: what is not finished leaves nothing behind."""
+        """Ends the work at once; unfinished files leave nothing."""
         self._stopped.set()
         with self._changed:
             self._changed.notify_all()
@@ -166,19 +166,19 @@ class DeviceDriver:
                 feeder.join(_FEEDER_SECONDS)
 
     def end(self, job: Job) -> None:
-        """Ends the process that is at a job, which fails with that, whatever it is doing."""
+        """Ends the process that is at a job, which fails with it."""
         with self._changed:
             workers = [worker for worker, each in self._assigned.items() if each.job == job]
         for worker in workers:
             if worker.is_process:
                 worker.stop()
 
-    # The jobs' way to workers, in a thread of its own: whoever gives them may take long.
+    # A thread feeds jobs to workers, since their iterator may block.
 
     def _feed(self) -> None:
         try:
             while (worker := self._vacant()) is not None:
-                # Whoever gives the jobs may take long: meanwhile there may be pages for it.
+                # Meanwhile there may be pages for it.
                 self._crew.vacate(worker)
                 job = self._next()
                 if job is None:
@@ -218,7 +218,7 @@ class DeviceDriver:
             self._fail(error)
 
     def _assign(self, worker: CodecWorker, assignment: Assignment) -> bool:
-        """Gives a worker a file or a page; False if the worker is gone."""
+        """Gives a worker a file or page; returns False if the worker is gone."""
         with self._changed:
             if worker not in self._crew.workers:
                 return False
@@ -230,17 +230,17 @@ class DeviceDriver:
             self._told[worker] = request
         task = None if is_told else request.task_for(worker.is_process)
         if page is None:
-            worker.send(Make(job, self._allowance, task))
+            worker.send(codec.Make(job, self._allowance, task))
         else:
-            worker.send(MakePage(job, page.name, page.content, self._allowance, task))
+            worker.send(codec.MakePage(job, page.name, page.content, self._allowance, task))
         return True
 
     def _vacant(self) -> CodecWorker | None:
-        """A worker for a file, as long as no pages wait for one."""
+        """Waits for a worker while no pages wait for one."""
         return self._crew.vacant(lambda: not self._pages)
 
     def _next(self) -> Job | None:
-        """The next job; None if there is none any more, or nobody wants it."""
+        """Returns the next job; None at the end, or once stopped."""
         while not self._stopped.is_set():
             try:
                 job = next(self._jobs)
@@ -251,12 +251,12 @@ class DeviceDriver:
         return None
 
     def _settled(self, job: Job, request: FileRequest) -> Outcome | None:
-        """How a job ends that no worker need look at."""
+        """Returns the outcome of a job that needs no worker."""
         if self._device_failed.is_set():
             message = f"{job.source}: not begun, since the device had stopped working"
             return Outcome(job, error=message, device_failed=True)
         try:
-            # Workers look as well: only what other inputs are they do not know.
+            # Workers check this, too, but do not know the other inputs.
             existing = request.task.output.existing
             if self._sources and not may_write(job, existing, self._sources):
                 return Outcome(job)
@@ -264,46 +264,45 @@ class DeviceDriver:
             return Outcome(job, error=str(error))
         return None
 
-    # What workers report, each from a thread of its own.
+    # Reports of workers come from a thread for each.
 
-    def _on_report(self, worker: CodecWorker, report: Report) -> None:
+    def _on_report(self, worker: CodecWorker, report: codec.Report) -> None:
         try:
             self._handle(worker, report)
         except BaseException as error:
             self._fail(error)
 
-    def _handle(self, worker: CodecWorker, report: Report) -> None:
+    def _handle(self, worker: CodecWorker, report: codec.Report) -> None:
         if self._stopped.is_set():
             return
-        if isinstance(report, Up):
+        if isinstance(report, codec.Up):
             self._crew.greet(worker)
             return
-        if isinstance(report, Died):
+        if isinstance(report, codec.Died):
             self._bury(worker, report.why)
             return
         with self._changed:
             assignment = self._assigned.get(worker)
         if assignment is None:
             return  # stopped, and on its way out
-        if isinstance(report, Offered):
+        if isinstance(report, codec.Offered):
             self._compute(worker, assignment, report)
-        elif isinstance(report, Ended):
-            self._end(worker, assignment, Outcome(assignment.job, *report))
-        elif isinstance(report, Paged):
-            self._end_page(worker, assignment, report)
-        elif isinstance(report, Looked):
-            granted = partial(worker.send, Proceed(report.number))
+        elif isinstance(report, Outcome):
+            self._end(worker, assignment, replace(report, job=assignment.job))
+        elif isinstance(report, codec.Paged):
+            self._end_page(worker, assignment, report.page)
+        elif isinstance(report, codec.Looked):
+            granted = partial(worker.send, codec.Proceed(report.number))
             assignment.memory[report.number] = report.size, granted
             self._memory.acquire(report.size, granted)
-        elif isinstance(report, Released):
+        elif isinstance(report, codec.Released):
             self._give_back(assignment, [report.number])
-        elif isinstance(report, Notified):
+        elif isinstance(report, codec.Notified):
             self._on_notice(assignment.job, report.text)
-        elif isinstance(report, Defect):
+        elif isinstance(report, codec.Defect):
             raise report.error
 
-    def _compute(self, worker: CodecWorker, assignment: Assignment, offer: Offered) -> None:
-        """Gives the calls of a picture to the device."""
+    def _compute(self, worker: CodecWorker, assignment: Assignment, offer: codec.Offered) -> None:
         pending = Pending(offer.number, len(offer.calls))
         with self._changed:
             self._calls[worker] = self._calls.get(worker, 0) + len(offer.calls)
@@ -321,7 +320,7 @@ class DeviceDriver:
             )
 
     def _report(self, assignment: Assignment, share: float, part: float) -> None:
-        """Tells of a part of a call; `share` is what the call is of the file."""
+        """Reports a part of a call; `share` is the call's of the file."""
         if self._stopped.is_set() or assignment.is_over:
             raise StoppedError
         with self._changed:
@@ -337,7 +336,7 @@ class DeviceDriver:
         waited: float,
         is_recomputed: bool,
     ) -> None:
-        """A call is done; with the last one of a picture, its worker is told."""
+        """Ends a call; the last one of a picture is told to its worker."""
         with self._changed:
             self._calls[worker] -= 1
             pending.left -= 1
@@ -352,12 +351,11 @@ class DeviceDriver:
             self._fail(error)
         elif not (pending.left or assignment.is_over):
             try:
-                worker.send(Computed(pending.number, pending.error, pending.is_recomputed))
+                worker.send(codec.Computed(pending.number, pending.error, pending.is_recomputed))
             except Exception as unsent:  # an error of another library that cannot be sent
                 self._fail(unsent)
 
     def _end(self, worker: CodecWorker, assignment: Assignment, outcome: Outcome) -> None:
-        """A file has ended, or a page has failed, and its worker is free."""
         if outcome.device_failed:
             self._device_failed.set()
         self._conclude(assignment, is_done=outcome.status == "done")
@@ -370,22 +368,19 @@ class DeviceDriver:
             self.ended.put(outcome)
         self._free_again(worker)
 
-    def _end_page(self, worker: CodecWorker, assignment: Assignment, paged: Paged) -> None:
-        """A page is made, and its worker is free."""
-        from waifu2x.flows.archive import ArchivePage
-
+    def _end_page(self, worker: CodecWorker, assignment: Assignment, page: ArchivePage) -> None:
         assert assignment.page is not None
         try:
             self._conclude(assignment, is_done=True)
         except StoppedError as error:
             assignment.page.answer.put(error)
         else:
-            spent = with_wait(paged.spent, assignment.waited)
-            assignment.page.answer.put(ArchivePage(*paged)._replace(spent=spent))
+            spent = with_wait(page.spent, assignment.waited)
+            assignment.page.answer.put(page._replace(spent=spent))
         self._free_again(worker)
 
     def _conclude(self, assignment: Assignment, *, is_done: bool) -> None:
-        """Gives back what a file or page had, and tells of the rest of it if it is done."""
+        """Frees the memory of a file or page; reports the rest of it if it is done."""
         self._give_back(assignment, list(assignment.memory))
         assignment.is_over = True
         left = 1.0 - assignment.progress
@@ -393,7 +388,6 @@ class DeviceDriver:
             assignment.on_progress(left)
 
     def _free_again(self, worker: CodecWorker) -> None:
-        """What a worker was at has ended."""
         with self._changed:
             self._assigned.pop(worker, None)
             self._crew.vacate(worker)
@@ -402,7 +396,7 @@ class DeviceDriver:
         self._crew.grow()
 
     def _bury(self, worker: CodecWorker, why: str) -> None:
-        """A process has ended: the file that it was at fails, and another takes its place."""
+        """Handles the end of a process: its file fails, and another replaces it."""
         with self._changed:
             self._crew.remove(worker)
             self._told.pop(worker, None)
@@ -425,7 +419,7 @@ class DeviceDriver:
         self._tell_end()
 
     def _give_back(self, assignment: Assignment, numbers: Sequence[int]) -> None:
-        """Frees memory of a file, which may still be waiting for it."""
+        """Frees memory of a file, or ends its waiting for it."""
         for number in numbers:
             size, granted = assignment.memory.pop(number)
             if not self._memory.withdraw(granted):
@@ -437,11 +431,40 @@ class DeviceDriver:
             self.ended.put(None)
 
     def _fail(self, error: BaseException) -> None:
-        """Hands a defect to whoever waits for outcomes."""
+        """Passes a defect on to the consumer of outcomes."""
         if not (self._stopped.is_set() and isinstance(error, StoppedError)):
             self.ended.put(error)
 
 
 def calls_at_once(engine: Engine, in_flight: InFlight | None = None) -> int:
-    """How many calls of networks a driver has under way on an engine."""
+    """Returns how many network calls a driver has under way on an engine."""
     return in_flight.in_network if in_flight else engine.backend.calls_at_once
+
+
+def run(
+    jobs: Iterable[Job | None],
+    upscaler: Upscaler,
+    output: Output,
+    options: RunOptions,
+    *,
+    many: bool = False,
+    max_pixels: int = MAX_PIXELS,
+) -> Generator[Outcome]:
+    """Yields the outcome of each job as it ends. A picture's failure does not affect the others.
+
+    If the device has failed and no other replaces it, the rest fail untouched. `jobs` is asked when
+    a worker is free; None means that there is no job now. With `many` files, for which
+    `worker.prepare` was called, a GPU gets all its workers at the start. Closing the iterator, or
+    an interrupt, ends the work at once: finished files stay, unfinished ones leave nothing.
+    """
+    engine = upscaler.engine
+    request = FileRequest(upscaler, output, max_pixels, calls_at_once(engine, options.in_flight))
+    driver = DeviceDriver(jobs, engine, lambda job: request, options)
+    try:
+        driver.start(many and engine.backend.device.is_gpu)
+        while (ended := driver.ended.get()) is not None:
+            if isinstance(ended, BaseException):
+                raise ended
+            yield ended
+    finally:
+        driver.stop()

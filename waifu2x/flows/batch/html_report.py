@@ -1,7 +1,7 @@
-"""Writes an HTML report: what failed, then each picture before and after, by name.
+"""Writes an HTML report: failures, then each picture before and after, by name.
 
-It is one file that needs no network. Its style and its script are named by their digests, and
-nothing else may run or be loaded, whatever files are called.
+It is one file that needs no network. Its content security policy allows only its own style and
+script, by their digests, whatever names files have.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from waifu2x.errors import OutputError
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome
 from waifu2x.flows.upscaling import Upscaled
-from waifu2x.system.files import open_regular, reason, writing
+from waifu2x.system.files import explained, open_regular, writing
 
 if TYPE_CHECKING:
     from waifu2x.formats.preview import Preview
@@ -30,10 +30,9 @@ _GENERATOR = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
     '<meta name="generator" content="waifu2x batch">'
 )
-"""The beginning of every report."""
 _PARTS = Path(__file__).parent / "report_page"
 _SIDES = ((500, 480), (2000, 240))
-"""Up to so many pictures, previews of so many pixels a side: reports of some 100 MB."""
+"""Pictures, and the side of their previews up to that number: reports stay near 100 MB."""
 _LEAST_SIDE = 128
 _VIEW = """\
 <dialog id="view" aria-labelledby="title">
@@ -54,36 +53,31 @@ Settings = Sequence[tuple[str, str]]
 
 
 def preview_side(pictures: int | None) -> int:
-    """Pixels a side of previews in a report on so many pictures; None: it is not known."""
+    """Returns the side of previews in a report on `pictures`; None: an unknown number."""
     if pictures is None:
         return _SIDES[0][1]
     return next((side for most, side in _SIDES if pictures <= most), _LEAST_SIDE)
 
 
 class HtmlReport:
-    """A report that grows as pictures are done.
-
-    Until it is finished it is a file without a name: it takes no memory, and of a run that is
-    killed nothing stays.
-    """
+    """A report that grows as pictures are done. Until it is finished it is a file without a name:
+    it takes no memory, and a killed run leaves nothing."""
 
     def __init__(self, path: Path, title: str, settings: Settings = ()) -> None:
-        """Raises OutputError if the page cannot be written there, or something else is there."""
+        """Raises OutputError if the file cannot be written, or is no report."""
         self._path = path
         self._title = title
         self._settings = settings
-        try:
+        with explained(OutputError, f"{path}: cannot write"):
             if path.exists() and not _is_report(path):
                 raise OutputError(f"{path}: exists already, and is no report: choose another name")
             self._figures = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
-        except OSError as error:
-            raise OutputError(f"{path}: cannot write: {reason(error)}") from error
         self._places: list[tuple[list[str | int], int, int]] = []
-        """By what each picture is sorted, and where it is in the file: start and size."""
+        """Sort key of each picture, and its start and size in the file."""
         self._error: OSError | None = None
 
     def add(self, outcome: Outcome) -> None:
-        """Adds a picture that is done, or the pages of an archive."""
+        """Adds a finished picture, or the pages of an archive."""
         if self._error is not None or (made := outcome.made) is None:
             return
         try:
@@ -93,26 +87,24 @@ class HtmlReport:
                 self._places.append((key, self._figures.tell(), len(figure)))
                 self._figures.write(figure)
         except OSError as error:
-            self._error = error  # the pictures are worth more
+            self._error = error  # the pictures go on
 
     def finish(self, summary: Iterable[str], failed: Iterable[Outcome]) -> None:
-        """Writes the page, with lines for its top, and what failed.
-
-        Raises OutputError if it cannot be written.
-        """
+        """Writes the page, with lines for its top, and failures. Raises OutputError."""
         style, script = ((_PARTS / name).read_text("utf-8") for name in ("page.css", "page.js"))
-        try:
-            with self._figures, writing(self._path) as file:
-                if self._error is not None:
-                    raise self._error
-                file.write(self._top(style, script, summary, failed).encode())
-                for _, start, size in sorted(self._places):
-                    self._figures.seek(start)
-                    file.write(self._figures.read(size))
-                end = f"</section></main>\n{_VIEW}<script>{script}</script></body></html>\n"
-                file.write(end.encode())
-        except OSError as error:
-            raise OutputError(f"{self._path}: cannot write: {reason(error)}") from error
+        with (
+            explained(OutputError, f"{self._path}: cannot write"),
+            self._figures,
+            writing(self._path) as file,
+        ):
+            if self._error is not None:
+                raise self._error
+            file.write(self._top(style, script, summary, failed).encode())
+            for _, start, size in sorted(self._places):
+                self._figures.seek(start)
+                file.write(self._figures.read(size))
+            end = f"</section></main>\n{_VIEW}<script>{script}</script></body></html>\n"
+            file.write(end.encode())
 
     def _top(
         self, style: str, script: str, summary: Iterable[str], failed: Iterable[Outcome]
@@ -171,18 +163,17 @@ class HtmlReport:
         )
 
     def _link(self, path: Path, kind: str = "") -> str:
-        """A file's name, which leads to it from where the page is."""
+        """Returns the name of a file as a link relative to the page."""
         name = f'<bdi class="{kind}">{_text(str(path))}</bdi>' if kind else _text(str(path))
         try:
             relative = Path(os.path.relpath(path, self._path.parent)).as_posix()
         except ValueError:  # on another drive
             return name
-        # Also what would be a scheme: quoted, a colon is none.
+        # A quoted colon cannot begin a scheme.
         return f'<a href="{quote_from_bytes(os.fsencode(relative))}">{name}</a>'
 
 
 def _pictures(name: str, preview: Preview) -> str:
-    """What a preview shows: its thumbnail opens to the detail before and after."""
     label = _text(name)
     if not preview.after:
         return _image(preview.thumbnail, label, "thumbnail alone")
@@ -201,18 +192,17 @@ def _image(data: bytes, text: str, kind: str = "") -> str:
 
 
 def _why(outcome: Outcome) -> str:
-    """What is wrong with a file, without its name."""
     return outcome.error.removeprefix(f"{outcome.job.source}: ")
 
 
 def _natural(name: str) -> list[str | int]:
-    """A key by which page 2 comes before page 10: texts and numbers in turn."""
+    """Returns a sort key by which page 2 comes before page 10."""
     parts = re.split(r"([0-9]{1,18})", name.casefold())
     return [int(part) if number % 2 else part for number, part in enumerate(parts)]
 
 
 def _digest(text: str) -> str:
-    """What a security policy calls a script or a style by."""
+    """Returns the name of a script or style in a security policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
@@ -222,5 +212,5 @@ def _is_report(path: Path) -> bool:
 
 
 def _text(text: str) -> str:
-    """Text as HTML. What is no character, as bytes in names may be, is shown as an escape."""
+    """Returns text as HTML; bytes that are no characters become escapes."""
     return escape(text.encode("utf-8", "backslashreplace").decode())

@@ -1,31 +1,36 @@
-"""What is to be done about a folder: which files, and what each is to be called."""
+"""Plans the work on a folder: finds its pictures and names the result of each."""
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import overload
+from typing import NamedTuple, overload
 
-from waifu2x.flows.batch.walk import walk
 from waifu2x.flows.jobs import ARCHIVES, Job
 from waifu2x.flows.outcome import Outcome
 from waifu2x.formats import table
+from waifu2x.system import stores
 from waifu2x.system.files import reason
 from waifu2x.system.lazy_dataclass import dataclass
 
 NameOf = Callable[[Path, str, str], str]
-"""Names a result by its source, by the stem that tells it from others, and by its extension."""
+"""Names a result by its source, by a unique stem, and by its extension."""
 
 _TAKEN = frozenset((*table.READABLE, *ARCHIVES))
+_JUNK = frozenset(("thumbs.db", "ehthumbs.db", "desktop.ini"))
+"""Files that systems put beside pictures; macOS hides its own."""
+_JUNK_FOLDERS = frozenset(
+    ("__macosx", "@eadir", "#recycle", "$recycle.bin", "system volume information", "lost+found")
+)
+"""Folders of systems, which hold no pictures of the user's."""
 
 
 class JobList(Sequence[Job]):
-    """A list of jobs: pictures of one folder, and where in another their results go.
-
-    Names are kept as text: a folder may have hundreds of thousands, and a Job takes half a KiB.
-    """
+    """Jobs from the pictures of one folder to their results in another. Names are kept as text: a
+    folder may have hundreds of thousands, and a Job takes half a KiB."""
 
     def __init__(self, folder: Path, target: Path, names: Sequence[tuple[str, str]]) -> None:
         """`names` are paths in the two folders, with slashes."""
@@ -49,24 +54,22 @@ class JobList(Sequence[Job]):
         return (self.job(*names) for names in self.names)
 
     def job(self, source: str, target: str) -> Job:
-        """Makes a job of the names of its source and target."""
         return Job(self.folder / source, self.target / target)
 
     def where(self, wanted: Callable[[str, str], bool]) -> JobList:
-        """The jobs for whose names, of source and target, `wanted` is true."""
+        """Returns the jobs for whose names, of source and target, `wanted` is true."""
         return JobList(self.folder, self.target, [names for names in self.names if wanted(*names)])
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done about a folder."""
+    """The jobs of a folder."""
 
     jobs: JobList
     unreadable: list[Outcome]
-    """Folders in it that could not be looked into, as failed outcomes."""
+    """Unreadable subfolders, as failed outcomes."""
     passed_over: int
-    """Files that are no pictures by their names, and links to folders; hidden ones and what systems
-    put there do not count."""
+    """Files that are no pictures by name, and links to folders; not hidden or junk files."""
 
 
 def plan(
@@ -76,13 +79,12 @@ def plan(
     recursive: bool,
     name_of: NameOf = lambda source, stem, extension: f"{stem}.{extension}",
 ) -> Plan:
-    """The pictures of a folder in order of path, each with a target of its own.
+    """Plans the pictures of a folder in order of path, each with a unique target.
 
-    Hidden files, other file types, links to folders and the target folder itself are passed over.
-    Pictures whose targets would be one (a.jpg, a.png) keep their type in the target's name
-    (a.jpg.png, a.png.png); where only case or the way in which accents are written tells those
-    apart, as not every file system does, they are numbered (a.jpg.2.png). `name_of` has to make
-    different names of different stems.
+    Hidden files, other types, links to folders and the target folder are passed over. Pictures
+    whose targets coincide (a.jpg, a.png) keep their type in the name (a.jpg.png, a.png.png). If
+    only case or the encoding of accents differs, which some file systems ignore, they are numbered
+    (a.jpg.2.png). `name_of` has to name different stems differently.
     """
     unreadable: list[Outcome] = []
     sources: list[str] = []
@@ -108,8 +110,7 @@ def plan(
 
 
 def _target_names(sources: Sequence[str], named: Callable[[str, str], str]) -> list[str]:
-    """A name for each source, made by `named` of the source and of its path without the extension,
-    or of its whole path where that clashes."""
+    """Names each source by its path without the extension, or with it where names clash."""
     names = [named(source, source.rpartition(".")[0]) for source in sources]
     with_type: set[int] = set()
     while True:
@@ -134,19 +135,19 @@ def _target_names(sources: Sequence[str], named: Callable[[str, str], str]) -> l
 
 
 def _clashing(names: Iterable[str]) -> Iterator[int]:
-    """Which of the names are one to some file system."""
+    """Yields indices of names that are equal to some file system."""
     folded = [_folded(name) for name in names]
     counts = Counter(folded)
     return (at for at, name in enumerate(folded) if counts[name] > 1)
 
 
 def _folded(name: str) -> str:
-    """A name without what does not tell files apart everywhere."""
+    """Returns a name without differences that some file systems ignore."""
     return name.lower() if name.isascii() else unicodedata.normalize("NFC", name.casefold())
 
 
 def _type(source: str, extension: str) -> str:
-    """The extension of a source's target: an archive stays one, with pictures of the new type."""
+    """Returns the extension of a source's target; an archive stays one."""
     suffix = _extension(source)
     return suffix if suffix in ARCHIVES else extension
 
@@ -154,3 +155,80 @@ def _type(source: str, extension: str) -> str:
 def _extension(path: str) -> str:
     name, _, extension = path.rpartition(".")
     return extension.lower() if name and "/" not in extension else ""
+
+
+class Found(NamedTuple):
+    """A file in a folder, or something else to count."""
+
+    path: str
+    """The path in the folder, with slashes; "" is the folder itself."""
+    is_file: bool = True
+    """True also for a broken link, which fails when it is read."""
+    error: OSError | None = None
+    """Why a folder cannot be read."""
+
+
+def walk(folder: Path, recursive: bool, excluded: Path) -> Iterator[Found]:
+    """Lists the files in a folder, recursively if `recursive`, without hidden and junk files. Skips
+    links to folders, `excluded`, and folders that lie in themselves, as bind mounts can make them.
+    Yields a subfolder only if it cannot be read."""
+    if stores.is_url(folder):
+        yield from _below(folder, recursive, excluded)
+        return
+    left_out = _identity(excluded)
+    waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]
+    while waiting:
+        place, above = waiting.pop()
+        try:
+            status = (folder / place).stat()
+            with os.scandir(folder / place) as scanned:
+                entries = list(scanned)
+        except OSError as error:
+            yield Found(place, False, error)
+            continue
+        identity = status.st_dev, status.st_ino
+        if place and identity == left_out:
+            continue
+        if identity in above:
+            yield Found(place, False)
+            continue
+        for entry in entries:
+            path = f"{place}/{entry.name}" if place else entry.name
+            if entry.name.startswith(".") or entry.name.lower() in _JUNK:
+                continue
+            if not _is_folder(entry):
+                yield Found(path, _is_file(entry))
+            elif recursive and entry.name.lower() not in _JUNK_FOLDERS:
+                waiting.append((path, above | {identity}))
+
+
+def _below(url: Path, recursive: bool, excluded: Path) -> Iterator[Found]:
+    for path in stores.listed(url, recursive):
+        *folders, name = path.split("/")
+        hidden = any(part.startswith(".") for part in (*folders, name))
+        junk = name.lower() in _JUNK or any(each.lower() in _JUNK_FOLDERS for each in folders)
+        if not hidden and not junk and excluded not in (url / path).parents:
+            yield Found(path)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False  # some file systems fail here: reading it will tell
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """Returns whether an entry is a file or a broken link."""
+    try:
+        return entry.is_file() or (entry.is_symlink() and not Path(entry).exists())
+    except OSError:
+        return True  # links in a circle
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

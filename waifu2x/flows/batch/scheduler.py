@@ -1,4 +1,6 @@
-"""Runs the network calls of many files: so many at a time, small pictures of one size together."""
+"""Runs the network calls of many files, a few at a time, and small pictures of one size
+together.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,12 @@ from waifu2x.imaging.enlarger import Networks
 from waifu2x.system.lazy_dataclass import dataclass
 
 _STACKED = 1 << 16
-"""Pixels of a picture up to which several are computed as one stack: beyond that, one by itself
-keeps a device busy."""
+"""The most pixels of a picture that is computed in a stack; a larger one keeps a device busy."""
 _LARGEST_STACK = 1 << 22
-"""Pixels of a stack."""
 
 
 class _Kind(NamedTuple):
-    """What calls have in common that can run as one."""
+    """Common properties of calls that can run as one."""
 
     networks: Networks
     factor: int
@@ -39,20 +39,19 @@ class _Kind(NamedTuple):
 
 @dataclass(eq=False)
 class NetworkCall:
-    """A call of a network that waits for its turn."""
+    """A network call that waits for its turn."""
 
     networks: Networks
     factor: int
     noise: int | None
-    """With `factor`, which chain of `networks`."""
+    """With `factor`, names the chain of `networks`."""
     pixels: NDArray[Any]
     out: NDArray[Any]
-    """Where the result is written."""
     on_progress: Progress
-    """Told parts that add up to 1; it may raise to stop the call."""
+    """Gets parts that add up to 1; may raise to stop the call."""
     on_done: Callable[[Exception | None, float, bool], None]
-    """Told why the call failed, or None, how many seconds it waited for its turn, and whether it
-    was computed again, in wider numbers."""
+    """Gets the error or None, the seconds of waiting, and whether the picture was computed again in
+    wider numbers."""
     kind: _Kind = field(init=False)
     since: float = field(init=False)
 
@@ -63,26 +62,24 @@ class NetworkCall:
 
 
 class Scheduler:
-    """Threads that run calls in the order in which they come."""
+    """Threads that run calls in order."""
 
     def __init__(self, at_once: int) -> None:
-        """At most `at_once` calls run at a time."""
+        """Runs at most `at_once` calls together."""
         self._at_once = at_once
         self._enough = max(1, 2 * at_once // 3)
-        """Calls that keep devices busy if nothing holds them up: the rest of `at_once` is for what
-        is sent and fetched meanwhile."""
+        """Calls that keep devices busy; the rest of `at_once` covers transfers."""
         self._changed = threading.Condition()
         self._waiting: deque[NetworkCall] = deque()
         self._running = 0
         self._threads: list[threading.Thread] = []
         self._free = 0
-        """Threads that have nothing to do."""
         self._is_closed = False
         self._idle_seconds = 0.0
         self._idle_since: float | None = None
 
     def submit(self, call: NetworkCall) -> None:
-        """Adds a call. Raises RuntimeError where no thread can be started for it."""
+        """Adds a call. Raises RuntimeError if no thread can be started for it."""
         with self._changed:
             self._waiting.append(call)
             if len(self._waiting) > self._free and len(self._threads) < self._at_once:
@@ -100,13 +97,14 @@ class Scheduler:
             self._changed.notify()
 
     def idle_seconds(self) -> float:
-        """How long fewer calls were running than keep the devices busy, since the first one."""
+        """Returns the seconds since the first call during which too few calls ran to keep devices
+        busy."""
         with self._changed:
             self._count(0)
             return self._idle_seconds
 
     def close(self) -> None:
-        """Drops what waits, and waits for what runs, which `on_progress` may stop."""
+        """Drops waiting calls, and waits for running ones, which `on_progress` may stop."""
         with self._changed:
             self._is_closed = True
             self._waiting.clear()
@@ -116,12 +114,11 @@ class Scheduler:
             thread.join()
 
     def _work(self) -> None:
-        """What each thread does."""
         buffers = _Buffers()
         while calls := self._next():
             self._run(calls, buffers)
             with self._changed:
-                # Without a moment between, where more waits: the device is busy.
+                # If calls wait, the device stays busy without a pause.
                 if not self._waiting:
                     self._count(-1)
                 else:
@@ -129,7 +126,7 @@ class Scheduler:
             del calls  # its arrays would live until the next ones come
 
     def _next(self) -> list[NetworkCall]:
-        """The next call, with all that can run together with it; nothing at the end."""
+        """Returns the next call with all that can run together with it; empty at the end."""
         with self._changed:
             self._free += 1
             while not (self._waiting or self._is_closed):
@@ -149,7 +146,6 @@ class Scheduler:
             return together
 
     def _count(self, more: int) -> None:
-        """So many more calls are running."""
         now = time.monotonic()
         if self._idle_since is not None:
             self._idle_seconds += now - self._idle_since
@@ -158,7 +154,7 @@ class Scheduler:
         self._idle_since = now if is_idle else None
 
     def _run(self, calls: Sequence[NetworkCall], buffers: _Buffers) -> None:
-        """Runs calls of one kind as one, and tells each how it ended."""
+        """Runs calls of one kind as one, and ends each."""
         start = time.monotonic()
         error: Exception | None = None
         again = set[int]()
@@ -211,13 +207,13 @@ class Scheduler:
 
 
 class _Buffers:
-    """Memory of a thread for stacks, used again."""
+    """Reused memory of a thread for stacks."""
 
     def __init__(self) -> None:
         self._buffers = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
 
     def array(self, number: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """An uninitialised array in buffer `number`, 0 or 1; it ends that buffer's last one."""
+        """Returns an uninitialised array in buffer 0 or 1, which ends that buffer's last one."""
         size = int(np.prod(shape)) * dtype.itemsize
         if self._buffers[number].size < size:
             self._buffers[number] = np.empty(size, np.uint8)
@@ -225,7 +221,7 @@ class _Buffers:
 
 
 def _own(error: Exception | None) -> Exception | None:
-    """Another exception of the same kind and content, whose cause is the first."""
+    """Returns an equal exception, whose cause is the first."""
     if error is None:
         return None
     # `distributed` makes copies of exceptions keep their tracebacks.

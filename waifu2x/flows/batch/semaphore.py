@@ -1,4 +1,4 @@
-"""A semaphore that counts bytes: memory for the pictures that are being worked on."""
+"""A semaphore that counts bytes: memory for the pictures under way."""
 
 from __future__ import annotations
 
@@ -13,25 +13,21 @@ from waifu2x.imaging.processing import Processing
 from waifu2x.system.machine import available_memory
 
 _SHARE = 0.5
-"""Share of the machine's free memory that pictures get, where the system tells how much that is."""
+"""Share of the machine's free memory for pictures."""
 _UNKNOWN = 2 << 30
-"""Bytes that they get where it does not."""
+"""Bytes for them if that is unknown."""
 _SINGLE = (b"\xff\xd8\xff", b"BM", b"P4", b"P5", b"P6")
-"""What files of one picture begin with: JPEG, BMP, PNM."""
+"""Beginnings of files with one picture: JPEG, BMP, PNM."""
 _UNREAD = 64
-"""Bytes of memory for each byte of a file that tells nothing without being decoded."""
+"""Bytes of memory for each byte of a file whose header tells no size."""
 
 
 class MemorySemaphore:
-    """So many bytes, granted in the order in which they are asked for.
-
-    Whoever needs more than there are gets them when nobody else has any: one large picture is
-    computed alone.
-    """
+    """Grants bytes in the order of requests. A request for more than there is waits until nothing
+    is granted: one large picture is computed alone."""
 
     def __init__(self, size: int | None = None, sharing: int = 1) -> None:
-        """`size` is half of the memory that is free now, if it is not given, divided by the number
-        of those that are `sharing` the machine."""
+        """Divides half of the free memory by `sharing`, unless `size` is given."""
         free = available_memory()
         self.size = size or (_UNKNOWN if free is None else int(free * _SHARE)) // sharing
         self._taken = 0
@@ -39,7 +35,7 @@ class MemorySemaphore:
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
     def acquire(self, size: int, granted: Callable[[], None]) -> None:
-        """Calls `granted` when so many bytes are there, now or from within a `release`."""
+        """Calls `granted` when `size` bytes are free, now or within a `release`."""
         with self._lock:
             self._waiting.append((size, granted))
             ready = self._grant()
@@ -47,7 +43,7 @@ class MemorySemaphore:
             each()
 
     def release(self, size: int) -> None:
-        """Gives bytes back that were granted."""
+        """Returns granted bytes."""
         with self._lock:
             self._taken -= size
             ready = self._grant()
@@ -55,7 +51,7 @@ class MemorySemaphore:
             each()
 
     def withdraw(self, granted: Callable[[], None]) -> bool:
-        """Forgets who waits; whether it still did. Otherwise its bytes are to be released."""
+        """Cancels a request; returns False if it was granted, and its bytes have to be released."""
         with self._lock:
             before = len(self._waiting)
             self._waiting = deque(each for each in self._waiting if each[1] is not granted)
@@ -66,7 +62,7 @@ class MemorySemaphore:
         return withdrawn
 
     def _grant(self) -> list[Callable[[], None]]:
-        """Who is next, to be called without the lock."""
+        """Returns the requests that are granted now, to be called without the lock."""
         ready = []
         while self._waiting:
             size, granted = self._waiting[0]
@@ -79,11 +75,9 @@ class MemorySemaphore:
 
 
 def needed_bytes(content: bytes, processing: Processing, in_flight: int = 1) -> int:
-    """About how many bytes a file with that content takes until its result is written.
-
-    These are the file, and the pictures of it that are under way together, with their results:
-    `in_flight`, and one that is decoded meanwhile, where there may be as many.
-    """
+    """Estimates the bytes that a file with that content takes until its result is written. They are
+    the file, and `in_flight` pictures with their results and one that is decoded meanwhile, if it
+    may have that many."""
     found = extent(content)
     if found is None:
         return _UNREAD * len(content)
@@ -96,7 +90,6 @@ def needed_bytes(content: bytes, processing: Processing, in_flight: int = 1) -> 
 
 
 def _may_hold_many(content: bytes) -> bool:
-    """Whether a file may have more than one picture, by its first bytes."""
     if content.startswith(chunks.SIGNATURE):
         return any(kind == b"acTL" for kind, _, _ in chunks.places(content))
     return not content.startswith(_SINGLE)

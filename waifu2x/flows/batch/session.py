@@ -1,7 +1,7 @@
-"""A driver that stays: files of one batch after the other, until other settings come.
+"""A driver that stays open for files of several batches, as long as their settings agree.
 
-Nothing here is about how files come to this process, or outcomes from it: a cluster's worker uses
-it, and any process may that has a device of its own.
+It does not know how files come to this process: a worker of a cluster uses it, and any process with
+its own device may.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from pathlib import Path
 from typing import Any
 
 from waifu2x.api import Upscaler
-from waifu2x.flows.batch.run import run
+from waifu2x.flows.batch.driver import RunOptions, run
 from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.flows.outcome import Outcome
 from waifu2x.system import stores
 from waifu2x.system.lazy_dataclass import dataclass
 
 _LOOK_SECONDS = 0.5
-"""Between looks at whether anybody still waits."""
+"""Seconds between two looks at whether files are still wanted."""
 ModelFiles = Mapping[str, bytes]
-"""The files of a model that did not come with waifu2x, by their paths in a folder."""
+"""The files of a model that was not shipped, by their paths in a folder."""
 
 
 @dataclass(frozen=True)
 class SessionSettings:
-    """What is the same for all files of a batch. It can be sent to other processes."""
+    """Settings of all files of a batch. They can be sent to other processes."""
 
     arguments: Mapping[str, Any]
     """Arguments of an Upscaler. With files of a model, `model` is a path in their folder."""
@@ -39,31 +39,29 @@ class SessionSettings:
     in_flight: InFlight | None
     max_pixels: int
     key: str
-    """Different where anything above is, or the files of the model: a session is kept by it."""
+    """Identifies the settings above and the files of the model."""
     sharing: int = 1
-    """How many sessions share the machine, each in a process of its own."""
+    """Sessions that share the machine, each in its own process."""
     many: bool = False
-    """Whether there are so many files that a GPU gets all its codec workers at once."""
+    """Whether a GPU gets all its codec workers at the start."""
 
 
 class CancelledError(Exception):
-    """Ends the work on files that nobody waits for."""
+    """Ends the work on unwanted files."""
 
 
 Answer = Outcome | tuple[Job, str] | BaseException
-"""How a job ended, a notice about one, or what has ended the session."""
+"""The outcome of a job, a notice about one, or the error that has ended the session."""
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """Somebody who waits for a job."""
-
     job: Job
     answer: Callable[[Answer], None]
 
 
 class Session:
-    """A `run` that waits for files: its device, its codec workers and its networks stay open."""
+    """A `run` that waits for files while its device, workers and networks stay open."""
 
     def __init__(
         self,
@@ -73,8 +71,7 @@ class Session:
         on_begun: Callable[[Job], None] = lambda job: None,
         on_progress: Callable[[Job, float], None] = lambda job, part: None,
     ) -> None:
-        """`on_begun` is told of a job when a worker takes it; `on_progress` of each further part of
-        one that is done."""
+        """Calls `on_begun` when a worker takes a job, and `on_progress` with each further part."""
         self.upscaler = upscaler
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         """None: there will be no more."""
@@ -82,37 +79,35 @@ class Session:
         self._on_progress = on_progress
         self._is_replaced = settings.output.existing == "overwrite"
         self._again: tempfile.TemporaryDirectory[str] | None = None
-        """Where files are made whose outputs are there and stay."""
+        """Holds files that are made again although their outputs stay."""
         self._lock = threading.Lock()
         self._waiting: dict[Job, list[_Wanted]] = {}
-        """Who is to be told of a job: several, where batches share a folder."""
+        """Requests for each job: several, if batches share a folder."""
         self._outcomes = run(
             self._given(),
             upscaler,
             settings.output,
-            in_flight=settings.in_flight,
+            RunOptions(
+                in_flight=settings.in_flight,
+                sharing=settings.sharing,
+                on_progress=self._go_on,
+                on_notice=self._on_notice,
+            ),
             many=settings.many,
             max_pixels=settings.max_pixels,
-            sharing=settings.sharing,
-            on_progress=self._go_on,
-            on_notice=self._on_notice,
         )
         self.broken = False
-        """Whether its device has stopped working, or it has ended: nothing more comes of it."""
+        """Whether its device has failed, or it has ended."""
         self._end: BaseException | None = None
-        """What has ended it."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._tell, name="waifu2x-session", daemon=True)
         self._thread.start()
 
     def submit(self, job: Job, answer: Callable[[Answer], None], *, repeated: bool = False) -> None:
-        """Adds a job; `answer` is told notices and its outcome, or what ends the session, each from
-        any thread.
-
-        `repeated`: a worker was lost on it before, and may have finished it. What is there by now
-        counts and stays, unless outputs may be replaced: the file is made once more, into a folder
-        that is thrown away. Raises what has ended the session.
-        """
+        """Adds a job; `answer` gets notices and its outcome, or the error that ends the session,
+        from any thread. `repeated`: a lost worker may have finished it. An existing output then
+        stays unless it may be replaced: the file is made once more, in a temporary folder. Raises
+        the error that has ended the session."""
         with self._lock:
             if self._end is not None:
                 raise self._end
@@ -125,11 +120,9 @@ class Session:
     def make(
         self, jobs: Sequence[Job], is_wanted: Callable[[], bool], *, repeated: bool = False
     ) -> tuple[list[Outcome], list[tuple[Job, str]]]:
-        """The outcomes of jobs, and notices about them; `repeated` as in `submit`.
-
-        Several threads may call it. Raises CancelledError once `is_wanted`, which is asked again
-        and again, says no, and what ends the session.
-        """
+        """Makes jobs; returns their outcomes and notices. `repeated` is that of `submit`. Several
+        threads may call it. Raises CancelledError once `is_wanted` returns False, and the error
+        that ends the session."""
         answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         for job in jobs:
             self.submit(job, answers.put, repeated=repeated)
@@ -151,7 +144,7 @@ class Session:
         return outcomes, notices
 
     def withdraw(self) -> list[Job]:
-        """The jobs that no worker has taken, which nobody makes any more."""
+        """Removes the jobs that no worker has taken, and returns them."""
         withdrawn = []
         with suppress(queue.Empty):
             while (given := self._jobs.get_nowait()) is not None:
@@ -159,19 +152,19 @@ class Session:
         return withdrawn
 
     def close(self) -> None:
-        """Drops what is not finished."""
+        """Drops unfinished files."""
         self._ended.set()
         self._jobs.put(None)
         self._thread.join()
         self.throw_away()
 
     def throw_away(self) -> None:
-        """Removes what was made only to be told of."""
+        """Removes the temporary folder."""
         if self._again is not None:
             self._again.cleanup()
 
     def _thrown_away(self) -> Path:
-        """A new folder. Called with the lock."""
+        """Called with the lock."""
         self._again = self._again or tempfile.TemporaryDirectory(prefix="waifu2x-")
         return Path(tempfile.mkdtemp(dir=self._again.name))
 
@@ -232,7 +225,7 @@ class Session:
 def unpacked(
     arguments: Mapping[str, Any], model_files: ModelFiles | None
 ) -> Iterator[dict[str, Any]]:
-    """Arguments of an Upscaler whose model is here, for as long as the context lasts."""
+    """Gives arguments of an Upscaler with the model's files in a temporary folder."""
     if model_files is None:
         yield dict(arguments)
         return
@@ -255,7 +248,7 @@ def _exists(path: Path) -> bool:
 
 
 class SessionHolder:
-    """The session of this process: one at a time, opened anew for other settings."""
+    """The session of this process, opened anew for other settings."""
 
     def __init__(self) -> None:
         self._freed = threading.Condition()
@@ -268,12 +261,10 @@ class SessionHolder:
     def opened(
         self, settings: SessionSettings, model_files: ModelFiles | None
     ) -> Iterator[Session]:
-        """A session with these settings, for as long as the context lasts.
-
-        Waits for the end of contexts with other settings. Raises Waifu2xError.
-        """
+        """Gives a session with these settings. Waits for the end of contexts with other settings.
+        Raises Waifu2xError."""
         with self._freed:
-            # A worker may have several threads, and these the groups of several batches.
+            # A worker may have several threads with groups of several batches.
             self._freed.wait_for(lambda: not self._users or self._key == settings.key)
             if self._session is None or self._key != settings.key:
                 self._close()

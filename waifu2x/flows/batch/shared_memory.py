@@ -26,27 +26,25 @@ from waifu2x.backends import Pin
 from waifu2x.system.size_class import MOST_SPARE, size_class
 
 _PINNED_FROM = 4
-"""The use from which on a segment is page-locked: to lock its pages takes as long as to copy them
-about four times, and in a folder of different sizes most segments are used less."""
+"""The use from which on a segment is page-locked: locking costs about four copies, and with
+pictures of many sizes most segments are used less."""
 _KEPT_BYTES = 64 << 20
-"""Bytes of unused segments that are kept for the next pictures."""
+"""Bytes of unused segments that are kept."""
 
 
 class SharedArray(NamedTuple):
-    """An array in shared memory, as one process tells the other of it."""
+    """Describes an array in shared memory to another process."""
 
     segment: int
-    """The segment's number."""
     name: str
-    """The name of named memory; empty for a file that is sent."""
+    """Name of named memory; empty if its file is sent."""
     size: int
     """Bytes of the segment."""
     offset: int
-    """Where the array begins in it."""
     shape: tuple[int, ...]
     dtype: str
     is_new: bool
-    """Whether the other process does not have the segment yet."""
+    """Whether the other process lacks the segment."""
 
 
 class _Segment:
@@ -73,7 +71,7 @@ class _Segment:
         self.address = _address(np.frombuffer(self.memory, np.uint8, size))
 
     def close(self) -> None:
-        """Frees it here; arrays in it must be gone."""
+        """Frees it, once no array uses it."""
         if self.file >= 0:
             self.memory.close()
             os.close(self.file)
@@ -83,22 +81,19 @@ class _Segment:
 
 
 class SharedPool:
-    """Shared memory for the arrays of one process. Threads may share it.
-
-    The memory of an array is used again once nobody holds the array any more.
-    """
+    """Shared memory for the arrays of one process. Threads may share it. The memory of an array is
+    reused once the array is garbage."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._free: list[_Segment] = []
         self._returned: deque[_Segment] = deque()
-        """Segments that the garbage collector puts here, at any time."""
+        """Segments from the garbage collector, which may add one at any time."""
         self._held: dict[int, _Segment] = {}
-        """All segments, by their numbers."""
         self._made = 0
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """An uninitialised, C-contiguous array in shared memory. Raises OSError."""
+        """Returns an uninitialised, C-contiguous array in shared memory. Raises OSError."""
         dtype = np.dtype(dtype)
         size = max(1, math.prod(shape) * dtype.itemsize)
         with self._lock:
@@ -109,7 +104,7 @@ class SharedPool:
         return buffer.view(dtype).reshape(shape)
 
     def holds(self, array: NDArray[Any]) -> bool:
-        """Whether an array lies in this pool's memory, C-contiguous."""
+        """Returns whether an array lies in this pool, C-contiguous."""
         with self._lock:
             return array.flags.c_contiguous and self._segment_of(array) is not None
 
@@ -119,11 +114,9 @@ class SharedPool:
         arrays: Sequence[NDArray[Any]],
         message: Callable[[list[SharedArray], list[int]], object],
     ) -> None:
-        """Sends a message about arrays of this pool, and the files of segments that are new.
-
-        `message` makes it of what the other process is told of the arrays, and of the numbers of
-        the segments that are gone since the last message.
-        """
+        """Sends a message about arrays of this pool, and the files of new segments.
+        `message(arrays, freed)` builds it from array descriptors and the numbers of segments freed
+        since the last message."""
         with self._lock:
             told, files = [], []
             for array in arrays:
@@ -149,7 +142,7 @@ class SharedPool:
                     send_handle(connection, file, None)
 
     def _dropped(self) -> list[int]:
-        """Closes unused segments beyond what is kept; their numbers."""
+        """Closes unused segments beyond the limit; returns their numbers."""
         self._collect()
         gone = []
         while self._free and sum(segment.size for segment in self._free) > _KEPT_BYTES:
@@ -190,35 +183,29 @@ class _Attached:
 
     def __init__(self, memory: Any, whole: NDArray[np.uint8]) -> None:
         self.memory = memory
-        """What maps it."""
         self.whole = whole
         self.pin: Pin | None = None
-        """That the device knows its bytes."""
         self.uses = 0
-        """How many arrays in it were received."""
 
 
 class AttachedPool:
-    """The arrays of another process's pool, as this process sees them."""
+    """The arrays of another process's pool."""
 
     def __init__(self, connection: Connection, pin: Callable[[NDArray[Any]], Pin]) -> None:
-        """`pin` is the device's `Backend.pin`."""
+        """`pin` is `Backend.pin` of the device."""
         self._connection = connection
         self._pin = pin
         self._segments: dict[int, _Attached] = {}
-        """By their numbers."""
         self._leaving: list[Any] = []
         """Mappings that an array may still use for a moment."""
 
     def receive(self, arrays: Sequence[SharedArray]) -> list[NDArray[Any]]:
-        """The arrays that a message has named.
-
-        Raises OSError or EOFError; after that, nothing more can be received.
-        """
+        """Returns the arrays that a message describes. Raises OSError or EOFError; after that,
+        nothing more can be received."""
         return [self._array(told) for told in arrays]
 
     def drop(self, segments: Sequence[int]) -> None:
-        """Lets go of segments, by their numbers. No call may use them any more."""
+        """Frees segments by their numbers, once no call uses them."""
         for number in segments:
             segment = self._segments.pop(number)
             if segment.pin is not None:
@@ -228,7 +215,6 @@ class AttachedPool:
         self._leaving = [memory for memory in self._leaving if not _closed(memory)]
 
     def close(self) -> None:
-        """Lets go of all of them."""
         self.drop(list(self._segments))
 
     def _array(self, told: SharedArray) -> NDArray[Any]:
@@ -259,7 +245,7 @@ class AttachedPool:
 
 
 def _closed(memory: Any) -> bool:
-    """Unmaps memory; False if an array still uses it."""
+    """Unmaps memory; returns False if an array still uses it."""
     try:
         memory.close()
     except BufferError:

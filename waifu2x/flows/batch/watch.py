@@ -1,4 +1,4 @@
-"""Watches a folder in which pictures arrive: which are there, whole, and not done yet."""
+"""Watches a folder: finds new pictures when they are complete."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from waifu2x.flows.outcome import Outcome
 from waifu2x.system.lazy_dataclass import dataclass
 
 SETTLED = 2.0
-"""Seconds without a change after which a file is taken for whole."""
+"""Seconds without a change after which a file counts as complete."""
 _PAUSE = 1.0
 """Seconds between two looks at a folder."""
 _SHARE = 0.1
-"""The share of the time that looking takes at most, at however many files."""
+"""The most of the time that looking takes."""
 
 _State = tuple[int, int, int]
 """Size, time of change in ns, inode."""
@@ -26,18 +26,15 @@ _State = tuple[int, int, int]
 class _Seen:
     state: _State
     since: float
-    """When it was seen first as it is."""
+    """When it was first seen in this state."""
     given: bool = False
-    """Whether it has been handed out as it is."""
+    """Whether it was yielded in this state."""
 
 
 class Arrivals:
-    """Finds what is new in a folder since the last look.
-
-    There is no other way that works on every system and on network drives: a file is whole when its
-    size and time of change have stayed for SETTLED seconds. One that is renamed into the folder is
-    whole from the start, which nothing shows: it takes as long.
-    """
+    """Finds the complete files that are new in a folder since the last look. A file is complete
+    when size and time of change have stayed for SETTLED seconds: nothing else works on every system
+    and network drive. One that was renamed into the folder waits as long."""
 
     def __init__(
         self,
@@ -46,9 +43,9 @@ class Arrivals:
         done: frozenset[str] = frozenset(),
         on_unreadable: Callable[[Outcome], None] = lambda outcome: None,
     ) -> None:
-        """`look` plans the folder as it is now; `is_wanted` decides by the names of a file and of
-        its target; `done` are names of targets that are made before the first look. `on_unreadable`
-        is told once of each folder that cannot be read."""
+        """`look` plans the folder as it is now; `is_wanted` decides by the names of source and
+        target; `done` names targets made before the first look. `on_unreadable` is called once for
+        each unreadable folder."""
         self._look = look
         self._is_wanted = is_wanted
         self._done = done
@@ -57,11 +54,8 @@ class Arrivals:
         self._told: set[str] = set()
 
     def whole(self, now: float, today: float) -> JobList:
-        """The files that are whole and are new, or have changed since they were given.
-
-        `now` is in seconds of a clock that is never set, `today` of the one of files. At the first
-        look, files whose last change is older than SETTLED are whole.
-        """
+        """Returns the complete files that are new or changed. `now` is monotonic, `today` the time
+        of files, both in seconds. At the first look, files older than SETTLED are complete."""
         plan = self._look()
         first, before = self._seen is None, self._seen or {}
         seen: dict[str, _Seen] = {}
@@ -86,13 +80,13 @@ class Arrivals:
             if str(outcome.job.source) not in self._told:
                 self._on_unreadable(outcome)
         self._told = {str(outcome.job.source) for outcome in plan.unreadable}
-        # What is in a folder that cannot be read, for now perhaps, is not new afterwards.
+        # Files of a folder that is unreadable for now are not new afterwards.
         self._seen = {**before, **seen} if plan.unreadable else seen
         return jobs
 
 
 def watch(arrivals: Arrivals, stopped: threading.Event) -> Iterator[Job | None]:
-    """JobList as their files arrive, until `stopped` is set."""
+    """Yields jobs as their files arrive, and None between looks, until `stopped` is set."""
     while not stopped.is_set():
         start = time.monotonic()
         jobs = arrivals.whole(start, time.time())

@@ -1,8 +1,8 @@
-"""Codec workers, as the driver sees them: threads of its process, or processes of their own.
+"""Codec workers for the driver: threads of its process, or processes.
 
-Codecs let go of Python's lock, but what surrounds them does not: in threads, sixteen cores of
-codecs hold a GPU up that makes a picture in two milliseconds. Where the network takes all cores,
-threads are cheaper, and there sooner.
+Codecs release Python's lock, but the code around them does not: as threads, sixteen cores of codecs
+slow a GPU that makes a picture in two milliseconds. If the network takes all cores, threads are
+cheaper and start sooner.
 """
 
 from __future__ import annotations
@@ -21,42 +21,34 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from waifu2x.backends import Pin
-from waifu2x.flows.batch.codec import (
-    Codec,
-    Command,
-    Died,
-    DirectLink,
-    Offered,
-    OfferedCall,
-    Report,
-)
+from waifu2x.flows.batch.codec import Codec, Command, Died, DirectLink, Offered, OfferedCall, Report
 from waifu2x.flows.batch.shared_memory import AttachedPool, SharedPool
 from waifu2x.system import allocator
 from waifu2x.system.files import remove_unfinished
 
 _ENDING_SECONDS = 0.1
-"""How long the end of a thread is waited for: what it does in a codec cannot be ended."""
+"""The longest wait for the end of a thread, whose codec cannot be interrupted."""
 
 
 class CodecWorker(Protocol):
-    """Makes one file or page at a time: reports come as it goes on, from a thread of its own."""
+    """Makes one file or page at a time; reports come from its own thread."""
 
     is_process: bool
 
     def send(self, command: Command) -> None:
-        """Tells it something. Whether it has died, a report says."""
+        """Sends a command; if the worker is dead, a report says so."""
         ...
 
     def stop(self) -> None:
-        """Begins to end it, whatever it is at. No report comes after that which counts."""
+        """Begins to end it at once. Later reports are void."""
         ...
 
     def join(self) -> None:
-        """Waits for its end after `stop`; a thread's, for a moment."""
+        """Waits for its end after `stop`; for a thread's, only a moment."""
         ...
 
     def release(self) -> None:
-        """Lets go of its memory: no call uses it any more."""
+        """Frees its memory, once no call uses it."""
         ...
 
 
@@ -66,30 +58,28 @@ class CodecThread:
     is_process = False
 
     def __init__(self, on_report: Callable[[CodecWorker, Report], None], name: str) -> None:
-        """Raises RuntimeError where no thread can be started."""
+        """Raises RuntimeError if no thread can be started."""
         self._codec = Codec(DirectLink(lambda report: on_report(self, report)))
         self._thread = threading.Thread(target=self._codec.run, name=name, daemon=True)
         self._thread.start()
 
     def send(self, command: Command) -> None:
-        """Takes effect when it waits for it."""
         self._codec.deliver(command)
 
     def stop(self) -> None:
-        """Ends it where it waits for the driver, or else in its next file."""
+        """Ends it where it waits for the driver, or in its next file."""
         self._codec.stop()
 
     def join(self) -> None:
-        """Waits for a moment."""
         if self._thread is not threading.current_thread():
             self._thread.join(_ENDING_SECONDS)
 
     def release(self) -> None:
-        """Its memory is this process's."""
+        """Does nothing: its memory is this process's."""
 
 
 class CodecProcess:
-    """A worker in a process of its own. A thread here waits for what it says."""
+    """A worker in a separate process. A thread here receives its reports."""
 
     is_process = True
 
@@ -99,14 +89,12 @@ class CodecProcess:
         name: str,
         pin: Callable[[NDArray[Any]], Pin],
     ) -> None:
-        """The process starts meanwhile; `pin` is the device's.
-
-        Raises RuntimeError where no thread can be started, OSError where no pipe can be opened.
-        """
+        """Starts the process in the background; `pin` is that of the device. Raises RuntimeError if
+        no thread can be started, OSError if no pipe can be opened."""
         self._on_report = on_report
         self._lock = threading.Lock()
         self._sending = threading.Lock()
-        """Held for as long as a message takes: one that stands still takes none."""
+        """Separate from `_lock`, since a stopped process blocks its sender."""
         self._process: Any = None
         self._is_stopped = False
         self._connection, self._theirs = start_context().Pipe()
@@ -120,23 +108,20 @@ class CodecProcess:
             raise
 
     def send(self, command: Command) -> None:
-        """A process that is gone hears nothing, and its reports end with Died."""
+        """Sends a command; a dead process ignores it, and its reports end with Died."""
         with suppress(OSError), self._sending:
             self._connection.send(command)
 
     def stop(self) -> None:
-        """Kills it."""
         with self._lock:
             self._is_stopped = True
             if self._process is not None:
                 self._process.kill()
 
     def join(self) -> None:
-        """Waits until it is gone."""
         self._thread.join()
 
     def release(self) -> None:
-        """Ends the registration of its memory with the device."""
         self._attached.close()
 
     def _receive(self) -> None:
@@ -145,12 +130,9 @@ class CodecProcess:
         self._on_report(self, Died(why))
 
     def _start(self) -> str:
-        """Starts the process; why that cannot be, if so."""
+        """Starts the process; returns the error if that fails."""
         process = start_context().Process(
-            target=work,
-            args=(self._theirs, _lifelines),
-            name="waifu2x-worker",
-            daemon=True,
+            target=work, args=(self._theirs, _lifelines), name="waifu2x-worker", daemon=True
         )
         try:
             with self._theirs:
@@ -165,7 +147,7 @@ class CodecProcess:
         return ""
 
     def _until_its_end(self) -> str:
-        """Passes on what it says; how it ended, for people."""
+        """Passes its reports on; returns how it ended, for people."""
         try:
             while True:
                 self._on_report(self, self._received())
@@ -173,7 +155,7 @@ class CodecProcess:
             self._process.join()
             return how_ended(self._process.exitcode)
         except Exception as error:
-            # What it sent besides is still on its way: nobody could tell it from the next message.
+            # Files that it sent besides cannot be told from the next message.
             self._process.kill()
             self._process.join()
             return f"cannot share its memory: {error}"
@@ -190,17 +172,15 @@ class CodecProcess:
 
 
 def prepare(*modules: str) -> None:
-    """Begins to load all modules in the process that starts others, also those that are named.
-
-    So the first of those need not wait for it: half a second beside whatever else is done.
-    """
+    """Begins to load all modules, and `modules`, in the process that starts others. So the first of
+    those need not wait half a second for that."""
     if sys.platform == "win32":
         return
     from multiprocessing import forkserver, resource_tracker
 
     start_context(*modules)
-    resource_tracker.ensure_running()  # which would let signals through again
-    # Ctrl-C is for this process: the other one would tell of it while it loads modules.
+    resource_tracker.ensure_running()  # it would unblock signals
+    # Ctrl-C is for this process: the other would print a traceback while it loads modules.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         forkserver.ensure_running()
@@ -209,13 +189,13 @@ def prepare(*modules: str) -> None:
 
 
 def may_start_processes() -> bool:
-    """Whether this process may have any: Dask's workers as they come may not."""
+    """Returns whether this process may have children: Dask's workers by default may not."""
     return not multiprocessing.current_process().daemon
 
 
 def start_context(*modules: str) -> Any:
-    """How processes are started: where that can be, by one that has loaded all modules, also those
-    that are named when it begins."""
+    """Returns a context that starts processes, if possible from one with all modules, and
+    `modules`, loaded."""
     if sys.platform == "win32":
         return multiprocessing.get_context("spawn")
     started = multiprocessing.get_context("forkserver")
@@ -224,39 +204,42 @@ def start_context(*modules: str) -> Any:
 
 
 def how_ended(code: int | None) -> str:
-    """How a process has ended, for people."""
+    """Returns how a process has ended, for people."""
     if code is not None and code < 0:
         with suppress(ValueError):
             return f"was killed ({signal.Signals(-code).name})"
     return f"ended (exit code {code})"
 
 
+def leave_signals() -> None:
+    """Ignores the signals that end a group of processes: the parent then ends this one."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+
 _lifelines: list[Connection] = []
-"""What this process holds open as long as it lives, and whatever processes it starts."""
+"""Pipes that this process and its codec processes hold open as long as they live."""
 
 
 def keep_open(lifeline: Connection) -> None:
     """Holds one end of a pipe open until this process and all codec processes that it starts from
-    now on have ended: then the other end says so."""
+    now on have ended."""
     _lifelines.append(lifeline)
 
 
 def work(connection: Connection, lifelines: Sequence[Connection]) -> None:
-    """The process: makes files until there are no more, or nobody wants them. It holds `lifelines`
-    open until it ends."""
+    """Runs the process: makes files until there are no more. It holds `lifelines` open."""
     warnings.filterwarnings("ignore")  # of codecs, on odd but readable files
     allocator.keep_freed()
-    # Signals that end a group of processes are for the driver, which then ends this one.
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    leave_signals()
     codec = Codec(_PipeLink(connection))
 
     def receive() -> None:
         while True:
             try:
                 command = connection.recv()
-            except Exception:  # the driver is gone, or an error in it cannot be made here
+            except Exception:  # the driver is gone, or its error cannot be unpickled
                 _vanish()
             codec.deliver(command)
 
@@ -268,13 +251,13 @@ def work(connection: Connection, lifelines: Sequence[Connection]) -> None:
 
 
 def _vanish() -> None:
-    """Ends a process whose driver is gone, in the middle of whatever it is at."""
+    """Ends a process whose driver is gone, at once."""
     remove_unfinished()
     os._exit(1)
 
 
 class _PipeLink:
-    """A link through a pipe, and shared memory."""
+    """A link through a pipe and shared memory."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -284,12 +267,12 @@ class _PipeLink:
         self.holds = self._pool.holds
 
     def report(self, report: Report) -> None:
-        """Raises OSError where the driver is gone."""
+        """Raises OSError if the driver is gone."""
         with self._lock:
             self._connection.send(report)
 
     def offer(self, number: int, calls: Sequence[OfferedCall]) -> None:
-        """Sends where the arrays are. Raises OSError where the driver is gone."""
+        """Sends the places of arrays. Raises OSError if the driver is gone."""
         arrays = [array for call in calls for array in (call.pixels, call.out)]
 
         def message(told: Sequence[Any], dropped: Sequence[int]) -> Offered:

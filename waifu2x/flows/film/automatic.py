@@ -1,4 +1,4 @@
-"""What is chosen by the film, the model and the machine: the noise level, the encoder, the size."""
+"""Chooses the noise level, the encoder and the size by the film, the model and the machine."""
 
 from __future__ import annotations
 
@@ -19,42 +19,38 @@ if TYPE_CHECKING:
     from waifu2x.networks.model_set import ModelSet
 
 FILM_NOISE = 0
-"""The level for whatever an encoder has coded with loss: benchmarks/film_models.py."""
+"""The level for any codec with loss; see benchmarks/film_models.py."""
 _LOSSLESS = {
     "ffv1", "rawvideo", "huffyuv", "ffvhuff", "utvideo", "magicyuv", "lagarith", "png", "qtrle",
     "v210", "wrapped_avframe", "prores", "dnxhd", "cfhd",
 }  # fmt: skip
-"""Codecs that change nothing, or next to nothing: those that films are cut in."""
+"""Codecs without loss or nearly so, as used for editing."""
 _MAKERS = ("nvenc", "qsv", "amf")
 _H264_MOST = 4096
-"""The most pixels of a side that encoders of H.264 in hardware take."""
+"""The most pixels of a side for H.264 encoders in hardware."""
 _SIZES = ("scale", "width", "height")
 _DECIDING = ("model", "noise", "tta")
-"""Arguments that decide the pixels, by name."""
 
 
 @dataclass(frozen=True)
 class DecidedFilm:
-    """A job and the arguments of its Upscaler, without anything that is still to be chosen."""
+    """A job and the arguments of its Upscaler, with all choices made."""
 
     job: FilmJob
     arguments: dict[str, Any]
     height: int
     width: int
-    """Pixels of the result."""
     asked: tuple[int, int]
-    """The height and width that were asked for: they may be odd where the encoder's are not."""
+    """The requested height and width, which may be odd where the encoder's are not."""
     changes: bool
-    """Whether anything is asked for at all."""
+    """Whether the film is to be changed at all."""
 
 
 def decided(
     film: Film, job: FilmJob, arguments: Mapping[str, Any], models: ModelSet
 ) -> DecidedFilm:
-    """Chooses the noise level and the encoder where they are `auto`, and an even size.
-
-    Raises Waifu2xError for what cannot be made of this film.
-    """
+    """Chooses noise level and encoder where they are `auto`, and an even size. Raises Waifu2xError
+    for what this film does not allow."""
     chosen = dict(arguments)
     size = film.pictures.height, film.pictures.width
     try:
@@ -78,20 +74,20 @@ def decided(
 def deciding_settings(
     arguments: Mapping[str, Any], models: ModelSet, arithmetic: str
 ) -> tuple[tuple[str, str], ...]:
-    """All that decides the pixels of a film's parts, for `FilmJob.settings`: what the network
-    computes in among it."""
+    """Returns all that decides the pixels of parts, for `FilmJob.settings`. `arithmetic` is what
+    the network computes in."""
     deciding = [(name, str(arguments[name])) for name in _DECIDING]
     return (*deciding, ("arithmetic", arithmetic), ("weights", models.digest()))
 
 
 def noise_level(pictures: Pictures, models: ModelSet) -> int | None:
-    """The noise level for a film: none where its codec leaves none, or the models lack it."""
+    """Returns the noise level for a film; None for a lossless codec, or models without it."""
     has_it = FILM_NOISE in models.noise_levels
     return FILM_NOISE if has_it and pictures.codec not in _LOSSLESS else None
 
 
 def hardware_codec(pictures: Pictures, job: FilmJob, height: int, width: int) -> str | None:
-    """The first encoder of this machine's hardware that can make the film; None if none can."""
+    """Returns the first encoder in hardware that can make the film, or None."""
     container = targets.container_of(job.target, job.form)
     depth = job.wish.depth or (8 if pictures.pixels.bits == 8 else 10)
     coded = ["hevc", "av1"]
@@ -106,10 +102,8 @@ def hardware_codec(pictures: Pictures, job: FilmJob, height: int, width: int) ->
 
 
 def even_size(film: Film, job: FilmJob, height: int, width: int) -> tuple[int, int]:
-    """A size that the encoder can code: without the last row or column where sides must be even.
-
-    Raises OutputError for a codec that does not go with the film or its target.
-    """
+    """Returns a size that the encoder can code: without the last row or column if sides must be
+    even. Raises OutputError for a codec that does not fit the film or its target."""
     container = targets.container_of(job.target, job.form)
     if container in targets.RAW:
         return height, width

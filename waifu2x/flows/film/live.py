@@ -1,38 +1,52 @@
 """Makes a film in one go: from or into a pipe, or of numbered pictures.
 
-There are no parts of it, so a run that is killed begins anew.
+It has no parts, so a run that is killed begins anew.
 """
 
 from __future__ import annotations
 
+import io
+import os
+import select
+import stat
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
+
 from waifu2x.errors import ImageError, OutputError
+from waifu2x.flows.film.assembly import MadeFilm
 from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarge_frames
-from waifu2x.flows.film.frames.frame_source import FrameSource
-from waifu2x.flows.film.making import MadeFilm
-from waifu2x.flows.film.parts.part_run import PartRun
-from waifu2x.flows.film.reading.client import FilmReader
+from waifu2x.flows.film.frames.frame_streams import FrameSink, FrameSource, PlacedFrame, Planes
+from waifu2x.flows.film.frames.stages import Stages
+from waifu2x.flows.film.parts.part_runs import PartRun
+from waifu2x.flows.film.reading.client import DecodedFrame, FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm
-from waifu2x.flows.film.sinks.frame_files_sink import FrameFilesSink
-from waifu2x.flows.film.sinks.frame_sink import FrameSink
-from waifu2x.flows.film.sinks.muxed_sink import MuxedSink
-from waifu2x.flows.film.sinks.raw_sink import RawSink
-from waifu2x.flows.jobs import STANDARD
-from waifu2x.formats.film.frame_files import frame_pattern
+from waifu2x.flows.jobs import STANDARD, make_folder
+from waifu2x.formats.film.description import Cut
+from waifu2x.formats.film.frame_files import FramePattern, frame_pattern, times_text
+from waifu2x.formats.film.raw import Y4M_FRAME, y4m_header
 from waifu2x.formats.film.writing import targets
-from waifu2x.system.files import reason, writing
+from waifu2x.formats.film.writing.encode import Shape
+from waifu2x.formats.film.writing.header import FilmPlan
+from waifu2x.formats.film.writing.live_writing import LiveEncoder
+from waifu2x.formats.png.write import PngWriter
+from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.streams import Extent, Header, Timed
+from waifu2x.system.files import explained, reason, write_atomically, writing
 
 _STANDARD_OUTPUT = 1
 _WHOLE = 1 << 62
-"""Ticks of the one part that such a film is."""
+"""Ticks of the only part of such a film."""
+_PIPE_BYTES = 1 << 20
+"""The most that Linux lets a pipe hold without privileges. With its usual 64 KiB, writer and reader
+wait for each other twelve times in a frame of 960x540."""
 
 
 def is_live(job: FilmJob) -> bool:
-    """Whether a film is made in one go."""
+    """Returns whether a film is made in one go."""
     return (
         job.source == STANDARD
         or frame_pattern(job.source) is not None
@@ -47,14 +61,10 @@ def make_live(
     prepared: PreparedFilm,
     device: FrameDevice,
     *,
-    replace: bool = False,
     on_frames: OnFrames = lambda frames, computed: None,
 ) -> MadeFilm:
-    """Makes a film for which `is_live` holds.
-
-    Raises ImageError, OutputError, BackendError, and BrokenPipeError where nobody reads standard
-    output any more.
-    """
+    """Makes a film for which `is_live` holds. Raises ImageError, OutputError, BackendError, and
+    BrokenPipeError where the reader of standard output is gone."""
     frames = FrameSource(
         reader,
         prepared.selection,
@@ -63,7 +73,7 @@ def make_live(
         job.duplicates,
         device.in_flight * device.stack,
     )
-    with _sink(reader, job, prepared, replace) as sink:
+    with _sink(reader, job, prepared) as sink:
         enlarge_frames(frames, sink, prepared.shape, reader.stages, device, on_frames)
         if not sink.frames:
             raise ImageError(f"{job.source}: has no frames between --start and --end")
@@ -71,32 +81,209 @@ def make_live(
 
 
 @contextmanager
-def _sink(
-    reader: FilmReader, job: FilmJob, prepared: PreparedFilm, replace: bool
-) -> Iterator[FrameSink]:
-    """Where the results go: into what is complete at the end of the block, or never there."""
+def _sink(reader: FilmReader, job: FilmJob, prepared: PreparedFilm) -> Iterator[FrameSink]:
+    """Gives the sink for the results. A file gets its name only at the end of the context."""
     shape, plan = prepared.shape, prepared.plan
     pattern = frame_pattern(job.target)
     if pattern is not None:
-        yield FrameFilesSink(pattern, job.source, shape, reader.stages, replace=replace)
+        yield FrameFilesSink(pattern, job.source, shape, reader.stages, replace=job.overwrite)
         return
-    try:
-        with ExitStack() as held:
-            target: Path | int = _STANDARD_OUTPUT
-            descriptor = _STANDARD_OUTPUT
-            if job.target != STANDARD:
-                file = held.enter_context(writing(job.target, replace=replace))
-                target, descriptor = Path(file.name), file.fileno()
-            elif sys.stdout is None:
-                raise OutputError("standard output: is closed")
-            if plan.container == "y4m":
-                name = "standard output" if job.target == STANDARD else str(job.target)
-                how = prepared.selection.deinterlacing
-                fields = reader.film.pictures.interlaced and how == "off"
-                yield RawSink(descriptor, name, shape, reader.stages, interlaced=fields)
-            else:
-                yield MuxedSink(reader, prepared, target, job.cut)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
+    with explained(OutputError, f"{job.target}: cannot write"), ExitStack() as held:
+        target: Path | int = _STANDARD_OUTPUT
+        descriptor = _STANDARD_OUTPUT
+        if job.target != STANDARD:
+            file = held.enter_context(writing(job.target, replace=job.overwrite))
+            target, descriptor = Path(file.name), file.fileno()
+        elif sys.stdout is None:
+            raise OutputError("standard output: is closed")
+        if plan.container == "y4m":
+            name = "standard output" if job.target == STANDARD else str(job.target)
+            how = prepared.selection.deinterlacing
+            fields = reader.film.pictures.interlaced and how == "off"
+            yield RawSink(descriptor, name, shape, reader.stages, interlaced=fields)
+        else:
+            yield MuxedSink(reader, prepared, target, job.cut)
+
+
+class MuxedSink(FrameSink):
+    """Encodes results; the process that reads the film writes them beside its other streams."""
+
+    def __init__(
+        self, reader: FilmReader, prepared: PreparedFilm, target: Path | int, cut: Cut
+    ) -> None:
+        """`target` is an existing file or a descriptor. Raises OutputError, BrokenPipeError."""
+        super().__init__(reader.stages)
+        self._reader = reader
+        self._encoder = LiveEncoder(prepared.shape)
+        plan = FilmPlan(reader.film, prepared.shape, prepared.plan, cut)
+        reader.begin_live(target, plan, self._encoder.template)
+
+    def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
+        for coded in self._encoder.add(planes, placed.frame.pts, placed.frame.duration):
+            self._reader.add_picture(coded)
+
+    def close(self) -> None:
+        with self._stages.at_work("encoding"):
+            for coded in self._encoder.flush():
+                self._reader.add_picture(coded)
+        self._encoder.close()
+        self.lost = self._reader.finish_live()
+
+    def abort(self) -> None:
+        self._encoder.close()
+
+
+class RawSink(FrameSink):
+    """Writes results as YUV4MPEG2, irrevocably."""
+
+    def __init__(
+        self, descriptor: int, name: str, shape: Shape, stages: Stages, *, interlaced: bool = False
+    ) -> None:
+        """`descriptor` stays open; `name` stands for it in messages. `interlaced`: frames hold two
+        fields."""
+        super().__init__(stages)
+        self._interlaced = interlaced
+        self._descriptor = descriptor
+        self._name = name
+        self._shape = shape
+        self._step = shape.tick * shape.rate
+        self._first: int | None = None
+        self.uneven = 0
+        """Frames that are not at an even rate: y4m has no times."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        if not self.uneven:
+            return ()
+        return (f"y4m has no times: {self.uneven} frames are not shown when they were",)
+
+    def open(self, header: Header) -> None:
+        """Writes the header. Raises OutputError, BrokenPipeError."""
+        shape = self._shape
+        _widen(self._descriptor)
+        self._send(
+            [
+                y4m_header(
+                    shape.encoding.pixels,
+                    shape.height,
+                    shape.width,
+                    shape.rate,
+                    shape.aspect,
+                    shape.colours,
+                    interlaced=self._interlaced,
+                )
+            ]
+        )
+
+    def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
+        self.write(planes)
+        self._place(placed.frame)
+
+    def write(self, planes: Planes) -> None:
+        """Writes the planes of a frame. Raises OutputError, or BrokenPipeError if the reader is
+        gone."""
+        self._send([Y4M_FRAME, *(plane.data.cast("B") for plane in planes)])
+
+    def _place(self, frame: DecodedFrame) -> None:
+        if self._first is None:
+            self._first = frame.pts
+        # In integers, since fractions are slow. Containers round times by less than half a frame.
+        each, whole = self._step.numerator, self._step.denominator
+        if 2 * abs((frame.pts - self._first) * each - self.frames * whole) > whole:
+            self.uneven += 1
+
+    def _send(self, parts: Sequence[bytes | memoryview]) -> None:
+        waiting = [memoryview(part) for part in parts]
+        with explained(OutputError, f"{self._name}: cannot write"):
+            while waiting:
+                try:
+                    written = _written(self._descriptor, waiting)
+                except BlockingIOError:  # the pipe is non-blocking
+                    select.select([], [self._descriptor], [])
+                    continue
+                while waiting and written >= waiting[0].nbytes:
+                    written -= waiting.pop(0).nbytes
+                if written:
+                    waiting[0] = waiting[0][written:]
+
+
+def _written(descriptor: int, parts: Sequence[memoryview]) -> int:
+    """Writes some of the bytes; returns how many."""
+    if sys.platform == "win32":
+        return os.write(descriptor, parts[0])
+    return os.writev(descriptor, parts)
+
+
+def _widen(descriptor: int) -> None:
+    """Enlarges the buffer of a pipe, if possible."""
+    if sys.platform != "linux" or not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        return
+    import fcntl
+
+    with suppress(OSError):
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+
+class FrameFilesSink(FrameSink):
+    """Writes results as PNG files numbered from 1, and a file of times."""
+
+    def __init__(
+        self, pattern: FramePattern, source: Path, shape: Shape, stages: Stages, *, replace: bool
+    ) -> None:
+        """`source` is the film that is read. With `replace`, existing frames are replaced."""
+        super().__init__(stages)
+        self._pattern = pattern
+        self._source = source
+        self._shape = shape
+        self._replace = replace
+        self._times: list[int] = []
+        self._content = b""
+
+    def open(self, header: Header) -> None:
+        """Makes the folder. Raises OutputError, and ExistsError for existing frames or times."""
+        pattern = self._pattern
+        make_folder(pattern.path.parent)
+        pattern.check_free(self._source, replace=self._replace)
+        there = pattern.numbers()
+        self._remove(there[0] if there else 1)
+
+    def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
+        if not is_held:
+            self._content = self._png(planes)
+        self._times.append(placed.frame.pts)
+        self._write_file(len(self._times), self._content)
+
+    def close(self) -> None:
+        """Writes the times, which complete the frames. Raises OutputError."""
+        data = times_text(self._times, self._shape.tick).encode()
+        with explained(OutputError, f"{self._pattern.times}: cannot write"):
+            write_atomically(self._pattern.times, data)
+
+    def _remove(self, first: int) -> None:
+        """Removes the frames of an earlier film, which would look like the end of this one."""
+        number = first
+        try:
+            self._pattern.times.unlink(missing_ok=True)
+            while self._pattern.frame(number).exists():
+                self._pattern.frame(number).unlink()
+                number += 1
+        except OSError as error:
+            path = self._pattern.frame(number)
+            raise OutputError(f"{path}: cannot be removed: {reason(error)}") from error
+
+    def _write_file(self, number: int, content: bytes) -> None:
+        path = self._pattern.frame(number)
+        with explained(OutputError, f"{path}: cannot write"):
+            write_atomically(path, content)
+
+    def _png(self, planes: Planes) -> bytes:
+        """Returns planes of grey, or of green, blue, red and perhaps alpha, as a file."""
+        alpha = planes[3:]
+        order = [planes[0]] if len(planes) == 1 else [planes[2], planes[0], planes[1]]
+        pixels = np.stack(order, axis=-1)
+        height, width = planes[0].shape
+        content = io.BytesIO()
+        writer = PngWriter(Header((Extent(height, width, pixels.nbytes),)), content)
+        writer.add(Timed(Picture(pixels, alpha[0] if alpha else None)))
+        writer.finish()
+        return content.getvalue()

@@ -1,4 +1,4 @@
-"""One frame of a film beside its plain enlargement, to look at before hours of work."""
+"""Shows one frame of a film beside its plain enlargement, before hours of work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from waifu2x.imaging.dtypes import from_unit
 from waifu2x.imaging.picture import Picture
 
 if TYPE_CHECKING:
-    from waifu2x.flows.film.frames.enlarging import FrameEnlarger
+    from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger
     from waifu2x.flows.film.reading.client import FilmReader
     from waifu2x.formats.film.reading.deinterlacing import Deinterlacing
 
@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 def preview(
     reader: FilmReader, enlarge: FrameEnlarger, start: Fraction, how: Deinterlacing, name: str
 ) -> NDArray[Any]:
-    """A sheet (H, W, 1 or 3) of the first frame from `start` seconds on: enlarged by Lanczos, and
-    by the network, which `name` names.
-
-    Raises ImageError where there is none, BackendError.
-    """
+    """Returns a sheet (H, W, 1 or 3) of the first frame from `start` seconds on, enlarged by
+    Lanczos and by the network, which is called `name`. Raises ImageError if there is none,
+    BackendError."""
     frames = reader.frames(Selection(start, deinterlacing=how), 1)
     try:
         found = next((frame for frame in frames if frame.is_wanted), None)
@@ -50,5 +48,5 @@ def preview(
 
 
 def _levels(picture: Picture) -> Picture:
-    """A picture as a screen of 8 bits shows it, on white."""
+    """Returns a picture on white in 8 bits."""
     return Picture(from_unit(comparison.on_white(picture, np.float32), np.uint8))

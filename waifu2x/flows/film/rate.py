@@ -1,4 +1,4 @@
-"""How fast a film can be enlarged here, by a short measurement of the network alone."""
+"""Measures briefly how fast the network alone enlarges a film on this machine."""
 
 from __future__ import annotations
 
@@ -11,32 +11,28 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from waifu2x.api import Upscaler
-from waifu2x.flows.film.frames.enlarging import FrameEnlarger
+from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.writing.encode import Shape
 
 _PIXELS = 480 * 270
-"""Pixels of the frame that a processor is measured with: its time grows as they do. A GPU is given
-a whole frame."""
+"""Pixels of the frame for a processor, whose time grows in proportion. A GPU gets a whole frame."""
 
 
 class MeasuredRate(NamedTuple):
-    """How fast a network was."""
+    """The measured speed of a network."""
 
     frames: float
     """Frames of the film a second."""
     device: str
     height: int
     width: int
-    """Pixels of what was measured."""
+    """Pixels of the measured frame."""
 
 
 def measured(arguments: Mapping[str, Any], film: Film, shape: Shape) -> MeasuredRate:
-    """Opens an Upscaler of these arguments, runs its network twice on a frame of noise,
-    or a part of one, and times the second run.
-
-    Raises BackendError, ModelError.
-    """
+    """Opens an Upscaler and times the second of two runs on a frame of noise, or a part of one.
+    Raises BackendError, ModelError."""
     pictures = film.pictures
     with Upscaler(**arguments) as upscaler:
         enlarge = FrameEnlarger(upscaler, pictures, shape)

@@ -1,4 +1,4 @@
-"""What is wanted of a film, and what is decided before the first frame costs anything."""
+"""The request for a film, and the decisions before its first frame."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from pathlib import Path
 
 from waifu2x import __version__
 from waifu2x.errors import OutputError
-from waifu2x.flows.film.frames.held import Duplicates
+from waifu2x.flows.film.frames.repeated_frames import Duplicates
 from waifu2x.flows.film.reading.client import FilmReader
-from waifu2x.formats.film.cut import Cut
-from waifu2x.formats.film.description import BT709, SMPTE170M, FilmColours, Pictures, PixelFormat
+from waifu2x.formats.film.description import (
+    BT709,
+    SMPTE170M,
+    Cut,
+    FilmColours,
+    Pictures,
+    PixelFormat,
+)
 from waifu2x.formats.film.library import versions
 from waifu2x.formats.film.raw import raw_encoding
 from waifu2x.formats.film.reading.deinterlacing import Deinterlacing
@@ -28,24 +34,23 @@ from waifu2x.formats.film.writing.codecs import (
     fitted,
     has_own_hdr,
     is_available,
+    losses,
 )
 from waifu2x.formats.film.writing.encode import Shape, check
-from waifu2x.formats.film.writing.losses import losses
-from waifu2x.formats.film.writing.picture_stream import template_of
+from waifu2x.formats.film.writing.header import FilmPlan, template_of
 from waifu2x.formats.film.writing.targets import StreamPlan
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.machine import core_count
 
 PART_SECONDS = 10
-"""How long a part is, in the film's own time."""
+"""Length of a part in the film's own time."""
 LONG_PART_SECONDS = 30
-"""How long a part is that GPUs make: encoders then come to their own rate, for all that they begin
-and end with in each part."""
+"""Length of a part on GPUs: encoders need it to reach their full rate."""
 
 
 PART_TICKS = "ticks of a part"
 THREADS = "threads"
-"""Settings of which those of whoever has begun the film count."""
+"""Settings fixed by the run that started the film; later runs adopt them."""
 
 
 @dataclass(frozen=True)
@@ -60,16 +65,22 @@ class FilmJob:
     drop_unsupported: bool = False
     cut: Cut = Cut()
     deinterlacing: Deinterlacing | None = None
-    """None: frames of what says that it is interlaced."""
+    """None: "frame" for a film that says it is interlaced."""
     duplicates: Duplicates = "exact"
     threads: int = 0
-    """Threads of the encoder; 0 for as many as suit the machine that begins the film."""
+    """Threads of the encoder; 0: chosen by the machine that begins the film."""
     form: str | None = None
-    """The extension of what standard output gets: mkv, webm or y4m; None: mkv."""
+    """The format of standard output: mkv, webm or y4m; None: mkv."""
     has_long_parts: bool = False
-    """Whether parts are long. Whoever begins the film decides."""
+    """Whether parts are long. The run that begins the film decides."""
+    overwrite: bool = False
+    """Whether a film that is there already is replaced."""
+    restart: bool = False
+    """Whether parts of an earlier run are made again."""
+    keep_parts: bool = False
+    """Whether the parts stay once the film is complete."""
     settings: tuple[tuple[str, str], ...] = ()
-    """What else decides the pixels: network, noise level, arithmetic."""
+    """Names and values of all else that decides the pixels: network, noise level, arithmetic."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +93,13 @@ class PreparedFilm:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What people should know before the work, each a clause."""
+        """Returns a clause for each thing that users should know before the work."""
         left = tuple(f"{title} is left out" for _, title in self.plan.refused)
         return left + self.plan.notices
 
 
 def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> PreparedFilm:
-    """Decides about a film whose pictures become that large. Raises OutputError, ImageError."""
+    """Decides about a film whose results have that size. Raises OutputError, ImageError."""
     film, container = reader.film, targets.container_of(job.target, job.form)
     pictures = film.pictures
     is_raw = container in targets.RAW
@@ -119,7 +130,7 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
     )
     plan = targets.plan(film, container, sound=job.sound, subtitles=job.subtitles)
     if not is_raw:
-        plan = reader.tried(shape, plan, template_of(check(shape)))
+        plan = reader.tried(FilmPlan(film, shape, plan), template_of(check(shape)))
         if not job.drop_unsupported:
             targets.check(plan, str(job.target))
     plan = replace(plan, notices=(*plan.notices, *losses(job.wish, pictures.pixels, encoding)))
@@ -128,11 +139,7 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
             f"the metadata of HDR10 is lost: {encoding.codec} in .{container} has no place for it"
         )
         plan = replace(plan, notices=(*plan.notices, told))
-    return PreparedFilm(
-        shape,
-        plan,
-        Selection(job.cut.start, job.cut.end, deinterlacing=how),
-    )
+    return PreparedFilm(shape, plan, Selection(job.cut.start, job.cut.end, deinterlacing=how))
 
 
 def _encoding(wish: Wish, pictures: Pictures, container: str, size: tuple[int, int]) -> Encoding:
@@ -148,7 +155,7 @@ def _encoding(wish: Wish, pictures: Pictures, container: str, size: tuple[int, i
 
 
 def _coded_colours(pictures: Pictures, pixels: PixelFormat, height: int) -> FilmColours:
-    """What the codes of results mean: as in the source, unless that is RGB and they are not."""
+    """Returns the colours of results: those of the source, unless only that is RGB."""
     if not pictures.pixels.is_rgb or pixels.is_rgb:
         return pictures.colours
     matrix = BT709 if height >= HD_LINES else SMPTE170M
@@ -156,7 +163,7 @@ def _coded_colours(pictures: Pictures, pixels: PixelFormat, height: int) -> Film
 
 
 def settings(job: FilmJob, prepared: PreparedFilm, source: Mapping[str, str]) -> dict[str, str]:
-    """All that decides the bytes of parts: `source` is what tells the source from others."""
+    """Returns all that decides the bytes of parts. `source` identifies the source."""
     shape = prepared.shape
     seconds = LONG_PART_SECONDS if job.has_long_parts else PART_SECONDS
     return {

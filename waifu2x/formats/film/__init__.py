@@ -1,1 +1,18 @@
 """Films: containers, streams, decoders and encoders, by PyAV (FFmpeg)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+READABLE = (
+    "mkv", "mp4", "m4v", "mov", "webm", "avi", "ts", "m2ts", "mts", "mpg", "mpeg", "vob", "flv",
+    "wmv", "asf", "ogv", "y4m", "mxf", "nut", "ivf", "3gp",
+)  # fmt: skip
+"""Extensions of films that can be read."""
+WRITABLE = ("mkv", "mp4", "mov", "webm")
+"""Extensions of films that are made."""
+
+
+def is_film(path: Path) -> bool:
+    """Returns whether the name of a file has the extension of a film."""
+    return path.suffix[1:].lower() in READABLE

@@ -1,4 +1,4 @@
-"""What a film holds, as plain data: it crosses between processes, and needs no PyAV."""
+"""Describes films as plain data, which crosses between processes and needs no PyAV."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Literal
 from waifu2x.system.lazy_dataclass import dataclass
 
 ChromaSiting = Literal["left", "topleft", "center"]
-"""Where chroma samples sit in a block of 2x2 pixels: in the middle of its left side, at its first
-pixel, in its centre."""
+"""Position of chroma samples in a block of 2x2 pixels: the middle of its left side, its first
+pixel, or its centre."""
 Range = Literal["limited", "full"]
 Kind = Literal["video", "audio", "subtitle", "attachment", "data", "unknown"]
 
 UNSPECIFIED = 2
-"""In H.273, a matrix, primaries or a transfer that nobody told."""
+"""The number of H.273 for an unknown matrix, primaries or transfer."""
 RGB = 0
 BT709, BT470BG, SMPTE170M, SMPTE240M, BT2020 = 1, 5, 6, 7, 9
 PQ, HLG = 16, 18
@@ -27,35 +27,35 @@ MATRICES = {
 
 @dataclass(frozen=True)
 class PixelFormat:
-    """How the samples of a frame lie in memory: planes of their own, without gaps."""
+    """The layout of a frame in memory: separate planes without gaps."""
 
     name: str
     """FFmpeg's, of 8 or of little-endian 16 bits."""
     bits: int
     """Bits of a sample; more than 8 lie in 16."""
     columns: int
-    """Luma samples to one of chroma in a row, 1 or 2."""
+    """Luma samples for each chroma sample in a row, 1 or 2."""
     rows: int
-    """As many in a column."""
+    """The same in a column."""
     planes: int
     """1 for grey, 3, or 4 with transparency."""
     is_rgb: bool = False
     """Whether its planes are green, blue and red."""
 
     def shapes(self, height: int, width: int) -> tuple[tuple[int, int], ...]:
-        """Rows and columns of each plane."""
+        """Returns rows and columns of each plane."""
         chroma = (-(-height // self.rows), -(-width // self.columns))
         return ((height, width), chroma, chroma, (height, width))[: self.planes]
 
     @property
     def dtype(self) -> str:
-        """NumPy's name for the type of its samples."""
+        """Returns NumPy's name of the sample type."""
         return "uint8" if self.bits == 8 else "uint16"
 
 
 @dataclass(frozen=True)
 class FilmColours:
-    """What the codes of a film's pictures mean, by the numbers of ITU-T H.273."""
+    """The meaning of the samples of a film, by the numbers of ITU-T H.273."""
 
     matrix: int
     range: Range
@@ -63,7 +63,7 @@ class FilmColours:
     transfer: int
     siting: ChromaSiting
     assumed: tuple[str, ...] = ()
-    """What of it the film does not say, in words."""
+    """Values that the film leaves unsaid, in words."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class Hdr:
     """Static metadata of HDR10."""
 
     primaries: tuple[Fraction, ...] = ()
-    """x and y of red, green, blue and white; or nothing."""
+    """x and y of red, green, blue and white; or empty."""
     luminance: tuple[Fraction, ...] = ()
-    """The least and the most of the mastering display, in cd/m²; or nothing."""
+    """Least and greatest luminance of the mastering display, in cd/m²; or empty."""
     light: tuple[int, int] | None = None
     """MaxCLL and MaxFALL."""
 
@@ -95,17 +95,17 @@ class Pictures:
     rate: Fraction
     """Pictures a second, a guess where they are not evenly spaced."""
     frames: int | None
-    """How many there are, by the file's own account."""
+    """Frames that the file claims to have."""
     aspect: Fraction | None
     """Width of a pixel over its height, where the file says."""
     rotation: int
     """Degrees counter-clockwise that players turn it by."""
     matrix: tuple[int, ...] | None
-    """The nine numbers of the display matrix, if there is one."""
+    """The nine numbers of the display matrix."""
     colours: FilmColours
     hdr: Hdr | None
     lost: tuple[str, ...]
-    """What it carries and no encoder here can, in words."""
+    """Metadata that no encoder here can keep, in words."""
     interlaced: bool
     tags: tuple[tuple[str, str], ...]
     disposition: int
@@ -123,11 +123,11 @@ class OtherStream:
     tags: tuple[tuple[str, str], ...]
     disposition: int
     is_hidden: bool = False
-    """Whether it is not read: FFmpeg makes chapters of it, or it has pictures of chapters."""
+    """Whether it is not read, since it holds chapters or their pictures."""
 
     @property
     def title(self) -> str:
-        """Its name for people: number, codec and language."""
+        """Returns its name for people: number, codec and language."""
         tags = {key.lower(): value for key, value in self.tags}
         language = f" ({tags['language']})" if tags.get("language") else ""
         return f"{'cover' if self.is_cover else self.kind} {self.index} {self.codec}{language}"
@@ -138,13 +138,21 @@ class Film:
     """A film, by its header and its first frame."""
 
     container: str
-    """FFmpeg's name of its format."""
+    """FFmpeg's name of the container."""
     seconds: float | None
-    """How long it says it is."""
+    """The length that it claims."""
     shift: int
-    """Microseconds at which its times begin, where that means nothing and is taken off all."""
+    """Microseconds at which its times begin, where that has no meaning and is subtracted."""
     seekable: bool
     pictures: Pictures
     others: tuple[OtherStream, ...]
     chapters: int
     tags: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A stretch of a film, in seconds."""
+
+    start: Fraction = Fraction(0)
+    end: Fraction | None = None

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from waifu2x.errors import ExistsError, ImageError, OutputError
-from waifu2x.system.files import open_regular, reason
+from waifu2x.system.files import explained, open_regular, reason
 from waifu2x.system.lazy_dataclass import dataclass
 
 TIMES = "timestamps.txt"
 """The file of times: a line that names its format, then the milliseconds of each frame."""
 TICK = Fraction(1, 1_000_000)
-"""Seconds of a tick of such films."""
 PLAIN_RATE = 25
-"""Frames a second where no file tells."""
+"""Frames a second where no file of times exists."""
 _FORMAT = "# timestamp format v2"
 _NUMBERED = re.compile(r"%0?([1-9]?)d")
 _MOST_BYTES = 64 << 20
@@ -36,23 +35,23 @@ class FramePattern:
     path: Path
 
     def frame(self, number: int) -> Path:
-        """The file of a frame."""
+        """Returns the file of a frame."""
         return self.path.with_name(self.path.name % number)
 
     @property
     def times(self) -> Path:
-        """The file of times."""
+        """Returns the file of times."""
         return self.path.with_name(TIMES)
 
     def numbers(self) -> range:
-        """The numbers of the frames that are there: from 0 or 1 on, up to the first that is not."""
+        """Returns the numbers of existing frames: from 0 or 1 up to the first gap."""
         first = next((number for number in (0, 1) if self.frame(number).exists()), 1)
         end = next(number for number in count(first) if not self.frame(number).exists())
         return range(first, end)
 
     def check_free(self, source: Path, *, replace: bool) -> None:
-        """Raises ExistsError where there are frames, or times, that are not to be replaced, and
-        OutputError where `source` is frames whose times would be lost."""
+        """Raises ExistsError for frames or times that must not be replaced. Raises OutputError
+        where the times of `source` would be lost, which is frames, too."""
         given = frame_pattern(source)
         if given is not None and _is_same(given.path.parent, self.path.parent):
             raise OutputError(
@@ -75,7 +74,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def frame_pattern(path: Path) -> FramePattern | None:
-    """The frames that a path such as `frames/%06d.png` names; None if it names one file."""
+    """Returns the frames that a path such as `frames/%06d.png` names; None for one file."""
     name = path.name
     if not name.lower().endswith(".png") or len(_NUMBERED.findall(name)) != 1:
         return None
@@ -83,10 +82,10 @@ def frame_pattern(path: Path) -> FramePattern | None:
 
 
 class FrameFiles(io.RawIOBase):
-    """The files of all frames, one after the other, as one that cannot be sought in."""
+    """The concatenated files of all frames, as one file without seeking."""
 
     def __init__(self, pattern: FramePattern) -> None:
-        """Raises ImageError where there are none."""
+        """Raises ImageError if no frame exists."""
         numbers = pattern.numbers()
         if not numbers:
             raise ImageError(f"{pattern.frame(1)}: cannot read: no such file or directory")
@@ -96,11 +95,10 @@ class FrameFiles(io.RawIOBase):
         self.count = len(numbers)
 
     def readable(self) -> bool:
-        """It is."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """At most so many bytes; none at the end of the last file. Raises ImageError."""
+        """Returns at most `size` bytes; none at the end of the last file. Raises ImageError."""
         while True:
             if self._file is None:
                 path = next(self._waiting, None)
@@ -114,7 +112,7 @@ class FrameFiles(io.RawIOBase):
             self._file = None
 
     def contents(self) -> Iterator[bytes]:
-        """What each file holds, wherever `read` has come to. Raises ImageError."""
+        """Yields the content of each file, independently of `read`. Raises ImageError."""
         for path in self._paths:
             with _opened(path) as file:
                 data: bytes = file.read(_MOST_OF_FRAME + 1)
@@ -133,17 +131,13 @@ class FrameFiles(io.RawIOBase):
 
 
 def _opened(path: Path) -> IO[bytes]:
-    try:
+    with explained(ImageError, f"{path}: cannot read"):
         return open_regular(path)
-    except OSError as error:
-        raise ImageError(f"{path}: cannot read: {reason(error)}") from error
 
 
 def read_times(pattern: FramePattern, frames: int) -> tuple[int, ...]:
-    """When each frame is shown, in ticks; evenly where there is no file of times.
-
-    Raises ImageError for a file that is none, or of fewer frames.
-    """
+    """Returns the time of each frame in ticks; even times where no file tells. Raises ImageError
+    for an invalid file, or one with fewer times than `frames`."""
     path = pattern.times
     try:
         with open_regular(path) as file:
@@ -158,7 +152,7 @@ def read_times(pattern: FramePattern, frames: int) -> tuple[int, ...]:
             raise ValueError
         shown = [line for line in lines[1:] if line.strip() and not line.startswith("#")]
         times = [float(line) for line in shown]
-        if not all(0 <= time < _LARGEST for time in times):  # nor is it of what is no number
+        if not all(0 <= time < _LARGEST for time in times):  # nor for NaN
             raise ValueError
         ticks = tuple(round(time * 1000) for time in times)
         if any(later <= earlier for earlier, later in pairwise(ticks)):
@@ -174,12 +168,12 @@ def read_times(pattern: FramePattern, frames: int) -> tuple[int, ...]:
 
 
 def rate_of(times: Sequence[int]) -> Fraction:
-    """About how many frames a second such times are; exactly where they are even."""
+    """Returns the approximate rate of times in ticks, in frames a second; exact for even times."""
     if len(times) < 2:
         return Fraction(PLAIN_RATE)
     mean = Fraction(len(times) - 1, times[-1] - times[0]) / TICK
     for base in (1, 1001):
-        # Half a tick at the last frame is what times are rounded to.
+        # Times are rounded to half a tick at the last frame.
         near = Fraction(round(mean * base), base)
         if near and abs(1 / near - 1 / mean) * (len(times) - 1) <= TICK:
             return near
@@ -187,7 +181,7 @@ def rate_of(times: Sequence[int]) -> Fraction:
 
 
 def times_text(times: Sequence[int], tick: Fraction) -> str:
-    """The file of times, for times in ticks of so many seconds."""
+    """Returns the content of a file of times; `times` are in ticks of `tick` seconds."""
     milliseconds = (float(time * tick * 1000) for time in times)
     lines = (f"{time:.6f}".rstrip("0").rstrip(".") for time in milliseconds)
     return "\n".join([_FORMAT, *lines, ""])

@@ -14,10 +14,8 @@ if TYPE_CHECKING:
 
 @cache
 def library() -> Any:
-    """The module `av`, which then writes nothing to the terminal.
-
-    Raises UnavailableError where it is not installed.
-    """
+    """Imports the module `av` and silences its log. Raises UnavailableError where it is not
+    installed."""
     os.environ.setdefault("SVT_LOG", "1")  # that encoder writes to stderr by itself
     try:
         import av
@@ -27,12 +25,12 @@ def library() -> Any:
             "films need PyAV: install it with `pip install 'waifu2x-kernels[video]'`"
         ) from error
     av.logging.set_level(av.logging.PANIC)
-    av.logging.set_skip_repeated(False)  # what is damaged, each reader hears of
+    av.logging.set_skip_repeated(False)  # each reader counts all messages
     return av
 
 
 def versions() -> Mapping[str, str]:
-    """The versions of PyAV and of FFmpeg's libraries, which decide an encoder's bytes."""
+    """Returns the versions of PyAV and of FFmpeg's libraries, which decide an encoder's bytes."""
     av = library()
     numbers = {name: ".".join(map(str, number)) for name, number in av.library_versions.items()}
     return {"PyAV": av.__version__, **numbers}

@@ -25,14 +25,14 @@ _REPACKED = {
     "abgr": "gbrap", "gray16be": "gray16le", "rgb48be": "gbrp16le", "rgb48le": "gbrp16le",
     "rgba64be": "gbrap16le", "rgba64le": "gbrap16le",
 }  # fmt: skip
-"""Formats whose samples only lie otherwise, and in which planes they are the same."""
+"""Formats whose samples lie otherwise, and the planar format with the same samples."""
 FULL_RANGE = ("yuvj420p", "yuvj422p", "yuvj444p")
 """Formats whose name alone says that they are full range."""
 
 
 @cache
 def pixel_format(name: str, film: str) -> PixelFormat:
-    """The planes that frames of a format are taken as. Raises ImageError for what has none."""
+    """Returns the planes for frames of a format. Raises ImageError for an unsupported format."""
     planar = _REPACKED.get(name, name)
     found = library().VideoFormat(planar)
     parts = found.components
@@ -60,7 +60,7 @@ def pixel_format(name: str, film: str) -> PixelFormat:
 
 
 def planes_of(frame: VideoFrame, pixels: PixelFormat) -> list[NDArray[Any]]:
-    """A frame's planes, (rows, columns) each, as they lie in its memory."""
+    """Returns the planes of a frame, (rows, columns) each, as views of its memory."""
     name = frame.format.name
     if name != pixels.name and not name.startswith("yuvj"):
         frame = frame.reformat(format=pixels.name)
@@ -72,7 +72,7 @@ def planes_of(frame: VideoFrame, pixels: PixelFormat) -> list[NDArray[Any]]:
 
 
 def frame_of(planes: Sequence[NDArray[Any]], pixels: PixelFormat) -> VideoFrame:
-    """A frame that shows planes: their memory where FFmpeg can take it, else a copy."""
+    """Returns a frame of the planes: their memory where FFmpeg can take it, else a copy."""
     height, width = planes[0].shape
     av = library()
     if height % pixels.rows == 0 and width % pixels.columns == 0:
@@ -86,6 +86,6 @@ def frame_of(planes: Sequence[NDArray[Any]], pixels: PixelFormat) -> VideoFrame:
 
 
 def _rows(plane: Any, dtype: str) -> NDArray[Any]:
-    # Whole rows, their padding included: what lies after the last one need not be a row.
+    # Whole rows with padding: the bytes after the last one may be less than a row.
     whole = np.frombuffer(plane, dtype)
     return whole[: plane.height * plane.line_size // whole.itemsize].reshape(plane.height, -1)

@@ -1,20 +1,27 @@
-"""Films that no encoder makes: frames as y4m, and as PNG."""
+"""Films that no encoder makes: frames as YUV4MPEG2 (y4m), written here, and as PNG.
+
+FFmpeg writes y4m above 8 bits only as an unofficial extension. A film is a line that describes it,
+then the word FRAME and the planes of each frame, without times.
+"""
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from waifu2x.errors import OutputError
-from waifu2x.formats.film.description import PixelFormat
+from waifu2x.formats.film.description import ChromaSiting, FilmColours, PixelFormat
 from waifu2x.formats.film.writing.codecs import Encoding, Wish
 
 _NAMES = {(2, 2): "420", (2, 1): "422", (1, 1): "444"}
 """Names of chroma's layout, by columns and rows of luma for one sample of it."""
+Y4M_FRAME = b"FRAME\n"
+"""The word before the planes of each frame."""
+_SITED: dict[ChromaSiting, str] = {"left": "420mpeg2", "topleft": "420paldv", "center": "420jpeg"}
 
 
 def raw_encoding(wish: Wish, source: PixelFormat, container: str) -> Encoding:
-    """How frames of a format are written as they are: `container` is y4m or png.
-
-    Raises OutputError for what there is only with an encoder.
-    """
+    """Returns the encoding of unencoded frames; `container` is y4m or png. Raises OutputError for
+    options that need an encoder."""
     wanted = {
         "--codec": wish.codec,
         "--crf": wish.crf,
@@ -51,3 +58,46 @@ def _png_pixels(wish: Wish, source: PixelFormat) -> PixelFormat:
     planes = 4 if source.planes == 4 else 3
     name = f"gbr{'a' * (planes == 4)}p{'' if bits == 8 else '16le'}"
     return PixelFormat(name, bits, 1, 1, planes, is_rgb=True)
+
+
+def y4m_siting(head: bytes) -> ChromaSiting | None:
+    """Returns the siting of chroma that the first bytes of a y4m file name, if any."""
+    for word in head.partition(b"\n")[0].split()[1:]:
+        if word in (b"C420", b"C420jpeg"):
+            return "center"
+        if word == b"C420mpeg2":
+            return "left"
+        if word == b"C420paldv":
+            return "topleft"
+    return None
+
+
+def y4m_header(
+    pixels: PixelFormat,
+    height: int,
+    width: int,
+    rate: Fraction,
+    aspect: Fraction | None,
+    colours: FilmColours,
+    *,
+    interlaced: bool = False,
+) -> bytes:
+    """Returns the line that describes a film, as FFmpeg writes it."""
+    if pixels.planes == 1:
+        space, extra = "mono", ""
+    else:
+        space = {(2, 2): "420", (2, 1): "422", (1, 1): "444"}[pixels.columns, pixels.rows]
+        if pixels.bits > 8:
+            space += f"p{pixels.bits}"
+        elif space == "420":
+            space = _SITED[colours.siting]
+        extra = f" XYSCSS={space.upper()}"
+    if pixels.planes == 1 and pixels.bits > 8:
+        space += str(pixels.bits)
+    ratio = Fraction(0) if aspect is None else aspect
+    shape = f"A{ratio.numerator}:{ratio.denominator if ratio else 0}"
+    fields = "?" if interlaced else "p"
+    return (
+        f"YUV4MPEG2 W{width} H{height} F{rate.numerator}:{rate.denominator} I{fields} {shape} "
+        f"C{space}{extra} XCOLORRANGE={colours.range.upper()}\n"
+    ).encode()

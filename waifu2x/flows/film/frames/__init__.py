@@ -1,1 +1,1 @@
-"""What happens to frames between the film that is read and the sink that takes results."""
+"""The frames of a film, from its reader to the sink of results."""

@@ -1,93 +1,190 @@
-"""A device that enlarges the frames of a film, and the flow of frames through it."""
+"""A device that enlarges the frames of a film, and the flow of frames through it, in stacks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import mmap
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Pin, Progress
-from waifu2x.flows.film.frames.frame_memory import FrameMemory
-from waifu2x.flows.film.frames.stacks import StackedSink, StackedSource
+from waifu2x.flows.film.frames.frame_streams import EnlargedFrame, PlacedFrame, Planes
 from waifu2x.flows.film.frames.stages import Stages
-from waifu2x.flows.film.frames.steps import EnlargedFrame, Planes, Step
-from waifu2x.flows.flow import Work, flow
-from waifu2x.formats.film.description import Film
+from waifu2x.flows.flow import flow
+from waifu2x.formats.film.description import Film, PixelFormat
 from waifu2x.formats.film.writing.encode import Shape
-from waifu2x.imaging.streams import Sink, Source
+from waifu2x.imaging.streams import Header, Sink, Source
 from waifu2x.system.lazy_dataclass import dataclass
 
 Enlarge = Callable[[Sequence[Planes], Sequence[Planes]], None]
-"""Enlarges frames, given as planes in the film's format: writes each result into planes of the
-encoder's format, as many as there are frames. Threads share it."""
+"""Enlarges frames, given as planes in the film's format, into the same number of frames in the
+encoder's format. Threads share it."""
 OnFrames = Callable[[int, int], None]
-"""Told how many more frames there are results for, and how many of them the network made. It is
-called by several threads."""
+"""Called by several threads with the number of new results, and how many of them the
+network made."""
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+_PIXELS = 1 << 19
+_MOST = 8
+_ALIGNED = 64
+"""Alignment of planes in bytes, the widest registers of a processor. As many bytes follow the last
+plane, since encoders may read beyond a row. Otherwise planes are adjacent, so that a device copies
+most frames in one transfer."""
 
 
 @dataclass(frozen=True, eq=False)
 class FrameDevice:
-    """A device that enlarges the frames of a film, and how it likes to be fed."""
+    """A device that enlarges frames, and how to feed it."""
 
     enlarge: Enlarge
     in_flight: int = 2
-    """Stacks of frames that are under way at a time."""
+    """Stacks of frames under way."""
     stack: int = 1
-    """Frames of a stack."""
     pin: Callable[[NDArray[Any]], Pin] = lambda array: Pin()
-    """The device's, `Backend.pin`."""
+    """`Backend.pin` of the device."""
     arithmetic: str = ""
-    """What it computes in, with the backend's name: parts that others make otherwise differ."""
+    """The name of the backend and its arithmetic. Parts of another arithmetic differ."""
     is_gpu: bool = False
     described: str = ""
-    """The device, for people."""
 
 
 class Enlarging(Protocol):
-    """How frames are enlarged. It can be sent to other processes and machines."""
+    """Opens devices that enlarge frames. It can be sent to other processes and machines."""
 
     def opened(self, film: Film, shape: Shape) -> AbstractContextManager[FrameDevice]:
-        """Opens a device, for as long as the context lasts. Raises BackendError, ModelError."""
+        """Opens a device while the context lasts. Raises BackendError, ModelError."""
         ...
 
 
 def enlarge_frames(
-    frames: Source[Step],
+    frames: Source[PlacedFrame],
     sink: Sink[EnlargedFrame],
     shape: Shape,
     stages: Stages,
     device: FrameDevice,
     on_frames: OnFrames,
 ) -> None:
-    """Enlarges frames by a device and gives the results to a sink, in stacks, several under way at
-    a time.
+    """Enlarges frames in stacks, several of them under way, and gives the results to a sink. Raises
+    ImageError, OutputError, BackendError."""
 
-    Raises ImageError, OutputError, BackendError.
-    """
+    def enlarged(stack: Sequence[PlacedFrame], on_progress: Progress) -> Sequence[EnlargedFrame]:
+        made = [None if placed.is_held else memory.planes() for placed in stack]
+        new = [placed.frame.planes for placed in stack if not placed.is_held]
+        if new:
+            with stages.at_work("network"):
+                device.enlarge(new, [planes for planes in made if planes is not None])
+        on_frames(len(stack), len(new))
+        return [EnlargedFrame(placed, planes) for placed, planes in zip(stack, made, strict=True)]
+
     memory = FrameMemory(shape.encoding.pixels, shape.height, shape.width, device.pin)
     with closing(memory):
         flow(
             StackedSource(frames, device.stack),
-            _work_of(device, memory, stages, on_frames),
+            enlarged,
             StackedSink(sink),
             in_flight=device.in_flight,
         )
 
 
-def _work_of(
-    device: FrameDevice, memory: FrameMemory, stages: Stages, on_frames: OnFrames
-) -> Work[Sequence[Step], Sequence[EnlargedFrame]]:
-    """The work of a flow of stacks of frames."""
+def stack_size(height: int, width: int) -> int:
+    """Returns how many frames of a size form a stack, since each call of a network has a fixed
+    cost."""
+    return max(1, min(_MOST, _PIXELS // max(1, height * width)))
 
-    def enlarged(steps: Sequence[Step], on_progress: Progress) -> Sequence[EnlargedFrame]:
-        made = [None if step.is_held else memory.planes() for step in steps]
-        frames = [step.frame.planes for step in steps if not step.is_held]
-        if frames:
-            with stages.at_work("network"):
-                device.enlarge(frames, [planes for planes in made if planes is not None])
-        on_frames(len(steps), len(frames))
-        return [EnlargedFrame(step, planes) for step, planes in zip(steps, made, strict=True)]
 
-    return enlarged
+class StackedSource(Generic[_Item]):
+    def __init__(self, source: Source[_Item], size: int) -> None:
+        self._source = source
+        self._size = size
+        self.header = source.header
+
+    def __iter__(self) -> Iterator[Sequence[_Item]]:
+        """Yields tuples of `size` items; the last may have fewer."""
+        stack: list[_Item] = []
+        for item in self._source:
+            stack.append(item)
+            if len(stack) == self._size:
+                yield tuple(stack)
+                stack = []
+        if stack:
+            yield tuple(stack)
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class StackedSink(Generic[_Result]):
+    """Hands the results of stacks to a sink one by one."""
+
+    def __init__(self, sink: Sink[_Result]) -> None:
+        self._sink = sink
+
+    def open(self, header: Header) -> None:
+        self._sink.open(header)
+
+    def add(self, result: Iterable[_Result]) -> None:
+        for one in result:
+            self._sink.add(one)
+
+    def close(self) -> None:
+        self._sink.close()
+
+    def abort(self) -> None:
+        self._sink.abort()
+
+
+class FrameMemory:
+    """Page-locked planes for frames of one size. Threads may share it. The memory of a frame is
+    reused once neither this program nor an encoder holds any of its planes."""
+
+    def __init__(
+        self,
+        pixels: PixelFormat,
+        height: int,
+        width: int,
+        pin: Callable[[NDArray[Any]], Pin] = lambda array: Pin(),
+    ) -> None:
+        """`pin` is `Backend.pin` of the device."""
+        dtype = np.dtype(pixels.dtype)
+        self._dtype, self._pin = dtype, pin
+        self._places: list[tuple[int, tuple[int, int]]] = []
+        begin = 0
+        for shape in pixels.shapes(height, width):
+            self._places.append((begin, shape))
+            nbytes = shape[0] * shape[1] * dtype.itemsize
+            begin += -(-nbytes // _ALIGNED) * _ALIGNED
+        self._size = begin + _ALIGNED
+        self._lock = threading.Lock()
+        self._pins: list[Pin] = []
+        self._free: deque[mmap.mmap] = deque()
+        """The garbage collector puts memory here, at any time."""
+
+    def planes(self) -> list[NDArray[Any]]:
+        """Returns planes of a frame, uninitialised: (rows, columns) each, C-contiguous."""
+        try:
+            memory = self._free.popleft()
+        except IndexError:
+            memory = mmap.mmap(-1, self._size)
+            with self._lock:
+                self._pins.append(self._pin(np.frombuffer(memory, np.uint8)))
+        whole = np.frombuffer(memory, np.uint8)
+        # Views of it keep `whole` alive, and with it the memory.
+        weakref.finalize(whole, self._free.append, memory).atexit = False
+        size = self._dtype.itemsize
+        return [
+            whole[begin : begin + rows * columns * size].view(self._dtype).reshape(rows, columns)
+            for begin, (rows, columns) in self._places
+        ]
+
+    def close(self) -> None:
+        """Unpins the memory, once no call uses it."""
+        with self._lock:
+            for pin in self._pins:
+                pin.close()
+            self._pins.clear()

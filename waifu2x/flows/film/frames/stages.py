@@ -1,4 +1,4 @@
-"""Which stage of a film holds the others: decoding, the network or encoding."""
+"""Measures which stage of a film delays the others: decoding, the network or encoding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Stage = Literal["decoding", "network", "encoding"]
 
 
 class StageTimes(NamedTuple):
-    """Seconds since a film was begun, and those of them in which each stage was at work."""
+    """Seconds since a film was begun, and those during which each stage worked."""
 
     elapsed: float = 0.0
     decoding: float = 0.0
@@ -20,12 +20,12 @@ class StageTimes(NamedTuple):
     encoding: float = 0.0
 
     def since(self, before: StageTimes) -> StageTimes:
-        """What has come since then."""
+        """Returns the difference from earlier times."""
         return StageTimes(*(now - then for now, then in zip(self, before, strict=True)))
 
     @property
     def slowest(self) -> Stage:
-        """The stage that waited least: the others wait for it."""
+        """Returns the stage that waited least."""
         stages: dict[Stage, float] = {
             "network": self.network,
             "encoding": self.encoding,
@@ -35,8 +35,6 @@ class StageTimes(NamedTuple):
 
 
 class Stages:
-    """Measures the stages of a film. Threads share it."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._begun = time.monotonic()
@@ -46,7 +44,7 @@ class Stages:
 
     @contextmanager
     def at_work(self, stage: Stage) -> Iterator[None]:
-        """A block in which a stage works; where several threads are in one, it counts once."""
+        """Counts the time of the context for a stage; overlapping ones count once."""
         with self._lock:
             if not self._active[stage]:
                 self._since[stage] = time.monotonic()
@@ -60,12 +58,12 @@ class Stages:
                     self._spent[stage] += time.monotonic() - self._since[stage]
 
     def add(self, stage: Stage, seconds: float) -> None:
-        """Counts seconds that were measured elsewhere."""
+        """Adds seconds that were measured elsewhere."""
         with self._lock:
             self._spent[stage] += seconds
 
     def times(self) -> StageTimes:
-        """Up to now."""
+        """Returns the times up to now."""
         with self._lock:
             now = time.monotonic()
             spent = {

@@ -1,1 +1,1 @@
-"""Who makes parts: the devices of this machine, the workers of a cluster."""
+"""Makers of parts: this process, the devices of this machine, the workers of a cluster."""

@@ -13,14 +13,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from waifu2x.errors import ClusterError, ImageError, Waifu2xError
+from waifu2x.flows.batch.cluster import LOOK_SECONDS, PATIENCE_SECONDS, workers_of
 from waifu2x.flows.film.frames.frame_device import Enlarging, OnFrames
 from waifu2x.flows.film.parts import manifest
-from waifu2x.flows.film.parts.part_run import FilmWork, PartRun, expected_parts
-from waifu2x.flows.film.parts.run_queue import RunQueue
+from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun, RunQueue, expected_parts
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.formats.film.writing.encode import Shape
 
@@ -30,18 +29,14 @@ if TYPE_CHECKING:
     from waifu2x.flows.film.makers.cluster_worker import RunMade, WorkerDevice
 
 _MOST = 6
-"""Parts of a run: progress is known when one ends."""
+"""Parts of a run, whose progress is known only at its end."""
 _AHEAD = 2
-"""Runs that a worker has at a time, one of which waits."""
-_LOOK_SECONDS = 1.0
-"""Seconds between looks at which workers there are."""
-_PATIENCE_SECONDS = 60.0
-"""Seconds without any worker after which the film is given up: some come back."""
+"""Runs that a worker has, one of which waits."""
 _RESUME = "the parts that are complete stay: run again to go on"
 
 
 class MakerByCluster:
-    """Makes parts by a cluster. A context manager, whose end cancels what is not done."""
+    """Makes parts by a cluster. The end of the context cancels unfinished runs."""
 
     def __init__(
         self,
@@ -54,7 +49,7 @@ class MakerByCluster:
         on_device: Callable[[str], None] = lambda described: None,
         on_news: Callable[[str], None] = lambda notice: None,
     ) -> None:
-        """`client` is connected; the others are as MakerByDevices's, `enlarging` that of all
+        """`client` is connected; the rest is as for MakerByDevices, with one `enlarging` for all
         workers."""
         self._client = client
         self._reader = reader
@@ -68,11 +63,9 @@ class MakerByCluster:
         self._runs = 0
         self._flying: dict[Future, PartRun] = {}
         self._broken: set[str] = set()
-        """Workers whose device has stopped working."""
         self.arithmetic = ""
-        """What its workers compute in: parts that others make otherwise would differ."""
+        """The arithmetic of all workers. Parts of another one would differ."""
         self.is_gpu = False
-        """Whether their devices are GPUs."""
 
     def __enter__(self) -> Self:
         """Opens the devices of all workers. Raises ClusterError."""
@@ -88,13 +81,13 @@ class MakerByCluster:
             self._enlarging,
         )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it is large
+            warnings.simplefilter("ignore")  # about its size
             self._sent = self._client.submit(kept, task, key=f"{self._name}-film")
         opening = [
             self._client.submit(
                 device_of, self._sent, key=f"{self._name}-{worker}", workers=[worker]
             )
-            for worker in self._workers()
+            for worker in workers_of(self._client, _RESUME)
         ]
         found: list[WorkerDevice] = [self._result(future) for future in opening]
         for one in found:
@@ -107,31 +100,26 @@ class MakerByCluster:
         self.arithmetic, self.is_gpu = found[0].arithmetic, found[0].is_gpu
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        # A scheduler that is gone has forgotten it already.
+    def __exit__(self, *exception: object) -> None:
+        # A lost scheduler has forgotten them already.
         with suppress(Exception):
             self._client.cancel(list(self._flying), force=True)
 
     def __call__(self, runs: Sequence[PartRun], work: FilmWork) -> None:
-        """As RunMaker says. Raises ClusterError where the cluster is lost."""
+        """Makes the parts of runs, as RunMaker. Raises ClusterError if the cluster is lost."""
         ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
         expected = expected_parts(self._reader.film, work)
-        left = RunQueue(runs, expected, max(1, len(self._workers())), _MOST)
+        left = RunQueue(runs, expected, max(1, len(workers_of(self._client, _RESUME))), _MOST)
         last_seen = time.monotonic()
         while True:
-            workers = self._workers()
+            workers = workers_of(self._client, _RESUME)
             usable = [worker for worker in workers if worker not in self._broken]
             if workers:
                 last_seen = time.monotonic()
                 if not usable:
                     raise ClusterError(f"no worker has a device left that works: {_RESUME}")
-            elif time.monotonic() - last_seen > _PATIENCE_SECONDS:
-                raise ClusterError(f"no workers for {_PATIENCE_SECONDS:.0f} seconds: {_RESUME}")
+            elif time.monotonic() - last_seen > PATIENCE_SECONDS:
+                raise ClusterError(f"no workers for {PATIENCE_SECONDS:.0f} seconds: {_RESUME}")
             while len(self._flying) < _AHEAD * len(usable):
                 run = left.take_now()
                 if run is None:
@@ -140,7 +128,7 @@ class MakerByCluster:
             if workers and not self._flying:
                 return
             try:
-                future = ended.get(timeout=_LOOK_SECONDS)
+                future = ended.get(timeout=LOOK_SECONDS)
             except queue.Empty:
                 continue
             run = self._flying.pop(future)
@@ -152,11 +140,7 @@ class MakerByCluster:
                 self._on_frames(made.frames, made.computed)
 
     def _send(
-        self,
-        run: PartRun,
-        work: FilmWork,
-        usable: Sequence[str],
-        ended: queue.SimpleQueue[Future],
+        self, run: PartRun, work: FilmWork, usable: Sequence[str], ended: queue.SimpleQueue[Future]
     ) -> None:
         from waifu2x.flows.film.makers.cluster_worker import make_parts
 
@@ -176,7 +160,7 @@ class MakerByCluster:
         future.add_done_callback(ended.put)
 
     def _made(self, future: Future, run: PartRun, work: FilmWork) -> RunMade | None:
-        """How a run ended; None where the device of its worker has stopped working."""
+        """Returns the result of a run; None if the device of its worker has failed."""
         from distributed import KilledWorker
 
         try:
@@ -207,12 +191,3 @@ class MakerByCluster:
             if future.status in ("cancelled", "lost"):
                 raise ClusterError(f"lost the scheduler: {_RESUME}") from error
             raise
-
-    def _workers(self) -> Sequence[str]:
-        """The addresses of workers."""
-        try:
-            if self._client.status == "running":
-                return list(self._client.nthreads())
-        except OSError:
-            pass
-        raise ClusterError(f"lost the scheduler: {_RESUME}")

@@ -1,7 +1,7 @@
-"""Several devices on one film: a process for each, which makes runs of its parts.
+"""Makes the parts of a film on several devices, by a process for each.
 
-Where a process ends before its time, another takes its place, and what was missing of its run is
-made by whoever is free. A part that was complete counts and stays.
+A process that dies is replaced, and another one may make what its run still lacks; complete parts
+stay.
 """
 
 from __future__ import annotations
@@ -13,66 +13,60 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import Any, Self
 
 from waifu2x.errors import BackendError, ImageError
-from waifu2x.flows.batch.assignments import clear_folder
 from waifu2x.flows.batch.worker import how_ended, start_context
 from waifu2x.flows.film.frames.frame_device import Enlarging, OnFrames
 from waifu2x.flows.film.frames.stages import StageTimes
 from waifu2x.flows.film.makers import device_process
-from waifu2x.flows.film.makers.device_process import (
-    DeviceOpened,
-    FramesMade,
-    MakeRun,
-    ProcessFailed,
-)
-from waifu2x.flows.film.parts import chain, manifest
+from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.manifest import PartRecord
-from waifu2x.flows.film.parts.part_run import FilmWork, PartRun, expected_parts
-from waifu2x.flows.film.parts.run_queue import RunQueue
+from waifu2x.flows.film.parts.part_runs import (
+    FilmWork,
+    PartRun,
+    RunQueue,
+    expected_parts,
+    missing_runs,
+    runs_within,
+)
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.formats.film.writing.encode import Shape
+from waifu2x.system.files import clear_folder
 from waifu2x.system.lazy_dataclass import dataclass
 
 _FRUITLESS = 2
-"""Processes of a device, one after the other, that end without having made a part: then it gets no
-more of them."""
+"""Consecutive processes of a device without a part after which it is given up."""
 _TRIES = 3
-"""Processes that are lost on one part: then it is to blame."""
+"""Processes lost on one part after which the part is to blame."""
 
 
 class _LostError(Exception):
-    """A process has ended. Its text says how."""
+    """A process has ended; the text says how."""
 
 
 class _BrokenError(_LostError):
-    """The device of a process does not work any more. Its text says why."""
+    """The device of a process has failed; the text says why."""
 
 
 @dataclass(eq=False)
 class _Device:
-    """A device and its process of now."""
+    """A device and its present process."""
 
     name: str
-    """For people."""
     enlarging: Enlarging
     process: Any = None
     connection: Connection | None = None
     arithmetic: str = ""
-    """What it computes in, once it was open."""
     is_gpu: bool = False
     fruitless: int = 0
-    """Processes that have ended in a row without having made a part."""
     told: tuple[int, int] = (0, 0)
-    """Frames of its run of now that it has told of, and those that the network made."""
+    """Reported frames of its present run, and those that the network made."""
     sending: threading.Lock = field(default_factory=threading.Lock)
 
 
 class MakerByDevices:
-    """Makes parts by a process for each of several devices. A context manager, whose end ends
-    them."""
+    """Makes parts by a process for each device, as long as the context lasts."""
 
     def __init__(
         self,
@@ -84,22 +78,20 @@ class MakerByDevices:
         on_device: Callable[[str], None] = lambda described: None,
         on_news: Callable[[str], None] = lambda notice: None,
     ) -> None:
-        """`reader` has the film open that is to be made; `devices` are the names of devices, for
-        people, and how each is opened. `on_device` is told of each device that is opened, `on_news`
-        what people should know of them. All are called by the thread that asks for parts."""
+        """`reader` has the film open; `devices` are names for people, and how to open each.
+        `on_device` is called with each device that is opened, `on_news` with messages, both by the
+        thread that asks for parts."""
         self._reader = reader
         self._shape = shape
         self._devices = [_Device(name, enlarging) for name, enlarging in devices]
         self._on_frames = on_frames
         self._on_device = on_device
         self._on_news = on_news
-        self._events: queue.SimpleQueue[FramesMade | str | BaseException | None] = (
+        self._events: queue.SimpleQueue[device_process.FramesMade | str | BaseException | None] = (
             queue.SimpleQueue()
         )
-        """What the threads that follow processes have for the one that waits; None is the end of
-        one of them."""
+        """Messages from the threads that follow processes; None is the end of one."""
         self._tries: Counter[int] = Counter()
-        """Processes that were lost on a part, by its number."""
         self._is_closed = False
 
     def __enter__(self) -> Self:
@@ -122,27 +114,21 @@ class MakerByDevices:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
         self._hang_up()
 
     @property
     def arithmetic(self) -> str:
-        """What its devices compute in: parts that others make otherwise would differ."""
+        """Returns the arithmetic of all devices. Parts of another one would differ."""
         return self._devices[0].arithmetic
 
     @property
     def is_gpu(self) -> bool:
-        """Whether they are GPUs."""
         return self._devices[0].is_gpu
 
     def __call__(self, runs: Sequence[PartRun], work: FilmWork) -> None:
-        """As RunMaker says. Raises BackendError where no device works any more."""
+        """Makes the parts of runs, as RunMaker. Raises BackendError if all devices have failed."""
         runs_left = RunQueue(runs, expected_parts(self._reader.film, work), len(self._devices))
         threads = [
             threading.Thread(
@@ -162,7 +148,7 @@ class MakerByDevices:
                 event = self._events.get()
                 if event is None:
                     at_work -= 1
-                elif isinstance(event, FramesMade):
+                elif isinstance(event, device_process.FramesMade):
                     self._tell(event)
                 elif isinstance(event, str):
                     self._on_news(event)
@@ -188,8 +174,7 @@ class MakerByDevices:
             self._end(device)
 
     def _hang_up(self) -> None:
-        """Closes what processes leave, once no thread waits for them any more: other files might
-        get the numbers meanwhile."""
+        """Closes connections once no thread uses them, since their numbers may be reused."""
         for device in self._devices:
             if device.connection is not None:
                 device.connection.close()
@@ -198,14 +183,14 @@ class MakerByDevices:
                 device.process.close()
                 device.process = None
 
-    def _tell(self, made: FramesMade) -> None:
+    def _tell(self, made: device_process.FramesMade) -> None:
         self._on_frames(made.frames, made.computed)
-        # As if it were one device: which stage holds the others does not depend on their number.
+        # As for one device: the number of devices must not change which stage is slowest.
         count = len(self._devices)
         for stage in ("decoding", "network", "encoding"):
             self._reader.stages.add(stage, made.spent._asdict()[stage] / count)
 
-    # A process, as the thread that follows it sees it.
+    # Each process is followed by a thread.
 
     def _serve(self, device: _Device, runs: RunQueue, work: FilmWork) -> None:
         try:
@@ -227,17 +212,18 @@ class MakerByDevices:
             self._events.put(None)
 
     def _make(self, device: _Device, run: PartRun, work: FilmWork) -> bool:
-        """Lets a process make a run; whether the end of the film was found. Raises _LostError."""
+        """Lets a process make a run; returns whether it found the end of the film. Raises
+        _LostError."""
         if device.connection is None:
             self._start(device)
             self._opened(device)
         device.told = 0, 0
         with suppress(OSError), device.sending:
             assert device.connection is not None
-            device.connection.send(MakeRun(run, work))
+            device.connection.send(device_process.MakeRun(run, work))
         while True:
             news = self._received(device)
-            if not isinstance(news, FramesMade):
+            if not isinstance(news, device_process.FramesMade):
                 return bool(news.has_ended)
             device.told = device.told[0] + news.frames, device.told[1] + news.computed
             self._events.put(news)
@@ -250,18 +236,15 @@ class MakerByDevices:
         why: _LostError,
         before: Collection[int],
     ) -> None:
-        """A process is gone: another one will take its place, if that makes sense.
-
-        Raises ImageError for a part that ends one process after the other.
-        """
+        """Handles the end of a process. Raises ImageError for a part that has ended several."""
         self._end(device)
         clear_folder(work.folder)
         made = [told for number, told in self._parts(run, work).items() if number not in before]
         device.fruitless = 0 if made else device.fruitless + 1
-        # What was told of and is lost counts no more.
+        # Frames that were reported but lost are subtracted.
         frames = sum(len(told.encoded.pts) for told in made) - device.told[0]
         computed = sum(told.computed for told in made) - device.told[1]
-        self._events.put(FramesMade(frames, computed, StageTimes()))
+        self._events.put(device_process.FramesMade(frames, computed, StageTimes()))
         left = self._left(run, work)
         if left and not isinstance(why, _BrokenError):
             number = left[0].first
@@ -277,13 +260,11 @@ class MakerByDevices:
         self._events.put(f"{device.name}: {why}: {goes_on}")
 
     def _parts(self, run: PartRun, work: FilmWork) -> Mapping[int, PartRecord]:
-        """The parts of a run that are complete, by their numbers."""
         return manifest.all_recorded(work.folder, run.first, run.until)
 
     def _left(self, run: PartRun, work: FilmWork) -> Sequence[PartRun]:
-        """What is missing of a run."""
-        missing = chain.missing(self._parts(run, work), run.first, work.part_ticks).runs
-        return chain.within(missing, run.first, run.until)
+        missing = missing_runs(self._parts(run, work), run.first, work.part_ticks).runs
+        return runs_within(missing, run.first, run.until)
 
     def _start(self, device: _Device) -> None:
         context = start_context(device_process.__name__)
@@ -291,23 +272,23 @@ class MakerByDevices:
         arguments = theirs, self._reader.path, self._reader.film, self._shape, device.enlarging
         process = context.Process(target=device_process.work, args=arguments, name="waifu2x-device")
         with theirs:
-            process.start()  # an interrupt here leaves nothing to kill: it ends with the connection
+            process.start()  # after an interrupt here it ends with the connection
         device.process = process
         if self._is_closed:
             self._end(device)
 
     def _opened(self, device: _Device) -> str:
-        """Waits until its device is there, which is described. Raises _LostError, also where it
-        does not compute any more as it did."""
+        """Waits for the device; returns its description. Raises _LostError, also for another
+        arithmetic."""
         news = self._received(device)
-        assert isinstance(news, DeviceOpened)
+        assert isinstance(news, device_process.DeviceOpened)
         if device.arithmetic not in ("", news.arithmetic):
             raise _BrokenError(f"it computes in {news.arithmetic} now, not {device.arithmetic}")
         device.arithmetic, device.is_gpu = news.arithmetic, news.is_gpu
         return news.described
 
     def _opened_at_last(self, device: _Device) -> str:
-        """As `_opened`, by another process where one is lost. Raises BackendError."""
+        """Does the same, with one more process if the first is lost. Raises BackendError."""
         try:
             return self._opened(device)
         except _LostError:
@@ -319,15 +300,15 @@ class MakerByDevices:
             raise BackendError(f"{device.name}: {error}") from error
 
     def _received(self, device: _Device) -> Any:
-        """What the process tells. Raises _LostError where it is gone, or its device does not work
-        any more, and what else it says that is wrong."""
+        """Returns the next message of a process. Raises _LostError if it has ended or its device
+        has failed, and any other error that it reports."""
         try:
             assert device.connection is not None
             news = device.connection.recv()
         except (EOFError, OSError) as error:
             device.process.join()
             raise _LostError(f"its process {how_ended(device.process.exitcode)}") from error
-        if isinstance(news, ProcessFailed):
+        if isinstance(news, device_process.ProcessFailed):
             if isinstance(news.error, BackendError) and device.arithmetic:
                 raise _BrokenError(str(news.error))
             raise news.error

@@ -17,26 +17,25 @@ from waifu2x.flows.batch.session import CancelledError
 from waifu2x.flows.batch.worker import may_start_processes
 from waifu2x.flows.film.frames.frame_device import Enlarging, FrameDevice
 from waifu2x.flows.film.makers.run_maker import make_run
-from waifu2x.flows.film.parts import chain, manifest
-from waifu2x.flows.film.parts.part_run import FilmWork, PartRun
+from waifu2x.flows.film.parts import manifest
+from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun, missing_runs, runs_within
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.system.lazy_dataclass import dataclass
 
 _LOOK_SECONDS = 0.5
-"""Between looks at whether anybody still waits."""
+"""Seconds between two looks at whether the task is still wanted."""
 
 
 @dataclass(frozen=True)
 class FilmTask:
-    """What is the same for all runs of a film."""
+    """The settings of all runs of a film."""
 
     key: str
-    """Another one for each film: what a worker has open is kept by it."""
+    """Unique for each film; what a worker has open is kept by it."""
     source: Path
     identity: Mapping[str, str]
-    """What tells the source from others."""
     film: Film
     shape: Shape
     enlarging: Enlarging
@@ -44,44 +43,36 @@ class FilmTask:
 
 
 class WorkerDevice(NamedTuple):
-    """The device of a worker."""
-
     worker: str
-    """The worker's address."""
     arithmetic: str
     is_gpu: bool
     described: str
 
 
 class RunMade(NamedTuple):
-    """A run that was made on a worker."""
-
     worker: str
     has_ended: bool
     frames: int
     computed: int
     failure: str = ""
-    """Why its device is of no use for the film any more: then the run is not made."""
+    """Why its device can make no more parts of the film; the run was not made."""
 
 
 def kept(task: FilmTask) -> FilmTask:
-    """The same: as the result of a Dask task it is sent once, and again if a worker is lost."""
+    """Returns its argument: a result of a Dask task is sent once, and again if a worker is lost."""
     return task
 
 
 def device_of(task: FilmTask) -> WorkerDevice:
-    """Opens the device of the worker that this runs on. Raises ClusterError."""
+    """Opens the device of this worker. Raises ClusterError."""
     address = get_worker().address
     with _HELD.opened(task, address) as (_, device):
         return WorkerDevice(address, device.arithmetic, device.is_gpu, device.described)
 
 
 def make_parts(run: PartRun, work: FilmWork, task: FilmTask, arithmetic: str, key: str) -> RunMade:
-    """Makes what is missing of a run: a worker that was lost on it may have made some parts.
-
-    `key` is the Dask task's. Raises ClusterError if this worker is none for the film, and what
-    `make_run` does.
-    """
+    """Makes the missing parts of a run: a worker that was lost may have made some. `key` is that of
+    the Dask task. Raises ClusterError if this worker cannot make the film, and as `make_run`."""
     worker = get_worker()
     frames = computed = 0
     looked = time.monotonic()
@@ -91,21 +82,21 @@ def make_parts(run: PartRun, work: FilmWork, task: FilmTask, arithmetic: str, ke
         frames, computed = frames + more, computed + made
         if time.monotonic() - looked > _LOOK_SECONDS:
             looked = time.monotonic()
-            # So the worker notes that a client has cancelled a task, or is gone.
+            # A worker notes here that the client has cancelled a task, or is gone.
             state = worker.state.tasks.get(key)
             if state is None or state.state == "cancelled":
                 raise CancelledError
 
     with _HELD.opened(task, worker.address) as (reader, device):
-        if device.arithmetic != arithmetic:  # of a worker that came later, or has lost a device
+        if device.arithmetic != arithmetic:  # it came later, or has lost a device
             why = f"it computes in {device.arithmetic}, not {arithmetic} as others do"
             return RunMade(worker.address, False, 0, 0, why)
         if not work.folder.is_dir():
             raise _unseen(work.folder, worker.address)
         there = manifest.all_recorded(work.folder, run.first, run.until)
         has_ended = any(told.following is None for told in there.values())
-        missing = chain.missing(there, run.first, work.part_ticks).runs
-        for left in chain.within(missing, run.first, run.until):
+        missing = missing_runs(there, run.first, work.part_ticks).runs
+        for left in runs_within(missing, run.first, run.until):
             before = run.before if left.first == run.first else left.before
             wanted = PartRun(left.first, left.until, before, run.is_sought)
             try:
@@ -125,7 +116,7 @@ def _unseen(path: Path, address: str) -> ClusterError:
 
 
 class _Holder:
-    """The film and the device that this process has open: one at a time, for one run at a time."""
+    """The film and the device that this process has open, for one run."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -135,10 +126,8 @@ class _Holder:
 
     @contextmanager
     def opened(self, task: FilmTask, address: str) -> Iterator[tuple[FilmReader, FrameDevice]]:
-        """A reader of the film and the device, for as long as the context lasts.
-
-        Where something goes wrong within, they are opened anew the next time.
-        """
+        """Opens a reader of the film and the device while the context lasts. After an error in it,
+        they are opened anew."""
         with self._lock:
             if self._open is None or self._key != task.key:
                 self._close()
@@ -157,7 +146,7 @@ class _Holder:
                     self._close()
 
     def drop(self) -> None:
-        """Opens them anew the next time; called within the context."""
+        """Closes both within the context, so that they are opened anew."""
         self._close()
 
     def _opened(self, task: FilmTask) -> tuple[FilmReader, FrameDevice]:

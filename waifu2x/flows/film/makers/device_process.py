@@ -1,14 +1,13 @@
-"""A process that has a device of its own, and makes runs of parts of one film.
+"""A process with its own device, which makes runs of parts of one film.
 
-It reads the film itself and writes parts itself: nothing but orders and news pass between it and
-whoever has started it. When nobody is left at the other end, it ends at once.
+It reads the film and writes parts itself: only orders and news pass between it and its parent. It
+ends at once when the parent is gone.
 """
 
 from __future__ import annotations
 
 import os
 import queue
-import signal
 import threading
 import time
 from multiprocessing.connection import Connection
@@ -16,55 +15,48 @@ from pathlib import Path
 from typing import NamedTuple
 
 from waifu2x.errors import Waifu2xError
+from waifu2x.flows.batch.worker import leave_signals
 from waifu2x.flows.film.frames.frame_device import Enlarging
 from waifu2x.flows.film.frames.stages import StageTimes
 from waifu2x.flows.film.makers.run_maker import make_run
-from waifu2x.flows.film.parts.part_run import FilmWork, PartRun
+from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.system.files import remove_unfinished
 
 _TOLD_SECONDS = 0.1
-"""Between two messages about progress."""
+"""Seconds between two messages about progress."""
 
 
 class MakeRun(NamedTuple):
-    """What the process is told: make this. None ends it, as the end of the connection does."""
+    """Make this run. None ends the process, as the end of the connection does."""
 
     run: PartRun
     work: FilmWork
 
 
-# What it tells.
+# Messages to the parent:
 
 
 class DeviceOpened(NamedTuple):
-    """Its device is there."""
-
     arithmetic: str
     is_gpu: bool
     described: str
 
 
 class FramesMade(NamedTuple):
-    """So many more frames have results."""
-
     frames: int
     computed: int
     spent: StageTimes
-    """Seconds since the last time."""
+    """Seconds since the last message."""
 
 
 class RunDone(NamedTuple):
-    """The run is made."""
-
     has_ended: bool
 
 
 class ProcessFailed(NamedTuple):
-    """Why it can do nothing more: it ends."""
-
     error: BaseException
 
 
@@ -74,10 +66,8 @@ News = DeviceOpened | FramesMade | RunDone | ProcessFailed
 def work(
     connection: Connection, source: Path, film: Film, shape: Shape, enlarging: Enlarging
 ) -> None:
-    """The process. SIGINT, SIGTERM and SIGHUP are for whoever has started it."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    """Runs the process. It ignores SIGINT, SIGTERM and SIGHUP, which its parent handles."""
+    leave_signals()
     starter = _Starter(connection)
     try:
         with enlarging.opened(film, shape) as device, FilmReader(source, device.pin) as reader:
@@ -90,13 +80,13 @@ def work(
                 starter.tell(RunDone(has_ended))
     except Waifu2xError as error:
         starter.tell(ProcessFailed(error))
-    except Exception as error:  # which may be of a library that the other process lacks
+    except Exception as error:  # maybe of a library that the parent lacks
         starter.tell(ProcessFailed(RuntimeError(f"{type(error).__name__}: {error}")))
     starter.vanish()
 
 
 class _Starter:
-    """Whoever has started the process, at the other end of its connection."""
+    """The parent, at the other end of the connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -105,11 +95,10 @@ class _Starter:
         threading.Thread(target=self._receive, name="waifu2x-orders", daemon=True).start()
 
     def next(self) -> MakeRun:
-        """The next order."""
         return self._orders.get()
 
     def tell(self, news: News) -> None:
-        """Tells whoever has started the process; if there is nobody, this one ends."""
+        """Sends news; ends the process if the parent is gone."""
         try:
             with self._lock:
                 self._connection.send(news)
@@ -117,7 +106,6 @@ class _Starter:
             self.vanish()
 
     def vanish(self) -> None:
-        """Ends the process, in the middle of whatever it is at."""
         try:
             remove_unfinished()
         finally:
@@ -127,7 +115,7 @@ class _Starter:
         while True:
             try:
                 order = self._connection.recv()
-            except Exception:  # whoever has started it is gone
+            except Exception:  # the parent is gone
                 order = None
             if order is None:
                 self.vanish()
@@ -135,7 +123,7 @@ class _Starter:
 
 
 class _Told:
-    """Counts frames, and tells of them now and then. Threads share it."""
+    """Counts frames and reports them now and then. Threads share it."""
 
     def __init__(self, starter: _Starter, reader: FilmReader) -> None:
         self._starter = starter
@@ -146,7 +134,6 @@ class _Told:
         self._at = time.monotonic()
 
     def add(self, frames: int, computed: int) -> None:
-        """So many more."""
         with self._lock:
             self._frames += frames
             self._computed += computed
@@ -155,7 +142,7 @@ class _Told:
             self.tell()
 
     def tell(self) -> None:
-        """Tells of those that were not told."""
+        """Reports what was not yet reported."""
         times = self._stages.times()
         with self._lock:
             news = FramesMade(self._frames, self._computed, times.since(self._before))

@@ -1,4 +1,4 @@
-"""Who makes runs of parts: here, this process."""
+"""Makes runs of parts, in this process or elsewhere."""
 
 from __future__ import annotations
 
@@ -6,25 +6,22 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarge_frames
-from waifu2x.flows.film.frames.frame_source import FrameSource
-from waifu2x.flows.film.parts.part_run import FilmWork, PartRun, expected_parts
+from waifu2x.flows.film.frames.frame_streams import FrameSource
+from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun, expected_parts
+from waifu2x.flows.film.parts.part_sink import PartSink
 from waifu2x.flows.film.reading.client import FilmReader
-from waifu2x.flows.film.sinks.part_sink import PartSink
 
 
 class RunMaker(Protocol):
-    """Who makes parts: this process, others, other machines."""
+    """Makes parts in this process, in others, or on other machines."""
 
     def __call__(self, runs: Sequence[PartRun], work: FilmWork) -> None:
-        """Makes all parts of some runs that have frames.
-
-        The parts that are complete stay, whatever happens. Raises Waifu2xError.
-        """
+        """Makes all parts of `runs` that have frames. Raises Waifu2xError; complete parts stay."""
         ...
 
 
 class MakerHere:
-    """Makes parts by this process, one after the other."""
+    """Makes parts in this process."""
 
     def __init__(
         self,
@@ -37,7 +34,6 @@ class MakerHere:
         self._on_frames = on_frames
 
     def __call__(self, runs: Sequence[PartRun], work: FilmWork) -> None:
-        """As RunMaker says."""
         for run in runs:
             make_run(self._reader, work, run, self._device, self._on_frames)
 
@@ -49,10 +45,8 @@ def make_run(
     device: FrameDevice,
     on_frames: OnFrames = lambda frames, computed: None,
 ) -> bool:
-    """Makes a run of parts with a reader of the film; whether the end of the film was found.
-
-    Raises ImageError, OutputError, BackendError.
-    """
+    """Makes a run of parts with a reader of the film; returns whether the end of the film was
+    found. Raises ImageError, OutputError, BackendError."""
     frames = FrameSource(
         reader,
         work.selection,

@@ -1,1 +1,1 @@
-"""The parts of a film: what is known of them, and which are to be made by whom."""
+"""The parts of a film: their records, and the runs that are still to be made."""

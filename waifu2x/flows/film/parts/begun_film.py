@@ -10,14 +10,14 @@ from dataclasses import replace as changed
 from pathlib import Path
 
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.flows.batch.assignments import clear_folder
-from waifu2x.flows.batch.shard import Shard
+from waifu2x.flows.batch.subset import Shard
 from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.manifest import PartRecord
-from waifu2x.flows.film.parts.part_run import FilmWork, first_part
+from waifu2x.flows.film.parts.part_runs import FilmWork, first_part
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import PART_TICKS, THREADS, FilmJob, PreparedFilm, settings
-from waifu2x.system.files import is_temporary, reason, writing
+from waifu2x.formats.film.writing.header import FilmPlan
+from waifu2x.system.files import clear_folder, explained, is_temporary, reason, writing
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.locks import HeldElsewhereError, locked
 
@@ -31,40 +31,34 @@ _NO_LOCKS = (
 
 
 def parts_folder(target: Path) -> Path:
-    """Where the parts of a film are kept until it is complete."""
+    """Returns the folder for the parts of an incomplete film."""
     return target.with_name(f"{target.name}.parts")
 
 
 @dataclass(frozen=True)
 class BegunFilm:
-    """A film whose parts are being made by this process, or for it, and by no other."""
+    """A film whose parts are made by this process or for it, and by no other."""
 
     work: FilmWork
     source: Mapping[str, str]
-    """What tells its source from others."""
 
     def first(self, reader: FilmReader) -> int:
-        """The number of the part that it begins in."""
+        """Returns the number of the first part."""
         return first_part(reader.film, self.work.selection, self.work.part_ticks)
 
     def there(self) -> dict[int, PartRecord]:
-        """The parts that are complete, by their numbers."""
+        """Returns the complete parts by their numbers."""
         return manifest.all_recorded(self.work.folder)
 
     def forget(self, numbers: frozenset[int]) -> None:
-        """Lets parts be made again."""
-        try:
+        """Removes parts, which are then made again."""
+        with explained(OutputError, f"{self.work.folder}: cannot write"):
             for number in numbers:
                 manifest.forget(self.work.folder, number)
-        except OSError as error:
-            raise OutputError(f"{self.work.folder}: cannot write: {reason(error)}") from error
 
     def remove(self) -> str:
-        """Removes the folder, as far as it holds what was put there for films alone; a clause that
-        says what stays, or nothing.
-
-        The lock goes last, while it is held: whoever comes in the meantime begins another folder.
-        """
+        """Removes the files of the film, and the folder if it is empty; returns a clause about what
+        stays. The lock goes last, while it is held, so that another run begins another folder."""
         folder = self.work.folder
         try:
             others = []
@@ -85,28 +79,25 @@ class BegunFilm:
         job: FilmJob,
         prepared: PreparedFilm,
         there: Mapping[int, PartRecord],
-        *,
-        replace: bool,
     ) -> tuple[str, ...]:
-        """Writes the film; what is missing in streams that were copied.
-
-        Raises OutputError, ImageError.
-        """
+        """Writes the film; returns a clause for each loss in copied streams. Raises OutputError,
+        ImageError."""
         if _source_of(job) != self.source:
             raise ImageError(f"{job.source}: has changed meanwhile: do it again, with --restart")
         parts = [
             (manifest.part_path(self.work.folder, number), there[number].encoded)
             for number in sorted(there)
         ]
-        try:
-            with writing(job.target, replace=replace) as file:
-                own = Path(file.name)
-                try:
-                    return reader.join(own, self.work.shape, prepared.plan, parts, job.cut)
-                except OutputError as error:
-                    raise OutputError(f"{job.target}: {error}") from error
-        except OSError as error:
-            raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
+        with (
+            explained(OutputError, f"{job.target}: cannot write"),
+            writing(job.target, replace=job.overwrite) as file,
+        ):
+            own = Path(file.name)
+            try:
+                plan = FilmPlan(reader.film, self.work.shape, prepared.plan, job.cut)
+                return reader.join(own, plan, parts)
+            except OutputError as error:
+                raise OutputError(f"{job.target}: {error}") from error
 
 
 @contextmanager
@@ -115,11 +106,10 @@ def begun(
     prepared: PreparedFilm,
     on_notice: Callable[[str], None],
     *,
-    restart: bool = False,
     by_whom: bool = True,
     shard: Shard | None = None,
 ) -> Iterator[BegunFilm]:
-    """Takes the folder of parts for this process alone, or for it and other shards."""
+    """Locks the folder of parts for this process alone, or for it and other shards."""
     folder = parts_folder(job.target)
     source = _source_of(job)
     if not by_whom and not manifest.has_begun(folder):
@@ -143,9 +133,9 @@ def begun(
         theirs = {PART_TICKS} if job.threads else {PART_TICKS, THREADS}
         if not by_whom:
             theirs |= {key for key, _ in job.settings}
-        found = manifest.begin(folder, wanted, own=theirs, numbers=_NUMBERS, restart=restart)
+        found = manifest.begin(folder, wanted, own=theirs, numbers=_NUMBERS, restart=job.restart)
         if shard is None:
-            # What a run that was killed has left.
+            # Files of killed runs.
             clear_folder(folder)
             clear_folder(job.target.resolve().parent)
         shape = changed(prepared.shape, threads=int(found[THREADS]))
@@ -158,20 +148,18 @@ def begun(
             job.duplicates,
         )
         yield BegunFilm(work, source)
-    if sys.platform == "win32":  # where what is open cannot be removed
+    if sys.platform == "win32":  # where open files cannot be removed
         _remove_lock(folder)
 
 
 def _source_of(job: FilmJob) -> Mapping[str, str]:
-    """What tells a film's source from others. Raises ImageError."""
-    try:
+    """Returns the identity of a film's source. Raises ImageError."""
+    with explained(ImageError, f"{job.source}: cannot read"):
         return manifest.source_identity(job.source)
-    except OSError as error:
-        raise ImageError(f"{job.source}: cannot read: {reason(error)}") from error
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a file among the parts is one of theirs, by its name; the lock is not among them."""
+    """Returns whether a name in the folder is one of a film's files; the lock is excluded."""
     return manifest.is_own(name) or is_temporary(name) or _SHARD_LOCK.fullmatch(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""What is known of the parts of a film: files beside them, so that a killed run can go on."""
+"""Records of the parts of a film, in files beside them, from which a killed run goes on."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from typing import Any, NamedTuple
 
 from waifu2x.errors import OutputError
 from waifu2x.formats.film.writing.encode import Encoded
-from waifu2x.system.files import reason, write_atomically
+from waifu2x.system.files import explained, reason, write_atomically
 
 _VERSION = 3
 _MANIFEST = "manifest.json"
 _PART = re.compile(r"part-\d{6,}\.(?:mkv|json)")
 _MOST_BYTES = 64 << 20
-"""The most bytes of a record: a part has some hundreds of pictures."""
+"""The most bytes of a record; a part has some hundreds of pictures."""
 _HASHED = 1 << 20
-"""Bytes at the beginning and the end of a file that tell it from others."""
+"""Bytes at the beginning and the end of a file that identify it."""
 _LARGEST = 1 << 62
 _MOST_DIGITS = 18
 
 
 class PartRecord(NamedTuple):
-    """A part that is complete."""
+    """A complete part."""
 
     encoded: Encoded
     size: int
     """Bytes of its file."""
     fingerprint: str
     before: str
-    """A hash of the frame of the source before its first one; empty where there is none."""
+    """Hash of the source's frame before its first one; empty if there is none."""
     last: str
-    """A hash of the last frame of the source that it was made of."""
+    """Hash of its last source frame."""
     following: int | None
-    """The time in ticks of the frame after that; None at the end of the film."""
+    """Time in ticks of the next frame; None at the end of the film."""
     computed: int
-    """How many of its pictures the network has made; the others were held."""
+    """Pictures that the network made; the others were held."""
     damaged: int
     """Packets of the source that could not be decoded."""
     moved: int
     """Frames whose time was moved."""
     is_short: bool
-    """Whether the film ends here, before it says it does."""
+    """Whether the film ends here, before it claims to."""
     is_sought: bool
-    """Whether its first frame was found by seeking: another way may show that it was not there."""
+    """Whether its first frame was found by seeking, which may be the wrong place."""
 
 
 def fingerprint(path: Path) -> str:
-    """A hash of a file's size, beginning and end. Raises OSError."""
+    """Returns a hash of a file's size, beginning and end. Raises OSError."""
     size = path.stat().st_size
     hashed = hashlib.blake2b(str(size).encode(), digest_size=16)
     with path.open("rb") as file:
@@ -64,7 +64,7 @@ def fingerprint(path: Path) -> str:
 
 
 def source_identity(path: Path) -> dict[str, str]:
-    """What tells whether a source has changed. Raises OSError."""
+    """Returns values that change with a source. Raises OSError."""
     status = path.stat()
     return {
         "size": str(status.st_size),
@@ -81,14 +81,11 @@ def begin(
     numbers: Mapping[str, range],
     restart: bool = False,
 ) -> Mapping[str, str]:
-    """Begins an empty folder of parts, or finds it begun with the same settings; these settings.
-
-    Of the settings that are `own`, those of the machine that has begun it count; those that are
-    `numbers` are whole ones in a range. Raises OutputError where others differ, and names what
-    does.
-    """
+    """Begins an empty folder of parts, or reads the settings with which it was begun; returns them.
+    The folder's own values win for the keys in `own`; values of `numbers` have to lie in a range.
+    Raises OutputError that names all others that differ."""
     path = folder / _MANIFEST
-    try:
+    with explained(OutputError, f"{folder}: cannot keep parts here"):
         if restart:
             for file in [one for one in folder.iterdir() if is_own(one.name)]:
                 file.unlink()
@@ -97,8 +94,6 @@ def begin(
             with suppress(FileExistsError):  # another machine has just begun it
                 write_atomically(path, json.dumps(whole, indent=1).encode(), replace=False)
         found = _settings(_read(path), path)
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot keep parts here: {reason(error)}") from error
     differing = sorted(
         key
         for key in {*found, *settings}
@@ -123,55 +118,38 @@ def begin(
 
 
 def has_begun(folder: Path) -> bool:
-    """Whether a folder is one of parts."""
+    """Returns whether a folder is one of parts."""
     return (folder / _MANIFEST).is_file()
 
 
 def is_own(name: str) -> bool:
-    """Whether a file of a folder of parts is a part, its record or the folder's settings, by its
-    name."""
+    """Returns whether a name is that of a part, a record or the settings."""
     return name == _MANIFEST or _PART.fullmatch(name) is not None
 
 
 def part_path(folder: Path, number: int) -> Path:
-    """The file of a part."""
+    """Returns the file of a part."""
     return folder / f"part-{number:06d}.mkv"
 
 
 def record(folder: Path, number: int, told: PartRecord) -> None:
     """Marks a part as complete. Raises OSError."""
-    whole = {
-        "version": _VERSION,
-        "pts": told.encoded.pts,
-        "durations": told.encoded.durations,
-        "depth": told.encoded.depth,
-        "size": told.size,
-        "fingerprint": told.fingerprint,
-        "before": told.before,
-        "last": told.last,
-        "following": told.following,
-        "computed": told.computed,
-        "damaged": told.damaged,
-        "moved": told.moved,
-        "is_short": told.is_short,
-        "is_sought": told.is_sought,
-    }
+    whole = {"version": _VERSION, **told.encoded._asdict(), **told._asdict()}
+    del whole["encoded"]
     path = part_path(folder, number).with_suffix(".json")
     write_atomically(path, json.dumps(whole, separators=(",", ":")).encode())
 
 
 def forget(folder: Path, number: int) -> None:
-    """Lets a part be made again. Raises OSError."""
+    """Removes a part, which is then made again. Raises OSError."""
     path = part_path(folder, number)
     path.with_suffix(".json").unlink(missing_ok=True)
     path.unlink(missing_ok=True)
 
 
 def all_recorded(folder: Path, first: int = 0, until: int | None = None) -> dict[int, PartRecord]:
-    """The parts from `first` up to and without `until` that are complete, by their numbers.
-
-    Raises OutputError for a damaged record.
-    """
+    """Returns the complete parts from `first` up to and without `until`, by their numbers. Raises
+    OutputError for a damaged record."""
     numbers = sorted(
         int(path.stem[5:]) for path in folder.glob("part-*.json") if path.stem[5:].isdecimal()
     )
@@ -184,7 +162,7 @@ def all_recorded(folder: Path, first: int = 0, until: int | None = None) -> dict
 
 
 def recorded(folder: Path, number: int) -> PartRecord | None:
-    """A part, if it is complete and as it was written. Raises OutputError for a damaged record."""
+    """Returns a part if it is complete and unchanged. Raises OutputError for a damaged record."""
     file = part_path(folder, number)
     path = file.with_suffix(".json")
     try:
@@ -220,14 +198,11 @@ def _settings(found: Mapping[str, Any], path: Path) -> dict[str, str]:
     return settings
 
 
-_KEYS = {
-    "version", "pts", "durations", "depth", "size", "fingerprint", "before", "last", "following",
-    "computed", "damaged", "moved", "is_short", "is_sought",
-}  # fmt: skip
+_FACTS = PartRecord._fields[1:]
 
 
 def _record(found: Mapping[str, Any], path: Path) -> PartRecord:
-    if found.keys() != _KEYS:
+    if found.keys() != {"version", *Encoded._fields, *_FACTS}:
         raise _damaged(path)
     pts, durations, following = found["pts"], found["durations"], found["following"]
     numbers = [found[key] for key in ("depth", "size", "computed", "damaged", "moved")]
@@ -250,19 +225,8 @@ def _record(found: Mapping[str, Any], path: Path) -> PartRecord:
         or any(later <= earlier for earlier, later in pairwise([*pts, *times]))
     ):
         raise _damaged(path)
-    return PartRecord(
-        Encoded(tuple(pts), tuple(durations), found["depth"]),
-        found["size"],
-        found["fingerprint"],
-        found["before"],
-        found["last"],
-        following,
-        found["computed"],
-        found["damaged"],
-        found["moved"],
-        found["is_short"],
-        found["is_sought"],
-    )
+    encoded = Encoded(tuple(pts), tuple(durations), found["depth"])
+    return PartRecord(encoded, *(found[name] for name in _FACTS))
 
 
 def _damaged(path: Path) -> OutputError:

@@ -1,1 +1,1 @@
-"""A film is read by a process of its own: that process, and what asks it."""
+"""Reads a film in a separate process: that process, and its client."""

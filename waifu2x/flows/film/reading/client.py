@@ -1,4 +1,4 @@
-"""A film that another process reads, as the process sees it that enlarges its frames."""
+"""The client of the process that reads a film."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from numpy.typing import NDArray
@@ -18,47 +17,28 @@ from waifu2x.errors import ImageError, Waifu2xError
 from waifu2x.flows.batch.shared_memory import AttachedPool
 from waifu2x.flows.batch.worker import how_ended, prepare, start_context
 from waifu2x.flows.film.frames.stages import Stages
-from waifu2x.flows.film.reading.descriptors import send_descriptor
-from waifu2x.flows.film.reading.inbox import inbox
-from waifu2x.flows.film.reading.messages import (
-    AddPicture,
-    AskFrames,
-    AskJoin,
-    AskTrial,
-    BeginLive,
-    FilmDescribed,
-    FinishLive,
-    FramesEnded,
-    ReadingFailed,
-    ReleaseFrame,
-    Reply,
-    Request,
-    RequestDone,
-    SharedFrame,
-    StopFrames,
-)
+from waifu2x.flows.film.reading import messages
+from waifu2x.flows.film.reading.messages import OFTEN
 from waifu2x.flows.film.reading.process import name_of, read_film
-from waifu2x.flows.film.reading.pulse import OFTEN, Watch, new_signs
 from waifu2x.flows.jobs import STANDARD
-from waifu2x.formats.film.cut import Cut
 from waifu2x.formats.film.description import Film, PixelFormat
 from waifu2x.formats.film.reading.selection import Ending, Selection
-from waifu2x.formats.film.writing.encode import Encoded, Shape
-from waifu2x.formats.film.writing.live_encode import CodedPicture
-from waifu2x.formats.film.writing.picture_stream import PictureTemplate
+from waifu2x.formats.film.writing.header import FilmPlan, PictureTemplate
+from waifu2x.formats.film.writing.joining import Parts
+from waifu2x.formats.film.writing.live_writing import CodedPicture
 from waifu2x.formats.film.writing.targets import StreamPlan
 
 _LOG = logging.getLogger(__name__)
 _STANDARD_INPUT = 0
 SILENCE = 120.0
-"""Seconds after which a process that says nothing counts as lost: it reads packets all the time."""
+"""Seconds of silence after which the process counts as lost: it reads packets all the time."""
 
 
 class DecodedFrame:
-    """A decoded frame. Its planes may be looked at until it is let go of as often as it is held."""
+    """A decoded frame. Its planes exist until each holder has released it."""
 
     def __init__(
-        self, reader: FilmReader, message: SharedFrame, planes: Sequence[NDArray[Any]]
+        self, reader: FilmReader, message: messages.SharedFrame, planes: Sequence[NDArray[Any]]
     ) -> None:
         self.planes = planes
         """(rows, columns) each."""
@@ -66,30 +46,28 @@ class DecodedFrame:
         self.duration = message.duration
         self.is_wanted = message.is_wanted
         self.damaged = message.damaged
-        """Packets that could not be decoded by then."""
+        """Packets so far that could not be decoded."""
         self.moved = message.moved
-        """Frames by then whose time was moved."""
         self._number = message.number
         self._reader = reader
         self._holders = 1
 
     def hold(self) -> None:
-        """Needs it once more."""
         with self._reader.lock:
             self._holders += 1
 
     def release(self) -> None:
-        """Lets go of it. Its planes are gone with the last one who does."""
+        """Removes a holder; the last one ends the planes."""
         with self._reader.lock:
             self._holders -= 1
             if self._holders:
                 return
         self.planes = ()
-        self._reader.send(ReleaseFrame(self._number))
+        self._reader.send(messages.ReleaseFrame(self._number))
 
 
 class FilmReader:
-    """Reads one film, in a process of its own. A context manager, whose end ends the process."""
+    """Reads one film in a process that ends with this context manager."""
 
     def __init__(
         self,
@@ -97,151 +75,123 @@ class FilmReader:
         pin: Callable[[NDArray[Any]], Pin] = lambda array: Pin(),
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """`path` may name numbered frames, or be STANDARD for standard input; `pin` is the
-        device's, `Backend.pin`; `check` is called about once a second while the film is opened, and
-        what it raises ends that. Raises ImageError for what is no film, UnavailableError where PyAV
-        is missing."""
+        """Opens `path`, which may name numbered frames or be STANDARD. `pin` is `Backend.pin` of
+        the device; `check` is called each second while the film is opened, and may raise. Raises
+        ImageError, and UnavailableError where PyAV is missing."""
         self.lock = threading.Lock()
         self._sending = threading.Lock()
         self.path = path
         self._name = name_of(path)
         context = start_context()
         self._connection, theirs = context.Pipe()
-        self._has_message = inbox(self._connection)
+        self._has_message = messages.inbox(self._connection)
         self._attached = AttachedPool(self._connection, pin)
-        signs = new_signs(context)
-        self._watch = Watch(signs, SILENCE)
+        signs = messages.new_signs(context)
+        self._watch = messages.HeartbeatWatch(signs, SILENCE)
         self._process = context.Process(
             target=read_film, args=(theirs, path, signs), name="waifu2x-film", daemon=True
         )
         self.ending = Ending()
-        """What was found, once all frames have been read."""
+        """Complete once all frames have been read."""
         self.stages = Stages()
-        """How long each stage of the film was at work."""
         prepare()
         self._process.start()
         theirs.close()
         try:
             if path == STANDARD:
-                send_descriptor(self._connection, _STANDARD_INPUT, self._process.pid)
+                messages.send_descriptor(self._connection, _STANDARD_INPUT, self._process.pid)
             described = self._receive(check)
         except BaseException:
             self.close()
             raise
-        assert isinstance(described, FilmDescribed)
+        assert isinstance(described, messages.FilmDescribed)
         self.film: Film = described.film
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def frames(self, selection: Selection, ahead: int) -> Generator[DecodedFrame]:
-        """The frames that are wanted, `ahead` of them under way at a time: each has to be released.
-
-        Raises ImageError.
-        """
+        """Yields the selected frames, of which at most `ahead` are unreleased. Raises
+        ImageError."""
         pixels = self.film.pictures.pixels
         shapes = pixels.shapes(self.film.pictures.height, self.film.pictures.width)
-        self.send(AskFrames(selection, ahead))
+        self.send(messages.AskFrames(selection, ahead))
         finished = False
         try:
             while True:
                 reply = self._receive()
-                if isinstance(reply, FramesEnded):
+                if isinstance(reply, messages.FramesEnded):
                     finished = True
                     self.ending = reply.ending
                     return
-                assert isinstance(reply, SharedFrame)
+                assert isinstance(reply, messages.SharedFrame)
                 self.stages.add("decoding", reply.busy)
                 yield self._frame(reply, shapes, pixels)
         finally:
             if not finished:
                 self._stop(shapes, pixels)
 
-    def tried(self, shape: Shape, plan: StreamPlan, template: PictureTemplate) -> StreamPlan:
-        """The plan as FFmpeg agrees with it. Raises OutputError, ImageError."""
-        self.send(AskTrial(shape, plan, template))
-        reply = self._receive()
-        assert isinstance(reply, RequestDone)
+    def tried(self, plan: FilmPlan, template: PictureTemplate) -> StreamPlan:
+        """Returns the streams without those that FFmpeg refuses. Raises OutputError, ImageError."""
+        reply = self._done(messages.AskTrial(plan, template))
         assert reply.plan is not None
         return reply.plan
 
-    def join(
-        self,
-        target: Path,
-        shape: Shape,
-        plan: StreamPlan,
-        parts: Sequence[tuple[Path, Encoded]],
-        cut: Cut,
-    ) -> tuple[str, ...]:
-        """Writes the film into an existing file. Returns what is missing in the streams that are
-        copied where the source is damaged, each a clause. Raises OutputError, ImageError."""
-        self.send(AskJoin(target, shape, plan, parts, cut))
-        reply = self._receive()
-        assert isinstance(reply, RequestDone)
-        return reply.lost
+    def join(self, target: Path, plan: FilmPlan, parts: Parts) -> tuple[str, ...]:
+        """Writes the film into an existing file; returns a clause for each loss in the streams of a
+        damaged source. Raises OutputError, ImageError."""
+        return self._done(messages.AskJoin(target, plan, parts)).lost
 
-    def begin_live(
-        self,
-        target: Path | int,
-        shape: Shape,
-        plan: StreamPlan,
-        template: PictureTemplate,
-        cut: Cut,
-    ) -> None:
-        """Begins to write the film into an existing file, or into a descriptor, beside its
-        decoding: call `frames` then, and `add_picture` for each picture as it is encoded.
-
-        Raises OutputError, BrokenPipeError, ImageError, and so do the others then.
-        """
+    def begin_live(self, target: Path | int, plan: FilmPlan, template: PictureTemplate) -> None:
+        """Begins to write the film, into an existing file or a descriptor, while it is decoded:
+        call `frames` then, and `add_picture` for each encoded picture. Raises OutputError,
+        BrokenPipeError, ImageError, as the other methods then do."""
         path = target if isinstance(target, Path) else None
-        self.send(BeginLive(path, shape, plan, template, cut))
+        self.send(messages.BeginLive(path, plan, template))
         if not isinstance(target, Path):
-            send_descriptor(self._connection, target, self._process.pid)
-        reply = self._receive()
-        assert isinstance(reply, RequestDone)
+            messages.send_descriptor(self._connection, target, self._process.pid)
+        self._receive()
 
     def add_picture(self, coded: CodedPicture) -> None:
-        """Writes a picture into the film that was begun. What is wrong, `frames` raises."""
-        self.send(AddPicture(coded))
+        """Writes a picture into the film; `frames` raises its errors."""
+        self.send(messages.AddPicture(coded))
 
     def finish_live(self) -> tuple[str, ...]:
-        """Completes the film; what is missing in the streams that are copied, each a clause."""
-        self.send(FinishLive())
-        reply = self._receive()
-        assert isinstance(reply, RequestDone)
-        return reply.lost
+        """Completes the film; returns a clause for each loss in copied streams."""
+        return self._done(messages.FinishLive()).lost
 
-    def send(self, request: Request) -> None:
-        """Tells the process something. A process that is gone hears nothing: that shows later."""
+    def send(self, request: messages.Request) -> None:
+        """Sends a request. One to an ended process is ignored: the next answer shows its end."""
         with suppress(OSError), self._sending:
-            # As `send` does, but for what it makes ready for arrays and connections.
+            # `Connection.send` has a slower pickler, for arrays and connections.
             self._connection.send_bytes(pickle.dumps(request))
 
+    def _done(self, request: messages.Request) -> messages.RequestDone:
+        self.send(request)
+        reply = self._receive()
+        assert isinstance(reply, messages.RequestDone)
+        return reply
+
     def close(self) -> None:
-        """Ends the process. Frames cannot be looked at any more."""
+        """Ends the process, and with it the planes of all frames."""
         self._process.kill()
         self._process.join()
         self._connection.close()
         self._attached.close()
 
     def _stop(self, shapes: Sequence[tuple[int, int]], pixels: PixelFormat) -> None:
-        """Ends the decoding; what is on its way goes back."""
-        self.send(StopFrames())
-        # The process may be gone, and what it says is wrong is not why this ends.
+        """Ends the decoding and releases the frames on their way."""
+        self.send(messages.StopFrames())
+        # The process may be gone, and its errors are not why this ends.
         with suppress(Waifu2xError, OSError):
-            while isinstance(reply := self._receive(), SharedFrame):
+            while isinstance(reply := self._receive(), messages.SharedFrame):
                 self._frame(reply, shapes, pixels).release()
 
     def _frame(
-        self, reply: SharedFrame, shapes: Sequence[tuple[int, int]], pixels: PixelFormat
+        self, reply: messages.SharedFrame, shapes: Sequence[tuple[int, int]], pixels: PixelFormat
     ) -> DecodedFrame:
         self._attached.drop(reply.dropped)
         try:
@@ -263,7 +213,7 @@ class FilmReader:
             " is damaged"
         )
 
-    def _receive(self, check: Callable[[], None] = lambda: None) -> Reply:
+    def _receive(self, check: Callable[[], None] = lambda: None) -> messages.Reply:
         watch = self._watch
         watch.begin()
         try:
@@ -275,10 +225,10 @@ class FilmReader:
                         f"{self._name}: its decoder has not answered for "
                         f"{watch.silent:.0f} seconds: the film is damaged"
                     )
-            reply: Reply = self._connection.recv()
+            reply: messages.Reply = self._connection.recv()
         except (EOFError, ConnectionError) as error:
             raise self._lost() from error
-        if isinstance(reply, ReadingFailed):
+        if isinstance(reply, messages.ReadingFailed):
             for line in reply.trace.splitlines():
                 _LOG.debug(line)
             raise reply.error

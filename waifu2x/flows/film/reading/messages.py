@@ -1,65 +1,69 @@
-"""What a process that reads a film, and the one that asks it to, tell each other.
+"""How the process that reads a film and the one that asks it talk: messages and signs of life.
 
-Requests may be large, pictures among them, and who sends one waits until it is read. So the process
-says nothing that it was not asked for: what has not been received yet are at most the frames that
-may be ahead, whose messages are small, and one answer. It never waits to say something while the
-other waits for it to listen.
+Requests may be large, pictures among them, and the sender of one waits until it is read. So the
+reading process sends only replies: unread data is bounded by the frames that may be ahead, whose
+messages are small, plus one reply, and neither side can block on a full pipe while the other does.
+
+Signs of life are no messages: a side that waits for something else reads none, and a connection
+that is full of them stops both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import select
+import sys
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
+from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from waifu2x.flows.batch.shared_memory import SharedArray
-from waifu2x.formats.film.cut import Cut
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.reading.selection import Ending, Selection
-from waifu2x.formats.film.writing.encode import Encoded, Shape
-from waifu2x.formats.film.writing.live_encode import CodedPicture
-from waifu2x.formats.film.writing.picture_stream import PictureTemplate
+from waifu2x.formats.film.writing.header import FilmPlan, PictureTemplate
+from waifu2x.formats.film.writing.joining import Parts
+from waifu2x.formats.film.writing.live_writing import CodedPicture
 from waifu2x.formats.film.writing.targets import StreamPlan
+from waifu2x.system.lazy_dataclass import dataclass
+
+OFTEN = 1.0
+"""Seconds between two signs of life, and between two looks at them."""
 
 
 class AskFrames(NamedTuple):
-    """Decode these, at most so many ahead."""
+    """Decode these frames, at most `ahead` of them unreleased."""
 
     selection: Selection
     ahead: int
 
 
 class AskTrial(NamedTuple):
-    """Try whether a container takes all that."""
+    """Test which streams a container takes."""
 
-    shape: Shape
-    plan: StreamPlan
+    plan: FilmPlan
     template: PictureTemplate
 
 
 class AskJoin(NamedTuple):
-    """Write the film into that file."""
-
     target: Path
-    shape: Shape
-    plan: StreamPlan
-    parts: Sequence[tuple[Path, Encoded]]
-    cut: Cut
+    plan: FilmPlan
+    parts: Parts
 
 
 class BeginLive(NamedTuple):
-    """Begin to write the film beside its decoding: pictures come as they are encoded."""
+    """Write the film while it is decoded: pictures come as they are encoded."""
 
     target: Path | None
     """None: a descriptor follows."""
-    shape: Shape
-    plan: StreamPlan
+    plan: FilmPlan
     template: PictureTemplate
-    cut: Cut
 
 
 class AddPicture(NamedTuple):
-    """Write this one into the film that was begun."""
+    """Write a picture into the film that was begun."""
 
     coded: CodedPicture
 
@@ -84,13 +88,13 @@ Request = (
 
 
 class FilmDescribed(NamedTuple):
-    """What the film holds: the first thing that the process says."""
+    """The description of the film: the first reply."""
 
     film: Film
 
 
 class SharedFrame(NamedTuple):
-    """A frame: all its planes, one behind the other in an array of bytes."""
+    """A frame: its planes, one after the other in an array of bytes."""
 
     number: int
     array: SharedArray
@@ -101,28 +105,105 @@ class SharedFrame(NamedTuple):
     damaged: int
     moved: int
     busy: float
-    """Seconds of decoding since the frame before: those in which it did not wait for memory."""
+    """Seconds of decoding since the frame before, without waiting for memory."""
 
 
 class FramesEnded(NamedTuple):
-    """There are no more frames."""
-
     ending: Ending
 
 
 class RequestDone(NamedTuple):
-    """What was asked for is done."""
-
     plan: StreamPlan | None = None
     lost: tuple[str, ...] = ()
 
 
 class ReadingFailed(NamedTuple):
-    """It cannot go on."""
-
     error: Exception
     trace: str = ""
-    """Where it went wrong, if that is a fault of this program."""
+    """The traceback of a fault of this program."""
 
 
 Reply = FilmDescribed | SharedFrame | FramesEnded | RequestDone | ReadingFailed
+
+
+def send_descriptor(connection: Connection, descriptor: int, process: int) -> None:
+    """Sends an open file to the process with that id. Raises OSError."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        descriptor = msvcrt.get_osfhandle(descriptor)
+    send_handle(connection, descriptor, process)
+
+
+def receive_descriptor(connection: Connection) -> int:
+    """Returns an open file that was sent; the caller closes it. Raises OSError."""
+    received = recv_handle(connection)
+    if sys.platform == "win32":
+        import msvcrt
+
+        return msvcrt.open_osfhandle(received, 0)
+    return received
+
+
+def inbox(connection: Connection) -> Callable[[float], bool]:
+    """Returns a function that waits for a message or the end of the connection, `seconds` at most,
+    and returns whether there is one. It raises OSError once the connection is closed.
+    `Connection.poll` sets up a selector for each wait."""
+    if not hasattr(select, "poll"):
+        return connection.poll
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+
+    def poll(seconds: float) -> bool:
+        connection.fileno()  # raises once closed: the number may be reused
+        return bool(waiting.poll(seconds * 1000))
+
+    return poll
+
+
+def new_signs(context: BaseContext) -> Any:
+    """Returns two numbers in shared memory, for Heartbeat and HeartbeatWatch: the signs so far, and
+    the seconds of permitted extra silence."""
+    return context.RawArray("d", 2)
+
+
+class Heartbeat:
+    def __init__(self, signs: Any) -> None:
+        self._signs = signs
+        self._given = time.monotonic()
+
+    def beat(self) -> None:
+        """Gives a sign if the last one is some time ago. Never waits."""
+        if time.monotonic() - self._given > OFTEN:
+            self.rest(0.0)
+
+    def rest(self, seconds: float) -> None:
+        """Gives a sign, and allows itself `seconds` more of silence than usual."""
+        self._given = time.monotonic()
+        self._signs[1] = seconds
+        self._signs[0] += 1
+
+
+@dataclass(eq=False)
+class HeartbeatWatch:
+    """Watches the signs of life of another process."""
+
+    signs: Any
+    patience: float
+    """Seconds without a sign after which the process counts as lost."""
+    seen: float = 0.0
+    silent: float = 0.0
+    """Seconds since the last sign. They are counted by looks: a machine that sleeps takes none."""
+
+    def begin(self) -> None:
+        """Counts a message as a sign."""
+        self.seen, self.silent = self.signs[0], 0.0
+
+    def is_lost(self) -> bool:
+        """Looks after another `OFTEN` seconds; returns whether the silence is too long."""
+        if self.signs[0] != self.seen:
+            self.begin()
+        else:
+            self.silent += OFTEN
+        patience: float = self.patience + self.signs[1]
+        return self.silent >= patience

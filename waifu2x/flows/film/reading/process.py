@@ -1,182 +1,176 @@
 """The process that reads one film: demuxers and decoders are large, and films come from strangers.
 
-A crash, a hang or memory without bound there is a sentence here. Replies are pickled: this is no
-guard against a decoder that a film has taken over.
+A crash, a hang or memory without bound there becomes one sentence in the parent. Replies are
+pickled, so the process is no guard against a decoder that a film has taken over.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
 import time
+import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.errors import ImageError
+from waifu2x.errors import FaultError, ImageError, Waifu2xError
 from waifu2x.flows.batch.shared_memory import SharedPool
-from waifu2x.flows.film.reading.descriptors import receive_descriptor
-from waifu2x.flows.film.reading.failures import failure_of
-from waifu2x.flows.film.reading.inbox import inbox
-from waifu2x.flows.film.reading.limits import OPENING, limit_memory, needed_memory
-from waifu2x.flows.film.reading.messages import (
-    AddPicture,
-    AskFrames,
-    AskJoin,
-    AskTrial,
-    BeginLive,
-    FilmDescribed,
-    FinishLive,
-    FramesEnded,
-    ReleaseFrame,
-    Reply,
-    Request,
-    RequestDone,
-    SharedFrame,
-    StopFrames,
-)
-from waifu2x.flows.film.reading.pulse import OFTEN, Pulse
+from waifu2x.flows.film.reading import messages
+from waifu2x.flows.film.reading.messages import OFTEN
 from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film.frame_files import FrameFiles, frame_pattern, read_times
+from waifu2x.formats.film.library import library
+from waifu2x.formats.film.pipes import PipeOutput, piped
 from waifu2x.formats.film.pixels import planes_of
-from waifu2x.formats.film.reading.opening import opened
-from waifu2x.formats.film.reading.pipe_input import piped
+from waifu2x.formats.film.reading.opening import in_short, opened
 from waifu2x.formats.film.reading.reader import Reader
 from waifu2x.formats.film.reading.selection import Decoded
-from waifu2x.formats.film.writing.covers import cover_from_file
-from waifu2x.formats.film.writing.header import FilmPlan
-from waifu2x.formats.film.writing.joining import join
-from waifu2x.formats.film.writing.live_muxing import LiveMuxer
-from waifu2x.formats.film.writing.pipe_output import PipeOutput
-from waifu2x.formats.film.writing.trial import tried
-from waifu2x.system.files import open_regular, reason
+from waifu2x.formats.film.writing.header import cover_from_file, tried
+from waifu2x.formats.film.writing.joining import FilmJoin
+from waifu2x.formats.film.writing.live_writing import LiveMuxer
+from waifu2x.system.files import explained, open_regular, reason
+from waifu2x.system.machine import available_memory
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
 
 _SLOWEST = 2e6
-"""Bytes a second that a disk moves at least."""
+"""Bytes a second that any disk writes at least."""
+_NO_MEMORY = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG)
+"""Errors of shared memory that is full."""
+OPENING = 4 << 30
+"""Bytes for the header, all fonts, and FFmpeg's probing by one thread, until the size of pictures
+is known."""
+_REFERENCES = 17
+"""Pictures that a decoder may keep, and the one that it makes."""
+_MOST_THREADS = 17
+"""Threads that each decode a picture: FFmpeg starts no more, and dav1d fewer."""
+_PICTURES_WAITING = 12
+"""Pictures on their way out of a decoder and through filters."""
+_BESIDE = 1.5
+"""Bytes of decoders for each byte of pictures: motion vectors and edges."""
+_STACK = 8 << 20
+"""Bytes of a thread's stack. Decoders and filters have a thread for each core."""
+_UNKNOWN_BITS = 64
+"""Bits of a pixel of unknown format: the most that exist."""
 
 
 def name_of(path: Path) -> str:
-    """What stands for a film in messages."""
+    """Returns the name of a film for messages."""
     return "standard input" if path == STANDARD else str(path)
 
 
 def read_film(connection: Connection, path: Path, signs: Any) -> None:
-    """The process: describes the film, and does what it is asked until nobody asks any more. Its
-    signs of life are given by `signs`."""
+    """Runs the process: describes the film, and answers until the client is gone."""
     limit_memory(OPENING)
     try:
         answer(connection, path, signs, ExitStack())
     finally:
-        # To free a decoder waits for its threads with Python's lock held, which these want where
-        # they have something to say: neither would ever end. So nothing is closed.
+        # Nothing is closed: freeing a decoder waits for its threads with Python's lock held, which
+        # a thread with a message waits for: a deadlock.
         os._exit(0)
 
 
 def answer(connection: Connection, path: Path, signs: Any, held: ExitStack) -> None:
-    """What the process does, up to its end; `held` is what it leaves open."""
+    """Answers until the client is gone; `held` gets what stays open."""
     try:
-        ReadFilm(connection, path, Pulse(signs), held).run()
+        ReadFilm(connection, path, messages.Heartbeat(signs), held).run()
     except Exception as error:
-        with suppress(OSError):  # where whoever asked is gone, nobody hears it
+        with suppress(OSError):  # the client may be gone
             connection.send(failure_of(error, name_of(path)))
 
 
 class ReadFilm:
     """A film in the process that reads it."""
 
-    def __init__(self, connection: Connection, path: Path, pulse: Pulse, held: ExitStack) -> None:
+    def __init__(
+        self, connection: Connection, path: Path, heartbeat: messages.Heartbeat, held: ExitStack
+    ) -> None:
         """Opens it; `held` gets what stays open."""
         self._connection = connection
-        self._has_message = inbox(connection)
+        self._has_message = messages.inbox(connection)
         self._path = path
         self._held = held
-        self._pulse = pulse
-        self._alive = pulse.beat
+        self._heartbeat = heartbeat
+        self._alive = heartbeat.beat
         self._pool = SharedPool()
         self._lent: dict[int, NDArray[Any]] = {}
-        """Arrays that the other process still uses, by the numbers of their frames."""
+        """Arrays that the client still uses, by the numbers of their frames."""
         self._sent = 0
         self._complaints: list[int] = []
-        """How much was wrong each time that the film was opened."""
+        """Faults found each time that the film was opened."""
         self._resumed = 0.0
-        """When the decoder last went on."""
         self._sounds: Sequence[int] = ()
-        """Numbers of the sounds that it keeps."""
         self._live: LiveMuxer | None = None
-        """The film that is written beside the decoding."""
         self._pattern = frame_pattern(path)
         self._name = name_of(path)
-        # What can be read only once is read for both.
+        # Standard input is read only once, also for other streams.
         self._reader = self._new_reader(keeps_others=path == STANDARD)
         self._is_fresh = True
-        """Whether the reader is still at the beginning."""
         self._film = self._reader.film
-        if path == STANDARD:  # a file that was redirected cannot be opened again
+        if path == STANDARD:  # a redirected file cannot be opened again
             self._film = replace(self._film, seekable=False)
 
     def run(self) -> None:
-        """Answers until there are no more questions."""
-        self._say(FilmDescribed(self._film))
+        """Answers until the connection ends."""
+        self._say(messages.FilmDescribed(self._film))
         while True:
-            request: Request = self._connection.recv()
-            if isinstance(request, AskFrames):
+            request: messages.Request = self._connection.recv()
+            if isinstance(request, messages.AskFrames):
                 self._frames(request)
-            elif isinstance(request, AskTrial):
+            elif isinstance(request, messages.AskTrial):
                 container, cover_of = self._container, self._kept_cover
                 if self._film.seekable:
                     container, _ = self._open()
                     cover_of = cover_from_file
-                plan = FilmPlan(self._film, request.shape, request.plan)
-                self._say(RequestDone(tried(container, plan, request.template, cover_of)))
-            elif isinstance(request, BeginLive):
+                plan = tried(container, request.plan, request.template, cover_of)
+                self._say(messages.RequestDone(plan))
+            elif isinstance(request, messages.BeginLive):
                 self._begin_live(request)
-            elif isinstance(request, FinishLive):
+            elif isinstance(request, messages.FinishLive):
                 assert self._live is not None
                 self._close_slowly(self._live.size)
                 found = self._reader.complaints, self._reader.late_streams()
-                self._say(RequestDone(lost=self._live.close(*found)))
-            elif isinstance(request, AskJoin):
+                self._say(messages.RequestDone(lost=self._live.close(*found)))
+            elif isinstance(request, messages.AskJoin):
                 container, _ = self._open()
-                plan = FilmPlan(self._film, request.shape, request.plan, request.cut)
-                complaints = self._complaints[-1]
-                lost = join(
-                    *(request.target, container, plan, request.parts, self._alive, complaints),
-                    self._close_slowly,
-                )
-                self._say(RequestDone(lost=lost))
+                told = self._complaints[-1], self._alive, self._close_slowly
+                film = FilmJoin(request.target, container, request.plan, request.parts, *told)
+                self._say(messages.RequestDone(lost=film.write()))
             else:
                 self._heed(request)
 
     def _close_slowly(self, size: int) -> None:
-        """Says that a file of so many bytes is about to be completed: FFmpeg moves a whole mp4 for
-        its index, and says nothing meanwhile; nor does a disk that writes what was held back."""
-        self._pulse.rest(size / _SLOWEST)
+        """Announces silence: FFmpeg moves a whole mp4 for its index, and a disk writes what was
+        held back."""
+        self._heartbeat.rest(size / _SLOWEST)
 
-    def _heed(self, request: Request) -> None:
-        """Does what is asked for at any time."""
-        if isinstance(request, ReleaseFrame):
+    def _heed(self, request: messages.Request) -> None:
+        """Does what may be asked at any time."""
+        if isinstance(request, messages.ReleaseFrame):
             self._lent.pop(request.number, None)
-        elif isinstance(request, AddPicture) and self._live is not None:
+        elif isinstance(request, messages.AddPicture) and self._live is not None:
             self._live.picture(request.coded)
 
     def _open(self) -> tuple[Any, Any]:
-        """The film's container, newly opened, and its file."""
+        """Returns a newly opened container of the film, and its file."""
         file: Any
         if self._pattern is not None:
             file = FrameFiles(self._pattern)
         else:
-            try:
+            with explained(ImageError, f"{self._name}: cannot read"):
                 if self._path == STANDARD:
-                    file = piped(receive_descriptor(self._connection), self._alive)
+                    file = piped(messages.receive_descriptor(self._connection), self._alive)
                 else:
                     file = open_regular(self._path)
-            except OSError as error:
-                raise ImageError(f"{self._name}: cannot read: {reason(error)}") from error
         self._held.enter_context(file)
         container = self._held.enter_context(
             opened(file, self._name, self._complaints.append, are_frames=self._pattern is not None)
@@ -197,16 +191,16 @@ class ReadFilm:
             times=times,
         )
 
-    def _begin_live(self, request: BeginLive) -> None:
+    def _begin_live(self, request: messages.BeginLive) -> None:
         cover_of = self._kept_cover
         if self._film.seekable:
             self._reader = self._new_reader(keeps_others=True)
             self._is_fresh = True
         target: Path | PipeOutput | None = request.target
         if target is None:
-            target = PipeOutput(receive_descriptor(self._connection), self._alive)
+            target = PipeOutput(messages.receive_descriptor(self._connection), self._alive)
             self._held.enter_context(target)
-        kept = {one.index for one in request.plan.taken}
+        kept = {one.index for one in request.plan.streams.taken}
         self._sounds = [
             one.index for one in self._film.others if one.kind == "audio" and one.index in kept
         ]
@@ -214,18 +208,18 @@ class ReadFilm:
             target,
             str(request.target or "standard output"),
             self._container,
-            FilmPlan(self._film, request.shape, request.plan, request.cut),
+            request.plan,
             request.template,
             cover_of,
         )
-        self._say(RequestDone())
+        self._say(messages.RequestDone())
 
     def _kept_cover(self, stream: Any) -> bytes:
-        """A cover, from what was read with the first picture."""
+        """Returns a cover, from what was read with the first picture."""
         packets = self._reader.others
         return next((bytes(one) for one in packets if one.stream_index == stream.index), b"")
 
-    def _frames(self, request: AskFrames) -> None:
+    def _frames(self, request: messages.AskFrames) -> None:
         if not self._is_fresh:
             self._reader = self._new_reader()
         self._is_fresh = False
@@ -236,9 +230,9 @@ class ReadFilm:
             while len(self._lent) >= request.ahead or self._has_message(0):
                 while not self._has_message(OFTEN):
                     self._alive()
-                answer: Request = self._connection.recv()
-                if isinstance(answer, StopFrames):
-                    self._say(FramesEnded(self._reader.ending))
+                answer: messages.Request = self._connection.recv()
+                if isinstance(answer, messages.StopFrames):
+                    self._say(messages.FramesEnded(self._reader.ending))
                     return
                 self._heed(answer)
             self._resumed = time.monotonic()
@@ -247,10 +241,9 @@ class ReadFilm:
         if self._live is not None and end is not None:
             self._reader.read_on(end, self._sounds)
         self._pass_others()
-        self._say(FramesEnded(self._reader.ending))
+        self._say(messages.FramesEnded(self._reader.ending))
 
     def _pass_others(self) -> None:
-        """Copies what has been read of other streams."""
         packets = self._reader.others
         while packets:
             packet = packets.popleft()
@@ -258,7 +251,7 @@ class ReadFilm:
                 self._live.copy(packet)
 
     def _lend(self, decoded: Decoded, busy: float) -> None:
-        """Sends a frame, in memory that both processes see."""
+        """Sends a frame in shared memory."""
         planes = planes_of(decoded.frame, self._film.pictures.pixels)
         whole = self._pool.array((sum(plane.nbytes for plane in planes),), np.uint8)
         begin = 0
@@ -270,13 +263,68 @@ class ReadFilm:
         self._sent += 1
         self._lent[number] = whole
 
-        def message(told: Sequence[Any], dropped: Sequence[int]) -> SharedFrame:
-            return SharedFrame(
+        def message(told: Sequence[Any], dropped: Sequence[int]) -> messages.SharedFrame:
+            return messages.SharedFrame(
                 number, told[0], dropped, decoded.pts, decoded.duration, decoded.is_wanted,
                 decoded.damaged, decoded.moved, busy,
             )  # fmt: skip
 
         self._pool.send(self._connection, [whole], message)
 
-    def _say(self, reply: Reply) -> None:
+    def _say(self, reply: messages.Reply) -> None:
         self._connection.send(reply)
+
+
+def failure_of(error: Exception, name: str) -> messages.ReadingFailed:
+    """Returns the reply for an error; `name` stands for the film. Faults of the film become
+    sentences about it. Any other is a fault of this program and must not look like one of the film,
+    or it would never be found."""
+    if isinstance(error, (Waifu2xError, BrokenPipeError)):
+        return messages.ReadingFailed(error)
+    if isinstance(error, MemoryError) or _is_out_of_memory(error):
+        return messages.ReadingFailed(
+            ImageError(f"{name}: its pictures take more memory than there is for them")
+        )
+    if isinstance(error, library().FFmpegError):
+        return messages.ReadingFailed(ImageError(f"{name}: cannot be read: {in_short(error)}"))
+    if isinstance(error, OSError):
+        return messages.ReadingFailed(ImageError(f"{name}: cannot be read: {reason(error)}"))
+    kind = type(error).__name__
+    return messages.ReadingFailed(
+        FaultError(f"{name}: cannot be read: {kind}: {error}"),
+        "".join(traceback.format_exception(error)),
+    )
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno in _NO_MEMORY
+
+
+def limit_memory(size: int) -> None:
+    """Limits the memory of this process to `size` bytes and to three quarters of what the machine
+    has left. Only on Linux. So a decoder fails, and not another program."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    left = available_memory()
+    limits = [size, *([] if left is None else [left * 3 // 4])]
+    limits += [] if most == resource.RLIM_INFINITY else [most]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), most))
+
+
+def needed_memory(container: InputContainer, cores: int | None = None) -> int:
+    """Returns the bytes that reading a film may take on `cores` cores; None: all of this machine. A
+    damaged header must not take the machine's memory; nor must a film of large pictures fail where
+    many cores each decode one."""
+    cores = cores or os.cpu_count() or 1
+    largest = 0
+    for stream in container.streams.video:
+        context = stream.codec_context
+        if context is None:  # its codec is unknown to FFmpeg
+            continue
+        bits = _UNKNOWN_BITS if context.format is None else context.format.padded_bits_per_pixel
+        largest = max(largest, context.width * context.height * bits // 8)
+    pictures = _REFERENCES + _PICTURES_WAITING + min(cores + 1, _MOST_THREADS)
+    return OPENING + int(largest * pictures * _BESIDE) + 2 * cores * _STACK

@@ -1,7 +1,7 @@
-"""Recordings that follow one another in a file, each with a clock of its own: all on one clock.
+"""Joins the clocks of recordings that follow one another in one file.
 
-MPEG's streams tell no length, so recordings are joined by writing one file after the other, and a
-receiver that starts anew begins its clock anew. FFmpeg gives the times as they are.
+MPEG streams tell no length, so recordings are joined by concatenating files, and a receiver that
+restarts resets its clock. FFmpeg gives the times as they are.
 """
 
 from __future__ import annotations
@@ -13,41 +13,39 @@ if TYPE_CHECKING:
     from av.packet import Packet
 
 RESTARTED = ("mpegts", "mpeg")
-"""FFmpeg's formats whose times begin anywhere, and may begin anew: in ticks of 1/90000 s."""
+"""FFmpeg's formats whose clock may begin anywhere and be reset, in ticks of 1/90000 s."""
 TIMED = ("video", "audio")
-"""Streams that go on all the time, so that a leap of theirs can be seen."""
+"""Streams that go on all the time, so that a leap of theirs shows."""
 _SECOND = 90_000
 _NEAR = _SECOND // 10
-"""What goes back further is damaged or has another clock; so is what is further ahead of the packet
-before, or there is a gap."""
+"""A time further back than this, or further ahead of the previous packet, is a leap: damage, a gap
+or another clock."""
 _AHEAD = 600 * _SECOND
-"""The longest gap in a recording. FFmpeg adds 26.5 hours to a clock that has gone back far."""
+"""The longest gap in a recording. FFmpeg adds 26.5 hours to a clock that has gone far back."""
 _AGREED = 8
-"""Packets of a stream, one after the other, that tell by which clock it goes on."""
+"""Consecutive packets of a stream that settle by which clock it goes on."""
 _LONGEST = 5 * _SECOND
-"""For how long a sound or pictures may pause and still are awaited."""
+"""The longest pause of a stream that is still waited for."""
 _MOST_PACKETS, _MOST_BYTES = 2048, 64 << 20
-"""What waits at most."""
+"""Packets and bytes that wait at most."""
 
 
 class OneClock:
-    """Moves each further recording, all its streams by as much, to where the one before has ended.
-
-    A recording begins where all the sounds and pictures leap that are going on. So it has to see
-    all of them: whoever reads the same file then finds the same.
-    """
+    """Moves each further recording, with all its streams, to where the previous one ended. A
+    recording begins where all active sounds and pictures leap. So the clock has to see all of them;
+    then every reader of the file finds the same times."""
 
     def __init__(self) -> None:
         self.recordings = 1
-        """How many have begun so far."""
+        """Recordings that have begun so far."""
         self._offset = 0
         """Ticks by which the present recording is moved."""
         self._ends: dict[int, _End] = {}
-        """Where the sounds and pictures of the present recording stand."""
+        """Positions of the sounds and pictures in the present recording."""
         self._leapt = _Leapt()
 
     def given(self, packets: Iterable[Packet[Any]]) -> Iterator[Packet[Any]]:
-        """All packets, with times that go on from one recording to the next."""
+        """Yields all packets, with times that continue from one recording to the next."""
         for packet in packets:
             yield from self._taken(packet)
         yield from self._settled()
@@ -75,18 +73,17 @@ class OneClock:
             yield from self._settled()
 
     def _awaited(self) -> list[int]:
-        """The streams that are going on."""
         latest = max((end.decoded for end in self._ends.values()), default=0)
         return [index for index, end in self._ends.items() if latest - end.decoded <= _LONGEST]
 
     def _settled(self) -> Iterator[Packet[Any]]:
-        """The packets that waited, in their recordings."""
+        """Yields the packets that waited, each in its recording."""
         leapt, self._leapt = self._leapt, _Leapt()
         agreed = leapt.agreed()
         if leapt.is_divided() or not any(
             self._ends[index].is_over(leapt.streams[index][0].decoded) for index in agreed
         ):
-            # A gap, or damage, or one stream that goes another way, which others need not follow.
+            # A gap, damage, or one stream that other streams need not follow.
             for packet, is_next in leapt.waiting:
                 if is_next is None or (is_next and packet.stream_index in agreed):
                     self._note(packet)
@@ -117,24 +114,19 @@ class OneClock:
 
 
 class _Times(NamedTuple):
-    """When a packet is decoded and shown, in ticks."""
-
     decoded: int
     shown: int
 
 
 class _End:
-    """Where a stream stands in the present recording, in ticks of its clock."""
+    """The position of a stream in the present recording, in ticks of its clock."""
 
     def __init__(self) -> None:
         self.decoded = 0
-        """When its latest packet is decoded."""
         self.length = 0
-        """How long its packets last."""
         self._shown_until: int | None = None
 
     def add(self, packet: Packet[Any]) -> None:
-        """Goes on by a packet whose times are known."""
         decoded, shown = packet.dts, packet.pts
         assert decoded is not None
         if packet.duration:
@@ -146,15 +138,15 @@ class _End:
         self._shown_until = max(until, self._shown_until or until)
 
     def is_left(self, time: int) -> bool:
-        """Whether the next packet is not where the stream goes on."""
+        """Returns whether the time of the next packet leaps."""
         return not -_NEAR <= time - self.decoded <= self.length + _NEAR
 
     def is_over(self, time: int) -> bool:
-        """Whether the next packet, and those after it, are of another recording."""
+        """Returns whether the next packets belong to another recording."""
         return not -_NEAR <= time - self.decoded <= self.length + _AHEAD
 
     def until(self, begun: list[_Times]) -> int:
-        """By how much packets of the next recording have to be moved, to follow this one."""
+        """Returns by how much packets of the next recording have to move to follow this one."""
         assert self._shown_until is not None
         return max(
             self.decoded + self.length - begun[0].decoded,
@@ -163,21 +155,20 @@ class _End:
 
 
 class _Leapt:
-    """The packets from the first that leaps on, until it is known what that means."""
+    """The packets from the first that leaps on, until their meaning is clear."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Packet[Any], bool | None]] = []
-        """Packets, and whether their streams have leapt: None for what tells nothing."""
+        """Packets, and whether their streams have leapt; None where that is unknown."""
         self.streams: dict[int, list[_Times]] = {}
-        """The times of packets since then, of each stream that has leapt."""
+        """Times of the packets since then, for each stream that has leapt."""
         self._going_on: dict[int, int] = {}
-        """How many packets each other stream has had meanwhile."""
+        """Packets since then of each other stream."""
         self._size = 0
         self._place: int | None = None
-        """Where in the file the first packet begins that has leapt."""
+        """Position in the file of the first packet that has leapt."""
 
     def add(self, packet: Packet[Any]) -> None:
-        """Takes a packet of a stream that has leapt."""
         self._take(packet, True)
         known = self.streams.setdefault(packet.stream_index, [])
         if packet.dts is not None:
@@ -187,7 +178,7 @@ class _Leapt:
             self._place = place
 
     def hold(self, packet: Packet[Any], *, is_going_on: bool) -> None:
-        """Takes a packet of a stream that has not leapt; `is_going_on` says that it could have."""
+        """Takes a packet of a stream that has not leapt; `is_going_on`: although it could have."""
         self._take(packet, False if is_going_on else None)
         if is_going_on:
             index = packet.stream_index
@@ -198,19 +189,19 @@ class _Leapt:
         self._size += packet.size
 
     def is_behind(self, packet: Packet[Any]) -> bool:
-        """Whether a packet lies behind the first one that has leapt, in the file."""
+        """Returns whether a packet lies behind the first one that has leapt, in the file."""
         return self._place is None or packet.pos is None or packet.pos >= self._place
 
     def is_divided(self) -> bool:
-        """Whether a stream goes on without a leap."""
+        """Returns whether a stream goes on without a leap."""
         return any(count >= _AGREED for count in self._going_on.values())
 
     def agreed(self) -> list[int]:
-        """The streams that go on from where they have leapt to."""
+        """Returns the streams that go on from where they have leapt to."""
         return [index for index, known in self.streams.items() if len(known) >= _AGREED]
 
     def is_enough(self, awaited: list[int]) -> bool:
-        """Whether all that are awaited have told by which clock they go on, or had the time."""
+        """Returns whether the clocks of all awaited streams are known, or enough has waited."""
         return (
             self.is_divided()
             or set(awaited) <= set(self.agreed())
@@ -224,7 +215,7 @@ class _Leapt:
 
 
 def _goes_on(known: list[_Times], time: int, end: _End) -> bool:
-    """Whether a packet follows those that have leapt: else they were damaged, or have ended."""
+    """Returns whether a packet follows those that have leapt, so that these were not damaged."""
     before = known[-1].decoded
     if len(known) == 1 and abs(time - end.decoded) < abs(time - before):
         return False

@@ -1,4 +1,4 @@
-"""Packets become pictures, past whatever cannot be decoded; those of other streams are kept."""
+"""Decodes packets into frames, past damaged ones, and keeps the packets of other streams."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from waifu2x.errors import ImageError
 from waifu2x.formats.film.library import library
-from waifu2x.formats.film.reading.claims import CodedPictures
-from waifu2x.formats.film.reading.decoders import decoder_of, new_decoder
-from waifu2x.formats.film.reading.latest_packets import LatestPackets
+from waifu2x.formats.film.reading.completeness import CodedPictures
+from waifu2x.formats.film.reading.opening import DECODERS, decoder_of, new_decoder
 
 if TYPE_CHECKING:
     from av.packet import Packet
@@ -19,35 +18,38 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
 
 _UNTIL_FIRST = 2000
-"""Packets within which there must be a frame, at a film's beginning: later, one that is damaged for
-long may go on."""
+"""Packets at the beginning of a film that must give a frame. Later damage may be longer."""
 _MOST_KEPT = 256 << 20
-"""Bytes of other streams between two pictures: what can be read only once keeps them."""
+"""Bytes of other streams that are kept between two pictures of a film that is read only once."""
 _MOST_SKIPPED = 64 << 20
-"""Bytes from a keyframe on, that are kept while the next one is looked for."""
+"""Bytes from a keyframe on that are kept while the next one is looked for."""
 _BEHIND = 60
-"""Seconds of pictures after the end in which a sound that has not come so far is expected still."""
+"""Seconds of pictures after the end during which a late sound is still expected."""
+_DEEPEST = 160
+"""More pictures than a decoder holds: 128 threads, and 16 that are shown later than others."""
+_MOST = 32 << 20
+"""Bytes that are kept. What takes more is not decoded again."""
 
 
 class PacketSource(Protocol):
-    """Packets, in the order of the file: an iterable that goes on where it has stopped."""
+    """Packets in the order of the file: an iterable that continues where it stopped."""
 
     @property
     def damaged(self) -> int:
-        """Places found so far at which the container is damaged."""
+        """Returns how many damaged places of the container were found so far."""
         ...
 
     @property
     def recordings(self) -> int:
-        """How many recordings have begun so far, each with a clock of its own."""
+        """Returns how many recordings, each with its clock, have begun so far."""
         ...
 
     def late_streams(self) -> int:
-        """How many streams have come up so far that were not there when the film was opened."""
+        """Returns how many streams have appeared since the file was opened."""
         ...
 
     def __iter__(self) -> Iterator[Packet[Any]]:
-        """The packets that are not empty."""
+        """Yields the packets that are not empty."""
         ...
 
 
@@ -61,14 +63,14 @@ class Decoding:
         name: str,
         on_packet: Callable[[], None] = lambda: None,
     ) -> None:
-        """`stream` is that of the pictures, `name` stands for the film in messages; `on_packet` is
-        called for each packet. Raises ImageError for a codec that films may not have."""
+        """Decodes `stream`; `name` stands for the film in messages. `on_packet` is called for each
+        packet. Raises ImageError for a codec that films may not have."""
         self._packets = packets
         self._stream = stream
         self._name = name
         self._on_packet = on_packet
         self.others: deque[Packet[Any]] = deque()
-        """Packets of other streams, in the order of the file: for whoever takes them out."""
+        """Packets of other streams, in the order of the file, for the caller to remove."""
         self.coded = CodedPictures()
         self._undecodable = 0
         self._has_begun = False
@@ -79,16 +81,16 @@ class Decoding:
 
     @property
     def damaged(self) -> int:
-        """Packets so far that could not be decoded, and damaged places of the container."""
+        """Returns how many packets and places of the container are damaged so far."""
         return self._undecodable + self._packets.damaged
 
     def __iter__(self) -> Iterator[VideoFrame]:
-        """The frames that are left. Raises ImageError."""
+        """Yields the remaining frames. Raises ImageError."""
         return self._frames
 
     def restart(self, until: Fraction | None = None) -> None:
-        """The file stands elsewhere; all that comes before the last keyframe that is decoded before
-        `until`, in seconds of the file, is passed over."""
+        """Begins anew after the file was sought in. Skips all before the last keyframe that is
+        decoded before `until`, in seconds of the file."""
         self._frames.close()
         self._context = new_decoder(self._stream, self._name)
         self._latest = LatestPackets()
@@ -99,12 +101,9 @@ class Decoding:
         self._frames = self._decode()
 
     def read_on(self, until: Fraction, sounds: Sequence[int]) -> None:
-        """Goes on to read packets of other streams, up to a time in seconds of the file.
-
-        Sound may lie behind the pictures in the file: it is read up to that time, in all streams of
-        these numbers. A stream that comes no more is not waited for until the end of a pipe, unless
-        the file has told its length. Raises ImageError.
-        """
+        """Reads packets of other streams up to a time in seconds of the file. Streams numbered
+        `sounds` may lie behind the pictures and are read up to that time. One that has ended is not
+        awaited to the end of a pipe, unless the file tells its length. Raises ImageError."""
         awaited = {number: bool(self._stream.container.streams[number].frames) for number in sounds}
         kept = 0
         for packet in self._feed:
@@ -122,7 +121,7 @@ class Decoding:
                 return
 
     def _behind(self, until: Fraction, packets: Iterator[Packet[Any]]) -> Iterator[Packet[Any]]:
-        """The packets from a keyframe on: an earlier one where much lies behind it."""
+        """Yields the packets from a keyframe on, an earlier one if much lies behind it."""
         held: list[Packet[Any]] = []
         size = 0
         for packet in packets:
@@ -176,7 +175,7 @@ class Decoding:
         yield from self._last()
 
     def _last(self) -> Iterator[VideoFrame]:
-        """What the decoder still has, when there are no more packets."""
+        """Yields the frames that the decoder still holds at the end."""
         av = library()
         latest, is_damaged = self._latest, False
         frames: Sequence[VideoFrame] = []
@@ -192,3 +191,85 @@ class Decoding:
         if is_damaged or latest.awaited > 0:
             yield from latest.again(self._stream, decoder_of(self._stream))
             self._undecodable += max(latest.damaged, is_damaged)
+
+
+class LatestPackets:
+    """The latest packets of pictures: a decoder may still hold some at the end. At the end PyAV
+    takes what a decoder holds up to the first damaged picture, and cannot go on behind it. With 16
+    threads that may lose 30 pictures, so they are decoded again by one thread, which holds none
+    that could be damaged."""
+
+    def __init__(self) -> None:
+        self._packets: deque[Packet[Any]] = deque()
+        self._keyframes: deque[int] = deque()
+        """Numbers of the packets at which decoding can begin."""
+        self._count = self._size = 0
+        self._latest: int | None = None
+        self.awaited = 0
+        """Packets so far without a picture and without an error."""
+        self.damaged = 0
+        """Packets that failed again, of pictures that have not come."""
+
+    def add(self, packet: Packet[Any], frames: Sequence[VideoFrame] | None) -> None:
+        """Takes a packet and the frames decoded from it; None stands for an error."""
+        if packet.is_keyframe:
+            self._keyframes.append(self._count)
+        self._count += 1
+        if self._keyframes:
+            self._packets.append(packet)
+            self._size += packet.size
+        while self._keyframes and (
+            self._size > _MOST
+            or (len(self._keyframes) > 1 and self._count - self._keyframes[1] >= _DEEPEST)
+        ):
+            self._forget()
+        self.awaited += 1
+        self.take([None] if frames is None else frames)
+
+    def take(self, frames: Sequence[VideoFrame | None]) -> None:
+        """Takes further frames; None stands for an error in the place of one."""
+        self.awaited -= len(frames)
+        for frame in frames:
+            time = None if frame is None else _time_of(frame)
+            if time is not None and (self._latest is None or time > self._latest):
+                self._latest = time
+
+    def again(self, stream: VideoStream, decoder: str) -> Iterator[VideoFrame]:
+        """Yields the frames after the latest one so far, from a new decoder of that name."""
+        errors = library().FFmpegError
+        packets, self._packets = self._packets, deque()
+        latest = self._latest
+        if latest is None or not packets:
+            return
+        context = _decoder_like(stream.codec_context, decoder)
+        for packet in [*packets, None]:
+            try:
+                frames = context.decode(packet)
+            except errors:
+                time = None if packet is None else packet.dts if packet.pts is None else packet.pts
+                self.damaged += time is not None and time > latest
+                continue
+            for frame in frames:
+                time = _time_of(frame)
+                if time is not None and time > latest:
+                    yield frame
+
+    def _forget(self) -> None:
+        first = self._keyframes.popleft()
+        until = self._keyframes[0] if self._keyframes else self._count
+        for _ in range(until - first):
+            self._size -= self._packets.popleft().size
+
+
+def _time_of(frame: VideoFrame) -> int | None:
+    return frame.dts if frame.pts is None else frame.pts
+
+
+def _decoder_like(own: Any, decoder: str) -> Any:
+    context: Any = library().CodecContext.create(decoder, "r")
+    context.options = {"codec_whitelist": DECODERS}
+    context.extradata, context.codec_tag = own.extradata, own.codec_tag
+    context.width, context.height = own.width, own.height
+    context.bits_per_coded_sample = own.bits_per_coded_sample
+    context.thread_count = 1
+    return context

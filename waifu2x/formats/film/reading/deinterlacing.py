@@ -1,7 +1,17 @@
-"""Whole pictures of interlaced ones, by FFmpeg's filters."""
+"""Makes whole pictures of interlaced ones by FFmpeg's filters, and undoes telecine.
+
+Video of 30 frames a second shows four pictures of film in five frames, some of which hold fields of
+two pictures. Fields are put together as they belong, and of each five frames the one without
+anything new is dropped.
+
+Which one that is depends on where counting begins. So cycles of five begin at places that the film
+alone decides, and a run that begins in its middle makes the same pictures. Their times are even
+within a cycle, as those of the film were; the times of the filters are ignored.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,26 +24,26 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
 
 Deinterlacing = Literal["off", "frame", "field", "ivtc"]
-"""Nothing; a picture of each frame; of each field, twice as many; film as it was before it was
-made interlaced video of 30 frames a second."""
+"""Leaves frames as they are; makes a picture of each frame, or of each field, twice as many;
+restores film that was made video of 30 frames a second."""
+_CYCLE, _KEPT = 5, 4
+"""Frames of video, and the pictures of film in them."""
+_LONGEST_GAP = 1
+"""Seconds without a frame that are filled by repeating the one before; longer ones stay."""
 
 
 def ticks_in_one(how: Deinterlacing) -> int:
-    """How many ticks of the times of its pictures are one of the film's.
-
-    Pictures of film are five quarters of a frame of video apart: so quarters make them exact.
-    """
+    """Returns how many ticks of the new pictures are one tick of the film. Pictures of film are
+    five quarters of a frame of video apart, so quarters are exact."""
     return {"field": 2, "ivtc": 4}.get(how, 1)
 
 
 def deinterlaced(
     frames: Iterator[VideoFrame], tick: Fraction, how: Deinterlacing, name: str
 ) -> Iterator[VideoFrame]:
-    """Frames, whose times are ticks of so many seconds, as whole pictures: "off", or "frame" and
-    "field", whose times are in ticks of half the length. `name` stands for the film in messages.
-
-    Raises ImageError for pictures that the filter does not take.
-    """
+    """Yields whole pictures of frames whose times are in ticks of `tick` seconds. With "frame" and
+    "field" their ticks are half as long; "off" changes nothing. `name` stands for the film in
+    messages. Raises ImageError for pictures that the filter does not take."""
     if how == "off":
         yield from frames
         return
@@ -68,7 +78,7 @@ def _retimed(graph: Any, first: VideoFrame, tick: Fraction, name: str) -> Iterat
 
 
 def source_of(graph: Any, first: VideoFrame, tick: Fraction, rate: Fraction | None = None) -> Any:
-    """Where frames like the first enter a graph."""
+    """Adds the entry for frames like `first` to a graph."""
     told = f"video_size={first.width}x{first.height}:pix_fmt={first.format.name}"
     told += f":time_base={tick}:pixel_aspect=1/1:colorspace={int(first.colorspace)}"
     told += f":range={int(first.color_range)}"
@@ -76,7 +86,7 @@ def source_of(graph: Any, first: VideoFrame, tick: Fraction, rate: Fraction | No
 
 
 def configure(graph: Any, first: VideoFrame, name: str) -> None:
-    """Makes a graph ready. Raises ImageError where a filter does not take such frames."""
+    """Completes a graph. Raises ImageError where a filter does not take such frames."""
     try:
         graph.configure()
     except library().FFmpegError as error:
@@ -84,8 +94,8 @@ def configure(graph: Any, first: VideoFrame, name: str) -> None:
 
 
 def pulled(graph: Any, first: VideoFrame, name: str) -> Iterator[Any]:
-    """The frames that a graph has ready. Raises ImageError where they are of another kind than the
-    first one that was given: FFmpeg converts what a filter does not take."""
+    """Yields the frames that a graph has ready. Raises ImageError where FFmpeg has converted them,
+    since a filter does not take such frames."""
     av = library()
     while True:
         try:
@@ -101,3 +111,118 @@ def _unfit(first: VideoFrame, name: str) -> ImageError:
     return ImageError(
         f"{name}: pictures of {first.format.name} cannot be deinterlaced: use --deinterlace off"
     )
+
+
+def film_pictures(
+    frames: Iterator[VideoFrame], tick: Fraction, rate: Fraction, begin: int, name: str
+) -> Iterator[VideoFrame]:
+    """Yields the pictures of film in frames of video, with times in quarters of a tick. `tick` is
+    in seconds, `rate` that of the video, and `begin` the time of the film's first frame. If
+    `frames` begin later, the pictures up to the next cycle are missing. Raises ImageError for
+    pictures that the filters do not take."""
+    made: _TelecineGraph | None = None
+    for place, frame in _even(frames, tick * rate, begin, _LONGEST_GAP * rate):
+        if made is None:
+            made = _TelecineGraph(frame, tick, rate, begin, name)
+        yield from made.of(place, frame)
+    if made is not None:
+        yield from made.rest()
+
+
+def _even(
+    frames: Iterator[VideoFrame], in_tick: Fraction, begin: int, longest: Fraction
+) -> Iterator[tuple[int, VideoFrame]]:
+    """Yields a frame for each place of an even grid, from the beginning of a cycle on. A tick has
+    `in_tick` places; `begin` is the time of place 0. Missing frames are repeated."""
+    at: int | None = None
+    last: VideoFrame | None = None
+    for frame in frames:
+        assert frame.pts is not None  # Times gives each one
+        place = round((frame.pts - begin) * in_tick)
+        if at is None or last is None:
+            if place % _CYCLE:
+                continue
+            at = place - 1
+        elif place - at > longest:
+            while (at + 1) % _CYCLE:
+                at += 1
+                yield at, last
+            at = place - place % _CYCLE - 1
+            last = frame
+        while at + 1 < place:
+            at += 1
+            yield at, last or frame
+        if at < place:
+            at += 1
+            yield at, frame
+            last = frame
+
+
+class _TelecineGraph:
+    def __init__(
+        self, first: VideoFrame, tick: Fraction, rate: Fraction, begin: int, name: str
+    ) -> None:
+        self._first, self._name, self._rate = first, name, rate
+        self._begin = begin * ticks_in_one("ivtc")
+        self._place = 1 / (rate * tick / ticks_in_one("ivtc"))
+        """Ticks of pictures between two places."""
+        self._graph = graph = library().filter.Graph()
+        self._entry = source_of(graph, first, 1 / rate, rate)
+        # Fields are compared in 8 bits, but taken from the frames with all bits.
+        both = graph.add("split")
+        matched = graph.add("fieldmatch", "order=auto:ppsrc=1")
+        fewer = graph.add("decimate", f"cycle={_CYCLE}")
+        end = graph.add("buffersink")
+        self._entry.link_to(both)
+        both.link_to(matched, 0, 0)
+        both.link_to(matched, 1, 1)
+        matched.link_to(fewer)
+        fewer.link_to(end)
+        configure(graph, first, name)
+        self._cycles: deque[int] = deque()
+        """Beginnings of cycles whose pictures have not all come."""
+        self._come = 0
+        """Pictures that have come of the first of those."""
+        self._given: tuple[int, VideoFrame] | None = None
+        self._pushed = 0
+
+    def of(self, place: int, frame: VideoFrame) -> Iterator[VideoFrame]:
+        """Takes one more frame; yields the pictures that are ready."""
+        if place % _CYCLE == 0:
+            self._cycles.append(place)
+        self._given = place, frame
+        self._push(frame)
+        return self._pictures(None)
+
+    def rest(self) -> Iterator[VideoFrame]:
+        assert self._given is not None
+        place, frame = self._given
+        # The filter drops one picture too many of the last cycle, so that is one beyond the end.
+        for more in range(place + 1, place - place % _CYCLE + 2 * _CYCLE):
+            if more % _CYCLE == 0:
+                self._cycles.append(more)
+            self._push(frame)
+        self._entry.push(None)
+        return self._pictures(place + 1)
+
+    def _push(self, frame: VideoFrame) -> None:
+        # A repeated frame may be pushed again, since the graph copies its times.
+        frame.pts, frame.time_base = self._pushed, 1 / self._rate
+        self._entry.push(frame)
+        self._pushed += 1
+
+    def _pictures(self, end: int | None) -> Iterator[Any]:
+        """Yields the pictures that are ready, up to the place `end` if given."""
+        for made in pulled(self._graph, self._first, self._name):
+            places = [
+                self._cycles[0] + Fraction(_CYCLE * number, _KEPT)
+                for number in (self._come, self._come + 1)
+            ]
+            self._come = (self._come + 1) % _KEPT
+            if not self._come:
+                self._cycles.popleft()
+            if end is not None and places[0] >= end:
+                return
+            pts, following = (self._begin + round(place * self._place) for place in places)
+            made.pts, made.duration = pts, following - pts
+            yield made

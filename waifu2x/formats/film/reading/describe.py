@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from fractions import Fraction
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from waifu2x.errors import ImageError
 from waifu2x.formats.film.description import (
@@ -25,11 +26,11 @@ from waifu2x.formats.film.description import (
     PixelFormat,
     Range,
 )
+from waifu2x.formats.film.library import library
 from waifu2x.formats.film.pixels import FULL_RANGE, pixel_format
 from waifu2x.formats.film.reading.clock import RESTARTED
-from waifu2x.formats.film.reading.decoders import decoder_of
-from waifu2x.formats.film.reading.opening import MAX_RATE, MAX_SIDE
-from waifu2x.formats.film.reading.stream_header import header_of
+from waifu2x.formats.film.reading.opening import MAX_RATE, MAX_SIDE, decoder_of
+from waifu2x.formats.film.writing.matroska import elements
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
 
 HD_LINES = 720
-"""The lines from which a film that says nothing is BT.709."""
+"""Height from which a film without a named matrix is taken for BT.709."""
 _OTHER_MATRICES = {
     8: "YCgCo",
     10: "BT.2020 of constant luminance",
@@ -48,15 +49,31 @@ _OTHER_MATRICES = {
     14: "ICtCp",
     15: "IPT",
 }
-"""Those of H.273 that are no plain product, and their names."""
+"""Names of the matrices of H.273 that are no plain product."""
 _ATTACHED_PICTURE = 0x400
 """FFmpeg's disposition of a cover."""
 _NOT_READ = 48
 """FFmpeg's way to discard all of a stream."""
+_HORIZONTAL, _VERTICAL, _ADDED_TYPE, _ADDED_DATA = 0x55B7, 0x55B8, 0x41E7, 0x41ED
+_SITINGS: dict[tuple[int, int], ChromaSiting] = {
+    (1, 2): "left",
+    (1, 1): "topleft",
+    (2, 2): "center",
+}
+"""By Matroska's numbers: 1 is at the first pixel, 2 is half way to the second."""
+_PARENTS = {
+    0x18538067,  # segment
+    0x1654AE6B,  # tracks
+    0xAE,  # track
+    0xE0,  # video
+    0x55B0,  # colour
+    0x41E4,  # what is added to packets
+}
+_DOLBY_VISION = (b"dvcC", b"dvvC", b"dvwC")
 
 
 def main_stream(container: InputContainer, name: str) -> VideoStream:
-    """The pictures of a film: its first video stream that is no cover. Raises ImageError."""
+    """Returns the first video stream that is no cover. Raises ImageError if there is none."""
     for stream in container.streams.video:
         if not int(stream.disposition) & _ATTACHED_PICTURE:
             return stream
@@ -71,8 +88,8 @@ def describe(
     seekable: bool,
     name: str,
 ) -> Film:
-    """A film, whose first frame has been decoded. `siting` is what only its own bytes tell of its
-    chroma, if they do. Raises ImageError for what is out of bounds."""
+    """Describes a film whose first frame has been decoded. `siting` is the position of chroma, if
+    the bytes of the file tell it. Raises ImageError for what is out of bounds."""
     others = tuple(_other(one) for one in container.streams if one.index != stream.index)
     restarted = container.format.name in RESTARTED  # an hour means nothing there
     return Film(
@@ -110,7 +127,6 @@ def _other(stream: Stream) -> OtherStream:
 
 
 def _tags(stream: Stream) -> tuple[tuple[str, str], ...]:
-    """A stream's tags; FFmpeg's demuxer of mp4 calls the title of a track its name."""
     tags = dict(stream.metadata)
     if "name" in tags:
         tags.setdefault("title", tags.pop("name"))
@@ -178,7 +194,7 @@ def _colours(
     assumed = []
 
     def told(of_frame: int, of_stream: int) -> int:
-        # A stream's numbers come from the container, where only that has them.
+        # The stream has the numbers that only the container tells.
         return int(of_frame) if int(of_frame) != UNSPECIFIED else int(of_stream)
 
     matrix = told(first.colorspace, context.colorspace)
@@ -220,7 +236,7 @@ def _colours(
 def _side_data(
     found: SideDataContainer,
 ) -> tuple[Hdr | None, tuple[str, ...], tuple[int, ...] | None]:
-    """HDR10's metadata, what is lost, and the display matrix."""
+    """Returns HDR10's metadata, names of what is lost, and the display matrix."""
     primaries: tuple[Fraction, ...] = ()
     luminance: tuple[Fraction, ...] = ()
     light: tuple[int, int] | None = None
@@ -259,5 +275,55 @@ _LOST = {
 
 
 def is_hdr(colours: FilmColours) -> bool:
-    """Whether its codes are of PQ or HLG, which networks were not made for."""
+    """Returns whether the samples are PQ or HLG, which networks were not made for."""
     return colours.transfer in (PQ, HLG)
+
+
+class DolbyVision(NamedTuple):
+    """The Dolby Vision of a film."""
+
+    profile: int
+    base: int
+    """Meaning of the pictures without it: 0 none, 1 HDR10, 2 SDR, 4 HLG."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Returns whether the pictures have no meaning without it."""
+        return self.profile == 5 or (self.profile == 10 and self.base == 0)
+
+
+class StreamHeader(NamedTuple):
+    """Facts of a film's header that PyAV does not tell."""
+
+    siting: ChromaSiting | None = None
+    dolby_vision: DolbyVision | None = None
+
+
+def header_of(stream: VideoStream) -> StreamHeader:
+    """Returns the facts about the pictures that Matroska's header can hold. FFmpeg writes such a
+    header for the stream, into memory."""
+    av = library()
+    written = io.BytesIO()
+    try:
+        with av.open(written, "w", format="matroska") as container:
+            container.add_stream_from_template(stream, opaque=True)
+            container.start_encoding()
+            header = written.getvalue()
+    except (av.FFmpegError, ValueError):  # a codec that Matroska does not know
+        return StreamHeader()
+    found: dict[int, bytes] = {}
+    _walk(header, 0, len(header), found)
+    sides = (int.from_bytes(found.get(number, b"")) for number in (_HORIZONTAL, _VERTICAL))
+    told = found.get(_ADDED_DATA, b"")
+    vision = None
+    if found.get(_ADDED_TYPE) in _DOLBY_VISION and len(told) > 4:
+        vision = DolbyVision(told[2] >> 1, told[4] >> 4)
+    return StreamHeader(_SITINGS.get((next(sides), next(sides))), vision)
+
+
+def _walk(data: bytes, at: int, end: int, found: dict[int, bytes]) -> None:
+    for one in elements(data, at, end):
+        if one.number in _PARENTS:
+            _walk(data, one.start, one.end, found)
+        elif one.number in (_HORIZONTAL, _VERTICAL, _ADDED_TYPE, _ADDED_DATA):
+            found[one.number] = data[one.start : one.end]

@@ -1,4 +1,4 @@
-"""Opens films that nobody vouches for.
+"""Opens films from untrusted sources, and makes the decoders that they may use.
 
 FFmpeg can read playlists and lists of files, which name other files and addresses. So the format is
 chosen here, by the first bytes of the file; FFmpeg is given bytes and no name, and may open nothing
@@ -13,34 +13,38 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from waifu2x.errors import ImageError
 from waifu2x.formats.film.library import library
-from waifu2x.formats.film.reading.decoders import (
-    DECODERS,
-    bind_decoders,
-    settle_decoders,
-)
+from waifu2x.formats.film.pipes import PipeInput
 from waifu2x.formats.film.reading.packets import complaints
-from waifu2x.formats.film.reading.pipe_input import PipeInput
 
 if TYPE_CHECKING:
     from av.container import InputContainer
+    from av.video.stream import VideoStream
 
 MAX_STREAMS = 256
-"""The most streams of a film: of those that exist, a disc's with all its languages has about 50."""
+"""The most streams of a film; a disc with all its languages has about 50."""
 MAX_SIDE = 16384
 """The most pixels of a side of its pictures."""
 MAX_RATE = 1000
-"""The most pictures a second."""
 MAX_SECONDS = 7 * 24 * 3600
-"""The longest film."""
 MAX_CHAPTERS = 10_000
 MAX_ATTACHED = 256 << 20
 """Bytes of all fonts and pictures that are attached to a film."""
 SNIFFED = 1024
-"""Bytes from a file's beginning that tell what it is."""
+"""Bytes from the beginning of a file that identify its format."""
+DECODERS = (
+    "h264,hevc,vvc,libdav1d,av1,vp8,vp9,libvpx,libvpx-vp9,mpeg1video,mpeg2video,mpegvideo,mpeg4,"
+    "msmpeg4,msmpeg4v1,msmpeg4v2,h263,h263p,flv,theora,vc1,wmv1,wmv2,wmv3,svq1,svq3,dvvideo,"
+    "mjpeg,prores,dnxhd,cfhd,png,ffv1,huffyuv,ffvhuff,utvideo,magicyuv,lagarith,qtrle,rawvideo,"
+    "v210,aac,aac_latm,ac3,eac3,dca,truehd,mlp,mp1,mp1float,mp2,mp2float,mp3,mp3float,flac,opus,"
+    "libopus,vorbis,libvorbis,alac,wmav1,wmav2,pcm_u8,pcm_s16le,pcm_s16be,pcm_s24le,pcm_s24be,"
+    "pcm_s32le,pcm_s32be,pcm_f32le,pcm_f32be,pcm_f64le,pcm_bluray,pcm_dvd,"
+    "subrip,srt,ssa,ass,mov_text,webvtt,text,pgssub,dvdsub,dvbsub"
+)
+"""The decoders that films may use, of the hundreds that FFmpeg has."""
 
 
 def format_of(head: bytes) -> str | None:
-    """FFmpeg's name of the container that a file's first bytes tell, if it is one for films."""
+    """Returns FFmpeg's name of the container that the first bytes of a film identify, or None."""
     for offset, mark, name in _SIGNATURES:
         if head[offset : offset + len(mark)] == mark:
             return name
@@ -75,12 +79,9 @@ def opened(
     *,
     are_frames: bool = False,
 ) -> Iterator[InputContainer]:
-    """A film, open for reading, within the bounds above.
-
-    `name` stands for it in messages. `on_complaints` is told how often something was wrong in what
-    has been read so far. `are_frames` says that it is PNG files, one after the other. Raises
-    ImageError.
-    """
+    """Opens a film for reading, within the bounds above. `name` stands for it in messages;
+    `on_complaints` is called with the number of faults found while opening it; `are_frames`: it is
+    concatenated PNG files. Raises ImageError."""
     av = library()
     kind = "png_pipe" if are_frames else _kind(file, name)
     try:
@@ -113,13 +114,12 @@ def opened(
 
 
 def in_short(error: BaseException) -> str:
-    """What FFmpeg says is wrong, without its number and function."""
+    """Returns FFmpeg's message without its number and function."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(str(text).split()).lower()
 
 
 def _kind(file: IO[bytes] | PipeInput, name: str) -> str:
-    """FFmpeg's name of a film's container. Raises ImageError."""
     head = beginning(file)
     kind = format_of(head)
     if kind is None:
@@ -133,7 +133,7 @@ def _kind(file: IO[bytes] | PipeInput, name: str) -> str:
 
 
 def _has_late_index(head: bytes) -> bool:
-    """Whether the samples of an mp4 or mov come before what tells where each of them is."""
+    """Returns whether an mp4 or mov has its samples before their index."""
     at = 0
     while at + 8 <= len(head):
         size, box = int.from_bytes(head[at : at + 4]), head[at + 4 : at + 8]
@@ -144,7 +144,7 @@ def _has_late_index(head: bytes) -> bool:
 
 
 def beginning(file: IO[bytes] | PipeInput) -> bytes:
-    """The first bytes of a film, wherever it is read; they will still be read."""
+    """Returns the first bytes of a film without moving its position."""
     if isinstance(file, PipeInput):
         return file.beginning(SNIFFED)
     place = file.tell()
@@ -155,7 +155,7 @@ def beginning(file: IO[bytes] | PipeInput) -> bytes:
 
 
 def _whole_name(kind: str) -> str:
-    """The demuxer's own name, which lists all formats that it reads."""
+    """Returns the demuxer's name, which lists all formats that it reads."""
     return {"matroska": "matroska,webm", "mov": "mov,mp4,m4a,3gp,3g2,mj2"}.get(kind, kind)
 
 
@@ -164,7 +164,6 @@ def _refuse(url: str, *_: Any, **__: Any) -> NoReturn:
 
 
 def _check(container: InputContainer, name: str) -> None:
-    """Raises ImageError for what no sound film has."""
     if len(container.streams) >= MAX_STREAMS:
         raise ImageError(f"{name}: has more streams than the {MAX_STREAMS} that are read")
     if container.duration is not None and container.duration > MAX_SECONDS * 1_000_000:
@@ -174,3 +173,59 @@ def _check(container: InputContainer, name: str) -> None:
     attached = sum(len(one.data) for one in container.streams.attachments)
     if attached > MAX_ATTACHED:
         raise ImageError(f"{name}: has more than {MAX_ATTACHED >> 20} MiB of attachments")
+
+
+def bind_decoders(container: InputContainer) -> None:
+    """Restricts the decoders of all streams. FFmpeg's own probing is restricted apart."""
+    for stream in container.streams:
+        context = getattr(stream, "codec_context", None)
+        if context is not None:
+            context.options = {"codec_whitelist": DECODERS}
+
+
+def settle_decoders(container: InputContainer) -> None:
+    """Waits for the threads of a container's decoders, before it is closed. PyAV frees decoders
+    while it holds Python's lock, for which a thread with a message waits: a deadlock. It releases
+    the lock while a decoder is flushed."""
+    for stream in container.streams:
+        context = getattr(stream, "codec_context", None)
+        if context is not None:
+            context.flush_buffers()
+
+
+def decoder_of(stream: VideoStream) -> str:
+    """Returns the decoder that gives all planes: FFmpeg's for VP8 and VP9 drop transparency."""
+    codec: str = stream.codec_context.name
+    # The demuxer's key is lower case, but a tag of the file may replace it.
+    tags = {key.lower(): value for key, value in stream.metadata.items()}
+    if tags.get("alpha_mode") == "1" and codec in ("vp8", "vp9"):
+        return "libvpx" if codec == "vp8" else "libvpx-vp9"
+    return codec
+
+
+def new_decoder(stream: VideoStream, name: str) -> Any:
+    """Returns a decoder with all cores and no history. `name` stands for the film in messages.
+    Raises ImageError for one that films may not use."""
+    own: Any = stream.codec_context
+    if own is None:
+        raise ImageError(
+            f"{name}: its pictures are of a codec that is unknown to FFmpeg: the film is damaged, "
+            "or has to be converted by the program that it comes from"
+        )
+    decoder = decoder_of(stream)
+    if decoder not in DECODERS.split(","):
+        raise ImageError(
+            f"{name}: its pictures are coded as {decoder}, which is not read: convert them first, "
+            "for instance by `ffmpeg -i FILM -c:v ffv1 OUT.mkv`, if you trust them"
+        )
+    if decoder != own.name:
+        context = library().CodecContext.create(decoder, "r")
+        context.extradata = own.extradata
+        context.options = {"codec_whitelist": DECODERS}
+    else:
+        context = own
+        if context.is_open:
+            context.flush_buffers()
+    if not context.is_open:
+        context.thread_type = "AUTO"
+    return context

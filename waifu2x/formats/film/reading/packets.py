@@ -1,4 +1,4 @@
-"""The packets of a film, past whatever is damaged in its container."""
+"""Reads the packets of a film, past damage in its container."""
 
 from __future__ import annotations
 
@@ -18,53 +18,46 @@ if TYPE_CHECKING:
     from av.stream import Stream
 
 _HOPELESS = 100
-"""Errors in a row after which nothing more is expected."""
+"""Consecutive errors after which reading ends."""
 
 _STREAM = re.compile(r"^ *Stream #0:(\d{1,4})", re.MULTILINE)
-"""A line of FFmpeg's about a stream, with its number."""
+"""The line of FFmpeg's description that gives the number of a stream."""
 MAX_GAPS = 20
-"""More gaps than that are not listed."""
 
 
 def may_grow(container: InputContainer) -> bool:
-    """Whether streams of a film may come up anywhere in its file."""
+    """Returns whether streams may appear anywhere in the file."""
     return container.format.name in (*RESTARTED, "flv")
 
 
 class Gap(NamedTuple):
-    """A stretch in which a stream has nothing."""
+    """A stretch without packets of a stream, in seconds."""
 
     start: Fraction
-    """Seconds from the beginning."""
     length: Fraction
-    """In seconds."""
 
 
 class Packets:
-    """The packets of streams, in the order of the file: an iterator that no damage ends.
-
-    FFmpeg finds the next sound place after a damaged stretch by itself, and only its log tells of
-    that. Where a file holds several recordings, their times go on from one to the next: from the
-    beginning of the file on, which is where one has to begin to read it.
-    """
+    """The packets of streams in the order of the file: an iterator that no damage ends. FFmpeg
+    finds the next sound place after damage by itself, and only its log tells of that. The times of
+    further recordings in a file go on from the one before; so such a file is always read from its
+    beginning."""
 
     def __init__(self, container: InputContainer, streams: Sequence[Stream]) -> None:
         self._container = container
         self._streams = streams
         self._clock = OneClock()
         self.damaged = 0
-        """Places found so far at which the container is damaged."""
+        """Damaged places of the container so far."""
 
     @property
     def recordings(self) -> int:
-        """How many have begun so far."""
+        """Returns how many recordings have begun so far."""
         return self._clock.recordings
 
     def late_streams(self) -> int:
-        """How many streams have come up so far that were not there when the file was opened.
-
-        PyAV knows nothing of them, and gives none of their packets.
-        """
+        """Returns how many streams have appeared since the file was opened. PyAV does not know
+        them, and gives none of their packets."""
         if not may_grow(self._container):
             return 0
         log = library().logging
@@ -79,7 +72,7 @@ class Packets:
         return max(0, max(numbers, default=0) + 1 - len(self._container.streams))
 
     def __iter__(self) -> Iterator[Packet[Any]]:
-        """The packets that are not empty."""
+        """Yields the packets that are not empty."""
         if self._container.format.name not in RESTARTED:
             yield from self._all_of(self._streams)
             return
@@ -92,7 +85,7 @@ class Packets:
                 yield packet
 
     def _all_of(self, streams: Sequence[Stream]) -> Iterator[Packet[Any]]:
-        """The packets as FFmpeg gives them, past what is damaged."""
+        """Yields the packets as FFmpeg gives them, past damage."""
         av = library()
         failures = 0
         packets = self._container.demux(streams)
@@ -100,7 +93,7 @@ class Packets:
             try:
                 packet = self._next(packets)
             except av.FFmpegError:
-                # It ends what it was called for, but not the file.
+                # It ends the iterator, but not the file.
                 failures += 1
                 self.damaged += failures == 1
                 packets = self._container.demux(streams)
@@ -117,45 +110,39 @@ class Packets:
             try:
                 return next(packets, None)
             except IndexError:
-                # It has read all of them. At the end PyAV asks for streams that came up behind the
-                # header, too, of which it knows nothing.
+                # The end: PyAV also asks for streams behind the header, which it does not know.
                 return None
             finally:
                 self.damaged += bool(heard())
 
 
 class FramePackets:
-    """Files of pictures, each a packet with the time of its frame: one that is damaged moves no
-    other."""
+    """Picture files as packets, each with the time of its frame: a damaged one moves no other."""
 
     def __init__(self, files: FrameFiles, times: Sequence[int]) -> None:
-        """`times` are in ticks of `frame_files`, for each file."""
         self._files = files
         self._times = times
         self.damaged = 0
-        """They have no container."""
         self.recordings = 1
 
     def late_streams(self) -> int:
-        """None."""
+        """Returns 0."""
         return 0
 
     def __iter__(self) -> Iterator[Packet[Any]]:
-        """All of them, from the first on. Raises ImageError for a file that cannot be read."""
+        """Yields all packets. Raises ImageError for an unreadable file."""
         for data, time in zip(self._files.contents(), self._times, strict=True):
             packet: Packet[Any] = library().Packet(data)
             packet.pts = packet.dts = time
             packet.time_base = TICK
-            packet.is_keyframe = True  # else it is what has changed since the one before
+            packet.is_keyframe = True  # else it is a difference from the one before
             yield packet
 
 
 @contextmanager
 def complaints(demuxer: str) -> Iterator[Callable[[], int]]:
-    """While it lasts, counts what a demuxer says is wrong.
-
-    Decoders complain as well, in threads of their own: they are counted by their results.
-    """
+    """Counts the error messages of a demuxer while the context lasts. Decoders complain in their
+    own threads; their failures show in their results."""
     log = library().logging
     quiet = log.get_level()
     with log.Capture(local=False) as messages:

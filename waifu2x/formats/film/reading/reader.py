@@ -11,21 +11,21 @@ from itertools import chain, islice
 from typing import IO, TYPE_CHECKING, Any
 
 from waifu2x.errors import ImageError
-from waifu2x.formats.film import frame_files, y4m
+from waifu2x.formats.film import frame_files
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.frame_files import FrameFiles
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.pixels import pixel_format
-from waifu2x.formats.film.reading.claims import ends_early, missing_frames
+from waifu2x.formats.film.raw import y4m_siting
 from waifu2x.formats.film.reading.clock import RESTARTED
+from waifu2x.formats.film.reading.completeness import ends_early, missing_frames
 from waifu2x.formats.film.reading.decoding import Decoding, PacketSource
-from waifu2x.formats.film.reading.deinterlacing import deinterlaced
+from waifu2x.formats.film.reading.deinterlacing import deinterlaced, film_pictures
 from waifu2x.formats.film.reading.describe import describe, main_stream
+from waifu2x.formats.film.reading.frame_times import Times
 from waifu2x.formats.film.reading.opening import beginning
 from waifu2x.formats.film.reading.packets import MAX_GAPS, FramePackets, Gap, Packets
 from waifu2x.formats.film.reading.selection import Decoded, Ending, Selection, tick_of, ticks
-from waifu2x.formats.film.reading.telecine import film_pictures
-from waifu2x.formats.film.reading.times import Times
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
 
 _EARLIER = 2
-"""Seconds before the place that is wanted, to find a keyframe whose references are all there."""
+"""Seconds that seeking goes further back, to find a keyframe with all its references."""
 
 _FOLLOWING = 32
-"""Frames behind one that leaps to the end, that tell whether the film goes on before it."""
+"""Frames behind one that leaps to the end that show whether the film goes on before it."""
 
 
 class Reader:
@@ -53,13 +53,10 @@ class Reader:
         keeps_others: bool = False,
         times: Sequence[int] = (),
     ) -> None:
-        """Decodes the first frame. `on_packet` is called for each packet; `complaints` there were
-        when the film was opened, which reads some of it.
-
-        With `keeps_others`, packets of all other streams are read with those of the pictures and
-        kept in `others` for whoever calls `frames`. `times` are those of frames that are files of
-        their own, in ticks of `frame_files`. Raises ImageError.
-        """
+        """Decodes the first frame. `on_packet` is called for each packet; `complaints` counts the
+        faults found while the film was opened. With `keeps_others`, packets of all other streams
+        are kept in `others`, for the caller of `frames` to remove. `times` are those of frames that
+        are separate files, in ticks of `frame_files`. Raises ImageError."""
         self._container = container
         self._name = name
         self._stream = main_stream(container, name)
@@ -74,44 +71,41 @@ class Reader:
         self._decoding = Decoding(packets, self._stream, name, on_packet)
         self._complaints = complaints
         self._corrupt = 0
-        """Frames that lack some of what they are made of."""
         self._following: int | None = None
-        """When the next frame is due, in ticks."""
+        """The time at which the next frame is due, in ticks."""
         self._gaps: list[Gap] = []
         first = next(iter(self._decoding), None)
         if first is None:
             raise ImageError(f"{name}: none of its pictures can be decoded")
         self._first: VideoFrame | None = first
         self._begin = first.pts
-        """The time of the film's first frame, as the film has it."""
+        """The time of the first frame, as the film has it."""
         self._delay: int | None = first.dts if container.format.name == "avi" else None
-        """AVI has no times of showing, only an order of coding: what its frames are late by."""
+        """Delay of the frames of AVI, which has an order of coding but no times of showing."""
         siting = None
         if not isinstance(file, FrameFiles) and container.format.name == "yuv4mpegpipe":
-            siting = y4m.told_siting(beginning(file))
+            siting = y4m_siting(beginning(file))
         film = describe(container, self._stream, first, siting, file.seekable(), name)
         self.film: Film = _timed_by_file(film, times) if times else film
         self.ending = Ending()
 
     @property
     def others(self) -> deque[Packet[Any]]:
-        """Packets of other streams, in the order of the file."""
+        """Returns the packets of other streams, in the order of the file."""
         return self._decoding.others
 
     @property
     def complaints(self) -> int:
-        """How often something was wrong in the container so far."""
+        """Returns how many faults of the container were found so far."""
         return self._complaints + self._packets.damaged
 
     def late_streams(self) -> int:
-        """How many streams have come up so far that were not there when the film was opened."""
+        """Returns how many streams have appeared since the film was opened."""
         return self._packets.late_streams()
 
     def frames(self, selection: Selection) -> Iterator[Decoded]:
-        """The frames that are wanted. Can be done once.
-
-        `ending` is right when they are over. Raises ImageError where the pictures change.
-        """
+        """Yields the frames of a selection, once. `ending` is complete after the last one. Raises
+        ImageError where the pictures change."""
         pictures, how = self.film.pictures, selection.deinterlacing
         tick = tick_of(self.film, how)
         start = ticks(selection.start, tick)
@@ -132,7 +126,7 @@ class Reader:
             if pts < start:
                 continue
             if selection.first is None or pts >= selection.first:
-                # Before that, frames may lack what they were made of.
+                # Earlier frames may lack their references.
                 self._corrupt += int(frame.is_corrupt)
             damaged = self._corrupt + self._decoding.damaged
             now = Decoded(frame, pts, duration, True, damaged, times.moved)
@@ -155,13 +149,13 @@ class Reader:
         self._tell(count, times.moved, end * tick, is_whole=is_whole, is_all=is_all)
 
     def read_on(self, until: Fraction, sounds: Sequence[int]) -> None:
-        """Goes on to read packets of other streams up to a time in seconds of the film: those of
-        sounds, by their numbers, to the last one before it. Raises ImageError."""
+        """Reads packets of other streams up to a time in seconds of the film. Streams numbered
+        `sounds` are read to their last packet before it. Raises ImageError."""
         self._decoding.read_on(until + self._origin, sounds)
 
     @property
     def _origin(self) -> Fraction:
-        """Where the film's times begin, in seconds of the file."""
+        """Returns where the film's times begin, in seconds of the file."""
         return self.film.shift / Fraction(1_000_000)
 
     def _new_times(self) -> Times:
@@ -170,7 +164,7 @@ class Reader:
         return Times(self._origin, tick, length, self._delay)
 
     def _whole_pictures(self, times: Times, selection: Selection) -> Iterator[VideoFrame]:
-        """All frames from here on, with their times, in ticks of `tick_of`."""
+        """Yields all remaining frames, with times in ticks of `tick_of`."""
         tick, how = self.film.pictures.time_base, selection.deinterlacing
         frames = times.given(self._from_here())
         if how != "ivtc":
@@ -179,8 +173,7 @@ class Reader:
         return film_pictures(frames, tick, self.film.pictures.rate, begin, self._name)
 
     def _watch(self, pts: int, duration: int, length: int, tick: Fraction) -> bool:
-        """Notes a stretch without frames before this one, which is longer than one; whether there
-        is one."""
+        """Notes a gap before this frame; returns whether there is one."""
         begun, self._following = self._following, pts + duration
         if begun is None or pts - begun <= length:
             return False
@@ -189,19 +182,19 @@ class Reader:
         return True
 
     def _comes_back(self, end: Fraction) -> bool:
-        """Whether the next frames come before the end again: of those that have leapt behind it
-        there were too many, and what follows them is lost."""
+        """Returns whether the next frames come before `end` again. Then too many frames have leapt
+        behind it, and what follows them is lost."""
         tick = self.film.pictures.time_base
         times = [frame.pts for frame in islice(self._decoding, _FOLLOWING)]
         return any(pts is not None and pts * tick - self._origin < end for pts in times)
 
     def _tell(self, count: int, moved: int, end: Fraction, *, is_whole: bool, is_all: bool) -> None:
-        """Notes what was found: `is_whole` if the film's end was, `is_all` if its beginning was,
-        too, and each frame is one of the film."""
+        """Sets `ending`. `is_whole`: the end of the film was found; `is_all`: its beginning, too,
+        and each frame is one of the film."""
         is_short = is_whole and self._packets.recordings == 1  # else its length means nothing
         is_short = is_short and ends_early(self.film, self._stream, float(end))
         damaged = self._corrupt + self._decoding.damaged
-        if self._gaps or is_short:  # else they were about nothing that counts
+        if self._gaps or is_short:  # else they do not matter
             damaged += self._complaints
         if is_all:
             damaged = max(damaged, missing_frames(self.film, self._decoding.coded, count))
@@ -226,7 +219,6 @@ class Reader:
             yield frame
 
     def _go_to(self, selection: Selection, tick: Fraction) -> None:
-        """Seeks the beginning of a selection, if that is to be done."""
         if not self.film.seekable and selection.first is not None:
             raise ImageError(f"{self._name}: cannot be sought in, so nothing can be resumed")
         if selection.first is not None:
@@ -236,14 +228,14 @@ class Reader:
             self._seek(selection.start + self._origin)
 
     def _seek(self, seconds: Fraction) -> None:
-        """Goes to a keyframe some time before, by the file's own times."""
+        """Seeks a keyframe some time before `seconds`, by the times of the file."""
         seconds -= _EARLIER
         pts = ticks(seconds, self.film.pictures.time_base)
         if pts <= (self._stream.start_time or 0):
             return  # from the beginning, where it stands
         with suppress(library().FFmpegError):  # it stands at the beginning still
             if self.film.container in RESTARTED:
-                # A time may be there several times: only whoever reads all that is before it knows.
+                # Times may repeat: only reading everything before tells which one it is.
                 self._container.seek(0, unsupported_byte_offset=True)
                 self._first = None
                 self._decoding.restart(seconds)
@@ -254,7 +246,6 @@ class Reader:
 
 
 def _timed_by_file(film: Film, times: Sequence[int]) -> Film:
-    """A film whose frames have times from a file of their own."""
     told = replace(
         film.pictures,
         time_base=frame_files.TICK,

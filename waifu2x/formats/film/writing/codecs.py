@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -10,6 +11,9 @@ from waifu2x.errors import OutputError
 from waifu2x.formats.film.description import Hdr, PixelFormat
 from waifu2x.formats.film.library import library
 from waifu2x.system.lazy_dataclass import dataclass
+
+_LAYOUT_NAMES = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0"}
+"""By columns and rows of luma to one sample of chroma."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,7 @@ class FilmEncoder:
     """FFmpeg's name."""
     containers: tuple[str, ...]
     quality: str = "crf"
-    """FFmpeg's option that `--crf` sets; empty where there is none."""
+    """FFmpeg's option that `--crf` sets; empty if it has none."""
     crf: int | None = None
     preset_option: str = "preset"
     preset: str | None = None
@@ -28,13 +32,13 @@ class FilmEncoder:
     chromas: tuple[str, ...] = ("420", "422", "444")
     alpha: bool = False
     presets: tuple[str, ...] = ()
-    """All there are, of encoders that complain on the terminal; none: the encoder decides."""
+    """All presets, for encoders that print about unknown ones; empty: the encoder checks."""
     tunes: tuple[str, ...] = ()
     even: bool = True
     """Whether sides must be even where chroma is halved."""
     extra: tuple[tuple[str, str], ...] = ()
     repacked: tuple[tuple[str, str], ...] = ()
-    """Formats of planes that it does not take, and that in which it takes the same samples."""
+    """Planar formats that it does not take, and the format with the same samples that it takes."""
 
 
 _PRESETS = (
@@ -88,7 +92,7 @@ ENCODERS = {
 
 @dataclass(frozen=True)
 class Wish:
-    """How pictures are to be encoded; None leaves it to the film or the encoder."""
+    """The requested encoding; None leaves a choice to the film or the encoder."""
 
     codec: str | None = None
     crf: float | None = None
@@ -102,22 +106,21 @@ class Wish:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How pictures are encoded: an encoder, all its options, and what it is given."""
+    """An encoder, all its options, and its input format."""
 
     codec: str
     pixels: PixelFormat
-    """The planes that the encoder is given."""
     options: tuple[tuple[str, str], ...]
 
     @property
     def taken(self) -> str:
-        """The format of frames in which the encoder takes these planes."""
+        """Returns the format of frames that the encoder takes for these planes."""
         name = self.pixels.name
         return dict(ENCODERS[self.codec].repacked).get(name, name)
 
 
 def choose(wish: Wish, source: PixelFormat, container: str, hdr: Hdr | None) -> Encoding:
-    """The encoding of a film. Raises OutputError, in a sentence, for what does not go together."""
+    """Returns the encoding for a film. Raises OutputError for a combination that is impossible."""
     depth = wish.depth or (8 if source.bits == 8 else 10)
     name = wish.codec
     if name is None:
@@ -138,7 +141,7 @@ def choose(wish: Wish, source: PixelFormat, container: str, hdr: Hdr | None) -> 
 
 
 def fitted(encoding: Encoding, height: int, width: int) -> Encoding:
-    """An encoding for pictures of that size."""
+    """Returns the encoding adapted to the size of pictures."""
     pixels = encoding.pixels
     if encoding.codec == "ffv1" and (height % pixels.rows or width % pixels.columns):
         # FFV1 cannot cut such planes into any number of slices: FFmpeg finds one that it can.
@@ -217,8 +220,8 @@ _DISPLAY = re.compile(
 
 
 def _check_display(name: str, parameters: str) -> None:
-    """Raises OutputError for a mastering display that is none: x265 would write whatever it takes
-    it for, and svtav1 would look for its end for ever."""
+    """Raises OutputError for a malformed mastering display: x265 would write nonsense, and svtav1
+    would never return."""
     for parameter in parameters.split(":"):
         key, _, value = parameter.partition("=")
         if key.strip() in ("master-display", "mastering-display") and not _DISPLAY.fullmatch(value):
@@ -229,8 +232,8 @@ def _check_display(name: str, parameters: str) -> None:
 
 
 def encoder_threads(codec: str, height: int, cores: int) -> int:
-    """How many threads an encoder takes by itself on so many cores; 0 where their number does not
-    change its bytes. With that number it gives on any machine what it gives there."""
+    """Returns the threads that an encoder chooses on `cores` cores; 0 if they do not change its
+    bytes. Given that number, it writes the same bytes on any machine."""
     if codec == "x264":
         return max(1, min(cores * 3 // 2, (height + 15) // 16 // 2, _X264_MOST))
     if codec == "x265":
@@ -240,11 +243,11 @@ def encoder_threads(codec: str, height: int, cores: int) -> int:
 
 _X264_MOST = 128
 _X265_FRAMES = ((32, 6), (16, 5), (8, 3), (4, 2), (0, 1))
-"""Cores, and how many pictures x265 codes at a time on as many."""
+"""Cores, and the pictures that x265 codes together on that many."""
 
 
 def has_own_hdr(codec: str) -> bool:
-    """Whether HDR10's static metadata can be given to an encoder, which puts it into its stream."""
+    """Returns whether an encoder writes HDR10's static metadata into its stream."""
     return codec in _PARAMETERS
 
 
@@ -252,7 +255,6 @@ _PARAMETERS = {"x264": "x264-params", "x265": "x265-params", "av1": "svtav1-para
 
 
 def _hdr(name: str, hdr: Hdr) -> list[str]:
-    """HDR10's metadata in an encoder's own words."""
     found = []
     light = hdr.light
     if hdr.primaries and hdr.luminance:
@@ -284,7 +286,7 @@ def _hdr(name: str, hdr: Hdr) -> list[str]:
 
 
 def is_available(name: str) -> bool:
-    """Whether an encoder is built in, and, for those of hardware, whether there is that."""
+    """Returns whether an encoder is built in and, if it needs hardware, works on this machine."""
     av = library()
     encoder = ENCODERS[name]
     try:
@@ -298,3 +300,14 @@ def is_available(name: str) -> bool:
     except (av.FFmpegError, ValueError, OSError):
         return False
     return True
+
+
+def losses(wish: Wish, source: PixelFormat, encoding: Encoding) -> Iterator[str]:
+    """Yields a clause for each loss of depth or chroma that was not requested."""
+    made = encoding.pixels
+    if made.bits < source.bits and wish.depth is None:
+        yield f"{made.bits} of {source.bits} bits are kept: {encoding.codec} has no more here"
+    layouts = [(one.columns, one.rows) for one in (source, made)]
+    if source.planes >= 3 and layouts[1] > layouts[0] and wish.chroma is None:
+        had, has = (_LAYOUT_NAMES.get(one, "other") for one in layouts)
+        yield f"chroma of {had} becomes {has}: {encoding.codec} has no more here"

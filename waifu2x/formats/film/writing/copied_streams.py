@@ -1,7 +1,8 @@
-"""Streams of a film that are copied: packet by packet, as they are."""
+"""Copies streams of a film packet by packet; converts subtitles for other containers."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
@@ -10,33 +11,39 @@ from typing import TYPE_CHECKING, Any
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.reading.opening import MAX_SECONDS
 from waifu2x.formats.film.writing.header import BegunStreams, FilmPlan
-from waifu2x.formats.film.writing.packet_times import FollowingTimes, SortedTimes
-from waifu2x.formats.film.writing.silence import FilledGaps
-from waifu2x.formats.film.writing.subtitles import to_mov_text, to_subrip
+from waifu2x.formats.film.writing.packet_times import FilledGaps, FollowingTimes, SortedTimes
 from waifu2x.formats.film.writing.targets import KeptStream
 
 if TYPE_CHECKING:
     from av.packet import Packet
 
 Timed = tuple[float, int, Any]
-"""A packet of the target, after its time in seconds and the order of those of one time."""
+"""Seconds and rank of a packet of the target, and the packet."""
+_MARKS = re.compile(r"</?(?:i|b|u|s|font)\b[^<>]*>", re.IGNORECASE)
+_OVERRIDES = re.compile(r"\{\\[^{}]*\}")
+_BLOCKS = re.compile(r"\{([^}]*)\}")
+"""ASS's tags of style and remarks, which are not shown."""
+_DRAWING = re.compile(r"\\p(-?\d+)")
+"""The tag before text (0) or before shapes to draw."""
+_MOST_TEXT = 0xFFFF
+"""Bytes of a text of mov_text."""
 
 
 class CopiedStreams:
-    """What becomes of the packets of streams that are copied."""
+    """Converts the packets of copied streams for the target."""
 
     def __init__(self, plan: FilmPlan, begun: BegunStreams) -> None:
-        """The target's header has been written: only then its ticks are known."""
+        """Begins after the header of the target was written, which decides its ticks."""
         self._others = begun.others
         self._cut = plan.cut
         self._shift = Fraction(plan.film.shift, 1_000_000) + plan.cut.start
         self._sources = {stream.index: index for index, (stream, _) in self._others.items()}
-        """The streams of the source, by the numbers of those of the target."""
+        """Indices in the source of the streams of the target."""
         described = {stream.index: stream for stream in plan.film.others}
         self._titles = {index: described[index].title for index in self._others}
         self._times: dict[int, FollowingTimes | SortedTimes] = {}
         self._filled: dict[int, FilledGaps] = {}
-        """Sounds that the target keeps no gaps of."""
+        """Sounds whose gaps the target cannot keep."""
         for index, (stream, _) in self._others.items():
             told = described[index]
             if told.kind == "subtitle":
@@ -53,21 +60,18 @@ class CopiedStreams:
                     may_repeat=plan.streams.container in ("mkv", "webm"),
                 )
         self._absurd: Counter[int] = Counter()
-        """Packets of each stream whose times no film has."""
         self._spoilt: Counter[int] = Counter()
-        """Packets of each stream that the target refused."""
         self.muxed: Counter[int] = Counter()
         """Packets of each stream that were written."""
         self._now = float("-inf")
-        """Seconds of the latest packet so far."""
 
     @property
     def indices(self) -> list[int]:
-        """The numbers of the streams in the source."""
+        """Returns the indices of the streams in the source."""
         return list(self._others)
 
     def all_of(self, packets: Iterable[Packet[Any]]) -> Iterator[Timed]:
-        """The packets of the target for packets of the source, in their order."""
+        """Yields the packets of the target for all packets of the source, in order."""
         for packet in packets:
             for made in self.packets(packet):
                 yield self._now, 1, made
@@ -75,7 +79,7 @@ class CopiedStreams:
             yield self._now, 1, made
 
     def packets(self, packet: Packet[Any]) -> Iterator[Packet[Any]]:
-        """The packets of the target that are ready with one of the source."""
+        """Yields the packets of the target that one packet of the source completes."""
         index = packet.stream_index
         if index not in self._others or not self._is_wanted(packet):
             return
@@ -96,14 +100,14 @@ class CopiedStreams:
             yield one
 
     def until(self, seconds: float) -> Iterator[Packet[Any]]:
-        """The subtitles that are ready, now that the film has come to that time."""
+        """Yields the subtitles that are due at a time of the film."""
         self._now = max(self._now, seconds)
         for times in self._times.values():
             if isinstance(times, SortedTimes):
                 yield from times.until(self._now)
 
     def rest(self) -> Iterator[Packet[Any]]:
-        """The last packets, when there are no more of the source."""
+        """Yields the last packets, after the end of the source."""
         for index, times in self._times.items():
             for one in times.rest():
                 if index in self._filled:
@@ -111,7 +115,7 @@ class CopiedStreams:
                 yield one
 
     def mux(self, out: Any, made: Packet[Any]) -> None:
-        """Gives a packet to the target, but for a damaged one that it cannot take."""
+        """Writes a packet into the target; counts a damaged one that it refuses."""
         index = self._sources[made.stream_index]
         errors = library().error
         try:
@@ -121,7 +125,7 @@ class CopiedStreams:
             self._spoilt[index] += 1
 
     def _is_wanted(self, packet: Packet[Any]) -> bool:
-        """Whether a packet lies in the stretch that is wanted; its times are of that then."""
+        """Returns whether a packet lies in the cut; moves its times to the beginning of the cut."""
         base, cut, shift = packet.time_base, self._cut, self._shift
         assert base is not None  # as every packet of a demuxer has one
         pts = packet.pts if packet.pts is not None else packet.dts
@@ -150,8 +154,8 @@ class CopiedStreams:
         return True
 
     def lost(self, complaints: int, late: int) -> tuple[str, ...]:
-        """What is wrong with times, and what is missing in sounds if there were complaints: else
-        it is meant so. `late` streams came up only in the middle of the film."""
+        """Returns a clause for each packet out of time, each gap in a damaged film, and `late`
+        streams that began in its middle. `complaints` counts the faults of the film."""
         wrong = {index: times.wrong + self._absurd[index] for index, times in self._times.items()}
         found = [
             f"{self._titles[index]} has {count} packet{'s' * (count > 1)} out of time"
@@ -190,3 +194,42 @@ def _converted(packet: Packet[Any], taken: KeptStream) -> Packet[Any] | None:
     new.pts = new.dts = packet.pts
     new.duration, new.time_base = packet.duration, packet.time_base
     return new
+
+
+def to_mov_text(data: bytes, codec: str) -> bytes:
+    """Returns a packet of mov_text with the text of one of SRT or ASS, without styles and drawings;
+    empty if there is no text."""
+    text = data.decode("utf-8", "replace")
+    if codec in ("ass", "ssa"):
+        # The text is the ninth field, and may hold commas itself.
+        fields = text.split(",", 8)
+        text = _spoken(fields[8] if len(fields) == 9 else "")
+        text = text.replace(r"\N", "\n").replace(r"\n", "\n").replace(r"\h", "\u00a0")
+    else:
+        text = _MARKS.sub("", _OVERRIDES.sub("", text))
+    coded = text.strip().replace("\r\n", "\n").encode()
+    if not coded:
+        return b""
+    while len(coded) > _MOST_TEXT:
+        coded = coded[:_MOST_TEXT].decode("utf-8", "ignore").encode()
+    return len(coded).to_bytes(2) + coded
+
+
+def _spoken(line: str) -> str:
+    found, is_text = [], True
+    for number, piece in enumerate(_BLOCKS.split(line)):
+        if number % 2:  # a block
+            modes = _DRAWING.findall(piece)
+            is_text = int(modes[-1]) <= 0 if modes else is_text
+        elif is_text:
+            found.append(piece)
+    return "".join(found)
+
+
+def to_subrip(data: bytes) -> bytes:
+    """Returns a packet of SRT with the text of one of mov_text; empty for one that fills a gap."""
+    size = int.from_bytes(data[:2])
+    coded = data[2 : 2 + size]
+    if coded[:2] in (b"\xfe\xff", b"\xff\xfe"):
+        return coded.decode("utf-16", "replace").strip().encode()
+    return coded.decode("utf-8", "replace").strip().encode()

@@ -1,4 +1,4 @@
-"""Encodes a part of a film into a file of its own."""
+"""Encodes each part of a film into its own file."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.machine import usual_scheduling
 
 _STEP = 40
-"""Milliseconds between the pictures of a part, whose own times are kept beside it: Matroska's are
-rounded."""
+"""Milliseconds between the pictures of a part. Their own times are kept beside it, since Matroska
+rounds."""
 _DEEPEST = 64
-"""More pictures than any encoder puts between one and the one that is coded after it."""
+"""A number of pictures larger than any encoder's delay."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """All that parts of one film have in common."""
+    """The properties that all parts of a film share."""
 
     encoding: Encoding
     height: int
@@ -38,32 +38,33 @@ class Shape:
     aspect: Fraction | None
     colours: FilmColours
     threads: int = 0
-    """Threads of the encoder; 0 for as many as there are cores. Other numbers give other bytes."""
+    """Threads of the encoder, which change its bytes; 0 for as many as there are cores."""
 
 
 class Encoded(NamedTuple):
-    """The times of a part, in ticks of the film, in the order of showing."""
+    """The times of a part in ticks of the film, in the order of showing."""
 
     pts: tuple[int, ...]
     durations: tuple[int, ...]
     depth: int
-    """How many places a picture may be coded later than it is shown."""
+    """Places by which a picture may be coded later than it is shown."""
 
 
 def decode_times(shown: Sequence[int], depth: int) -> list[int]:
-    """When pictures are decoded, in the order of coding: at the times of the film's pictures in
-    their order of showing, as much earlier as any is coded later than it is shown."""
+    """Returns the decoding times of pictures in the order of coding. They are the times of showing,
+    begun earlier by `depth` pictures."""
     step = shown[1] - shown[0] if len(shown) > 1 else 1
     return [shown[0] - step * (depth - number) for number in range(depth)] + list(shown)
 
 
 def rank_of(pts: int) -> int:
-    """The place of a picture in its part, in the order of showing, by its time in that file."""
+    """Returns the place of a picture in its part, in the order of showing, by its time
+    in the file."""
     return pts // _STEP - _DEEPEST
 
 
 class PartEncoder:
-    """Encodes pictures, one after the other, into Matroska."""
+    """Encodes pictures into Matroska."""
 
     def __init__(self, file: IO[bytes], shape: Shape) -> None:
         """Raises OutputError for options that the encoder does not know."""
@@ -71,7 +72,6 @@ class PartEncoder:
         self._pts: list[int] = []
         self._durations: list[int] = []
         self._coded: list[int] = []
-        """Times of the pictures in the order of coding."""
         self._shape = shape
         encoder = ENCODERS[shape.encoding.codec]
         self._container = av.open(
@@ -84,7 +84,7 @@ class PartEncoder:
             raise
 
     def begin(self, file: io.BytesIO) -> bytes:
-        """Writes the header into the file that it was given, and returns it."""
+        """Writes the header into `file`, which the encoder was given; returns it."""
         with encoding(self._shape):
             self._container.start_encoding()
         return file.getvalue()
@@ -114,7 +114,7 @@ class PartEncoder:
         return Encoded(tuple(self._pts), tuple(self._durations), max(0, depth))
 
     def abort(self) -> None:
-        """Lets go of the file, which is of no use."""
+        """Closes the file, which is useless."""
         with suppress(Exception):
             self._container.close()
 
@@ -131,7 +131,6 @@ class PartEncoder:
                 self._container.mux(packet)
 
     def _rank(self, pts: int) -> int:
-        """The place of a picture in the part."""
         for rank in range(len(self._pts) - 1, -1, -1):
             if self._pts[rank] == pts:
                 return rank
@@ -139,7 +138,7 @@ class PartEncoder:
 
 
 def frame_with(planes: Sequence[NDArray[Any]], shape: Shape, pts: int, duration: int) -> Any:
-    """A frame for an encoder, with its times in ticks."""
+    """Returns a frame of the planes for an encoder, with its times in ticks."""
     frame = frame_of(planes, shape.encoding.pixels)
     taken = shape.encoding.taken
     if frame.format.name != taken:
@@ -151,7 +150,7 @@ def frame_with(planes: Sequence[NDArray[Any]], shape: Shape, pts: int, duration:
 
 @contextmanager
 def encoding(shape: Shape) -> Iterator[None]:
-    """A block in which an encoder works: raises OutputError for whatever FFmpeg raises."""
+    """Raises OutputError for any error of FFmpeg while the context lasts."""
     try:
         yield
     except library().FFmpegError as error:
@@ -161,12 +160,10 @@ def encoding(shape: Shape) -> Iterator[None]:
 
 
 def check(shape: Shape) -> bytes:
-    """The header of a part, with all that a container wants to know of coded pictures.
-
-    Raises OutputError unless the encoder can be opened as it is meant to be used.
-    """
+    """Returns the header of a part, with all that a container needs to know of coded pictures.
+    Raises OutputError unless the encoder can be opened with these options."""
     av = library()
-    # What is in a list of parameters of its own, an encoder only warns about.
+    # Encoders only warn about their own lists of parameters.
     level = av.logging.get_level()
     av.logging.set_level(av.logging.WARNING)
     try:
@@ -186,11 +183,11 @@ def check(shape: Shape) -> bytes:
 
 
 _COMPLAINTS = ("Error parsing option", "Unknown option", "Invalid value for")
-"""How FFmpeg's messages begin that name an option which its encoder has refused."""
+"""Beginnings of FFmpeg's messages about a refused option of an encoder."""
 
 
 def opened_stream(container: Any, name: str, shape: Shape) -> Any:
-    """A new stream of a container, whose encoder is open. Raises OutputError."""
+    """Adds a stream with an open encoder to a container. Raises OutputError."""
     av = library()
     colours, encoding = shape.colours, shape.encoding
     options = dict(encoding.options)
@@ -232,7 +229,7 @@ def opened_stream(container: Any, name: str, shape: Shape) -> Any:
 
 
 def _mark(frame: Any, colours: FilmColours) -> None:
-    """Gives a frame its colours: prores takes them from there."""
+    """Gives a frame its colours, where prores looks for them."""
     frame.pict_type = 0
     frame.colorspace = colours.matrix
     frame.color_range = 2 if colours.range == "full" else 1

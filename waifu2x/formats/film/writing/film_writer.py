@@ -8,25 +8,34 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from waifu2x.formats.film.writing.aac import audio_config
 from waifu2x.formats.film.writing.copied_streams import CopiedStreams
-from waifu2x.formats.film.writing.covers import CoverOf
 from waifu2x.formats.film.writing.header import (
     BegunStreams,
+    CoverOf,
     FilmPlan,
+    PictureTemplate,
     begin_streams,
     open_target,
     write_fields,
 )
 from waifu2x.formats.film.writing.mp4 import turn_off
-from waifu2x.formats.film.writing.picture_stream import PictureTemplate
 
 if TYPE_CHECKING:
+    from av.audio.codeccontext import AudioCodecContext
     from av.container import InputContainer
     from av.packet import Packet
 
 _DEFAULT = 1
-"""FFmpeg's disposition of a stream that players take unless they are told otherwise."""
+"""FFmpeg's disposition of a stream that players choose by themselves."""
+_RATES = (
+    96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350,
+)  # fmt: skip
+_PROFILES = {"Main": 1, "LC": 2, "SSR": 3, "LTP": 4}
+"""Audio object types of ISO/IEC 14496-3."""
+_EXTENDED = ("HE-AAC", "HE-AACv2")
+"""AAC LC at half the rate, with data to restore high frequencies, and in the second a second
+channel."""
+_CHANNELS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 8: 7}
 
 
 class FilmWriter:
@@ -42,7 +51,7 @@ class FilmWriter:
         cover_of: CoverOf,
         room: int | None = None,
     ) -> None:
-        """Writes the header. `room` is as of `open_target`."""
+        """Writes the header. `room` is that of `open_target`."""
         self._target, self._plan = target, plan
         held = None if isinstance(target, Path) else _HeldPipe(target)
         self._out: Any = open_target(held or f"file:{target}", plan.streams.container, room)
@@ -55,19 +64,17 @@ class FilmWriter:
                 write_fields(header, plan)
         texts = [one for one, _ in begun.others.values() if one.type == "subtitle"]
         self._off = [one.index + 1 for one in texts if not one.disposition & _DEFAULT]
-        """Tracks that players show only when they are asked to."""
+        """Tracks that players show only on request."""
         self.pictures = begun.pictures
-        """The stream of pictures."""
         self.copied = CopiedStreams(plan, begun)
-        """The other streams."""
 
     def add_picture(self, packet: Packet[Any]) -> None:
-        """Writes a coded picture, with times from the beginning of the stretch that is wanted."""
+        """Writes a coded picture, with times from the beginning of the cut."""
         packet.stream = self.pictures
         self._out.mux(packet)
 
     def add_copied(self, made: Packet[Any]) -> None:
-        """Writes a packet that `copied` has made."""
+        """Writes a packet from `copied`."""
         self.copied.mux(self._out, made)
 
     def close(self) -> None:
@@ -89,7 +96,7 @@ def _describe_aac(source: InputContainer, begun: BegunStreams) -> None:
 
 
 class _HeldPipe(io.RawIOBase):
-    """A pipe whose beginning is held back until `released`, since it cannot be changed then."""
+    """A pipe whose first bytes are held back until `released`, so that they can still change."""
 
     def __init__(self, file: io.RawIOBase) -> None:
         self._file = file
@@ -97,18 +104,32 @@ class _HeldPipe(io.RawIOBase):
 
     @contextmanager
     def released(self) -> Iterator[IO[bytes]]:
-        """The beginning, which is written at the end of the block. Raises OSError."""
+        """Gives the first bytes, and writes them at the end of the context. Raises OSError."""
         held, self._held = self._held, None
         assert held is not None
         yield held
         self.write(held.getvalue())
 
     def writable(self) -> bool:
-        """It is."""
         return True
 
     def write(self, data: Any) -> int:
-        """Takes all of it. Raises OSError."""
         if self._held is not None:
             return self._held.write(data)
         return self._file.write(data) or 0
+
+
+def audio_config(context: AudioCodecContext) -> bytes | None:
+    """Returns the AudioSpecificConfig for AAC packets that describe themselves; None if unknown.
+    Sound of MPEG-TS is like that. FFmpeg adds it to Matroska when it finds it, which a pipe does
+    not allow."""
+    rate, count = context.sample_rate, context.layout.nb_channels
+    profile = context.profile or ""
+    if profile in _EXTENDED:
+        rate //= 2
+        count = 1 if profile == "HE-AACv2" else count
+    kind = 2 if profile in _EXTENDED else _PROFILES.get(profile)
+    channels = _CHANNELS.get(count)
+    if kind is None or rate not in _RATES or channels is None:
+        return None
+    return (kind << 11 | _RATES.index(rate) << 7 | channels << 3).to_bytes(2)

@@ -1,39 +1,44 @@
-"""The header of a film that is written: its streams, tags and chapters."""
+"""Writes the header of a film: its streams, attachments, tags and chapters."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from waifu2x.formats.film.cut import Cut
-from waifu2x.formats.film.description import Film, OtherStream
+from waifu2x.errors import OutputError
+from waifu2x.formats.film.description import Cut, Film, OtherStream
 from waifu2x.formats.film.library import library
+from waifu2x.formats.film.reading.opening import in_short
 from waifu2x.formats.film.writing.codecs import has_own_hdr
-from waifu2x.formats.film.writing.covers import CoverOf, attach
 from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.formats.film.writing.matroska import PictureFields, placeholder, set_fields
-from waifu2x.formats.film.writing.picture_stream import PictureTemplate, add_pictures
 from waifu2x.formats.film.writing.targets import CONTAINERS, KeptStream, StreamPlan
 
 if TYPE_CHECKING:
     from av.container import InputContainer
+    from av.stream import Stream
 
 _LIES = ("DURATION", "BPS", "NUMBER_OF_", "_STATISTICS_", "ENCODER")
-"""Beginnings of tags that tell of the stream as it was."""
+"""Beginnings of tags that describe the stream as it was."""
 _OF_CONTAINERS = {
     "encoder", "major_brand", "minor_version", "compatible_brands", "handler_name", "vendor_id",
     "filename", "mimetype", "alpha_mode",
 }  # fmt: skip
-"""Tags that demuxers make of a container's own fields."""
+"""Tags that demuxers make of fields of a container."""
+CoverOf = Callable[["Stream"], bytes]
+_NO_PICTURES = bytes.fromhex("1f43b675 83 e78100")
+"""A cluster of Matroska without packets: FFmpeg refuses a file without any."""
 
 
 class FilmPlan(NamedTuple):
-    """All that is decided about a film to write."""
+    """All decisions about a film to write."""
 
     film: Film
-    """The one that it is made of."""
     shape: Shape
     streams: StreamPlan
     cut: Cut = Cut()
@@ -44,16 +49,16 @@ class BegunStreams(NamedTuple):
 
     pictures: Any
     others: dict[int, tuple[Any, KeptStream]]
-    """Those with packets, by their numbers in the source."""
+    """Streams with packets, by their index in the source."""
 
 
 def open_target(
     target: IO[bytes] | io.RawIOBase | str, container: str, room: int | None = None
 ) -> Any:
-    """A container of FFmpeg's to write, by its extension. `room` bytes are left for the index of
-    mp4 and mov before the packets, where players want it; None: all packets of a file that is named
-    are moved for it, once they are written."""
-    options = {"fflags": "+bitexact"}  # no numbers at random: a film made twice is the same
+    """Opens a container to write. `container` is its extension. `room` bytes are left before the
+    packets of mp4 and mov for their index; with None, a named file is rewritten for it at the end.
+    """
+    options = {"fflags": "+bitexact"}  # no random numbers: a film made twice is the same
     if room is not None:
         options["moov_size"] = str(room)
     elif isinstance(target, str) and container in ("mp4", "mov"):
@@ -62,11 +67,7 @@ def open_target(
 
 
 def begin_streams(
-    out: Any,
-    source: InputContainer,
-    plan: FilmPlan,
-    template: PictureTemplate,
-    cover_of: CoverOf,
+    out: Any, source: InputContainer, plan: FilmPlan, template: PictureTemplate, cover_of: CoverOf
 ) -> BegunStreams:
     """Adds all streams, tags and chapters."""
     film, container = plan.film, plan.streams.container
@@ -101,7 +102,6 @@ def begin_streams(
 
 
 def _added(out: Any, stream: Any, taken: KeptStream, told: OtherStream) -> Any:
-    """The stream of the target."""
     if taken.handling == "copy":
         added = out.add_stream_from_template(stream)
     else:
@@ -124,8 +124,8 @@ def _kept(tags: Sequence[tuple[str, str]], *, keep_own: bool = False) -> dict[st
 
 
 def _lead(plan: FilmPlan, streams: Sequence[Any]) -> Fraction:
-    """Seconds by which Matroska's muxer moves all streams, since none may begin before 0: sound
-    does, by what its decoder drops. It does not move chapters."""
+    """Returns the seconds by which Matroska's muxer moves all streams but not the chapters: no
+    stream may begin before 0, and sound does, by what its decoder drops."""
     if plan.film.shift or plan.streams.container not in ("mkv", "webm"):
         return Fraction(0)
     begins: list[Fraction] = [
@@ -151,7 +151,7 @@ def _chapters(source: InputContainer, plan: FilmPlan, lead: Fraction) -> list[An
 
 
 def write_fields(file: IO[bytes], plan: FilmPlan) -> None:
-    """Writes what Matroska is to be told of the pictures into its header. Raises OutputError."""
+    """Writes the fields of the pictures into a Matroska header. Raises OutputError."""
     fields = needed_fields(plan)
     if fields is not None:
         shape = plan.shape
@@ -159,7 +159,7 @@ def write_fields(file: IO[bytes], plan: FilmPlan) -> None:
 
 
 def needed_fields(plan: FilmPlan) -> PictureFields | None:
-    """What Matroska is to be told of the pictures, if anything."""
+    """Returns the fields of the pictures that Matroska needs, if any."""
     shape = plan.shape
     hdr = None if has_own_hdr(shape.encoding.codec) else plan.film.pictures.hdr
     is_needed = shape.aspect is not None or hdr is not None
@@ -170,3 +170,119 @@ def needed_fields(plan: FilmPlan) -> PictureFields | None:
 
 def _title(film: Film) -> str:
     return next((value for key, value in film.pictures.tags if key == "title"), "")
+
+
+def attach(out: Any, told: OtherStream, picture: bytes) -> None:
+    """Adds a cover as an attached file, as Matroska keeps covers."""
+    tags = dict(told.tags)
+    is_png = told.codec == "png"
+    out.add_attachment(
+        tags.get("filename", "cover.png" if is_png else "cover.jpg"),
+        tags.get("mimetype", "image/png" if is_png else "image/jpeg"),
+        picture,
+    )
+
+
+def cover_from_file(stream: Any) -> bytes:
+    """Returns the picture of a cover. The film can be sought in, and stands at its beginning."""
+    packets = stream.container.demux(stream)
+    data = next((bytes(packet) for packet in packets if packet.size), b"")
+    stream.container.seek(0)
+    return data
+
+
+class PictureTemplate(NamedTuple):
+    """The parameters of a coded stream."""
+
+    file: bytes | Path
+    """Matroska: a part, or the header of one."""
+    extradata: bytes | None = None
+    """Replaces that of the file, where packets do not come from Matroska."""
+
+
+def template_of(header: bytes) -> PictureTemplate:
+    """Returns the parameters in a header of Matroska."""
+    return PictureTemplate(header + _NO_PICTURES)
+
+
+def opened_part(file: bytes | Path) -> Any:
+    """Opens a part, or the header of one, for reading, without FFmpeg's probing."""
+    opened = io.BytesIO(file) if isinstance(file, bytes) else f"file:{file}"
+    unread = {"probesize": "32", "analyzeduration": "1"}
+    return library().open(opened, "r", format="matroska", options=unread)
+
+
+def add_pictures(out: Any, container: str, shape: Shape, template: PictureTemplate) -> Any:
+    """Adds the stream of pictures to a container; `container` is its extension."""
+    with opened_part(template.file) as part:
+        told: Any = part.streams.video[0]
+        video = out.add_stream_from_template(told, opaque=True)
+        own, context = told.codec_context, video.codec_context
+        codec = shape.encoding.codec
+        if template.extradata is not None:
+            context.extradata = template.extradata
+        if codec == "prores":
+            # Its profile is its tag, which Matroska keeps as extradata.
+            context.extradata, context.codec_tag = None, own.codec_tag
+            if shape.encoding.pixels.planes == 4:
+                context.bits_per_coded_sample = _WITH_ALPHA
+    is_hevc = codec == "x265" or codec.startswith("hevc_")
+    if is_hevc and container in ("mp4", "mov"):
+        context.codec_tag = "hvc1"  # or Apple's players show nothing
+    # A header alone leaves some of it unknown, since nothing is decoded.
+    context.height, context.width = shape.height, shape.width
+    context.pix_fmt = shape.encoding.taken
+    context.framerate = shape.rate
+    if shape.aspect is not None:
+        context.sample_aspect_ratio = shape.aspect
+    video.time_base = shape.tick
+    return video
+
+
+_WITH_ALPHA = 32
+"""Bits of a pixel by which QuickTime recognises transparency."""
+
+
+def tried(
+    source: InputContainer, plan: FilmPlan, template: PictureTemplate, cover_of: CoverOf
+) -> StreamPlan:
+    """Returns the streams of a plan without those that FFmpeg's muxer refuses. Raises OutputError
+    where it refuses even the pictures."""
+
+    def trouble(*taken: KeptStream) -> str:
+        streams = replace(plan.streams, taken=taken)
+        return _trouble(source, plan._replace(streams=streams), template, cover_of)
+
+    found = trouble()
+    if found:
+        raise OutputError(
+            f".{plan.streams.container} cannot hold pictures of {plan.shape.encoding.codec}: "
+            f"{found}"
+        )
+    streams = plan.streams
+    if not trouble(*streams.taken):
+        return streams
+    titles = {stream.index: stream.title for stream in plan.film.others}
+    taken: list[KeptStream] = []
+    refused = list(streams.refused)
+    for one in streams.taken:
+        if trouble(*taken, one):
+            refused.append((one.index, titles[one.index]))
+        else:
+            taken.append(one)
+    return replace(streams, taken=tuple(taken), refused=tuple(sorted(refused)))
+
+
+def _trouble(
+    source: InputContainer, plan: FilmPlan, template: PictureTemplate, cover_of: CoverOf
+) -> str:
+    out: Any = open_target(io.BytesIO(), plan.streams.container)
+    try:
+        begin_streams(out, source, plan, template, cover_of)
+        out.start_encoding()
+    except (library().FFmpegError, ValueError) as error:
+        return in_short(error)
+    finally:
+        with suppress(Exception):  # it was a trial
+            out.close()
+    return ""

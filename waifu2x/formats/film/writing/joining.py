@@ -12,102 +12,94 @@ from waifu2x.formats.film.library import library
 from waifu2x.formats.film.reading.opening import in_short
 from waifu2x.formats.film.reading.packets import Packets, may_grow
 from waifu2x.formats.film.writing.copied_streams import Timed
-from waifu2x.formats.film.writing.covers import cover_from_file
 from waifu2x.formats.film.writing.encode import Encoded, decode_times, rank_of
 from waifu2x.formats.film.writing.film_writer import FilmWriter
-from waifu2x.formats.film.writing.header import FilmPlan
-from waifu2x.formats.film.writing.index_room import CountedPackets, expected_packets
-from waifu2x.formats.film.writing.picture_stream import PictureTemplate, opened_part
+from waifu2x.formats.film.writing.header import (
+    FilmPlan,
+    PictureTemplate,
+    cover_from_file,
+    opened_part,
+)
+from waifu2x.formats.film.writing.mp4 import CountedPackets, expected_packets
 from waifu2x.system.files import reason
+from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from av.container import InputContainer
 
 Parts = Sequence[tuple[Path, Encoded]]
-"""Files and times of the parts of a film, in their order."""
+"""Files and times of the parts of a film, in order."""
 
 
-def join(
-    target: Path,
-    source: InputContainer,
-    plan: FilmPlan,
-    parts: Parts,
-    on_packet: Callable[[], None] = lambda: None,
-    complaints: int = 0,
-    on_close: Callable[[int], None] = lambda size: None,
-) -> tuple[str, ...]:
-    """Writes a film into a file: the pictures of its parts, and the other streams as they are.
+@dataclass(frozen=True)
+class FilmJoin:
+    """The parts of a film, and the source whose other streams go beside them."""
 
-    Returns what is missing in the others where the source is damaged, each a clause. `complaints`
-    there were when the source was opened; `on_packet` is called for each packet, and `on_close`
-    with the bytes of the file before it is completed, which may take long. Raises OutputError,
-    ImageError for a part that is not as it was written.
-    """
+    target: Path
+    source: InputContainer
+    plan: FilmPlan
+    parts: Parts
+    complaints: int = 0
+    """Faults that showed when the source was opened."""
+    on_packet: Callable[[], None] = lambda: None
+    on_close: Callable[[int], None] = lambda size: None
+    """Called with the bytes of the file before it is completed, which may take long."""
 
-    def joined(expected: CountedPackets | None) -> tuple[str, ...]:
-        return _joined(target, source, plan, parts, on_packet, on_close, complaints, expected)
-
-    expected: CountedPackets | None = None
-    if plan.streams.container in ("mp4", "mov"):
-        expected = expected_packets(source, plan, [one for _, one in parts])
-    try:
+    def write(self) -> tuple[str, ...]:
+        """Writes the film; returns a clause for each loss in the streams of a damaged source.
+        Raises OutputError, and ImageError for a part that is not as it was written."""
+        expected: CountedPackets | None = None
+        if self.plan.streams.container in ("mp4", "mov"):
+            times = [one for _, one in self.parts]
+            expected = expected_packets(self.source, self.plan, times)
         try:
-            return joined(expected)
-        except _LargerIndexError as error:  # the source has more packets than it said
-            source.seek(0)
-            return joined(error.counted)
-    except library().FFmpegError as error:
-        raise OutputError(f"cannot write the film: {in_short(error)}") from error
-    except OSError as error:
-        raise OutputError(f"cannot write the film: {reason(error)}") from error
+            try:
+                return self._written(expected)
+            except _LargerIndexError as error:  # the source has more packets than it said
+                self.source.seek(0)
+                return self._written(error.counted)
+        except library().FFmpegError as error:
+            raise OutputError(f"cannot write the film: {in_short(error)}") from error
+        except OSError as error:
+            raise OutputError(f"cannot write the film: {reason(error)}") from error
+
+    def _written(self, expected: CountedPackets | None) -> tuple[str, ...]:
+        plan, source = self.plan, self.source
+        room = None if expected is None else expected.room(plan)
+        template = PictureTemplate(self.parts[0][0])
+        writer = FilmWriter(self.target, source, plan, template, cover_from_file, room)
+        copied = writer.copied
+        packets = Packets(source, [source.streams[index] for index in copied.indices])
+        others = packets if copied.indices or may_grow(source) else ()
+        pictures = _pictures(self.parts, plan)
+        for _, is_copied, packet in heapq.merge(
+            copied.all_of(others), pictures, key=lambda one: one[:2]
+        ):
+            self.on_packet()
+            if is_copied:
+                writer.add_copied(packet)
+            else:
+                writer.add_picture(packet)
+        self.on_close(self.target.stat().st_size)
+        try:
+            writer.close()
+        except library().error.ArgumentError as error:
+            counted = None if expected is None else expected.counted(copied.muxed)
+            if counted is None or counted.room(plan) <= (room or 0):
+                raise
+            raise _LargerIndexError(counted) from error
+        return copied.lost(packets.damaged + self.complaints, packets.late_streams())
 
 
 class _LargerIndexError(Exception):
-    """The index is larger than the room that was left for it."""
+    """The index is larger than the room for it."""
 
     def __init__(self, counted: CountedPackets) -> None:
         super().__init__()
         self.counted = counted
 
 
-def _joined(
-    target: Path,
-    source: InputContainer,
-    plan: FilmPlan,
-    parts: Parts,
-    on_packet: Callable[[], None],
-    on_close: Callable[[int], None],
-    complaints: int,
-    expected: CountedPackets | None,
-) -> tuple[str, ...]:
-    room = None if expected is None else expected.room(plan)
-    template = PictureTemplate(parts[0][0])
-    writer = FilmWriter(target, source, plan, template, cover_from_file, room)
-    copied = writer.copied
-    packets = Packets(source, [source.streams[index] for index in copied.indices])
-    others = packets if copied.indices or may_grow(source) else ()
-    pictures = _pictures(parts, plan)
-    for _, is_copied, packet in heapq.merge(
-        copied.all_of(others), pictures, key=lambda one: one[:2]
-    ):
-        on_packet()
-        if is_copied:
-            writer.add_copied(packet)
-        else:
-            writer.add_picture(packet)
-    on_close(target.stat().st_size)
-    try:
-        writer.close()
-    except library().error.ArgumentError as error:
-        counted = None if expected is None else expected.counted(copied.muxed)
-        if counted is None or counted.room(plan) <= (room or 0):
-            raise
-        raise _LargerIndexError(counted) from error
-    return copied.lost(packets.damaged + complaints, packets.late_streams())
-
-
 def _pictures(parts: Parts, plan: FilmPlan) -> Iterator[Timed]:
-    """The packets of all parts, with their own times."""
     shape = plan.shape
     offset = -(-plan.cut.start // shape.tick)
     times = [pts - offset for _, one in parts for pts in one.pts]

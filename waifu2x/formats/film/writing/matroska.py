@@ -1,7 +1,7 @@
-"""Writes into a Matroska file what shape its pixels have, and the static metadata of HDR10.
+"""Writes the pixel aspect and the static metadata of HDR10 into a Matroska file.
 
-FFmpeg's muxer takes them from fields of the stream that PyAV cannot set: only codecs that carry
-them themselves would keep them. So the track is written with a longer name, whose bytes are used.
+FFmpeg's muxer takes them from fields of the stream that PyAV cannot set, unless the codec carries
+them. So the track is written with a longer name, whose bytes are then used.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _COLOUR, _MASTERING, _MOST_LIGHT, _MEAN_LIGHT = 0x55B0, 0x55D0, 0x55BC, 0x55BD
 _RED_X, _MOST, _LEAST = 0x55D1, 0x55D9, 0x55DA
 """The first of eight coordinates, and luminances."""
 _RATIO = 3
-"""The unit of a width and height of which only the ratio counts."""
+"""The unit that makes width and height a ratio."""
 _PLACE = "." * 200
-"""More than all of it takes."""
+"""A placeholder longer than all fields."""
 _HEADER = 16 << 20
-"""The most bytes up to the end of the tracks: fonts come after."""
+"""The most bytes up to the end of the tracks; fonts come after."""
 _UNKNOWN_SIZE = -1
 
 
 class _Element(NamedTuple):
-    """Where an element of EBML lies in the bytes around it."""
+    """The position of an element of EBML in the bytes around it."""
 
     number: int
     header: int
@@ -40,12 +40,12 @@ class _Element(NamedTuple):
 
 
 def placeholder(title: str) -> str:
-    """The name to give the track of pictures that are called `title`."""
+    """Returns the name under which a track called `title` has to be written."""
     return title + _PLACE
 
 
 class PictureFields(NamedTuple):
-    """What is to be written of pictures; None leaves it as it is."""
+    """The fields of the pictures to write; None leaves one as it is."""
 
     aspect: Fraction | None
     """Width of a pixel over its height."""
@@ -53,10 +53,8 @@ class PictureFields(NamedTuple):
 
 
 def set_fields(file: IO[bytes], fields: PictureFields, size: tuple[int, int], title: str) -> None:
-    """Writes into the track that was named by `placeholder(title)`.
-
-    `size` is height and width. Raises OutputError where there is no such track.
-    """
+    """Writes fields into the track named `placeholder(title)`. `size` is height and width. Raises
+    OutputError if there is no such track."""
     file.seek(0)
     data = file.read(_HEADER)
     tracks = _find(data, 0, len(data), _SEGMENT)
@@ -80,7 +78,7 @@ def set_fields(file: IO[bytes], fields: PictureFields, size: tuple[int, int], ti
 
 
 def elements(data: bytes, at: int, end: int) -> Iterator[_Element]:
-    """The elements that lie one after the other in bytes."""
+    """Yields consecutive elements of EBML."""
     while at < end:
         header = at
         number, at = _number(data, at, end, keeps_mark=True)
@@ -100,7 +98,7 @@ def _named(track: bytes) -> bytes:
 
 
 def _with_fields(track: bytes, fields: PictureFields, size: tuple[int, int], title: str) -> bytes:
-    """A track of the same length, with what is known of its pictures and its own name."""
+    """Returns a track of the same length with the fields and its own name."""
     parts = []
     for one in elements(track, 0, len(track)):
         content = track[one.start : one.end]
@@ -148,7 +146,7 @@ def _light(hdr: Hdr) -> bytes:
 
 
 def _void(length: int) -> bytes:
-    """So many bytes that mean nothing, at least two."""
+    """Returns an element of `length` bytes, at least 2, that is ignored."""
     if length < 128:
         return bytes([_VOID, 0x80 | (length - 2)]) + bytes(length - 2)
     return bytes([_VOID]) + (0x10000000 | (length - 5)).to_bytes(4) + bytes(length - 5)
@@ -182,7 +180,7 @@ def _element(number: int, content: bytes) -> bytes:
 
 
 def _number(data: bytes, at: int, end: int, *, keeps_mark: bool) -> tuple[int, int]:
-    """A number of EBML, and where it ends. Damaged ones end where the data does."""
+    """Returns a number of EBML and its end; that of damaged ones is the end of the data."""
     length = 9 - data[at].bit_length() if at < end else 9
     if length > 8 or at + length > end:
         return _UNKNOWN_SIZE, end

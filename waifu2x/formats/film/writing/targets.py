@@ -13,7 +13,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 CONTAINERS = {"mkv": "matroska", "mp4": "mp4", "mov": "mov", "webm": "webm"}
 """FFmpeg's formats, by the extension of a name."""
 Handling = Literal["copy", "subrip", "mov_text", "attachment"]
-"""A stream as it is; subtitles as text of another container; a cover as an attached file."""
+"""Copies a stream; converts the text of subtitles; attaches a cover as a file."""
 _TEXT = ("srt", "subrip")
 _STYLED = ("ass", "ssa")
 
@@ -28,28 +28,25 @@ class KeptStream:
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """What becomes of the streams of a film."""
+    """The handling of the streams of a film."""
 
     container: str
-    """The extension."""
     taken: tuple[KeptStream, ...]
     refused: tuple[tuple[int, str], ...]
-    """Streams that the container cannot hold: number and name for people."""
+    """Index and name of the streams that the container cannot hold."""
     notices: tuple[str, ...]
-    """What is not kept as it is, each a clause."""
+    """A clause for each stream that is not kept as it is."""
 
 
 RAW = ("y4m", "png")
-"""What is written without an encoder, and holds nothing but pictures."""
+"""Targets without an encoder, which hold only pictures."""
 _PIPED = ("mkv", "webm", "y4m")
-"""What can be written into a pipe, where nothing can be changed any more."""
+"""Containers that can be written without seeking."""
 
 
 def container_of(path: Path, form: str | None = None) -> str:
-    """The extension of a target: that of its name, or `form`, which standard output needs.
-
-    Raises OutputError if it is that of nothing that is written here.
-    """
+    """Returns the extension of a target: of its name or, for standard output, `form`. Raises
+    OutputError if films are not written so."""
     if path == Path("-"):
         if form not in (None, *_PIPED):
             raise OutputError(f"standard output: .{form} has to be sought in: use -f mkv or y4m")
@@ -66,7 +63,7 @@ def container_of(path: Path, form: str | None = None) -> str:
 
 
 def plan(film: Film, container: str, *, sound: bool = True, subtitles: bool = True) -> StreamPlan:
-    """What a container takes, as far as tables tell; `formats.film.writing.trial` asks FFmpeg."""
+    """Returns the streams that a container takes, by tables alone; `header.tried` asks FFmpeg."""
     taken: list[KeptStream] = []
     refused: list[tuple[int, str]] = []
     notices: list[str] = []
@@ -116,7 +113,7 @@ def _is_written_anew(stream: OtherStream) -> bool:
 
 
 def check(plan: StreamPlan, name: str) -> None:
-    """Raises OutputError where streams are refused: `name` cannot hold them."""
+    """Raises OutputError where the container refuses streams; `name` stands for the target."""
     if plan.refused:
         titles = ", ".join(title for _, title in plan.refused)
         way = "use --drop-unsupported"

@@ -1,46 +1,47 @@
-"""The planes of a frame, enlarged: by a network that takes planes, or through arrays of RGB."""
+"""Enlarges the planes of frames: by a network that takes planes, or through arrays of RGB."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from waifu2x.api import Upscaler
 from waifu2x.backends import Backend
 from waifu2x.backends.call import Call
+from waifu2x.backends.engine.engine import Engine
 from waifu2x.errors import ModelError
+from waifu2x.flows.batch.session import ModelFiles, unpacked
+from waifu2x.flows.film.frames.frame_device import FrameDevice, stack_size
+from waifu2x.formats.film.description import Film
+from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.imaging import planar_rgb
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.planar import Matrix, PlanarPicture, PlaneFormat, Subsampling
+from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from waifu2x.flows.film.frames.steps import Planes
+    from waifu2x.flows.film.frames.frame_streams import Planes
     from waifu2x.formats.film.description import FilmColours, Pictures, PixelFormat
-    from waifu2x.formats.film.writing.encode import Shape
 
 _MATRICES: dict[int, Matrix] = {
     1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "bt2020",
 }  # fmt: skip
 """By the numbers of ITU-T H.273."""
-_SUBSAMPLINGS: dict[tuple[int, int], Subsampling] = {
-    (1, 1): "444",
-    (2, 1): "422",
-    (2, 2): "420",
-}
+_SUBSAMPLINGS: dict[tuple[int, int], Subsampling] = {(1, 1): "444", (2, 1): "422", (2, 2): "420"}
 """By columns and rows of luma for a sample of chroma."""
 
 
 def plane_format(pixels: PixelFormat, colours: FilmColours) -> PlaneFormat:
-    """What the planes of a film's pictures mean, but for that of transparency."""
+    """Returns the meaning of the planes of a film, without that of transparency."""
     is_grey = pixels.planes < 3
     return PlaneFormat(
         pixels.bits,
         "400" if is_grey else _SUBSAMPLINGS[pixels.columns, pixels.rows],
-        # Grey is the luma that `upscale` gives it; its film may well name another matrix.
+        # `upscale` takes grey for luma of BT.601, whatever matrix the film names.
         "rgb" if pixels.is_rgb else "bt601" if is_grey else _MATRICES[colours.matrix],
         colours.range == "full",
         colours.siting,
@@ -48,12 +49,9 @@ def plane_format(pixels: PixelFormat, colours: FilmColours) -> PlaneFormat:
 
 
 class FrameEnlarger:
-    """What `make_film` takes to enlarge the frames of one film. Threads may share it.
-
-    Where the whole of it is to run a network of three planes, engines read and write the planes
-    themselves. All else goes through float RGB on the host, by the same definition: results that
-    are resized after the network, networks of luma alone, and frames that are transparent.
-    """
+    """Enlarges the frames of one film. Threads may share it. Networks of three planes read and
+    write the planes themselves. Results that are resized afterwards, networks of luma and
+    transparent frames go through float RGB on the host, by the same formulas."""
 
     def __init__(self, upscaler: Upscaler, pictures: Pictures, shape: Shape) -> None:
         """Raises ImageError, ModelError, BackendError."""
@@ -65,7 +63,7 @@ class FrameEnlarger:
         self._source = plane_format(pictures.pixels, pictures.colours)
         self._target = plane_format(pixels, shape.colours)
         self._grey = 0
-        """The code of no chroma, where frames are grey and results are not."""
+        """The value of no chroma, where frames are grey and results are not."""
         if pictures.pixels.planes < 3 <= pixels.planes:
             self._target = replace(self._target, subsampling="400", matrix="bt601")
             self._grey = 128 << (pixels.bits - 8)
@@ -76,34 +74,30 @@ class FrameEnlarger:
 
     @property
     def backend(self) -> Backend:
-        """What computes."""
         return self.upscaler.engine.backend
 
     def arithmetic(self) -> str:
-        """The name of the backend, and what its network really computes in, and that for
-        transparency: frames that others make likewise are the same.
-
-        Raises BackendError, ModelError.
-        """
+        """Returns the name of the backend, the arithmetic of its network, and that for
+        transparency. Equal ones make equal frames. Raises BackendError, ModelError."""
         factor = self._enlarger.chain_factor(self._pictures.height, self._pictures.width)
         if factor is None:
             return self.backend.name
         chains, noise = self._networks.chains, self._enlarger.noise
         told = f"{self.backend.name}: {chains.network(factor, noise).arithmetic}"
         if self._has_alpha and factor > 1 and noise is not None:
-            # Without such a chain, frames that are unevenly transparent are an error.
+            # Without such a chain, unevenly transparent frames are an error.
             with suppress(ModelError):
                 told += f", transparency {chains.network(factor, None).arithmetic}"
         return told
 
     def picture(self, planes: Planes) -> Picture:
-        """A frame as RGB or grey, float32."""
+        """Returns a frame as RGB or grey, float32."""
         pixels = planar_rgb.to_rgb(_planar(planes, self._source))
         peak = np.float32((1 << self._source.bits) - 1)
         return Picture(pixels, planes[-1] / peak if self._has_alpha else None)
 
     def __call__(self, frames: Sequence[Planes], out: Sequence[Planes]) -> None:
-        """Writes the results of frames into as many planes. Raises BackendError."""
+        """Enlarges frames into the planes `out`. Raises BackendError."""
         if self._factor is None:
             for planes, made in zip(frames, out, strict=True):
                 self._write(self._enlarger.picture(self.picture(planes)), made)
@@ -123,7 +117,6 @@ class FrameEnlarger:
                     chroma.fill(self._grey)
 
     def _write(self, picture: Picture, out: Planes) -> None:
-        """Writes a result into planes."""
         planar_rgb.from_rgb(picture.pixels, _planar(out, self._target))
         if self._has_alpha:
             peak = (1 << self._target.bits) - 1
@@ -135,3 +128,41 @@ class FrameEnlarger:
 
 def _planar(planes: Planes, form: PlaneFormat) -> PlanarPicture:
     return PlanarPicture(form, *planes[: 1 if form.is_grey else 3])
+
+
+def device_of(enlarge: FrameEnlarger, film: Film) -> FrameDevice:
+    """Returns the device that enlarges the frames of a film."""
+    pictures, engine = film.pictures, enlarge.upscaler.engine
+    backend = engine.backend
+    is_gpu = backend.name in ("cuda", "opencl")
+    return FrameDevice(
+        enlarge,
+        # One result is being encoded, and one more call fills gaps on the device.
+        backend.calls_at_once + 2,
+        stack_size(pictures.height, pictures.width) if is_gpu else 1,
+        backend.pin,
+        enlarge.arithmetic(),
+        backend.device.is_gpu,
+        f"{backend.name}: {backend.device.name}, {backend.device.detail}",
+    )
+
+
+@dataclass(frozen=True)
+class UpscalerEnlarging:
+    """Opens devices that enlarge frames as an Upscaler does."""
+
+    arguments: Mapping[str, Any]
+    model_files: ModelFiles | None = None
+    """Files of a model that was not shipped: `model` is a path in their folder."""
+
+    @contextmanager
+    def opened(self, film: Film, shape: Shape) -> Iterator[FrameDevice]:
+        """Opens an engine without fallback, since parts of another backend would differ."""
+        arguments = dict(self.arguments)
+        choice = [arguments.pop(name) for name in ("backend", "device", "precision")]
+        with (
+            unpacked(arguments, self.model_files) as arguments,
+            Engine(*choice, fallback=False) as engine,
+            Upscaler(engine=engine, **arguments) as upscaler,
+        ):
+            yield device_of(FrameEnlarger(upscaler, film.pictures, shape), film)

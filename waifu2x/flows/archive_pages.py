@@ -15,45 +15,38 @@ from waifu2x.formats import table
 from waifu2x.formats.base import in_words
 from waifu2x.formats.table import Quality
 from waifu2x.system import stores
-from waifu2x.system.files import open_regular, reason
+from waifu2x.system.files import explained, open_regular
 
 _OTHERWISE = "png"
-"""Extension of pages whose own format can only be read, here."""
+"""Extension of pages whose own format cannot be written."""
 _LOSSY_WEBP = 90
-"""Quality of a page whose WebP has losses: without a number, WebP has none."""
+"""Quality of pages in lossy WebP; without a number, WebP is lossless."""
 
 
 def page_count(path: Path) -> int:
-    """How many pages an archive has, by its directory; 1 at a URL, which is not asked.
-
-    Raises ImageError.
-    """
+    """Returns the number of pages in an archive's directory; 1 for a URL, unread. Raises
+    ImageError."""
     if stores.is_url(path):
         return 1
-    try:
-        with (
-            open_regular(path) as file,
-            in_words(str(path), "not an archive, or damaged"),
-            zipfile.ZipFile(file) as archive,
-        ):
-            return sum(is_page(member.filename) for member in archive.infolist())
-    except OSError as error:
-        raise ImageError(f"{path}: cannot read: {reason(error)}") from error
+    with (
+        explained(ImageError, f"{path}: cannot read"),
+        open_regular(path) as file,
+        in_words(str(path), "not an archive, or damaged"),
+        zipfile.ZipFile(file) as archive,
+    ):
+        return sum(is_page(member.filename) for member in archive.infolist())
 
 
 def is_page(name: str) -> bool:
-    """Whether a file is a picture by its name; what macOS puts into archives besides is none."""
+    """Returns whether a file is a picture by its name; macOS's own files are none."""
     path = PurePosixPath(name)
     hidden = path.name.startswith(".") or "__MACOSX" in path.parts
     return not hidden and _suffix(name) in table.READABLE
 
 
 def page_names(members: Sequence[zipfile.ZipInfo], output: Output) -> dict[str, str]:
-    """What pages are called in the new archive, by their names in the old.
-
-    A page whose format stays keeps its name; another one gets its new type, or keeps both where
-    that name is another's.
-    """
+    """Maps the old names of pages to the new. A page that keeps its format keeps its name. Another
+    one gets its new extension, or both where that name is taken."""
     old = [member.filename for member in members]
     pages = {name: _extension(name, output) for name in old if is_page(name)}
     names = {name: name for name, extension in pages.items() if _suffix(name) == extension}
@@ -75,8 +68,8 @@ def page_names(members: Sequence[zipfile.ZipInfo], output: Output) -> dict[str, 
 
 
 def output_of_page(name: str, content: bytes, output: Output) -> Output:
-    """How a page is written: in its own format, as finely as it was, unless a format is asked
-    for."""
+    """Returns the output options of a page: its own format and quality, unless a format is
+    requested."""
     extension = _extension(name, output)
     form, level = table.of(extension), output.quality.level
     if not form.quality or (level == "like" and form.name != "JPEG"):
@@ -116,7 +109,7 @@ def _suffix(name: str) -> str:
 
 
 def _has_losses(content: bytes) -> bool:
-    """Whether a WebP has losses; its chunks say so."""
+    """Returns whether a WebP has losses, by its chunks."""
     at = 12
     while at + 8 <= len(content):
         kind = content[at : at + 4]

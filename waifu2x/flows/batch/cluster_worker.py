@@ -20,21 +20,18 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 
 def dask_setup(worker: object) -> None:
-    """Lets a worker ignore SIGINT; Dask calls it where this module is preloaded.
-
-    The workers of `--cluster local` are started so: Ctrl-C in their terminal is for their client,
-    which ends them.
-    """
+    """Makes a worker ignore SIGINT; Dask calls it where this module is preloaded. The workers of
+    `--cluster local` share a terminal with their client, which ends them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is the same for every group of a batch."""
+    """Settings of every group of a batch."""
 
     session: SessionSettings
     folders: tuple[Path, Path]
-    """The folders of inputs and outputs: a worker has to see them."""
+    """Folders of inputs and outputs, which a worker has to see."""
     version: str = __version__
 
 
@@ -43,43 +40,40 @@ class Group:
     """Files for one worker."""
 
     key: str
-    """The key of its task."""
+    """The key of its Dask task."""
     jobs: Sequence[Job]
-    """None of their targets was there when the batch began, unless they may be replaced."""
+    """Their targets did not exist when the batch began, unless they may be replaced."""
     repeated: bool = False
-    """Whether a worker was lost on it before, and may have finished some."""
+    """Whether a worker was lost on it, which may have finished some."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What became of a group."""
+    """The result of a group."""
 
     worker: str
-    """The address of the worker that made it."""
+    """Address of its worker."""
     device: str
     outcomes: Sequence[Outcome]
     notices: Sequence[str]
-    """What the upscaler had to say when it was opened."""
+    """Notices of the upscaler."""
     job_notices: Sequence[tuple[Job, str]]
     seconds: float
-    """Time from when the upscaler was there."""
+    """Seconds since the upscaler was open."""
 
 
 def work_on(group: Group, settings: Settings, model_files: ModelFiles | None) -> Finished:
-    """Makes the files of a group, on the worker that this runs on.
-
-    Where an earlier worker was lost on the group, its finished files stay as they are.
-    Raises ClusterError if this worker is none for the batch.
-    """
+    """Makes the files of a group on this worker. Files that a lost worker has finished stay. Raises
+    ClusterError if this worker cannot take part."""
     worker = get_worker()
     _check(settings, worker.address)
-    # The scheduler remembers, whatever becomes of this worker.
+    # The scheduler keeps this even if the worker is lost.
     begun = Event(group.key)
     repeated = group.repeated or begun.is_set()
     begun.set()
 
     def is_wanted() -> bool:
-        # So the worker notes that a client has cancelled a task, or is gone.
+        # A worker notes here that the client has cancelled a task, or is gone.
         task = worker.state.tasks.get(group.key)
         return task is not None and task.state != "cancelled"
 

@@ -1,4 +1,4 @@
-"""What a film says of itself: how long it is, and how many pictures it has."""
+"""Compares the decoded frames with the length and the number of pictures that a film claims."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 _FRAMED = ("matroska", "mov")
 _ONE_EACH = ("h264", "hevc", "ffv1", "prores", "dnxhd", "mjpeg", "png", "vp9")
-"""Containers and codecs of which each packet is one picture."""
+"""Codecs in which each packet is one picture; `_FRAMED` are such containers."""
 
 
 class CodedPictures:
-    """Counts the packets of pictures that are to be shown."""
+    """Counts the packets of pictures that are shown."""
 
     def __init__(self) -> None:
         self.number = 0
         self._waiting: list[int | None] = []
-        """Times of packets before the first picture."""
+        """Times of packets before the first decoded picture."""
         self._first: int | None = None
 
     def add(self, packet: Packet[Any]) -> None:
-        """Counts one, unless it is shown before the first picture: what it needs is not there."""
+        """Counts a packet, unless it is shown before the first picture that can be decoded."""
         if packet.is_discard:
             return
         if self._first is None:
@@ -36,7 +36,7 @@ class CodedPictures:
             self._count(packet.pts)
 
     def begin(self, frames: Sequence[VideoFrame]) -> None:
-        """Hears of the pictures that have come."""
+        """Takes note of the first decoded pictures."""
         if self._first is None and frames:
             self._first = -1 if frames[0].pts is None else frames[0].pts
             for pts in self._waiting:
@@ -49,14 +49,11 @@ class CodedPictures:
 
 
 def missing_frames(film: Film, coded: CodedPictures, frames: int) -> int:
-    """How many frames there are less than a film has, as far as that can be known; AVI: at most 1.
-
-    All of it was decoded, into as many frames.
-    """
+    """Returns how many frames a fully decoded film lacks, as far as that is known. For AVI it is at
+    most 1. `frames` is how many were decoded."""
     pictures = film.pictures
     if film.container == "avi" and pictures.codec != "mpeg4":
-        # Its frames have no times that could be missing, only a number. That of MPEG-4 counts some
-        # twice.
+        # It has a number of frames but no times. That of MPEG-4 counts some twice.
         return int(frames < (pictures.frames or 0))
     if film.container in _FRAMED and pictures.codec in _ONE_EACH:
         return max(0, coded.number - frames)
@@ -64,13 +61,13 @@ def missing_frames(film: Film, coded: CodedPictures, frames: int) -> int:
 
 
 def ends_early(film: Film, stream: VideoStream, end: float) -> bool:
-    """Whether a film whose last frame ends at so many seconds says that it is longer."""
+    """Returns whether a film claims to be longer than `end` seconds, where its last frame ends."""
     pictures = film.pictures
     if stream.duration is not None and stream.duration > 0:
         claimed = float((stream.duration + (stream.start_time or 0)) * pictures.time_base)
         claimed -= film.shift / 1e6
         if film.container == "avi" and pictures.frames is not None:
-            # FFmpeg goes by the size of the file, where less is there than its header says.
+            # FFmpeg goes by the size of the file if that is less than its header says.
             claimed = max(claimed, float(pictures.frames / pictures.rate))
     elif pictures.frames is not None:
         claimed = float(pictures.frames / pictures.rate)

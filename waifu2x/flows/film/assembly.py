@@ -1,22 +1,23 @@
-"""Makes a film of another: missing parts first, then all of them joined."""
+"""Makes a film in parts: the missing ones first, then all of them joined."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as changed
-from typing import Any
 
-from numpy.typing import NDArray
-
-from waifu2x.backends import Pin
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.flows.batch.shard import Shard
-from waifu2x.flows.film.frames.frame_device import Enlarge, FrameDevice, OnFrames
-from waifu2x.flows.film.makers.run_maker import MakerHere, RunMaker
-from waifu2x.flows.film.parts import chain, manifest
+from waifu2x.flows.batch.subset import Shard
+from waifu2x.flows.film.makers.run_maker import RunMaker
+from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.begun_film import begun
 from waifu2x.flows.film.parts.manifest import PartRecord
-from waifu2x.flows.film.parts.part_run import FilmWork, PartRun, expected_parts
+from waifu2x.flows.film.parts.part_runs import (
+    FilmWork,
+    PartRun,
+    expected_parts,
+    missing_runs,
+    runs_within,
+)
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm
 from waifu2x.formats.film.description import Film
@@ -25,89 +26,46 @@ from waifu2x.formats.film.reading.selection import Ending
 from waifu2x.system.lazy_dataclass import dataclass
 
 _ROUNDS = 4
-"""How often missing parts are made: where seeking comes to other places, once more without it."""
+"""Attempts to make missing parts; all after the first decode from the beginning,
+without seeking."""
 
 
 @dataclass(frozen=True)
 class MadeFilm:
-    """A film that was made."""
-
     frames: int
     resumed: int
-    """Frames of parts that were there already."""
+    """Frames of parts that existed already."""
     computed: int
     """Frames of the other parts that the network made."""
     ending: Ending
     lost: tuple[str, ...] = ()
-    """What is missing in sounds that were copied from a damaged film, each a clause."""
+    """A clause for each loss in sounds copied from a damaged film."""
     notices: tuple[str, ...] = ()
-    """What could not be kept, each a clause."""
+    """A clause for each thing that could not be kept."""
 
 
 def make_film(
-    reader: FilmReader,
-    job: FilmJob,
-    prepared: PreparedFilm,
-    enlarge: Enlarge,
-    *,
-    in_flight: int = 2,
-    stack: int = 1,
-    pin: Callable[[NDArray[Any]], Pin] = lambda array: Pin(),
-    restart: bool = False,
-    keep_parts: bool = False,
-    replace: bool = False,
-    on_resumed: Callable[[int], None] = lambda frames: None,
-    on_frames: OnFrames = lambda frames, computed: None,
-    on_notice: Callable[[str], None] = lambda notice: None,
-) -> MadeFilm:
-    """Makes a film in this process, or what is missing of it after a run that was killed.
-
-    The parts that are complete stay, whatever happens, until the film is. `in_flight` stacks of
-    frames are under way at a time; `pin` is the device's, `Backend.pin`. `on_resumed` is
-    told how many frames are there already, `on_frames` of those whose results are there now,
-    `on_notice` what people should know; `reader.stages` tells which stage holds the others.
-
-    Raises ImageError, OutputError, BackendError.
-    """
-    device = FrameDevice(enlarge, in_flight, stack, pin)
-    return make_film_by(
-        MakerHere(reader, device, on_frames),
-        reader,
-        job,
-        prepared,
-        restart=restart,
-        keep_parts=keep_parts,
-        replace=replace,
-        on_resumed=on_resumed,
-        on_notice=on_notice,
-    )
-
-
-def make_film_by(
     maker: RunMaker,
     reader: FilmReader,
     job: FilmJob,
     prepared: PreparedFilm,
     *,
-    restart: bool = False,
-    keep_parts: bool = False,
-    replace: bool = False,
     by_whom: bool = True,
     on_resumed: Callable[[int], None] = lambda frames: None,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> MadeFilm:
-    """Makes a film as `make_film` does, its parts by whoever `maker` stands for.
-
-    Unless `by_whom`, parts that are there need not have been made by the networks of this job.
-    """
-    with begun(job, prepared, on_notice, restart=restart, by_whom=by_whom) as film:
+    """Makes the missing parts of a film by `maker`, then joins all. `on_resumed` is called with the
+    frames that exist already, `on_notice` with messages. With `by_whom` False, existing parts may
+    come from other networks than this job's. Raises ImageError, OutputError, BackendError; complete
+    parts stay until the film is complete."""
+    with begun(job, prepared, on_notice, by_whom=by_whom) as film:
         there = film.there()
         before = frozenset(there)
         on_resumed(sum(len(told.encoded.pts) for told in there.values()))
         for attempt in range(_ROUNDS + 1):
-            found = chain.missing(there, film.first(reader), film.work.part_ticks)
+            found = missing_runs(there, film.first(reader), film.work.part_ticks)
             film.forget(found.wrong)
-            # Nothing need take their place: one may lie behind the film's end.
+            # They may lie behind the film's end, without a replacement.
             there = {number: told for number, told in there.items() if number not in found.wrong}
             before -= found.wrong
             if not found.runs:
@@ -120,7 +78,7 @@ def make_film_by(
                 raise ImageError(f"{job.source}: has no frames between --start and --end")
         resumed = sum(len(there[number].encoded.pts) for number in before if number in there)
         computed = sum(told.computed for number, told in there.items() if number not in before)
-        lost = film.join(reader, job, prepared, there, replace=replace)
+        lost = film.join(reader, job, prepared, there)
         made = MadeFilm(
             sum(len(told.encoded.pts) for told in there.values()),
             resumed,
@@ -128,7 +86,7 @@ def make_film_by(
             _ending(reader.film, there, prepared),
             lost,
         )
-        if not keep_parts and (left := film.remove()):
+        if not job.keep_parts and (left := film.remove()):
             on_notice(f"{film.work.folder}: {left}")
     return made
 
@@ -142,11 +100,8 @@ def make_shard(
     *,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> int:
-    """Makes the parts of one stretch of a film, of `shard.parts` that are equally long, and leaves
-    them for `join_film`; how many parts of it there are now.
-
-    Raises as `make_film`.
-    """
+    """Makes the parts in one of `shard.parts` equal stretches of a film, for `join_film`. Returns
+    how many parts of it exist now. Raises as `make_film`."""
     with begun(job, prepared, on_notice, shard=shard) as film:
         first, ticks = film.first(reader), film.work.part_ticks
         expected = max(0, expected_parts(reader.film, film.work) - first)
@@ -158,9 +113,9 @@ def make_shard(
         def mine() -> Mapping[int, PartRecord]:
             return manifest.all_recorded(film.work.folder, begin, until)
 
-        found = chain.missing(mine(), first, ticks)
+        found = missing_runs(mine(), first, ticks)
         film.forget(found.wrong)
-        runs = chain.within(found.runs, begin, until)
+        runs = runs_within(found.runs, begin, until)
         if runs:
             maker(runs, film.work)
         return len(mine())
@@ -171,11 +126,9 @@ def join_film(
     job: FilmJob,
     prepared: PreparedFilm,
     *,
-    keep_parts: bool = False,
-    replace: bool = False,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> MadeFilm:
-    """Joins parts that are all there. Raises OutputError where some are missing."""
+    """Joins existing parts. Raises OutputError where some are missing."""
 
     def refuse(runs: Sequence[PartRun], work: FilmWork) -> None:
         second = work.part_ticks * work.shape.tick
@@ -188,20 +141,11 @@ def join_film(
             f"{work.folder}: parts are missing ({told}): make them with --shard, or without --join"
         )
 
-    return make_film_by(
-        refuse,
-        reader,
-        job,
-        prepared,
-        keep_parts=keep_parts,
-        replace=replace,
-        by_whom=False,
-        on_notice=on_notice,
-    )
+    return make_film(refuse, reader, job, prepared, by_whom=False, on_notice=on_notice)
 
 
 def _ending(film: Film, there: Mapping[int, PartRecord], prepared: PreparedFilm) -> Ending:
-    """What was found while the parts were decoded, by whomever."""
+    """Returns what decoding has shown while the parts were made."""
     shape = prepared.shape
     pts = [one for number in sorted(there) for one in there[number].encoded.pts]
     durations = [one for number in sorted(there) for one in there[number].encoded.durations]

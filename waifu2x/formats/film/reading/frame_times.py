@@ -1,6 +1,6 @@
-"""The times of frames: a film's own, in ticks from its beginning, each later than the one before.
+"""Gives each frame of a film a time later than that of the one before.
 
-Damaged films have times that no film has, that go back, or that leap ahead for a frame. Such a
+Damaged films have impossible times, times that go back, or that leap ahead for a frame. Such a
 frame is shown when it is due: its picture is as good as any other.
 """
 
@@ -17,18 +17,16 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
 
 _LOOKED_AT = 4
-"""Frames that are looked at, where time leaps, to see whether it goes back."""
+"""Frames that are examined after a leap, to see whether time goes back."""
 
 
 class Times:
-    """Gives frames their times."""
-
     def __init__(
         self, origin: Fraction, tick: Fraction, length: int, delay: int | None = None
     ) -> None:
-        """`origin` is where times begin, in seconds; a tick is `tick` seconds; a frame is shown for
-        about `length` of them. With `delay`, frames have an order of coding alone, that is late by
-        so many ticks."""
+        """Takes times from `origin`, in seconds, on, in ticks of `tick` seconds. A frame is shown
+        for about `length` ticks. With `delay`, frames have only an order of coding, which is late
+        by as many ticks."""
         self._origin, self._tick = origin, tick
         self._first = -(-origin // tick)
         self._is_plain = self._first * tick == origin  # fractions take long
@@ -39,7 +37,7 @@ class Times:
         """Frames so far whose time is not that of the film."""
 
     def given(self, frames: Iterable[VideoFrame]) -> Iterator[VideoFrame]:
-        """The frames, whose `pts` and `duration` are set."""
+        """Yields the frames, with `pts` and `duration` set."""
         source = iter(frames)
         waiting: deque[VideoFrame] = deque()
         last: int | None = None
@@ -71,7 +69,7 @@ class Times:
             yield frame
 
     def _told(self, frame: VideoFrame) -> int | None:
-        """The time that the film gives a frame, if a film can have it."""
+        """Returns the time that the film gives a frame, if that is possible."""
         pts = frame.pts
         if self._delay is not None:
             pts = None if frame.dts is None else frame.dts - self._delay

@@ -1,18 +1,65 @@
-"""The frames of a film, each with its place in a part: the source of a film's flow."""
+"""The source and the sinks of the flow of a film: frames, each with its place in a part."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import Any, NamedTuple
 
-from waifu2x.flows.film.frames.held import Duplicates, is_held
-from waifu2x.flows.film.frames.steps import PartBegin, PartEnd, Step
-from waifu2x.flows.film.parts.part_run import PartRun, first_part
+from numpy.typing import NDArray
+
+from waifu2x.flows.film.frames.repeated_frames import Duplicates, is_held
+from waifu2x.flows.film.frames.stages import Stages
+from waifu2x.flows.film.parts.part_runs import PartRun, first_part
 from waifu2x.flows.film.reading.client import DecodedFrame, FilmReader
 from waifu2x.formats.film.reading.selection import Selection
 from waifu2x.imaging.streams import Extent, Header
+from waifu2x.system.lazy_dataclass import dataclass
+
+Planes = Sequence[NDArray[Any]]
+"""The samples of a frame: (rows, columns) for each plane, uint8, or uint16 above 8 bits."""
+
+
+class PartBegin(NamedTuple):
+    """Facts that the first frame of a part tells."""
+
+    before: str
+    """Hash of the frame before; empty for the first part that has frames."""
+    is_sought: bool
+
+
+class PartEnd(NamedTuple):
+    """Facts that the last frame of a part tells."""
+
+    last: str
+    following: int | None
+    """Time in ticks of the next frame; None at the end of the film."""
+    damaged: int
+    moved: int
+    is_short: bool
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedFrame:
+    """A frame with its place in a part."""
+
+    part: int
+    frame: DecodedFrame
+    is_held: bool
+    """Whether it equals the one before, so that its result is used again."""
+    begin: PartBegin | None
+    """None unless it is the first of its part."""
+    end: PartEnd | None
+    """None unless it is the last."""
+
+
+@dataclass(frozen=True, eq=False)
+class EnlargedFrame:
+    placed: PlacedFrame
+    planes: Planes | None
+    """None: those of the frame before."""
 
 
 class FrameSource:
@@ -32,15 +79,13 @@ class FrameSource:
         self._run = run
         self._part_ticks = part_ticks
         self._duplicates = duplicates
-        # Beside those that are under way: the one that others are compared with, and two that are
-        # looked at together.
+        # One more to compare with, and two that are looked at together.
         self._ahead = ahead + 3
         self._before = ""
         self._is_sought = False
         self._damaged = self._moved = 0
-        """What the reader had counted when the part began."""
+        """The reader's counts at the beginning of the part."""
         self.has_ended = False
-        """Whether the end of the film was found."""
         self._steps = self._made()
         pictures = reader.film.pictures
         nbytes = sum(
@@ -51,15 +96,14 @@ class FrameSource:
             (Extent(pictures.height, pictures.width, nbytes),), count=None, animated=True
         )
 
-    def __iter__(self) -> Generator[Step]:
-        """The steps. Raises ImageError."""
+    def __iter__(self) -> Generator[PlacedFrame]:
         return self._steps
 
     def close(self) -> None:
-        """Ends the decoding. The reader is another's."""
+        """Ends the decoding, but leaves the reader open."""
         self._steps.close()
 
-    def _made(self) -> Generator[Step]:
+    def _made(self) -> Generator[PlacedFrame]:
         bits = self._reader.film.pictures.pixels.bits
         reference: DecodedFrame | None = None
         part: int | None = None
@@ -84,7 +128,7 @@ class FrameSource:
                         reference.hold()
                     is_last = following is None or following.pts // self._part_ticks != number
                     end = self._end(frame, following) if is_last else None
-                    yield Step(number, frame, held, begin, end)
+                    yield PlacedFrame(number, frame, held, begin, end)
                     frame = following
                 self.has_ended = frame is None
             finally:
@@ -94,7 +138,7 @@ class FrameSource:
                     following.release()
 
     def _begun(self, first: DecodedFrame) -> PartBegin:
-        if self._before:  # what is damaged before it is another part's
+        if self._before:  # earlier damage belongs to another part
             self._damaged, self._moved = first.damaged, first.moved
         return PartBegin(self._before, self._is_sought)
 
@@ -110,7 +154,7 @@ class FrameSource:
         )
 
     def _frames(self) -> Generator[DecodedFrame]:
-        """The frames of the run, then the one after it, unwanted, if there is one."""
+        """Yields the frames of the run, then the next one, unwanted."""
         run, ticks = self._run, self._part_ticks
         start = first_part(self._reader.film, self._selection, ticks)
         wanted = replace(
@@ -125,7 +169,7 @@ class FrameSource:
                 if self._has_found(next(frames, None)):
                     yield from frames
                     return
-            # The search has come to another place: decode it all.
+            # Seeking has found another place: decode everything.
             wanted, self._is_sought = replace(wanted, is_sought=False), False
         with closing(self._reader.frames(wanted, self._ahead)) as frames:
             first = next(frames, None)
@@ -139,7 +183,7 @@ class FrameSource:
             yield from frames
 
     def _has_found(self, first: DecodedFrame | None) -> bool:
-        """Whether a search has found a frame before the run, and the right one, as far as known."""
+        """Returns whether seeking has found the frame before the run, as far as that is known."""
         if first is None:
             return False
         is_before = first.pts < self._run.first * self._part_ticks
@@ -150,8 +194,50 @@ class FrameSource:
 
 
 def hash_of(frame: DecodedFrame) -> str:
-    """A hash of a frame's planes and time."""
     hashed = hashlib.blake2b(str(frame.pts).encode(), digest_size=16)
     for plane in frame.planes:
         hashed.update(plane.data)
     return hashed.hexdigest()
+
+
+class FrameSink:
+    """Writes results, frame by frame; a held frame is the last one again."""
+
+    def __init__(self, stages: Stages) -> None:
+        """`stages` count the time of writing."""
+        self._stages = stages
+        self._last: Planes = ()
+        self.frames = self.computed = 0
+        """Frames written, and those that the network made."""
+        self.lost: tuple[str, ...] = ()
+        """A clause for each loss in copied streams."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Returns a clause for each thing that could not be kept."""
+        return ()
+
+    def open(self, header: Header) -> None:
+        """Begins. Raises OutputError."""
+
+    def add(self, result: EnlargedFrame) -> None:
+        """Writes a result and releases its source frame. Raises OutputError."""
+        try:
+            with self._stages.at_work("encoding"):
+                if result.planes is not None:
+                    self._last = result.planes
+                    self.computed += 1
+                self._write(result.placed, self._last, is_held=result.planes is None)
+            self.frames += 1
+        finally:
+            result.placed.frame.release()
+
+    def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
+        """Writes a frame; `is_held`: its planes are those of the frame before."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Completes the output. Raises OutputError."""
+
+    def abort(self) -> None:
+        """Removes what is useless by itself."""

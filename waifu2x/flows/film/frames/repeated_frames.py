@@ -1,4 +1,4 @@
-"""Frames that repeat the one before: drawings that are held for two, three or many frames."""
+"""Finds frames that repeat the one before: drawings that are shown for several frames."""
 
 from __future__ import annotations
 
@@ -9,27 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 Duplicates = Literal["off", "exact", "tolerant"]
-"""Every frame is computed; those that differ from the last computed one; those that differ from it
-by more than what a codec changes."""
+"""Computes every frame, frames that differ from the last computed one, or those that differ by more
+than a codec's noise."""
 _BLOCK = 8
 _MOST = 1.5
-"""The mean difference of a block, of 255, from which on something has moved. Of drawings of which a
-square of 4 pixels walks by one, the least is 1.9; benchmarks/held_frames.py has more."""
+"""Mean difference of a block, of 255, that means motion. In drawings where a square of 4 pixels
+moves by one, it is at least 1.9; see benchmarks/held_frames.py."""
 _AREA = 32
 _MOST_SHIFT = 0.5
-"""The change of an area's mean, of 255, from which on it fades: a codec changes each block, but not
-all of them alike."""
+"""Change of an area's mean, of 255, that means a fade: a codec changes each block, but not all
+alike."""
 _STRIP = 128
-"""Rows that are compared at a time: they stay in a core's cache."""
+"""Rows that are compared together, so that they stay in a core's cache."""
 
 
 def is_held(
     computed: Sequence[NDArray[Any]], planes: Sequence[NDArray[Any]], how: Duplicates, bits: int
 ) -> bool:
-    """Whether a frame shows what the frame shows that was computed last. Planes are (rows, columns)
-    of samples of so many bits.
-
-    Not its neighbour: a slow fade differs from that by next to nothing, all the way down.
+    """Returns whether a frame equals the last computed one. Planes are (rows, columns) of samples
+    of `bits`. A slow fade differs from its neighbour by next to nothing, so that is not compared.
     """
     if how == "off":
         return False
@@ -41,9 +39,9 @@ def is_held(
 
 
 def _is_near(one: NDArray[Any], other: NDArray[Any], unit: int) -> bool:
-    """Whether two planes differ by what a codec changes. A level of 8 bits is so many of theirs."""
+    """Returns whether planes differ only by a codec's noise. `unit` is a level of 8 bits."""
     for top in range(0, one.shape[0], _STRIP):
-        # The last strip begins where it is a whole one.
+        # The last strip overlaps the one before, so that it is whole.
         begin = max(0, min(top, one.shape[0] - _STRIP))
         strips = one[begin : begin + _STRIP], other[begin : begin + _STRIP]
         if np.array_equal(*strips):
@@ -58,8 +56,7 @@ def _is_near(one: NDArray[Any], other: NDArray[Any], unit: int) -> bool:
 
 
 def _block_averages(plane: NDArray[Any], side: int) -> NDArray[np.float64]:
-    """The means of blocks, or of what is left of one at the right. The last ones of columns overlap
-    those above, where there are any."""
+    """Returns the means of blocks; the last may be narrower, or overlap those above."""
     height, width = plane.shape
     side = min(side, height)
     whole = height // side * side

@@ -1,1 +1,0 @@
-"""Where results go: into parts, a film in one go, raw frames, numbered pictures."""
