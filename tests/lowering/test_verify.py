@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.helpers.graphs import random_graphs, residual_in_residual
-from waifu2x.backends.cpu.run.picture import with_picture
+from waifu2x.backends.cpu.pack.packer import with_picture
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.ops.checker import InvalidProgramError
 from waifu2x.lowering.ops.conv import Conv, Depthwise

@@ -19,14 +19,7 @@ from waifu2x.backends.cpu.pack.records import (
     PIXEL_CODES,
     SUM_BITS,
 )
-from waifu2x.backends.cpu.pack.tasks import (
-    CpuTask,
-    CrossTask,
-    KeepTask,
-    LoadTask,
-    PoolTask,
-    RearrangeTask,
-)
+from waifu2x.backends.cpu.pack.tasks import Task
 from waifu2x.backends.cpu.run.plans import SizePlan
 from waifu2x.backends.cpu.run.strips import PhaseStrips, StripBatch
 from waifu2x.backends.cpu.run.work_queue import TaskBatch
@@ -148,24 +141,23 @@ class StripExecution:
         running = self._workers.start(table, batch.floats, *arrays, waits=waits)
         return None if running is None else _RunningStrips(running, batch, tasks, sums)
 
-    def _locate(self, table: NDArray[Any], task: CpuTask, first: int) -> None:
+    def _locate(self, table: NDArray[Any], task: Task, first: int) -> None:
         """Fills in where the memory outside strips lies that a task reads or writes, (pictures,
         strips); sums of strips are those of vectors from element `first` on."""
         packed = self._packed
-        match task:
-            case LoadTask() | KeepTask() | RearrangeTask():
-                value = task.schedule.step
-                if isinstance(task, RearrangeTask):
-                    value = task.source.map
-                rows, columns = packed.maps.layouts[value].memory_size(self._plan.sizes[value])
-                start = self._plan.kept.starts[value]
-                table["memory"] = records.addresses(self._kept[:, start:], 1)[:, np.newaxis]
-                table["memory_rows"], table["memory_columns"] = rows, columns
-                table["memory_floats"] = columns * packed.maps.kept_floats(value)
-            case PoolTask() | CrossTask():
-                step = packed.program.steps[task.schedule.step]
-                assert isinstance(step, PictureSum)
-                table["memory"] = packed.vector_starts[step.vector] - first
+        if task.kind in (records.LOAD, records.KEEP, records.REARRANGE):
+            value = task.schedule.step
+            if task.kind == records.REARRANGE:
+                value = task.fields["source"]
+            rows, columns = packed.maps.layouts[value].memory_size(self._plan.sizes[value])
+            start = self._plan.kept.starts[value]
+            table["memory"] = records.addresses(self._kept[:, start:], 1)[:, np.newaxis]
+            table["memory_rows"], table["memory_columns"] = rows, columns
+            table["memory_floats"] = columns * packed.maps.kept_floats(value)
+        elif task.kind in (records.POOL, records.CROSS):
+            step = packed.program.steps[task.schedule.step]
+            assert isinstance(step, PictureSum)
+            table["memory"] = packed.vector_starts[step.vector] - first
 
     def _finish(
         self, strips: PhaseStrips, under_way: _RunningStrips, report: Callable[[int], None]
@@ -179,7 +171,7 @@ class StripExecution:
             number = task.schedule.step if self._is_of_layer(task) else -1
             self.ticks[number] = self.ticks.get(number, 0) + spent
 
-    def _is_of_layer(self, task: CpuTask) -> bool:
+    def _is_of_layer(self, task: Task) -> bool:
         """Whether a task computes maps for a convolution or for attention."""
         steps = self._packed.program.steps
         layers = Conv | AttentionStep | MixPlanes

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from waifu2x.backends.cpu.pack.attention_tasks import attention_floats, plane_attention_floats
+from waifu2x.backends.cpu.pack.attention_shapes import END, attention_places
 from waifu2x.backends.cpu.pack.records import (
+    ATTENTION,
     CELL,
     FEW_TILES,
     INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
     PIXEL_TILES,
+    PLANE_ATTENTION,
+    PLANEWISE,
     TILES,
     WINOGRAD,
     WRITE,
@@ -27,13 +30,7 @@ from waifu2x.backends.cpu.pack.shapes import (
     TILE_ROWS,
     WIDTHS,
 )
-from waifu2x.backends.cpu.pack.tasks import (
-    AttentionTask,
-    ConvTask,
-    CpuTask,
-    PlaneAttentionTask,
-    PlanewiseTask,
-)
+from waifu2x.backends.cpu.pack.tasks import Task
 from waifu2x.lowering.plan.geometry import round_up
 
 SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
@@ -69,40 +66,13 @@ class Scratch(NamedTuple):
     """Pixels at a time, of 1x1 convolutions in integers."""
 
 
-_NOTHING = Scratch()
-
-
-def scratch(task: CpuTask, width: int, cache_bytes: int) -> Scratch:
-    """The needs of a task for rows of so many columns, with an L2 cache of that size."""
-    match task:
-        case ConvTask():
-            return _conv_scratch(task, width, cache_bytes)
-        case PlanewiseTask():
-            formula = task.formula
-            products = width * task.planes + LANES if task.kind == WRITE else 0
-            columns = -(-width * formula.down // formula.up) + _MOST_TAPS if formula.up else 0
-            inputs = columns * task.planes + LANES if columns else 0
-            return Scratch(round_up(inputs, LANES), round_up(products, LANES))
-        case AttentionTask():
-            return Scratch(inputs=attention_floats(task))
-        case PlaneAttentionTask():
-            return Scratch(inputs=plane_attention_floats(task))
-    return _NOTHING
-
-
-def _conv_scratch(task: ConvTask, width: int, cache_bytes: int) -> Scratch:
-    depth = task.depth
-    if task.kind in (WINOGRAD, INTEGER_WINOGRAD):
-        cells = round_up(width // CELL, ROW_BLOCK)
-        if task.kind == WINOGRAD:
-            cells = min(cells, group_size(depth, CHUNK, cache_bytes))
-            return Scratch(*winograd_floats(depth, cells), cells=cells)
-        made = min(task.planes, WIDTHS[0] * LANES)
-        least = _LEAST_BLOCKS if made < task.planes or made > LANES else 1
-        share = int(cache_bytes * _INTEGER_SHARE)
-        cells = min(cells, group_size(depth // 2, made, share, least))
-        return Scratch(*_integer_winograd_floats(depth, cells), cells=cells)
-    if task.kind == INTEGER_POINTWISE:
+def scratch(task: Task, width: int, cache_bytes: int) -> Scratch:
+    """Returns the needs of a task for rows of `width` columns, with an L2 cache of that size."""
+    kind, fields = task.kind, task.fields
+    if kind in (WINOGRAD, INTEGER_WINOGRAD):
+        return _winograd_scratch(task, width, cache_bytes)
+    if kind == INTEGER_POINTWISE:
+        depth = fields["depth"]
         span = max(1, _SPAN_FLOATS * 2 // (depth * ROW_BLOCK)) * ROW_BLOCK
         return Scratch(
             inputs=span * depth // 2,
@@ -110,14 +80,49 @@ def _conv_scratch(task: ConvTask, width: int, cache_bytes: int) -> Scratch:
             staging=-(-depth // (2 * PART_PAIRS)) * span * LANES,
             span=span,
         )
-    if task.kind in (TILES, PIXEL_TILES):
-        staging = (width + 2 + TILE_ROWS) * depth + COLUMNS + LANES
-        staging *= task.schedule.rows + 2 if task.kind == PIXEL_TILES else 0
-        table = 2 * task.taps * task.across * task.k_blocks
+    if kind in (TILES, PIXEL_TILES):
+        staging = (width + 2 + TILE_ROWS) * fields["depth"] + COLUMNS + LANES
+        staging *= task.schedule.rows + 2 if kind == PIXEL_TILES else 0
+        table = 2 * fields["taps"] * fields["across"] * fields["k_blocks"]
         return Scratch(products=2 * SUM_FLOATS + round_up(table, LANES), staging=staging)
-    if task.kind == FEW_TILES:
+    if kind == FEW_TILES:
         return Scratch(products=task.schedule.rows * (width + SPARE_PIXELS) * COLUMNS)
-    return _NOTHING
+    if kind in (PLANEWISE, WRITE):
+        planes, up = fields["planes"], fields["up"]
+        products = width * planes + LANES if kind == WRITE else 0
+        columns = -(-width * fields["down"] // up) + _MOST_TAPS if up else 0
+        inputs = columns * planes + LANES if columns else 0
+        return Scratch(round_up(inputs, LANES), round_up(products, LANES))
+    if kind == ATTENTION:
+        return Scratch(inputs=_attention_floats(task))
+    if kind == PLANE_ATTENTION:
+        # Weights by key, and the norms of both.
+        row = round_up(fields["depth"] + fields["padding"], LANES)
+        return Scratch(inputs=(fields["depth"] + 2) * row + LANES)
+    return Scratch()
+
+
+def _attention_floats(task: Task) -> int:
+    fields = task.fields
+    overlap, cell = fields["overlap"], fields["cell"]
+    sides = fields["window_rows"], fields["window_columns"]
+    rows, columns = ((side + 2 * overlap) // cell for side in sides)
+    queries = sides[0] * sides[1]
+    places = attention_places(0, queries, rows * columns, fields["depth"], fields["padding"])
+    return places[END]
+
+
+def _winograd_scratch(task: Task, width: int, cache_bytes: int) -> Scratch:
+    depth, planes = task.fields["depth"], task.fields["planes"]
+    cells = round_up(width // CELL, ROW_BLOCK)
+    if task.kind == WINOGRAD:
+        cells = min(cells, group_size(depth, CHUNK, cache_bytes))
+        return Scratch(*winograd_floats(depth, cells), cells=cells)
+    made = min(planes, WIDTHS[0] * LANES)
+    least = _LEAST_BLOCKS if made < planes or made > LANES else 1
+    share = int(cache_bytes * _INTEGER_SHARE)
+    cells = min(cells, group_size(depth // 2, made, share, least))
+    return Scratch(*_integer_winograd_floats(depth, cells), cells=cells)
 
 
 def group_size(of_inputs: int, of_products: int, cache_bytes: int, least: int = 1) -> int:

@@ -13,17 +13,20 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.compile import isa
 from waifu2x.backends.cpu.pack.packed import PackedProgram
-from waifu2x.backends.cpu.pack.records import MAP, STRIP, TASK, WRITE, addresses
-from waifu2x.backends.cpu.pack.shapes import LANES
-from waifu2x.backends.cpu.pack.tasks import (
-    CpuTask,
-    CrossTask,
-    KeepTask,
-    LoadTask,
-    PoolTask,
-    ReadTask,
-    fill,
+from waifu2x.backends.cpu.pack.records import (
+    CROSS,
+    KEEP,
+    LOAD,
+    MAP,
+    POOL,
+    READ,
+    STRIP,
+    TASK,
+    WRITE,
+    addresses,
 )
+from waifu2x.backends.cpu.pack.shapes import LANES
+from waifu2x.backends.cpu.pack.tasks import Task
 from waifu2x.backends.cpu.run.division import LayerCosts, best_division, layer_costs
 from waifu2x.backends.cpu.run.schedule import RunOrder, order
 from waifu2x.backends.cpu.run.scratch import SPARE_PIXELS, Scratch, scratch
@@ -81,7 +84,7 @@ class PhaseStrips:
         self._cache_bytes = isa.l2_bytes()
         self._tasks = np.zeros(len(self.tasks), TASK)
         for record, task in zip(self._tasks, self.tasks, strict=True):
-            fill(record, task)
+            task.fill(record)
         schedules = [task.schedule for task in self.tasks]
         used = {window.map for schedule in schedules for window in schedule.windows}
         used |= {schedule.target for schedule in schedules if schedule.target >= 0}
@@ -111,7 +114,7 @@ class PhaseStrips:
         boxes = [self._box(task, work, roots) for task in self.tasks]
         held = self._held(work, boxes)
         for n, task in enumerate(self.tasks):
-            if isinstance(task, ReadTask | LoadTask):
+            if task.kind in (READ, LOAD):
                 boxes[n] = held[task.schedule.target]
         spans = [(box.top, box.bottom if box.width > 0 else box.top) for box in boxes]
         found = self._order(spans)
@@ -210,17 +213,16 @@ class PhaseStrips:
             floats += rows * row_floats
         return maps, floats
 
-    def _box(self, task: CpuTask, work: geometry.Work, roots: Mapping[int, Box]) -> Box:
-        """The rows and columns that a task computes."""
+    def _box(self, task: Task, work: geometry.Work, roots: Mapping[int, Box]) -> Box:
+        """Returns the rows and columns that a task computes."""
         schedule = task.schedule
-        match task:
-            case ReadTask() | LoadTask():
-                return _EMPTY
-            case KeepTask():
-                side = self.packed.maps.layouts[schedule.step].space_to_depth
-                return geometry.divided(roots.get(schedule.step, _EMPTY), side)
-            case PoolTask() | CrossTask():
-                return roots.get(task.source.map, _EMPTY)
+        if task.kind in (READ, LOAD):
+            return _EMPTY
+        if task.kind == KEEP:
+            side = self.packed.maps.layouts[schedule.step].space_to_depth
+            return geometry.divided(roots.get(schedule.step, _EMPTY), side)
+        if task.kind in (POOL, CROSS):
+            return roots.get(task.fields["source"], _EMPTY)
         if task.kind == WRITE:
             return roots.get(self.packed.program.result, _EMPTY)
         box = work.steps.get(schedule.step, _EMPTY)
@@ -245,7 +247,7 @@ class PhaseStrips:
         for task, box in zip(self.tasks, boxes, strict=True):
             # What is only between two tasks is as large as what the first of them writes.
             target = task.schedule.target
-            if target >= values and not isinstance(task, ReadTask):
+            if target >= values and task.kind != READ:
                 held[target] = geometry.hull(box, held.get(target))
         return {index: held.get(index, _EMPTY) for index in self._used}
 

@@ -1,4 +1,4 @@
-"""Convolutions as tasks: how each is computed, where it writes, its weights."""
+"""Packs convolutions: how each is computed, where it writes, its weights."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.arithmetic import PLANE_UNIT, unit_of
 from waifu2x.backends.cpu.pack import weights
+from waifu2x.backends.cpu.pack.layouts import PixelLayout
 from waifu2x.backends.cpu.pack.maps import FEW
 from waifu2x.backends.cpu.pack.packing import Packing
-from waifu2x.backends.cpu.pack.pixel_layout import PixelLayout
-from waifu2x.backends.cpu.pack.planewise_tasks import padding_task, store_task
+from waifu2x.backends.cpu.pack.planewise import padding_task, store_task
 from waifu2x.backends.cpu.pack.records import (
     CELL,
+    DEPTHWISE,
     FEW_INPUTS,
     FEW_OUTPUTS,
     FEW_TILES,
     INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
     MOST_DEPTH_TO_SPACE,
+    MULTIPLIED,
     PIXEL_TILES,
     POINTWISE,
     TILES,
@@ -30,24 +32,21 @@ from waifu2x.backends.cpu.pack.shapes import BLOCK, INTEGER_BLOCK, LANES
 from waifu2x.backends.cpu.pack.tasks import (
     IN_INTEGERS,
     ON_TILES,
-    ConvTask,
-    PlanewiseTask,
+    ROWS,
     RowWindow,
-    TaskResidual,
+    Task,
     TaskSchedule,
-    TaskSource,
-    TaskTarget,
 )
-from waifu2x.lowering.ops.conv import Conv
+from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.plan.geometry import round_up
-from waifu2x.lowering.values import View
+from waifu2x.lowering.values import Target, View
 from waifu2x.networks.expressions import LEAKY
 from waifu2x.system.lazy_dataclass import dataclass
 
 _LEAST_INTEGERS = 32
 """The fewest planes that a 1x1 convolution reads as integers: with fewer, that costs what it
 saves."""
-_PACKERS = {
+_WEIGHTS = {
     FEW_INPUTS: weights.pack_direct,
     POINTWISE: weights.pack_direct,
     WINOGRAD: weights.pack_winograd,
@@ -64,7 +63,7 @@ _PACKERS = {
 class _Store:
     """Where the kernel of a convolution writes."""
 
-    map: int
+    target: Target
     depth_to_space: int
     group_planes: int
     """Planes of a pixel after depth-to-space, padding included."""
@@ -72,10 +71,10 @@ class _Store:
     """Whether that is the step's own target: then its epilogue does all that the step says."""
 
 
-def conv_tasks(packing: Packing, number: int, step: Conv) -> list[ConvTask | PlanewiseTask]:
-    """The tasks of step `number`: before the convolution, the picture with padded planes where it
-    needs those, and behind it a planewise task where its own epilogue does not do."""
-    tasks: list[ConvTask | PlanewiseTask] = []
+def pack_conv(packing: Packing, number: int, step: Conv) -> list[Task]:
+    """Packs step `number`: before the convolution, the picture with padded planes where it needs
+    those, and behind it a planewise task where its own epilogue does not do."""
+    tasks: list[Task] = []
     maps, view = packing.maps, step.source
     source = maps.source_map(view)
     if not view.value and step.taps == 1:
@@ -88,12 +87,36 @@ def conv_tasks(packing: Packing, number: int, step: Conv) -> list[ConvTask | Pla
     store = _store(packing, step, kind)
     tasks.append(_conv_task(packing, number, step, replace(view, value=source), kind, store))
     if not store.is_direct:
-        tasks.append(store_task(packing, number, step, store.map))
+        tasks.append(store_task(packing, number, step, store.target.value))
     return tasks
 
 
+def pack_depthwise(packing: Packing, number: int, step: Depthwise) -> list[Task]:
+    """Packs step `number`. Its maps are floats, padded to whole vectors."""
+    value, part = step.target.value, step.target.part
+    planes, arrays = packing.layout(value).padded[part], packing.arrays
+    constants = np.zeros((2, planes), np.float32)
+    constants[:, : len(step.bias)] = step.bias, step.activation.slopes
+    fields = {
+        **packing.source(step.source),
+        **packing.target(step.target),
+        "planes": planes,
+        "taps": step.taps,
+        "weight": arrays.add_weight(weights.pack_depthwise(step.weight, planes)),
+        "bias": arrays.add_constant(constants[0]),
+        "slopes": arrays.add_constant(constants[1]),
+        "activation": packing.function(step.activation.function),
+        "gate": MULTIPLIED if step.multiplied else 0,
+    }
+    windows = [packing.window(step.source, step.taps - 1)]
+    if step.residual is not None:
+        windows.append(packing.residual_window(step.residual))
+        fields |= packing.residual(step.residual)
+    return [Task(TaskSchedule(number, ROWS, tuple(windows), value, part), DEPTHWISE, fields)]
+
+
 def _kind(packing: Packing, step: Conv, source: PixelLayout) -> int:
-    """How a convolution is computed."""
+    """Returns the kind of its task: how it is computed."""
     few = step.taps == 3 and step.out_planes <= FEW
     in_integers = packing.arithmetic == "int16"
     if source.terms:
@@ -113,18 +136,18 @@ def _kind(packing: Packing, step: Conv, source: PixelLayout) -> int:
 
 
 def _store(packing: Packing, step: Conv, kind: int) -> _Store:
-    few = kind in (FEW_OUTPUTS, FEW_TILES)
     if _is_direct(packing, step, kind):
-        planes = packing.maps.layouts[step.target.value].padded[step.target.part]
-        return _Store(step.target.value, step.depth_to_space, planes, is_direct=True)
+        planes = packing.layout(step.target.value).padded[step.target.part]
+        return _Store(step.target, step.depth_to_space, planes, is_direct=True)
     unit = LANES if kind in (*IN_INTEGERS, *ON_TILES) else PLANE_UNIT[packing.arithmetic]
+    few = kind in (FEW_OUTPUTS, FEW_TILES)
     planes = step.out_planes if few else round_up(step.out_planes, unit)
     between = packing.maps.add(PixelLayout((step.out_planes,), (planes,)))
-    return _Store(between, 1, planes, is_direct=False)
+    return _Store(Target(between), 1, planes, is_direct=False)
 
 
 def _is_direct(packing: Packing, step: Conv, kind: int) -> bool:
-    """Whether the epilogue of that kind does all that the step says."""
+    """Returns whether the epilogue of that kind does all that the step says."""
     layouts = packing.maps.layouts
     target = layouts[step.target.value]
     added = [layouts[step.residual.value]] if step.residual else []
@@ -147,92 +170,63 @@ def _is_direct(packing: Packing, step: Conv, kind: int) -> bool:
 
 def _conv_task(
     packing: Packing, number: int, step: Conv, view: View, kind: int, store: _Store
-) -> ConvTask:
-    """The convolution itself; `view` is of the map that it reads."""
-    layouts = packing.maps.layouts
-    source, target = layouts[view.value], layouts[store.map]
+) -> Task:
+    """Packs the convolution itself; `view` is of the map that it reads."""
+    source, target, block = packing.layout(view.value), store.target, store.depth_to_space
     depth = _depth(source, view)
-    window = RowWindow(
-        view.value,
-        offset=view.offset,
-        more=step.taps - 1,
-        first=view.first,
-        parts=view.parts,
-    )
-    residual, windows = TaskResidual(), [window]
+    weight, bias, slopes = _arrays(packing, step, view, kind, store)
+    fields = {
+        **packing.source(view),
+        "source_plane": source.start(view.first) // (2 if source.terms else 1),
+        "source_terms": packing.maps.terms_read(step, source),
+        **packing.target(target, block),
+        "depth": depth * ((step.taps // 3) ** 2 if kind == WINOGRAD else 1),
+        "planes": block**2 * store.group_planes,
+        "group_planes": store.group_planes,
+        "taps": step.taps,
+        "across": 1 if kind == PIXEL_TILES else step.taps,
+        "k_blocks": 2 if kind == PIXEL_TILES else depth // BLOCK,
+        "k_step": 0 if kind == PIXEL_TILES else BLOCK // 2,
+        "weight": weight,
+        "bias": bias,
+        "slopes": slopes,
+        "depth_to_space": block,
+    }
+    windows = [packing.window(view, step.taps - 1)]
     if store.is_direct and step.residual is not None:
-        windows.append(packing.residual_window(step.residual, store.depth_to_space))
-        residual = _residual(layouts[step.residual.value], step.residual, store.depth_to_space)
-    part = step.target.part if store.is_direct else 0
+        windows.append(packing.residual_window(step.residual, block))
+        fields |= packing.residual(step.residual, block)
+    made = packing.layout(target.value)
     schedule = TaskSchedule(
         number,
-        _rows(packing, kind, target),
+        _rows(packing, kind, made),
         tuple(windows),
-        store.map,
-        part,
-        (store.depth_to_space, target.space_to_depth),
+        target.value,
+        target.part,
+        (block, made.space_to_depth),
     )
-    weight, bias, slopes = _arrays(packing, step, view, kind, store)
-    pixel, pair, block = target.strides(store.depth_to_space)
-    return ConvTask(
-        schedule=schedule,
-        kind=kind,
-        source=TaskSource(
-            view.value,
-            offset=view.offset,
-            plane=source.start(view.first) // (2 if source.terms else 1),
-            terms=packing.maps.terms_read(step, source),
-        ),
-        target=TaskTarget(
-            *(store.map, target.start(part), pixel, pair, block),
-            terms=target.terms,
-            lo=target.values,
-            zero=target.zero_at(part),
-        ),
-        residual=residual,
-        depth=depth * ((step.taps // 3) ** 2 if kind == WINOGRAD else 1),
-        planes=store.depth_to_space**2 * store.group_planes,
-        group_planes=store.group_planes,
-        taps=step.taps,
-        across=1 if kind == PIXEL_TILES else step.taps,
-        k_blocks=2 if kind == PIXEL_TILES else depth // BLOCK,
-        k_step=0 if kind == PIXEL_TILES else BLOCK // 2,
-        weight=weight,
-        bias=bias,
-        slopes=slopes,
-        depth_to_space=store.depth_to_space,
-        factor=step.factor,
-    )
+    return Task(schedule, kind, fields, step.factor)
 
 
 def _depth(source: PixelLayout, view: View) -> int:
-    """Planes that are read of each pixel in memory, padding included."""
+    """Returns how many planes are read of each pixel in memory, padding included."""
     if view.parts == len(source.parts):
         return source.values
     return sum(source.padded[view.first : view.first + view.parts])
 
 
 def _rows(packing: Packing, kind: int, target: PixelLayout) -> int:
-    """Rows that a convolution computes at a time."""
+    """Returns how many rows a convolution computes at a time."""
     if kind in (POINTWISE, INTEGER_POINTWISE):
         return target.space_to_depth
     return CELL if kind == WINOGRAD else unit_of(packing.arithmetic)[0]
 
 
-def _residual(added: PixelLayout, view: View, block: int) -> TaskResidual:
-    return TaskResidual(
-        *(view.value, view.offset, added.start(view.first), *added.strides(block)),
-        terms=added.terms,
-        lo=added.values,
-        zero=added.zero_at(view.first),
-    )
-
-
 def _arrays(
     packing: Packing, step: Conv, view: View, kind: int, store: _Store
 ) -> tuple[int, int, int]:
-    """Where weights, biases and slopes of a convolution begin, for whole vectors of planes."""
-    source, arrays = packing.maps.layouts[view.value], packing.arrays
+    """Adds weights, biases and slopes for whole vectors of planes; returns where each begins."""
+    source, arrays = packing.layout(view.value), packing.arrays
     groups = store.depth_to_space**2
     planes, count = groups * store.group_planes, step.out_planes // groups
     made = (np.arange(groups)[:, np.newaxis] * store.group_planes + np.arange(count)).ravel()
@@ -246,7 +240,7 @@ def _arrays(
         bias[made] += _share_of_zero_point(step.weight, source, view)
     slopes[made] = step.activation.slopes if step.activation.function == LEAKY else 1
     return (
-        arrays.add_weight(_PACKERS[kind](weight, store.group_planes)),
+        arrays.add_weight(_WEIGHTS[kind](weight, store.group_planes)),
         arrays.add_constant(bias),
         arrays.add_constant(slopes),
     )
@@ -255,7 +249,7 @@ def _arrays(
 def _share_of_zero_point(
     weight: NDArray[np.float32], source: PixelLayout, view: View
 ) -> NDArray[np.float64]:
-    """What the inputs' zero point, which they are stored less of, adds to the sums, (out,)."""
+    """Returns what the zero point that inputs are stored less of adds to the sums, (out,)."""
     points = np.tile(source.zero_point, source.space_to_depth**2)
     read = points[source.start(view.first) + source.positions(view.first, view.parts)]
     share: NDArray[np.float64] = weight.sum(axis=(2, 3), dtype=np.float64) @ read
