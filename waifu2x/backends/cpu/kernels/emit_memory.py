@@ -18,6 +18,7 @@ from waifu2x.backends.cpu.kernels.llvm_types import (
     INDEX,
     INTEGER,
 )
+from waifu2x.backends.cpu.pack.records import TASK
 
 
 class MemoryEmitter(FloatEmitter):
@@ -69,8 +70,8 @@ class MemoryEmitter(FloatEmitter):
         """Stores one float."""
         self._builder.store(value, self.at(pointer, offset), align=4)
 
-    def field(self, record: ir.Value, kind: np.dtype[Any], name: str) -> ir.Value:
-        """An integer, or a double, of a record of that dtype: one that no compiled code changes."""
+    def field(self, record: ir.Value, name: str, kind: np.dtype[Any] = TASK) -> ir.Value:
+        """Loads an integer, or a double, of a record: one that no compiled code changes."""
         field, offset = kind.fields[name][:2]  # type: ignore[index]
         bytes_ = self._builder.bitcast(record, BYTES)
         place = self._builder.gep(bytes_, [self.index(offset)])

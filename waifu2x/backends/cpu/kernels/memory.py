@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
@@ -15,6 +15,39 @@ from waifu2x.backends.cpu.pack.records import RESIDUAL_ROWS, SOURCE_ROWS, TARGET
 from waifu2x.backends.cpu.pack.shapes import CHUNK, LANES, tile_width
 
 _tile_width = native(tile_width)
+
+
+class Job(NamedTuple):
+    """A task that is to run, and the memory that it works on: what each kernel is handed."""
+
+    task: Any
+    """A record of `records.TASK`."""
+    maps: Any
+    """Records of `records.MAP`, by the numbers of maps."""
+    places: Any
+    """Integers: where the rows begin that are located; see `records.PLACES`."""
+    scratch: Any
+    """Floats: the rings of all maps, and memory of the task's own."""
+    weights: Any
+    constants: Any
+    vectors: Any
+    sums: Any
+    """Integers."""
+
+
+class Tile(NamedTuple):
+    """A register tile of a convolution's results: neighbouring pixels, some vectors of planes."""
+
+    width: Any
+    """Vectors of planes."""
+    plane: Any
+    """The first plane among all of the task."""
+    block: Any
+    """Where its weights begin."""
+    target: Any
+    """Where its first pixel goes, in values of the map,"""
+    residual: Any
+    """and where what is added to that lies."""
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -130,8 +163,9 @@ def pixel_row(map_, row, column):  # type: ignore[no-untyped-def]
 
 
 @native
-def locate_source(task, source, places, count):  # type: ignore[no-untyped-def]
+def locate_source(job, source, count):  # type: ignore[no-untyped-def]
     """Writes the offsets of `count` rows that a convolution reads from its next row on."""
+    task, places = job.task, job.places
     column = task.column + task.source_offset - source.column
     start = column * source.pixel_floats + task.source_plane
     for row in range(count):
@@ -141,8 +175,9 @@ def locate_source(task, source, places, count):  # type: ignore[no-untyped-def]
 
 
 @native
-def locate_results(task, maps, places):  # type: ignore[no-untyped-def]
+def locate_results(job):  # type: ignore[no-untyped-def]
     """Writes the offsets of the rows that a convolution makes next, and of what it adds."""
+    task, maps, places = job.task, job.maps, job.places
     side = task.depth_to_space
     for row in range(task.rows * side):
         y = task.next_row * side + row
@@ -164,6 +199,26 @@ def block_at(task, plane):  # type: ignore[no-untyped-def]
     inner = plane - group * task.group_planes
     width = _tile_width((task.group_planes - inner) // LANES)
     return group // task.depth_to_space, group % task.depth_to_space, inner, width
+
+
+@native
+def tile_at(job, row, plane, block):  # type: ignore[no-untyped-def]
+    """The tile of the first pixels of a row that is located, of the block of planes that begins at
+    `plane`, whose weights begin at `block`."""
+    task, places = job.task, job.places
+    dy, dx, inner, width = block_at(task, plane)
+    made = row * task.depth_to_space + dy
+    target = places[TARGET_ROWS + made] + dx * task.target_block + inner
+    residual = places[RESIDUAL_ROWS + made] + dx * task.residual_block + inner
+    return Tile(width, plane, block, target, residual)
+
+
+@native
+def moved(task, tile, x):  # type: ignore[no-untyped-def]
+    """The tile that lies an even number of pixels further along."""
+    target = tile.target + x // 2 * task.target_pair
+    residual = tile.residual + x // 2 * task.residual_pair
+    return Tile(tile.width, tile.plane, tile.block, target, residual)
 
 
 @native

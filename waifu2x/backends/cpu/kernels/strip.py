@@ -20,6 +20,7 @@ from waifu2x.backends.cpu.kernels.integers import convolve_integers
 from waifu2x.backends.cpu.kernels.kept_maps import add_rows, keep_rows, load_rows, rearrange_rows
 from waifu2x.backends.cpu.kernels.layer_norm import norm_rows
 from waifu2x.backends.cpu.kernels.memory import (
+    Job,
     advance,
     atomic_load,
     atomic_store,
@@ -92,50 +93,51 @@ def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[n
         if numbers[STOP] != 0:
             return
         task = record(tasks, order[run])
+        job = Job(task, maps, places, scratch, weights, constants, vectors, sums)
         start = ticks()
         kind = task.kind
         if kind == FEW_INPUTS:
-            convolve_few_inputs(task, maps, places, scratch, weights, constants)
+            convolve_few_inputs(job)
         elif kind == POINTWISE:
-            convolve_pointwise(task, maps, places, scratch, weights, constants)
+            convolve_pointwise(job)
         elif kind == WINOGRAD:
-            convolve(task, maps, places, scratch, weights, constants)
+            convolve(job)
         elif kind == INTEGER_WINOGRAD:
-            convolve_integers(task, maps, places, scratch, weights, constants)
+            convolve_integers(job)
         elif kind == INTEGER_POINTWISE:
-            convolve_integer_pointwise(task, maps, places, scratch, weights, constants)
+            convolve_integer_pointwise(job)
         elif kind == FEW_OUTPUTS:
-            convolve_few_outputs(task, maps, places, scratch, weights, constants)
+            convolve_few_outputs(job)
         elif kind in (TILES, PIXEL_TILES):
-            convolve_tiles(task, maps, places, scratch, weights, constants)
+            convolve_tiles(job)
         elif kind == FEW_TILES:
-            convolve_few_tiles(task, maps, places, scratch, weights, constants)
+            convolve_few_tiles(job)
         elif kind == PLANEWISE:
-            planewise_rows(task, maps, scratch, constants, vectors)
+            planewise_rows(job)
         elif kind == ATTENTION:
-            attend_rows(task, maps, places, scratch, constants)
+            attend_rows(job)
         elif kind == PLANE_ATTENTION:
-            attend_planes(task, maps, scratch, constants)
+            attend_planes(job)
         elif kind == LAYER_NORM:
-            norm_rows(task, maps, scratch, constants)
+            norm_rows(job)
         elif kind == DEPTHWISE:
-            convolve_depthwise(task, maps, places, scratch, weights, constants)
+            convolve_depthwise(job)
         elif kind == MIX:
-            mix_rows(task, maps, scratch, vectors)
+            mix_rows(job)
         elif kind == REARRANGE:
-            rearrange_rows(task, maps, scratch)
+            rearrange_rows(job)
         elif kind == READ:
-            read_rows(task, maps, record(pictures, 0), scratch)
+            read_rows(job, record(pictures, 0))
         elif kind == LOAD:
-            load_rows(task, maps, scratch, constants)
+            load_rows(job)
         elif kind == KEEP:
-            keep_rows(task, maps, scratch)
+            keep_rows(job)
         elif kind == CROSS:
-            add_products(task, maps, scratch, sums)
+            add_products(job)
         elif kind == POOL:
-            add_rows(task, maps, scratch, constants, sums)
+            add_rows(job)
         else:
-            write_rows(task, maps, record(pictures, 1), scratch, constants, vectors)
+            write_rows(job, record(pictures, 1))
         if kind < READ and record(maps, task.target).is_zero_outside:
             side = task.depth_to_space if kind < PLANEWISE else 1
             clear_outside(

@@ -30,16 +30,18 @@ class Emitter(MemoryEmitter, IntegerEmitter, FunctionEmitter, TileEmitter):
 
 
 def vector_kernel(emit: Callable[..., None]) -> Any:
-    """A function of Numba code whose body is `emit(emitter, *arguments)`.
+    """Makes a function of Numba code whose body is `emit(emitter, *arguments)`.
 
-    Pointers to float32 arrive as such, integers as i64 and floats as float32 values.
+    Pointers to float32 arrive as such, integers as i64 and floats as float32 values; tuples as
+    tuples of what they hold.
     """
 
     def kernel(typing_context: Any, *arguments: types.Type) -> Any:
         signature = types.void(*(_canonical(argument) for argument in arguments))
 
         def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
-            emit(Emitter(builder), *values)
+            operands = zip(sig.args, values, strict=True)
+            emit(Emitter(builder), *(_unpacked(builder, *operand) for operand in operands))
             return context.get_dummy_value()
 
         return signature, codegen
@@ -49,6 +51,17 @@ def vector_kernel(emit: Callable[..., None]) -> Any:
     context = inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     kernel.__signature__ = inspect.Signature([context, *operands])  # type: ignore[attr-defined]
     return intrinsic(kernel)
+
+
+def _unpacked(builder: ir.IRBuilder, kind: types.Type, value: ir.Value) -> Any:
+    """Returns a value, or the tuple of values that a tuple holds."""
+    if not isinstance(kind, types.BaseTuple):
+        return value
+    parts = [
+        _unpacked(builder, part, builder.extract_value(value, n))
+        for n, part in enumerate(kind.types)
+    ]
+    return kind.instance_class(*parts) if isinstance(kind, types.BaseNamedTuple) else tuple(parts)
 
 
 def lane_kernel(emit: Callable[[Emitter, ir.Value], ir.Value]) -> Any:

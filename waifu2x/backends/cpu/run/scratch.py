@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from waifu2x.backends.cpu.pack.attention_shapes import END, attention_places
+from waifu2x.backends.cpu.pack.attention_shapes import attention_places
 from waifu2x.backends.cpu.pack.records import (
     ATTENTION,
     CELL,
@@ -109,7 +109,7 @@ def _attention_floats(task: Task) -> int:
     rows, columns = ((side + 2 * overlap) // cell for side in sides)
     queries = sides[0] * sides[1]
     places = attention_places(0, queries, rows * columns, fields["depth"], fields["padding"])
-    return places[END]
+    return places.end
 
 
 def _winograd_scratch(task: Task, width: int, cache_bytes: int) -> Scratch:
