@@ -12,8 +12,9 @@ import numpy as np
 
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import memory_row, pointer, record
-from waifu2x.backends.cpu.kernels.planewise import computed, copy_floats, source_pixel
+from waifu2x.backends.cpu.kernels.planewise import combine, copy_floats, gathered, source_pixel
 from waifu2x.backends.cpu.kernels.resizing import bicubic_row
+from waifu2x.backends.cpu.kernels.values import get
 from waifu2x.backends.cpu.pack.records import BY_FLOATS, BY_PLANES, BY_RESIZING
 from waifu2x.imaging.colour import LUMA
 
@@ -94,7 +95,12 @@ def write_rows(job, picture):  # type: ignore[no-untyped-def]
             for x in range(task.columns):
                 start, plane = source_pixel(task, source, row, task.column + x)
                 for p in range(planes):
-                    value = computed(job, source, start, plane, row, task.column + x, p)
+                    if task.space_to_depth == 1:
+                        place = plane + p * task.plane_step
+                        value = get(source, scratch, job.constants, start, place)
+                    else:
+                        value = gathered(job, source, row, task.column + x, p)
+                    value = combine(job, value, row, task.column + x, p)
                     scratch[first + x * planes + p] = value
         if stored < planes:
             for x in range(task.columns):

@@ -43,7 +43,7 @@ def _emit_planes(
     residual: ir.Value,
     target: ir.Value,
 ) -> None:
-    """All planes of a row and what `_combined` does with them, by vectors; maps of any layout.
+    """All planes of a row and what `combine` does with them, by vectors; maps of any layout.
 
     Places and strides count values of their maps. Planes beyond those of the source are zeros.
     """
@@ -137,7 +137,7 @@ def source_pixel(task, source, y, x):  # type: ignore[no-untyped-def]
 
 
 @native
-def _gathered(job, source, y, x, p):  # type: ignore[no-untyped-def]
+def gathered(job, source, y, x, p):  # type: ignore[no-untyped-def]
     """Plane p of result pixel (y, x) in the source of a space-to-depth."""
     task, side = job.task, job.task.space_to_depth
     inner = p % side**2
@@ -146,7 +146,7 @@ def _gathered(job, source, y, x, p):  # type: ignore[no-untyped-def]
 
 
 @native
-def _combined(job, value, y, x, plane):  # type: ignore[no-untyped-def]
+def combine(job, value, y, x, plane):  # type: ignore[no-untyped-def]
     """value, activated, * factors * factor, joined to its residual, at a pixel and plane."""
     task, maps, scratch, constants = job.task, job.maps, job.scratch, job.constants
     own = value
@@ -168,18 +168,6 @@ def _combined(job, value, y, x, plane):  # type: ignore[no-untyped-def]
     if task.gate == GATED:
         value *= np.float32(1 / (1 + math.exp(-own)) - 0.5)
     return value
-
-
-@native
-def computed(job, source, start, first, y, x, p):  # type: ignore[no-untyped-def]
-    """Plane p of result pixel (y, x), which `source_pixel` finds at `start` and `first`."""
-    task = job.task
-    if task.space_to_depth == 1:
-        place = first + p * task.plane_step
-        value = get(source, job.scratch, job.constants, start, place)
-    else:
-        value = _gathered(job, source, y, x, p)
-    return _combined(job, value, y, x, p)
 
 
 @native
@@ -276,7 +264,11 @@ def _value_row(job, source, target, y):  # type: ignore[no-untyped-def]
         to, made = pixel_start(target, y, x), pixel_plane(target, y, x) + task.target_plane
         start, first = source_pixel(task, source, y, x)
         for p in range(planes):
-            value = computed(job, source, start, first, y, x, p)
+            if task.space_to_depth == 1:
+                value = get(source, scratch, constants, start, first + p * task.plane_step)
+            else:
+                value = gathered(job, source, y, x, p)
+            value = combine(job, value, y, x, p)
             put(target, scratch, constants, to, made + p, value)
         for p in range(planes, planes + task.padding):
             put(target, scratch, constants, to, made + p, np.float32(0))
