@@ -74,7 +74,8 @@ def _inside(place, size, border):  # type: ignore[no-untyped-def]
 @native
 def write_rows(job, picture):  # type: ignore[no-untyped-def]
     """The next rows of the result."""
-    task, scratch = job.task, job.scratch
+    task, maps, scratch = job.task, job.maps, job.scratch
+    constants, vectors = job.constants, job.vectors
     source = record(job.maps, task.source)
     bytes_ = pointer(picture.pixels, np.uint8)
     words = pointer(picture.pixels, np.uint16)
@@ -97,10 +98,12 @@ def write_rows(job, picture):  # type: ignore[no-untyped-def]
                 for p in range(planes):
                     if task.space_to_depth == 1:
                         place = plane + p * task.plane_step
-                        value = get(source, scratch, job.constants, start, place)
+                        value = get(source, scratch, constants, start, place)
                     else:
-                        value = gathered(job, source, row, task.column + x, p)
-                    value = combine(job, value, row, task.column + x, p)
+                        value = gathered(task, source, scratch, constants, row, task.column + x, p)
+                    value = combine(
+                        task, maps, scratch, constants, vectors, value, row, task.column + x, p
+                    )
                     scratch[first + x * planes + p] = value
         if stored < planes:
             for x in range(task.columns):

@@ -137,27 +137,29 @@ def source_pixel(task, source, y, x):  # type: ignore[no-untyped-def]
 
 
 @native
-def gathered(job, source, y, x, p):  # type: ignore[no-untyped-def]
+def gathered(task, source, scratch, constants, y, x, p):  # type: ignore[no-untyped-def]
     """Plane p of result pixel (y, x) in the source of a space-to-depth."""
-    task, side = job.task, job.task.space_to_depth
+    side = task.space_to_depth
     inner = p % side**2
     start, plane = source_pixel(task, source, y * side + inner // side, x * side + inner % side)
-    return get(source, job.scratch, job.constants, start, plane + p // side**2)
+    return get(source, scratch, constants, start, plane + p // side**2)
 
 
 @native
-def combine(job, value, y, x, plane):  # type: ignore[no-untyped-def]
-    """value, activated, * factors * factor, joined to its residual, at a pixel and plane."""
-    task, maps, scratch, constants = job.task, job.maps, job.scratch, job.constants
+def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # type: ignore[no-untyped-def]
+    """value, activated, * factors * factor, joined to its residual, at a pixel and plane.
+
+    It takes no job: it is called for each value, and a call costs more with more pointers.
+    """
     own = value
     if task.activation:
         side, first = task.depth_to_space, task.slopes + plane * task.plane_step
         parameter = constants[first + y % side * task.row_step + x % side * task.column_step]
         value = activated(task.activation, value, parameter)
     if task.vector >= 0:
-        value *= job.vectors[task.vector + plane]
+        value *= vectors[task.vector + plane]
     if task.shifts >= 0:
-        value += job.vectors[task.shifts + plane]
+        value += vectors[task.shifts + plane]
     value *= np.float32(task.factor)
     if task.residual >= 0:
         residual = record(maps, task.residual)
@@ -259,7 +261,8 @@ def _vector_row(job, source, target, y):  # type: ignore[no-untyped-def]
 @native
 def _value_row(job, source, target, y):  # type: ignore[no-untyped-def]
     """Row y of any step, value by value."""
-    task, scratch, constants, planes = job.task, job.scratch, job.constants, job.task.planes
+    task, maps, scratch, vectors = job.task, job.maps, job.scratch, job.vectors
+    constants, planes = job.constants, task.planes
     for x in range(task.column, task.column + task.columns):
         to, made = pixel_start(target, y, x), pixel_plane(target, y, x) + task.target_plane
         start, first = source_pixel(task, source, y, x)
@@ -267,8 +270,8 @@ def _value_row(job, source, target, y):  # type: ignore[no-untyped-def]
             if task.space_to_depth == 1:
                 value = get(source, scratch, constants, start, first + p * task.plane_step)
             else:
-                value = gathered(job, source, y, x, p)
-            value = combine(job, value, y, x, p)
+                value = gathered(task, source, scratch, constants, y, x, p)
+            value = combine(task, maps, scratch, constants, vectors, value, y, x, p)
             put(target, scratch, constants, to, made + p, value)
         for p in range(planes, planes + task.padding):
             put(target, scratch, constants, to, made + p, np.float32(0))
