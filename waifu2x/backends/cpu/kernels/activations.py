@@ -7,19 +7,16 @@ apply that themselves. Single values become the same as lanes of a vector.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
-from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.vector import Emitter, lane_kernel
+from waifu2x.backends.cpu.kernels.vector import Emitter
 from waifu2x.backends.cpu.pack.records import FUNCTIONS
 from waifu2x.networks.expressions import Expression, Function, Operator, emitted
-
-Value = Callable[[Any, Any], Any]
-"""A function of Numba code, of a value and its plane's parameter."""
 
 
 def emit_activated(
@@ -65,106 +62,21 @@ class _VectorEmitter:
         return self._v.where(test, positive, otherwise)
 
 
-_FUNCTIONS: dict[Function, Any] = {
-    "exp": lane_kernel(lambda v, a: v.exp(a)),
-    "tanh": lane_kernel(lambda v, a: v.tanh(a)),
-    "erf": lane_kernel(lambda v, a: v.erf(a)),
-    "sigmoid": lane_kernel(lambda v, a: v.sigmoid(a)),
-}
+@intrinsic  # type: ignore[untyped-decorator]
+def activated(
+    typing_context: Any, code: types.Type, value: types.Type, parameter: types.Type
+) -> Any:
+    """The function of that number of one value, with its plane's parameter; 0 leaves it as it
+    is."""
 
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
+        v = Emitter(builder)
+        code, value, parameter = values
+        (result,) = v.accumulators([value])
+        v.set(result, value)
+        for number in v.cases(code, range(1, len(FUNCTIONS))):
+            made = emit_activated(v, FUNCTIONS[number], v.splat(value), v.splat(parameter))
+            v.set(result, v.first(made))
+        return v.get(result)
 
-@native
-def _plus(left, right):  # type: ignore[no-untyped-def]
-    return left + right
-
-
-@native
-def _minus(left, right):  # type: ignore[no-untyped-def]
-    return left - right
-
-
-@native
-def _times(left, right):  # type: ignore[no-untyped-def]
-    return left * right
-
-
-@native
-def _divided(left, right):  # type: ignore[no-untyped-def]
-    return left / right
-
-
-@native
-def _maximum(left, right):  # type: ignore[no-untyped-def]
-    return left if left > right else right
-
-
-@native
-def _minimum(left, right):  # type: ignore[no-untyped-def]
-    return left if left < right else right
-
-
-_OPERATIONS: dict[Operator, Any] = {
-    "+": _plus,
-    "-": _minus,
-    "*": _times,
-    "/": _divided,
-    "max": _maximum,
-    "min": _minimum,
-}
-
-
-class _ValueEmitter:
-    """Makes a function of single values, in Numba code."""
-
-    def number(self, value: float) -> Value:
-        constant = np.float32(value)
-        return self._native(lambda value, parameter: constant)
-
-    def input(self) -> Value:
-        return self._native(lambda value, parameter: value)
-
-    def parameter(self) -> Value:
-        return self._native(lambda value, parameter: parameter)
-
-    def binary(self, operator: Operator, left: Value, right: Value) -> Value:
-        operation = _OPERATIONS[operator]
-        return self._native(
-            lambda value, parameter: operation(left(value, parameter), right(value, parameter))
-        )
-
-    def call(self, function: Function, argument: Value) -> Value:
-        called = _FUNCTIONS[function]
-        return self._native(lambda value, parameter: called(argument(value, parameter)))
-
-    def where(self, test: Value, positive: Value, otherwise: Value) -> Value:
-        @native
-        def chosen(value, parameter):  # type: ignore[no-untyped-def]
-            if test(value, parameter) > 0:
-                return positive(value, parameter)
-            return otherwise(value, parameter)
-
-        made: Value = chosen
-        return made
-
-    def _native(self, function: Value) -> Value:
-        made: Value = native(function)
-        return made
-
-
-def _chosen(number: int) -> Any:
-    """The function that `activated` is, for numbers from this one on."""
-    if number == len(FUNCTIONS):
-        return native(lambda code, value, parameter: value)
-    function, others = emitted(FUNCTIONS[number], _ValueEmitter()), _chosen(number + 1)
-
-    @native
-    def choose(code, value, parameter):  # type: ignore[no-untyped-def]
-        if code == number:
-            return function(value, parameter)
-        return others(code, value, parameter)
-
-    return choose
-
-
-activated = _chosen(1)
-"""The function of that number of one value, with its plane's parameter; 0 leaves it as it is."""
+    return types.float32(types.int64, types.float32, types.float32), codegen

@@ -64,19 +64,6 @@ def _unpacked(builder: ir.IRBuilder, kind: types.Type, value: ir.Value) -> Any:
     return kind.instance_class(*parts) if isinstance(kind, types.BaseNamedTuple) else tuple(parts)
 
 
-def lane_kernel(emit: Callable[[Emitter, ir.Value], ir.Value]) -> Any:
-    """A function of Numba code, of one float, that is `emit` in one lane of a vector."""
-
-    def kernel(typing_context: Any, value: types.Type) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
-            v = Emitter(builder)
-            return v.first(emit(v, v.splat(values[0])))
-
-        return types.float32(types.float32), codegen
-
-    return intrinsic(kernel)
-
-
 @intrinsic  # type: ignore[untyped-decorator]
 def ticks(typing_context: Any) -> Any:
     """A counter that runs at a steady rate on x86; elsewhere 0, for it may be out of bounds."""
