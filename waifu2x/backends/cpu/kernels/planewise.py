@@ -21,16 +21,7 @@ from waifu2x.backends.cpu.kernels.memory import Job, pixel_row, record
 from waifu2x.backends.cpu.kernels.resizing import bicubic_row, bilinear_row, maxima_row
 from waifu2x.backends.cpu.kernels.values import get, pixel_plane, pixel_start, put
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.pack.records import (
-    BY_FLOATS,
-    BY_MAXIMA,
-    BY_PLANES,
-    BY_RESIZING,
-    BY_SIZES,
-    FUNCTIONS,
-    GATED,
-    MULTIPLIED,
-)
+from waifu2x.backends.cpu.pack import records
 from waifu2x.backends.cpu.pack.shapes import LANES, TERMS
 from waifu2x.networks.expressions import has_parameter
 
@@ -60,9 +51,9 @@ def _emit_planes(
                 zero_point = v.load_constant(constants, v.add(field(f"{map_}_zero"), plane))
                 value = v.plus(value, zero_point)
             if map_ == "residual":
-                for _ in v.cases(v.at_least(field("gate"), MULTIPLIED), (1,)):
+                for _ in v.cases(v.at_least(field("gate"), records.MULTIPLIED), (1,)):
                     v.set(slot, v.times(v.get(slot), value))
-                for _ in v.cases(v.at_least(field("gate"), MULTIPLIED), (0,)):
+                for _ in v.cases(v.at_least(field("gate"), records.MULTIPLIED), (0,)):
                     v.set(slot, v.plus(v.get(slot), value))
             else:
                 v.set(slot, v.first_lanes(value, v.minus_offset(planes, plane)))
@@ -78,8 +69,8 @@ def _emit_planes(
         with v.loop(v.add(planes, field("padding")), LANES) as plane:
             read("source", start, plane)
             own = v.get(slot)
-            for code in v.cases(field("activation"), range(1, len(FUNCTIONS))):
-                function = FUNCTIONS[code]
+            for code in v.cases(field("activation"), range(1, len(records.FUNCTIONS))):
+                function = records.FUNCTIONS[code]
                 parameter = v.splat(0.0)
                 if has_parameter(function):
                     parameter = v.load_constant(constants, v.add(field("slopes"), plane))
@@ -92,7 +83,7 @@ def _emit_planes(
             v.set(slot, v.times(v.get(slot), factor))
             for _ in v.cases(v.at_least(field("residual"), 0), (1,)):
                 read("residual", other, plane)
-            for _ in v.cases(field("gate"), (GATED,)):
+            for _ in v.cases(field("gate"), (records.GATED,)):
                 v.set(slot, v.times(v.get(slot), v.minus(v.sigmoid(own), v.splat(0.5))))
             for terms in v.cases(field("target_terms"), TERMS):
                 value = v.get(slot)
@@ -166,8 +157,8 @@ def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # typ
         y, x = y + task.residual_offset, x + task.residual_offset
         first = pixel_plane(residual, y, x) + task.residual_plane
         added = get(residual, scratch, constants, pixel_start(residual, y, x), first + plane)
-        value = value * added if task.gate == MULTIPLIED else value + added
-    if task.gate == GATED:
+        value = value * added if task.gate == records.MULTIPLIED else value + added
+    if task.gate == records.GATED:
         value *= np.float32(1 / (1 + math.exp(-own)) - 0.5)
     return value
 
@@ -285,17 +276,17 @@ def planewise_rows(job):  # type: ignore[no-untyped-def]
     method, pixel = task.method, target.pixel_floats
     for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
         to = pixel_start(target, y, task.column) + task.target_plane
-        if method == BY_PLANES:
+        if method == records.BY_PLANES:
             _vector_row(job, source, target, y)
-        elif method == BY_FLOATS and task.space_to_depth > 1:
+        elif method == records.BY_FLOATS and task.space_to_depth > 1:
             _unshuffle_floats(job, y, to, pixel)
-        elif method == BY_FLOATS:
+        elif method == records.BY_FLOATS:
             copy_floats(job, y, to, pixel)
-        elif method == BY_RESIZING:
+        elif method == records.BY_RESIZING:
             bicubic_row(job, y, to, pixel)
-        elif method == BY_MAXIMA:
+        elif method == records.BY_MAXIMA:
             maxima_row(job, y, to, pixel)
-        elif method == BY_SIZES:
+        elif method == records.BY_SIZES:
             bilinear_row(job, y, to, pixel)
         else:
             _value_row(job, source, target, y)

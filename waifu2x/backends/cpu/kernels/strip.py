@@ -36,49 +36,14 @@ from waifu2x.backends.cpu.kernels.tiles import configure, convolve_tiles, releas
 from waifu2x.backends.cpu.kernels.values import clear_outside
 from waifu2x.backends.cpu.kernels.vector import pause, ticks
 from waifu2x.backends.cpu.kernels.winograd import convolve
-from waifu2x.backends.cpu.pack.records import (
-    ATTENTION,
-    CONSTANTS,
-    COUNT,
-    CROSS,
-    DEPTHWISE,
-    DONE,
-    ENDED,
-    FEW_INPUTS,
-    FEW_OUTPUTS,
-    FEW_TILES,
-    FLOATS,
-    INTEGER_POINTWISE,
-    INTEGER_WINOGRAD,
-    KEEP,
-    LAYER_NORM,
-    LOAD,
-    MAP,
-    MIX,
-    PICTURE,
-    PIXEL_TILES,
-    PLACES,
-    PLANE_ATTENTION,
-    PLANEWISE,
-    POINTWISE,
-    POOL,
-    READ,
-    REARRANGE,
-    SCRATCH,
-    SENT,
-    SLOT,
-    STOP,
-    STRIP,
-    STRIPS,
-    TAKEN,
-    TASK,
-    TILES,
-    WEIGHTS,
-    WINOGRAD,
-)
+from waifu2x.backends.cpu.pack import records
 
-_TASK, _MAP, _PICTURE = from_dtype(TASK), from_dtype(MAP), from_dtype(PICTURE)
-_STRIP = from_dtype(STRIP)
+_TASK, _MAP, _PICTURE = (
+    from_dtype(records.TASK),
+    from_dtype(records.MAP),
+    from_dtype(records.PICTURE),
+)
+_STRIP = from_dtype(records.STRIP)
 _WAIT, _WAKE = 128, 129
 """Operations of `futex`, within a process."""
 
@@ -90,56 +55,56 @@ def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[n
     pictures, order = pointer(strip.pictures, _PICTURE), pointer(strip.order, np.int64)
     vectors, sums = pointer(strip.vectors, np.float32), pointer(strip.sums, np.int64)
     for run in range(strip.count):
-        if numbers[STOP] != 0:
+        if numbers[records.STOP] != 0:
             return
         task = record(tasks, order[run])
         job = Job(task, maps, places, scratch, weights, constants, vectors, sums)
         start = ticks()
         kind = task.kind
-        if kind == FEW_INPUTS:
+        if kind == records.FEW_INPUTS:
             convolve_few_inputs(job)
-        elif kind == POINTWISE:
+        elif kind == records.POINTWISE:
             convolve_pointwise(job)
-        elif kind == WINOGRAD:
+        elif kind == records.WINOGRAD:
             convolve(job)
-        elif kind == INTEGER_WINOGRAD:
+        elif kind == records.INTEGER_WINOGRAD:
             convolve_integers(job)
-        elif kind == INTEGER_POINTWISE:
+        elif kind == records.INTEGER_POINTWISE:
             convolve_integer_pointwise(job)
-        elif kind == FEW_OUTPUTS:
+        elif kind == records.FEW_OUTPUTS:
             convolve_few_outputs(job)
-        elif kind in (TILES, PIXEL_TILES):
+        elif kind in (records.TILES, records.PIXEL_TILES):
             convolve_tiles(job)
-        elif kind == FEW_TILES:
+        elif kind == records.FEW_TILES:
             convolve_few_tiles(job)
-        elif kind == PLANEWISE:
+        elif kind == records.PLANEWISE:
             planewise_rows(job)
-        elif kind == ATTENTION:
+        elif kind == records.ATTENTION:
             attend_rows(job)
-        elif kind == PLANE_ATTENTION:
+        elif kind == records.PLANE_ATTENTION:
             attend_planes(job)
-        elif kind == LAYER_NORM:
+        elif kind == records.LAYER_NORM:
             norm_rows(job)
-        elif kind == DEPTHWISE:
+        elif kind == records.DEPTHWISE:
             convolve_depthwise(job)
-        elif kind == MIX:
+        elif kind == records.MIX:
             mix_rows(job)
-        elif kind == REARRANGE:
+        elif kind == records.REARRANGE:
             rearrange_rows(job)
-        elif kind == READ:
+        elif kind == records.READ:
             read_rows(job, record(pictures, 0))
-        elif kind == LOAD:
+        elif kind == records.LOAD:
             load_rows(job)
-        elif kind == KEEP:
+        elif kind == records.KEEP:
             keep_rows(job)
-        elif kind == CROSS:
+        elif kind == records.CROSS:
             add_products(job)
-        elif kind == POOL:
+        elif kind == records.POOL:
             add_rows(job)
         else:
             write_rows(job, record(pictures, 1))
-        if kind < READ and record(maps, task.target).is_zero_outside:
-            side = task.depth_to_space if kind < PLANEWISE else 1
+        if kind < records.READ and record(maps, task.target).is_zero_outside:
+            side = task.depth_to_space if kind < records.PLANEWISE else 1
             clear_outside(
                 record(maps, task.target),
                 scratch,
@@ -160,29 +125,30 @@ def _look(queue, first, end, thread, patience, most):  # type: ignore[no-untyped
     while looks < patience and most != 0:
         looks += 1
         for slot in range(first, end):
-            numbers = advance(queue, slot * SLOT)
-            if atomic_load(numbers, TAKEN) >= numbers[COUNT]:
+            numbers = advance(queue, slot * records.SLOT)
+            if atomic_load(numbers, records.TAKEN) >= numbers[records.COUNT]:
                 continue
-            index = fetch_add(numbers, TAKEN)
-            if index >= numbers[COUNT]:
+            index = fetch_add(numbers, records.TAKEN)
+            if index >= numbers[records.COUNT]:
                 continue
-            floats = numbers[SCRATCH] + 4 * thread * numbers[FLOATS]
-            weights = pointer(numbers[WEIGHTS], np.float32)
+            floats = numbers[records.SCRATCH] + 4 * thread * numbers[records.FLOATS]
+            weights = pointer(numbers[records.WEIGHTS], np.float32)
             configure(weights)
             _run(
-                record(pointer(numbers[STRIPS], _STRIP), index),
+                record(pointer(numbers[records.STRIPS], _STRIP), index),
                 numbers,
                 pointer(floats, np.int64),
                 weights,
-                pointer(numbers[CONSTANTS], np.float32),
-                pointer(floats + 8 * PLACES, np.float32),
+                pointer(numbers[records.CONSTANTS], np.float32),
+                pointer(floats + 8 * records.PLACES, np.float32),
             )
             release()
-            fetch_add(numbers, DONE)
+            fetch_add(numbers, records.DONE)
             looks, most = 0, most - 1
         if (
             most >= 0
-            and atomic_load(advance(queue, first * SLOT), DONE) >= queue[first * SLOT + COUNT]
+            and atomic_load(advance(queue, first * records.SLOT), records.DONE)
+            >= queue[first * records.SLOT + records.COUNT]
         ):
             break
         pause()
@@ -201,13 +167,13 @@ def run_strips(queue, signal, first, end, thread, patience, most, opened, woken,
     end: instead it sleeps until the signal is sent, and looks on.
     """
     if opened >= 0:
-        atomic_store(advance(queue, opened * SLOT), TAKEN, 0)
+        atomic_store(advance(queue, opened * records.SLOT), records.TAKEN, 0)
     if woken > 0:
-        fetch_add(signal, SENT)
-        futex(signal, SENT, _WAKE, woken)
+        fetch_add(signal, records.SENT)
+        futex(signal, records.SENT, _WAKE, woken)
     while True:
-        sent = atomic_load(signal, SENT)
+        sent = atomic_load(signal, records.SENT)
         _look(queue, first, end, thread, patience, most)
-        if sleeps == 0 or atomic_load(signal, ENDED) != 0:
+        if sleeps == 0 or atomic_load(signal, records.ENDED) != 0:
             return
-        futex(signal, SENT, _WAIT, sent & 0xFFFFFFFF)
+        futex(signal, records.SENT, _WAIT, sent & 0xFFFFFFFF)

@@ -8,26 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.arithmetic import PLANE_UNIT, unit_of
-from waifu2x.backends.cpu.pack import weights
+from waifu2x.backends.cpu.pack import records, weights
 from waifu2x.backends.cpu.pack.layouts import PixelLayout
 from waifu2x.backends.cpu.pack.maps import FEW
 from waifu2x.backends.cpu.pack.packing import Packing
 from waifu2x.backends.cpu.pack.planewise import padding_task, store_task
-from waifu2x.backends.cpu.pack.records import (
-    CELL,
-    DEPTHWISE,
-    FEW_INPUTS,
-    FEW_OUTPUTS,
-    FEW_TILES,
-    INTEGER_POINTWISE,
-    INTEGER_WINOGRAD,
-    MOST_DEPTH_TO_SPACE,
-    MULTIPLIED,
-    PIXEL_TILES,
-    POINTWISE,
-    TILES,
-    WINOGRAD,
-)
 from waifu2x.backends.cpu.pack.shapes import BLOCK, INTEGER_BLOCK, LANES
 from waifu2x.backends.cpu.pack.tasks import (
     IN_INTEGERS,
@@ -47,15 +32,15 @@ _LEAST_INTEGERS = 32
 """The fewest planes that a 1x1 convolution reads as integers: with fewer, that costs what it
 saves."""
 _WEIGHTS = {
-    FEW_INPUTS: weights.pack_direct,
-    POINTWISE: weights.pack_direct,
-    WINOGRAD: weights.pack_winograd,
-    INTEGER_WINOGRAD: weights.pack_integers,
-    INTEGER_POINTWISE: weights.pack_integer_points,
-    FEW_OUTPUTS: weights.pack_few_outputs,
-    TILES: weights.pack_tiles,
-    PIXEL_TILES: weights.pack_pixel_tiles,
-    FEW_TILES: weights.pack_few_tiles,
+    records.FEW_INPUTS: weights.pack_direct,
+    records.POINTWISE: weights.pack_direct,
+    records.WINOGRAD: weights.pack_winograd,
+    records.INTEGER_WINOGRAD: weights.pack_integers,
+    records.INTEGER_POINTWISE: weights.pack_integer_points,
+    records.FEW_OUTPUTS: weights.pack_few_outputs,
+    records.TILES: weights.pack_tiles,
+    records.PIXEL_TILES: weights.pack_pixel_tiles,
+    records.FEW_TILES: weights.pack_few_tiles,
 }
 
 
@@ -106,13 +91,15 @@ def pack_depthwise(packing: Packing, number: int, step: Depthwise) -> list[Task]
         "bias": arrays.add_constant(constants[0]),
         "slopes": arrays.add_constant(constants[1]),
         "activation": packing.function(step.activation.function),
-        "gate": MULTIPLIED if step.multiplied else 0,
+        "gate": records.MULTIPLIED if step.multiplied else 0,
     }
     windows = [packing.window(step.source, step.taps - 1)]
     if step.residual is not None:
         windows.append(packing.residual_window(step.residual))
         fields |= packing.residual(step.residual)
-    return [Task(TaskSchedule(number, ROWS, tuple(windows), value, part), DEPTHWISE, fields)]
+    return [
+        Task(TaskSchedule(number, ROWS, tuple(windows), value, part), records.DEPTHWISE, fields)
+    ]
 
 
 def _kind(packing: Packing, step: Conv, source: PixelLayout) -> int:
@@ -120,19 +107,19 @@ def _kind(packing: Packing, step: Conv, source: PixelLayout) -> int:
     few = step.taps == 3 and step.out_planes <= FEW
     in_integers = packing.arithmetic == "int16"
     if source.terms:
-        return FEW_TILES if few else TILES
+        return records.FEW_TILES if few else records.TILES
     if step.taps == 1:
         many = in_integers and step.in_planes >= _LEAST_INTEGERS
-        return INTEGER_POINTWISE if many else POINTWISE
+        return records.INTEGER_POINTWISE if many else records.POINTWISE
     if in_integers and step.taps == 3:
         inner = step.source.value and source.planes % INTEGER_BLOCK == 0
-        return INTEGER_WINOGRAD if inner else FEW_INPUTS
+        return records.INTEGER_WINOGRAD if inner else records.FEW_INPUTS
     if step.taps > 3:
-        return FEW_INPUTS if step.taps % 3 or source.planes % LANES else WINOGRAD
+        return records.FEW_INPUTS if step.taps % 3 or source.planes % LANES else records.WINOGRAD
     if source.planes % LANES:
         fits = packing.arithmetic == "bf16" and source.planes <= FEW and not few
-        return PIXEL_TILES if fits else FEW_INPUTS
-    return FEW_OUTPUTS if few else WINOGRAD
+        return records.PIXEL_TILES if fits else records.FEW_INPUTS
+    return records.FEW_OUTPUTS if few else records.WINOGRAD
 
 
 def _store(packing: Packing, step: Conv, kind: int) -> _Store:
@@ -140,7 +127,7 @@ def _store(packing: Packing, step: Conv, kind: int) -> _Store:
         planes = packing.layout(step.target.value).padded[step.target.part]
         return _Store(step.target, step.depth_to_space, planes, is_direct=True)
     unit = LANES if kind in (*IN_INTEGERS, *ON_TILES) else PLANE_UNIT[packing.arithmetic]
-    few = kind in (FEW_OUTPUTS, FEW_TILES)
+    few = kind in (records.FEW_OUTPUTS, records.FEW_TILES)
     planes = step.out_planes if few else round_up(step.out_planes, unit)
     between = packing.maps.add(PixelLayout((step.out_planes,), (planes,)))
     return _Store(Target(between), 1, planes, is_direct=False)
@@ -157,13 +144,13 @@ def _is_direct(packing: Packing, step: Conv, kind: int) -> bool:
         and not step.multiplied
         and (step.factor == 1 or bool(added))
         and target.space_to_depth <= 2
-        and step.depth_to_space <= MOST_DEPTH_TO_SPACE
+        and step.depth_to_space <= records.MOST_DEPTH_TO_SPACE
     )
-    if kind in (FEW_OUTPUTS, FEW_TILES):
+    if kind in (records.FEW_OUTPUTS, records.FEW_TILES):
         fits = target.padded == target.parts and step.depth_to_space == 1 and not added
     else:
         fits = target.planes % PLANE_UNIT[packing.arithmetic] == 0
-        if kind not in (TILES, PIXEL_TILES):
+        if kind not in (records.TILES, records.PIXEL_TILES):
             fits = fits and not any(layout.terms for layout in (target, *added))
     return does_all and fits
 
@@ -180,13 +167,13 @@ def _conv_task(
         "source_plane": source.start(view.first) // (2 if source.terms else 1),
         "source_terms": packing.maps.terms_read(step, source),
         **packing.target(target, block),
-        "depth": depth * ((step.taps // 3) ** 2 if kind == WINOGRAD else 1),
+        "depth": depth * ((step.taps // 3) ** 2 if kind == records.WINOGRAD else 1),
         "planes": block**2 * store.group_planes,
         "group_planes": store.group_planes,
         "taps": step.taps,
-        "across": 1 if kind == PIXEL_TILES else step.taps,
-        "k_blocks": 2 if kind == PIXEL_TILES else depth // BLOCK,
-        "k_step": 0 if kind == PIXEL_TILES else BLOCK // 2,
+        "across": 1 if kind == records.PIXEL_TILES else step.taps,
+        "k_blocks": 2 if kind == records.PIXEL_TILES else depth // BLOCK,
+        "k_step": 0 if kind == records.PIXEL_TILES else BLOCK // 2,
         "weight": weight,
         "bias": bias,
         "slopes": slopes,
@@ -217,9 +204,9 @@ def _depth(source: PixelLayout, view: View) -> int:
 
 def _rows(packing: Packing, kind: int, target: PixelLayout) -> int:
     """Returns how many rows a convolution computes at a time."""
-    if kind in (POINTWISE, INTEGER_POINTWISE):
+    if kind in (records.POINTWISE, records.INTEGER_POINTWISE):
         return target.space_to_depth
-    return CELL if kind == WINOGRAD else unit_of(packing.arithmetic)[0]
+    return records.CELL if kind == records.WINOGRAD else unit_of(packing.arithmetic)[0]
 
 
 def _arrays(

@@ -10,19 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.arithmetic import CELL_UNIT, Arithmetic
+from waifu2x.backends.cpu.pack import records
 from waifu2x.backends.cpu.pack.layouts import MapLayouts
-from waifu2x.backends.cpu.pack.records import (
-    BY_PLANES,
-    BY_VALUES,
-    CROSS,
-    CROSS_COLUMNS,
-    INTEGER_WINOGRAD,
-    KEEP,
-    LOAD,
-    POOL,
-    READ,
-    WINOGRAD,
-)
 from waifu2x.backends.cpu.pack.shapes import LANES
 from waifu2x.backends.cpu.pack.tasks import (
     IN_INTEGERS,
@@ -86,7 +75,7 @@ class PackedProgram:
         for enlarge, map_ in self.maps.pictures.items():
             if map_ in read:
                 fields = {"target": map_, "enlarge": enlarge}
-                tasks.append(Task(TaskSchedule(0, ROWS, target=map_), READ, fields))
+                tasks.append(Task(TaskSchedule(0, ROWS, target=map_), records.READ, fields))
         return [*tasks, *own, *self._ends(phase)]
 
     def cut(self, value: int) -> int:
@@ -97,13 +86,15 @@ class PackedProgram:
             if isinstance(step, MapStep) and writes(step) == value:
                 units.append(self.unit[1] * stored_block(step))
             elif isinstance(step, CrossSums) and step.source.value == value:
-                units.append(CROSS_COLUMNS)
+                units.append(records.CROSS_COLUMNS)
         return math.lcm(*units)
 
     def multiplied(self, number: int) -> float:
         """Returns how many multiply-adds a step does, of those that its convolution has by
         definition."""
-        by_cells = any(task.kind in (WINOGRAD, INTEGER_WINOGRAD) for task in self.tasks[number])
+        by_cells = any(
+            task.kind in (records.WINOGRAD, records.INTEGER_WINOGRAD) for task in self.tasks[number]
+        )
         return share(*CELL_UNIT) if by_cells else 1.0
 
     def _steps_of(self, kinds: tuple[int, ...]) -> set[int]:
@@ -114,7 +105,7 @@ class PackedProgram:
     def _load(self, value: int) -> Task:
         """Packs the copy of a map that an earlier phase has kept whole, into its ring."""
         fields = {"target": value, "as_integers": int(self.maps.is_kept_as_integers(value))}
-        return Task(TaskSchedule(value, ROWS, target=value, part=None), LOAD, fields)
+        return Task(TaskSchedule(value, ROWS, target=value, part=None), records.LOAD, fields)
 
     def _ends(self, phase: Phase) -> Iterator[Task]:
         """Yields the tasks that keep maps and add to sums over them, by the values that they
@@ -133,7 +124,7 @@ class PackedProgram:
     def _keep(self, value: int) -> Task:
         window = RowWindow(value, parts=len(self.maps.layouts[value].parts))
         fields = {"source": value, "as_integers": int(self.maps.is_kept_as_integers(value))}
-        return Task(TaskSchedule(value, ROWS, (window,)), KEEP, fields)
+        return Task(TaskSchedule(value, ROWS, (window,)), records.KEEP, fields)
 
     def _sum(self, value: int, number: int) -> Task:
         """Packs the sums of a map's planes, of their squares, or of products of planes."""
@@ -148,15 +139,15 @@ class PackedProgram:
                 "depth": step.planes // step.heads,
                 "period": step.period,
             }
-            return Task(TaskSchedule(number, ROWS, (RowWindow(value),)), CROSS, fields)
+            return Task(TaskSchedule(number, ROWS, (RowWindow(value),)), records.CROSS, fields)
         assert isinstance(step, GlobalAvgPool)
         even = layout.space_to_depth == 1 and layout.planes % LANES == 0
         window = RowWindow(value, unit=layout.space_to_depth, parts=len(layout.parts))
         fields = {
-            "method": BY_PLANES if even else BY_VALUES,
+            "method": records.BY_PLANES if even else records.BY_VALUES,
             "source": value,
             "planes": layout.parts[0],
             "squared": int(step.squared),
             "rest": (self.vector_starts[step.vector + 1] - self.vector_starts[step.vector]) // 2,
         }
-        return Task(TaskSchedule(number, ROWS, (window,)), POOL, fields)
+        return Task(TaskSchedule(number, ROWS, (window,)), records.POOL, fields)

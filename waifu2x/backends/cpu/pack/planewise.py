@@ -8,22 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from waifu2x.backends.cpu.pack import records
 from waifu2x.backends.cpu.pack.layouts import PixelLayout
 from waifu2x.backends.cpu.pack.maps import FEW
 from waifu2x.backends.cpu.pack.packing import Packing
-from waifu2x.backends.cpu.pack.records import (
-    BY_FLOATS,
-    BY_MAXIMA,
-    BY_PLANES,
-    BY_RESIZING,
-    BY_SIZES,
-    BY_VALUES,
-    GATED,
-    MULTIPLIED,
-    PLANEWISE,
-    REARRANGE,
-    WRITE,
-)
 from waifu2x.backends.cpu.pack.shapes import LANES
 from waifu2x.backends.cpu.pack.tasks import ROWS, RowWindow, Task, TaskSchedule
 from waifu2x.lowering.ops.conv import Conv
@@ -82,14 +70,14 @@ def pack_planewise(packing: Packing, number: int, step: PlanewiseStep) -> list[T
     method = None
     match step:
         case BicubicResize():
-            method = BY_RESIZING
+            method = records.BY_RESIZING
             window = RowWindow(source, up=step.down, down=step.up, offset=-1, more=3)
         case BilinearResize():
-            method, radius = BY_SIZES, step.radius
+            method, radius = records.BY_SIZES, step.radius
             around = {"offset": -radius, "more": 2 * radius + 1}
             window = RowWindow(source, up=step.down, down=step.up, **around)
         case PoolMaxima():
-            method = BY_MAXIMA
+            method = records.BY_MAXIMA
             window = RowWindow(source, up=step.stride, more=step.kernel - step.stride)
         case _:
             window = RowWindow(
@@ -119,7 +107,7 @@ def pack_rearrange(packing: Packing, number: int, step: Rearrange) -> list[Task]
         "as_integers": int(packing.maps.finished().is_kept_as_integers(value)),
     }
     schedule = TaskSchedule(number, ROWS, target=step.target.value, part=part)
-    return [Task(schedule, REARRANGE, fields)]
+    return [Task(schedule, records.REARRANGE, fields)]
 
 
 def store_task(packing: Packing, number: int, step: Conv, source: int) -> Task:
@@ -133,7 +121,7 @@ def store_task(packing: Packing, number: int, step: Conv, source: int) -> Task:
         activation=packing.function(step.activation.function),
         slopes=_slopes(packing, step.activation),
         factor=step.factor,
-        gate=MULTIPLIED if step.multiplied else 0,
+        gate=records.MULTIPLIED if step.multiplied else 0,
     )
     planes = packing.layout(step.target.value).parts[step.target.part]
     window = RowWindow(source, down=block)
@@ -184,9 +172,9 @@ def _formula(packing: Packing, step: PlanewiseStep) -> Formula:
                 factor=step.factor,
             )
         case GatedAdd():
-            return Formula(enlarge=enlarge, gate=GATED)
+            return Formula(enlarge=enlarge, gate=records.GATED)
         case ScaleByMap():
-            return Formula(enlarge=enlarge, gate=MULTIPLIED)
+            return Formula(enlarge=enlarge, gate=records.MULTIPLIED)
         case BilinearResize():
             return Formula()
         case PoolMaxima():
@@ -221,7 +209,7 @@ class _Planewise:
         method = self.method
         if method is None:
             method = self._write_method() if writes else self._map_method()
-        planes, padding = self._padded(whole=method == BY_PLANES and not writes)
+        planes, padding = self._padded(whole=method == records.BY_PLANES and not writes)
         numbers = self.formula._asdict()
         fields = {
             "method": method,
@@ -236,7 +224,7 @@ class _Planewise:
             view = self._added(self.residual)
             windows.append(packing.residual_window(view))
             fields |= packing.residual(view)
-        kind = WRITE if writes else PLANEWISE
+        kind = records.WRITE if writes else records.PLANEWISE
         return Task(self._schedule(tuple(windows)), kind, fields, self.formula.factor)
 
     @property
@@ -286,21 +274,25 @@ class _Planewise:
         """Returns how the pixels of the result are read."""
         formula = self.formula
         if not self._is_plain():
-            return BY_VALUES
+            return records.BY_VALUES
         is_copy = (
             self.residual is None
             and formula.factor == formula.depth_to_space == formula.enlarge == 1
             and self.source_layout.planes == self.planes
         )
-        return BY_PLANES if is_copy else BY_FLOATS
+        return records.BY_PLANES if is_copy else records.BY_FLOATS
 
     def _map_method(self) -> int:
         """Returns how the source of a task that writes a map is read."""
         if self._is_by_planes():
-            return BY_PLANES
+            return records.BY_PLANES
         target = self.target_layout
         fits = not target.terms and target.space_to_depth == 1
-        return BY_FLOATS if fits and (self._is_plain() or self._is_unshuffle()) else BY_VALUES
+        return (
+            records.BY_FLOATS
+            if fits and (self._is_plain() or self._is_unshuffle())
+            else records.BY_VALUES
+        )
 
     def _is_even(self) -> bool:
         """Returns whether what a row reads lies evenly spaced."""

@@ -6,24 +6,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from waifu2x.backends.cpu.pack.records import (
-    ATTENTION,
-    FEW_TILES,
-    INTEGER_POINTWISE,
-    INTEGER_WINOGRAD,
-    PIXEL_TILES,
-    PLANE_ATTENTION,
-    TILES,
-)
+from waifu2x.backends.cpu.pack import records
 from waifu2x.system.lazy_dataclass import dataclass
 
 ROWS = 4
 """Rows at a time of tasks that could do with any number."""
-ON_TILES = (TILES, PIXEL_TILES, FEW_TILES)
+ON_TILES = (records.TILES, records.PIXEL_TILES, records.FEW_TILES)
 """Kinds of convolutions in bf16."""
-IN_INTEGERS = (INTEGER_WINOGRAD, INTEGER_POINTWISE)
+IN_INTEGERS = (records.INTEGER_WINOGRAD, records.INTEGER_POINTWISE)
 """Kinds of convolutions in 16-bit integers."""
-OF_WINDOWS = (ATTENTION, PLANE_ATTENTION)
+OF_WINDOWS = (records.ATTENTION, records.PLANE_ATTENTION)
 """Kinds that compute a row of windows at a time."""
 
 

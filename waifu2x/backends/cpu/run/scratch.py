@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from waifu2x.backends.cpu.pack import records
 from waifu2x.backends.cpu.pack.attention_shapes import attention_places
-from waifu2x.backends.cpu.pack.records import (
-    ATTENTION,
-    CELL,
-    FEW_TILES,
-    INTEGER_POINTWISE,
-    INTEGER_WINOGRAD,
-    PIXEL_TILES,
-    PLANE_ATTENTION,
-    PLANEWISE,
-    TILES,
-    WINOGRAD,
-    WRITE,
-)
 from waifu2x.backends.cpu.pack.shapes import (
     BLOCK,
     CHUNK,
@@ -69,9 +57,9 @@ class Scratch(NamedTuple):
 def scratch(task: Task, width: int, cache_bytes: int) -> Scratch:
     """Returns the needs of a task for rows of `width` columns, with an L2 cache of that size."""
     kind, fields = task.kind, task.fields
-    if kind in (WINOGRAD, INTEGER_WINOGRAD):
+    if kind in (records.WINOGRAD, records.INTEGER_WINOGRAD):
         return _winograd_scratch(task, width, cache_bytes)
-    if kind == INTEGER_POINTWISE:
+    if kind == records.INTEGER_POINTWISE:
         depth = fields["depth"]
         span = max(1, _SPAN_FLOATS * 2 // (depth * ROW_BLOCK)) * ROW_BLOCK
         return Scratch(
@@ -80,22 +68,22 @@ def scratch(task: Task, width: int, cache_bytes: int) -> Scratch:
             staging=-(-depth // (2 * PART_PAIRS)) * span * LANES,
             span=span,
         )
-    if kind in (TILES, PIXEL_TILES):
+    if kind in (records.TILES, records.PIXEL_TILES):
         staging = (width + 2 + TILE_ROWS) * fields["depth"] + COLUMNS + LANES
-        staging *= task.schedule.rows + 2 if kind == PIXEL_TILES else 0
+        staging *= task.schedule.rows + 2 if kind == records.PIXEL_TILES else 0
         table = 2 * fields["taps"] * fields["across"] * fields["k_blocks"]
         return Scratch(products=2 * SUM_FLOATS + round_up(table, LANES), staging=staging)
-    if kind == FEW_TILES:
+    if kind == records.FEW_TILES:
         return Scratch(products=task.schedule.rows * (width + SPARE_PIXELS) * COLUMNS)
-    if kind in (PLANEWISE, WRITE):
+    if kind in (records.PLANEWISE, records.WRITE):
         planes, up = fields["planes"], fields["up"]
-        products = width * planes + LANES if kind == WRITE else 0
+        products = width * planes + LANES if kind == records.WRITE else 0
         columns = -(-width * fields["down"] // up) + _MOST_TAPS if up else 0
         inputs = columns * planes + LANES if columns else 0
         return Scratch(round_up(inputs, LANES), round_up(products, LANES))
-    if kind == ATTENTION:
+    if kind == records.ATTENTION:
         return Scratch(inputs=_attention_floats(task))
-    if kind == PLANE_ATTENTION:
+    if kind == records.PLANE_ATTENTION:
         # Weights by key, and the norms of both.
         row = round_up(fields["depth"] + fields["padding"], LANES)
         return Scratch(inputs=(fields["depth"] + 2) * row + LANES)
@@ -114,8 +102,8 @@ def _attention_floats(task: Task) -> int:
 
 def _winograd_scratch(task: Task, width: int, cache_bytes: int) -> Scratch:
     depth, planes = task.fields["depth"], task.fields["planes"]
-    cells = round_up(width // CELL, ROW_BLOCK)
-    if task.kind == WINOGRAD:
+    cells = round_up(width // records.CELL, ROW_BLOCK)
+    if task.kind == records.WINOGRAD:
         cells = min(cells, group_size(depth, CHUNK, cache_bytes))
         return Scratch(*winograd_floats(depth, cells), cells=cells)
     made = min(planes, WIDTHS[0] * LANES)
