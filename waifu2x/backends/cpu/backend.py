@@ -31,7 +31,7 @@ def create(device: int) -> Backend:
 
 
 def devices() -> list[Device]:
-    """The backend's one device: all cores."""
+    """Returns the backend's one device: all cores."""
     cores = core_count()
     return [
         Device(

@@ -100,8 +100,8 @@ def _layer(model: CpuModel, number: int, step: Conv, peaks: _Peaks) -> tuple[str
 
 
 def _reached(loop: str, multiply_adds: int, cores: int) -> float:
-    """Returns the multiply-adds a second of an inner loop alone, of which each repeat does that
-    many, on data in the L1 cache of each core."""
+    """Returns the multiply-adds a second of an inner loop alone, on data in the L1 cache of each
+    core; each repeat does `multiply_adds`."""
     function = Compiled("loops", loop, is_told=False)
     task = np.zeros(1, TASK)
     task["taps"], task["across"], task["k_blocks"], task["k_step"] = 3, 3, _STEPS, BLOCK // 2

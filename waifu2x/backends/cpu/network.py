@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import OnRecomputed, Progress, ignore, scaled
 from waifu2x.backends.cpu.compiled_model import CpuModel
-from waifu2x.backends.cpu.run.limits import check_result
+from waifu2x.backends.cpu.run.plans import check_result
 from waifu2x.backends.cpu.run.workers import Workers
 from waifu2x.backends.results import check_out, closed_network, result_shape
 from waifu2x.backends.tta import mean
@@ -85,7 +85,7 @@ class CpuNetwork:
 
     @contextmanager
     def _call(self) -> Iterator[Sequence[CpuModel]]:
-        """The models, for one call. Raises BackendError once closed, DeviceMemoryError."""
+        """Yields the models, for one call. Raises BackendError once closed, DeviceMemoryError."""
         with self._workers.working():
             models = self.models  # `close` may empty it meanwhile
             if not models:

@@ -1,8 +1,8 @@
 """Activations of planewise steps, emitted from their expressions: for vectors of planes, and for
 single values.
 
-A step knows its function by the number in `records.FUNCTIONS`, of which 0 is none: convolutions
-apply that themselves. Single values become the same as lanes of a vector.
+A step knows its function by the number in `records.FUNCTIONS`, where 0 is none: convolutions
+apply theirs themselves. Single values become the same as lanes of a vector.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from waifu2x.networks.expressions import Expression, Function, Operator, emitted
 def emit_activated(
     v: Emitter, function: Expression, value: ir.Value, parameter: ir.Value
 ) -> ir.Value:
-    """A function of a vector, with a vector of parameters."""
+    """Emits a function of a vector, with a vector of parameters; returns its results."""
     return emitted(function, _VectorEmitter(v, value, parameter))
 
 
@@ -66,8 +66,8 @@ class _VectorEmitter:
 def activated(
     typing_context: Any, code: types.Type, value: types.Type, parameter: types.Type
 ) -> Any:
-    """The function of that number of one value, with its plane's parameter; 0 leaves it as it
-    is."""
+    """Returns the function of that number of one value, with its plane's parameter; 0 leaves it as
+    it is."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
         v = Emitter(builder)

@@ -2,7 +2,7 @@
 
 For a window and a head, queries are transposed: the lanes of a vector are queries. So are keys:
 numbers of several keys that follow each other in memory need one address, not one each. A block of
-queries takes its logits with all keys, one number of a key at a time times vectors of queries, the
+queries takes its logits with all keys, each number of a key times vectors of queries, the
 biases being what the sums begin with; then their powers; then the sums of values, again one number
 at a time, weighed by vectors of powers. So no planes are needed to fill up a vector, and the
 highest logit and the sum of powers of a query are lanes too. What a window reads and makes is
@@ -66,8 +66,7 @@ def _locate_pixels(map_, numbers, first, box, plane, elsewhere):  # type: ignore
 
 @native
 def _attend(job, window, queries, planes):  # type: ignore[no-untyped-def]
-    """The results of a window and head, whose pixels are located, of which `planes` planes are
-    written."""
+    """Computes a head of a window whose pixels are located, and writes `planes` planes of it."""
     task, places, scratch, numbers = job.task, window.places, job.scratch, window.numbers
     depth, keys = window.depth, window.keys
     for key in range(keys, window.padded_keys):
@@ -98,8 +97,8 @@ def _attend(job, window, queries, planes):  # type: ignore[no-untyped-def]
 
 @native
 def _locate_biases(numbers, first, place, box, columns, step):  # type: ignore[no-untyped-def]
-    """Writes where the biases of a box of a window's keys are, which has so many columns; those of
-    each key begin `step` floats behind those of the one before."""
+    """Writes where the biases of a box of a window's keys are, in a table of `columns` columns;
+    those of each key begin `step` floats behind those of the one before."""
     top, left, height, width = box
     for y in range(top, top + height):
         for x in range(left, left + width):
@@ -109,7 +108,7 @@ def _locate_biases(numbers, first, place, box, columns, step):  # type: ignore[n
 
 @native
 def _expand_biases(job, places, head, padded):  # type: ignore[no-untyped-def]
-    """The biases of a head for all pairs of a query and a key of a window."""
+    """Copies the biases of a head for all pairs of a query and a key of a window."""
     task, scratch, constants = job.task, job.scratch, job.constants
     rows, columns, cell = task.window_rows, task.window_columns, task.cell
     key_rows, key_columns = (rows + 2 * task.overlap) // cell, (columns + 2 * task.overlap) // cell
@@ -130,7 +129,7 @@ def _expand_biases(job, places, head, padded):  # type: ignore[no-untyped-def]
 
 @native
 def attend_rows(job):  # type: ignore[no-untyped-def]
-    """The next row of windows."""
+    """Computes the next row of windows."""
     task, maps, scratch = job.task, job.maps, job.scratch
     own, target = record(maps, task.source), record(maps, task.target)
     key_map, value_map = record(maps, task.keys), record(maps, task.values)

@@ -48,8 +48,8 @@ def _emit_biases(
     step: ir.Value,
     target: ir.Value,
 ) -> None:
-    """The biases of a key for all queries of a window, to `target`; the table has a row for each
-    row of theirs, the last one first, `step` floats apart."""
+    """Copies the biases of a key for all queries of a window to `target`; the table has a row for
+    each row of theirs, the last one first, `step` floats apart."""
     with v.loop(rows) as y:
         first, place = v.minus_offset(start, v.mul(y, step)), v.mul(y, columns)
         with v.loop(columns, LANES) as x:
@@ -57,7 +57,7 @@ def _emit_biases(
 
 
 def _emit_gathered(v: Emitter, window: Window) -> None:
-    """Values, to rows of memory."""
+    """Copies values to rows of memory."""
     scratch, places = window.scratch, window.places
     with v.loop(window.keys) as n:
         start = v.integer(window.numbers, v.add(v.half(places.value_places), n))
@@ -74,7 +74,7 @@ def _emit_transposed_in(
     places: ir.Value,
     target: ir.Value,
 ) -> None:
-    """Pixels, a multiple of LANES, to rows of one plane of all of them, times a factor."""
+    """Copies pixels, a multiple of LANES, to rows of one plane of all of them, times a factor."""
     by, scratch = v.splat(factor), window.scratch
     with v.loop(count, LANES) as first, v.loop(window.depth, LANES) as plane:
         pixels = []
@@ -89,7 +89,7 @@ def _emit_transposed_in(
 def _emit_transposed_out(
     v: Emitter, window: Window, width: ir.Value, planes: ir.Value, query: ir.Value
 ) -> None:
-    """The results of the block that begins with that query, plane by plane, to pixels."""
+    """Copies the results of the block that begins with that query, plane by plane, to pixels."""
     scratch, made = window.scratch, window.places.made
     places = v.add(v.half(window.places.result_places), query)
     with v.loop(width) as n, v.loop(planes, LANES) as plane:
@@ -110,8 +110,8 @@ def _emit_logits(
     query: ir.Value,
     has_bias: ir.Value,
 ) -> None:
-    """The logits of some keys, from one on, with a block of queries, from one on, and the highest
-    so far."""
+    """Emits the logits of some keys, from one on, with a block of queries, from one on, and the
+    highest so far."""
     scratch, places = window.scratch, window.places
     keys, queries = v.add(places.keys, key), v.add(places.queries, query)
     logits = v.add(places.logits, v.mul(key, BLOCK))
@@ -141,7 +141,8 @@ def _emit_logits(
 
 
 def _emit_powers(v: Emitter, window: Window, width: ir.Value) -> None:
-    """Logits, less the highest of each query, to powers of two, and one over their sums."""
+    """Replaces logits, less the highest of each query, by powers of two, and stores one over the
+    sum of each query's."""
     scratch, places = window.scratch, window.places
     for w in v.cases(width, _WIDTHS):
         tops = [v.load(scratch, v.add(places.highest, n * LANES)) for n in range(w)]
@@ -163,7 +164,8 @@ def _emit_powers(v: Emitter, window: Window, width: ir.Value) -> None:
 def _emit_weighed(
     v: Emitter, window: Window, width: ir.Value, height: ir.Value, plane: ir.Value
 ) -> None:
-    """Some planes, from one on, of the results of a block of queries: values weighed by powers."""
+    """Emits some planes, from one on, of the results of a block of queries: values weighed by
+    powers."""
     scratch, places = window.scratch, window.places
     values, made = v.add(places.values, plane), v.add(places.made, v.mul(plane, BLOCK))
     for w in v.cases(width, _WIDTHS):
@@ -185,7 +187,7 @@ def _emit_weighed(
 def _emit_filled(
     v: Emitter, count: ir.Value, value: ir.Value, scratch: ir.Value, target: ir.Value
 ) -> None:
-    """A number, `count` times: a multiple of LANES."""
+    """Stores a number `count` times: a multiple of LANES."""
     with v.loop(count, LANES) as n:
         v.store(v.splat(value), scratch, v.add(target, n))
 

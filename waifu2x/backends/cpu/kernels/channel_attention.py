@@ -104,7 +104,8 @@ def _emit_mixed(
     mixed: Mixed,
     weights: Weights,
 ) -> None:
-    """A vector of a head's planes, from `plane` on, of some pixels; `stored` lanes are stored."""
+    """Emits a vector of a head's planes, from `plane` on, of some pixels; `stored` lanes are
+    stored."""
     depth = v.field(job.task, "depth")
     for h in v.cases(height, (HEIGHT, 1)):
         slots = v.accumulators([v.splat(0.0)] * h)
@@ -172,7 +173,7 @@ def add_products(job):  # type: ignore[no-untyped-def]
 
 @native
 def mix_rows(job):  # type: ignore[no-untyped-def]
-    """The next rows of planes mixed by weights."""
+    """Computes the next rows of planes mixed by weights."""
     task, maps = job.task, job.maps
     source, target = record(maps, task.source), record(maps, task.target)
     depth, period = task.depth, task.period

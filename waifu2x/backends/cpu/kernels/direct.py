@@ -75,7 +75,8 @@ def _emit_rows(
 def _emit_few_inputs(
     v: Emitter, job: Job, tile: Tile, row: ir.Value, offset: ir.Value, pixel: ir.Value
 ) -> None:
-    """Any taps: a tile of row `row` of those that are located, its inputs `offset` floats along."""
+    """Emits a tile of a convolution of any taps, of row `row` of those that are located, its inputs
+    `offset` floats along."""
     taps = v.field(job.task, "taps")
 
     def located(y: ir.Value) -> ir.Value:
@@ -85,7 +86,7 @@ def _emit_few_inputs(
 
 
 def _emit_pointwise(v: Emitter, job: Job, tile: Tile, source: ir.Value, pixel: ir.Value) -> None:
-    """1x1: a tile of pixels, the first at `source`, `pixel` floats apart."""
+    """Emits a tile of a 1x1 convolution, its pixels `pixel` floats apart from `source` on."""
     depth = v.field(job.task, "depth")
     _emit_rows(v, job, tile, v.index(1), lambda y: source, pixel, depth, 4)
 
@@ -99,7 +100,7 @@ def _emit_few_outputs(
     pixel: ir.Value,
     plane: ir.Value,
 ) -> None:
-    """A run of neighbouring pixels of a row, `outputs` results of each."""
+    """Emits a run of neighbouring pixels of a row, `outputs` results of each."""
     task, places, scratch = job.task, job.places, job.scratch
     depth, planes = v.field(task, "depth"), v.field(task, "planes")
     block = v.add(v.field(task, "weight"), v.mul(v.mul(depth, plane), 9))
@@ -139,7 +140,7 @@ _tile_height = native(tile_height)
 
 @native
 def convolve_few_inputs(job):  # type: ignore[no-untyped-def]
-    """The next rows of a convolution over a map whose pixels are all read."""
+    """Computes the next rows of a convolution over a map whose pixels are all read."""
     task = job.task
     taps, pixel = task.taps, task.depth
     locate_source(job, record(job.maps, task.source), task.rows + taps - 1)
@@ -157,7 +158,7 @@ def convolve_few_inputs(job):  # type: ignore[no-untyped-def]
 
 @native
 def convolve_pointwise(job):  # type: ignore[no-untyped-def]
-    """The next row of a 1x1 convolution."""
+    """Computes the next row of a 1x1 convolution."""
     task, places = job.task, job.places
     source = record(job.maps, task.source)
     locate_source(job, source, task.rows)
@@ -179,7 +180,7 @@ def convolve_pointwise(job):  # type: ignore[no-untyped-def]
 
 @native
 def convolve_few_outputs(job):  # type: ignore[no-untyped-def]
-    """The next rows of a 3x3 convolution into a plain map of few planes."""
+    """Computes the next rows of a 3x3 convolution into a plain map of few planes."""
     task = job.task
     source = record(job.maps, task.source)
     locate_source(job, source, task.rows + 2)

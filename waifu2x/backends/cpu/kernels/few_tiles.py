@@ -41,7 +41,7 @@ def _emit_sums(
     sums_0: ir.Value,
     sums_1: ir.Value,
 ) -> None:
-    """P of `height` (1 or 2) tiles of pixels in two rows, to (pixel, COLUMNS) floats each.
+    """Emits P of `height` (1 or 2) tiles of pixels in two rows, to (pixel, COLUMNS) floats each.
 
     Inputs lie `offset` floats along the located rows, pixels `pixel` floats apart.
     """
@@ -77,7 +77,7 @@ def _emit_sums(
 
 
 def _emit_results(v: Emitter, job: Job, sums: ir.Value, target: ir.Value) -> None:
-    """Results of a row of pixels from their P: the first `planes` lanes of each sum.
+    """Emits results of a row of pixels from their P: the first `planes` lanes of each sum.
 
     The other lanes are stored as well, where the results of the next pixels overwrite them, or in
     the spare room at the end of the row.
@@ -101,7 +101,7 @@ _results = vector_kernel(_emit_results)
 
 @native
 def convolve_few_tiles(job):  # type: ignore[no-untyped-def]
-    """The next two rows of a convolution into a plain map of few planes."""
+    """Computes the next two rows of a convolution into a plain map of few planes."""
     task = job.task
     source = record(job.maps, task.source)
     locate_source(job, source, 4)

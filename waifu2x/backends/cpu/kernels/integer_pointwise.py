@@ -45,7 +45,7 @@ _tile_height = native(tile_height)
 
 
 def _emit_inputs(v: Emitter, job: Job, count: ir.Value, source: ir.Value, pixel: ir.Value) -> None:
-    """`count` pixels, `pixel` floats apart -> integers, one behind the other.
+    """Makes integers, one behind the other, of `count` pixels, `pixel` floats apart.
 
     Their scales lie side by side, those of parts a span apart.
     """
@@ -73,7 +73,7 @@ def _emit_inputs(v: Emitter, job: Job, count: ir.Value, source: ir.Value, pixel:
 
 
 def _emit_tile(v: Emitter, job: Job, tile: Tile, height: ir.Value, x: ir.Value) -> None:
-    """A tile of results: `height` neighbouring pixels from pixel `x` of the span on."""
+    """Emits a tile of results: `height` neighbouring pixels from pixel `x` of the span on."""
     if not VECTOR.integers:
         return
     task, scratch = job.task, job.scratch
@@ -104,7 +104,7 @@ _tile = vector_kernel(_emit_tile)
 
 @native
 def convolve_integer_pointwise(job):  # type: ignore[no-untyped-def]
-    """The next rows of a 1x1 convolution."""
+    """Computes the next rows of a 1x1 convolution."""
     task, places = job.task, job.places
     source = record(job.maps, task.source)
     locate_source(job, source, task.rows)

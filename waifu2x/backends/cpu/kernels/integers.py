@@ -75,7 +75,7 @@ class Pairs(NamedTuple):
     width: Any
     """Vectors of planes."""
     height: Any
-    """Cells or pixels: all that a tile of that width has, or half of them."""
+    """Cells or pixels: those of a whole tile of that width, or half of them."""
     inputs: Any
     """Where the inputs begin,"""
     depth: Any
@@ -98,17 +98,17 @@ class InputCell(NamedTuple):
     inputs: Any
     """Its integers, by frequency,"""
     stride: Any
-    """so many floats apart,"""
+    """floats from one frequency to the next,"""
     flat: Any
     """the floats of FLAT,"""
     scale: Any
     """and what 1 stands for, a vector for each part,"""
     scale_step: Any
-    """so many floats apart."""
+    """floats from one part to the next."""
 
 
 def largest(v: Emitter, source: ir.Value, start: ir.Value, count: ir.Value) -> ir.Value:
-    """The largest magnitude in each lane of `count` values; LEAST at least."""
+    """Returns the largest magnitude in each lane of `count` values; LEAST at least."""
     own = v.opaque(source, start)
     (most,) = v.accumulators([v.splat(LEAST)])
     v.set(most, v.splat(LEAST))
@@ -118,8 +118,8 @@ def largest(v: Emitter, source: ir.Value, start: ir.Value, count: ir.Value) -> i
 
 
 def scale_of(v: Emitter, most: ir.Value, largest_integer: int) -> tuple[ir.Value, ir.Value]:
-    """What 1 stands for where the largest lane of `most` becomes that integer; the factor that
-    makes integers of values."""
+    """Returns what 1 stands for where the largest lane of `most` becomes that integer; the factor
+    that makes integers of values."""
     whole = v.most(most)
     return v.times(whole, 1 / largest_integer), v.divided(v.splat(float(largest_integer)), whole)
 
@@ -153,8 +153,8 @@ def store_integers(
 
 
 def _largest_of(v: Emitter, most: ir.Value, values: list[ir.Value]) -> ir.Value:
-    """The largest magnitude in each lane, and `most`, by pairs: none waits for all that came
-    before."""
+    """Returns the largest magnitude in each lane, and `most`, by pairs: none waits for all that
+    came before."""
     sizes = [most, *map(v.magnitude, values)]
     while len(sizes) > 1:
         pairs = [v.maximum(*pair) for pair in zip(sizes[::2], sizes[1::2], strict=False)]
@@ -201,8 +201,8 @@ def sum_products(
 
 
 def _emit_input(v: Emitter, job: Job, offset: ir.Value, pixel: ir.Value, cell: InputCell) -> None:
-    """The planes of one cell: 8x8 pixels, `offset` floats along the rows that are located -> 64
-    frequencies of integers and floats, by way of the task's staging memory."""
+    """Transforms the planes of one cell: 8x8 pixels, `offset` floats along the rows that are
+    located -> 64 frequencies of integers and floats, by way of the task's staging memory."""
     if not VECTOR.integers:
         return
     scratch = job.scratch
@@ -247,7 +247,7 @@ def _emit_input(v: Emitter, job: Job, offset: ir.Value, pixel: ir.Value, cell: I
 
 
 def _emit_product(v: Emitter, job: Job, pairs: Pairs) -> None:
-    """`sum_products` of any shape."""
+    """Emits `sum_products` of any shape."""
     if not VECTOR.integers:
         return
     for shape in tiles(v, pairs.width, pairs.height):
@@ -255,7 +255,7 @@ def _emit_product(v: Emitter, job: Job, pairs: Pairs) -> None:
 
 
 def _emit_output(v: Emitter, job: Job, products: Products, scales: ir.Value) -> None:
-    """`emit_output` of sums of products whose factors are at `scales`."""
+    """Emits `emit_output` of sums of products whose factors are at `scales`."""
     if not VECTOR.integers:
         return
     emit_output(v, job, products, v.opaque(job.weights, scales))
@@ -268,7 +268,7 @@ _output_cell = vector_kernel(_emit_output)
 
 @native
 def convolve_integers(job):  # type: ignore[no-untyped-def]
-    """The next rows of a 3x3 convolution: one row of cells."""
+    """Computes the next rows of a 3x3 convolution: one row of cells."""
     task = job.task
     source = record(job.maps, task.source)
     locate_source(job, source, CELL + 2)

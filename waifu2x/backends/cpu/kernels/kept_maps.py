@@ -115,7 +115,7 @@ _load = vector_kernel(_emit_loaded)
 
 @native
 def _integers_at(task, memory, pixels, values, row, column):  # type: ignore[no-untyped-def]
-    """Where a run of pixels of the kept map lies."""
+    """Returns where a run of pixels of the kept map lies."""
     start = row * task.memory_floats
     scales = start + task.memory_columns * values // 2 + column * -(-values // _PART)
     return _Integers(memory, pixels, values, start + column * values // 2, scales)
@@ -123,7 +123,7 @@ def _integers_at(task, memory, pixels, values, row, column):  # type: ignore[no-
 
 @native
 def load_rows(job):  # type: ignore[no-untyped-def]
-    """The next rows of a map that was kept; zeros outside it."""
+    """Loads the next rows of a map that was kept; zeros outside it."""
     task, scratch, constants = job.task, job.scratch, job.constants
     target = record(job.maps, task.target)
     floats = pointer(task.memory, np.float32)
@@ -149,7 +149,7 @@ def load_rows(job):  # type: ignore[no-untyped-def]
 
 @native
 def rearrange_rows(job):  # type: ignore[no-untyped-def]
-    """The next rows of a map whose pixels are those of a kept one, at other places."""
+    """Loads the next rows of a map whose pixels are those of a kept one, at other places."""
     task, scratch = job.task, job.scratch
     target = record(job.maps, task.target)
     floats, pixel, planes = pointer(task.memory, np.float32), task.depth, task.planes

@@ -17,8 +17,8 @@ from waifu2x.backends.cpu.pack.shapes import LANES
 def _emit_row(
     v: Emitter, job: Job, source: ir.Value, source_pixel: ir.Value, target: ir.Value
 ) -> None:
-    """A row of pixels. The weights are followed by the biases, then by vectors of eps and of what
-    makes a sum a mean."""
+    """Emits a row of pixels. The weights are followed by the biases, then by vectors of eps and of
+    what makes a sum a mean."""
 
     def field(name: str) -> ir.Value:
         return v.field(job.task, name)
@@ -61,7 +61,7 @@ _row = vector_kernel(_emit_row)
 
 @native
 def norm_rows(job):  # type: ignore[no-untyped-def]
-    """The next rows of a norm over the planes of each pixel."""
+    """Computes the next rows of a norm over the planes of each pixel."""
     task = job.task
     source, target = record(job.maps, task.source), record(job.maps, task.target)
     for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):

@@ -19,13 +19,13 @@ _HEIGHT = tile_height(_WIDTH)
 
 @native
 def _job(tasks, places, scratch, weights):  # type: ignore[no-untyped-def]
-    """What the loops read of a job; weights stand for all that they do not."""
+    """Returns a job with all that the loops read; weights stand for the rest."""
     return Job(record(tasks, 0), tasks, places, scratch, weights, weights, weights, places)
 
 
 @entry_point(*_ARGUMENTS)
 def vector_loop(repeats, tasks, places, scratch, weights):  # type: ignore[no-untyped-def]
-    """Register tiles on vectors."""
+    """Runs register tiles on vectors."""
     job = _job(tasks, places, scratch, weights)
     for _ in range(repeats):
         product(job, _WIDTH, 0, PEAK_DEPTH, 0, PEAK_DEPTH * _HEIGHT)
@@ -33,7 +33,7 @@ def vector_loop(repeats, tasks, places, scratch, weights):  # type: ignore[no-un
 
 @entry_point(*_ARGUMENTS)
 def integer_loop(repeats, tasks, places, scratch, weights):  # type: ignore[no-untyped-def]
-    """Register tiles of 16-bit integers."""
+    """Runs register tiles of 16-bit integers."""
     job, products = _job(tasks, places, scratch, weights), PEAK_DEPTH * _HEIGHT
     for _ in range(repeats):
         integer_product(job, Pairs(_WIDTH, _HEIGHT, 0, PEAK_DEPTH // 2, 0, 0, 0, products, 0))
@@ -41,7 +41,7 @@ def integer_loop(repeats, tasks, places, scratch, weights):  # type: ignore[no-u
 
 @entry_point(*_ARGUMENTS)
 def tile_loop(repeats, tasks, places, scratch, weights):  # type: ignore[no-untyped-def]
-    """Blocks on AMX tiles: all rows and planes at the same place."""
+    """Runs blocks on AMX tiles: all rows and planes at the same place."""
     configure(weights)
     job, pending = _job(tasks, places, scratch, weights), advance(places, PLACES - PENDING_PLACES)
     height, width, pixel, offset, plane = 2, 2, 16, 0, 0

@@ -23,7 +23,7 @@ RED, GREEN, BLUE = LUMA
 
 @native
 def read_rows(job, picture):  # type: ignore[no-untyped-def]
-    """The next rows of the padded and enlarged picture as floats in [0, 1]."""
+    """Writes the next rows of the padded and enlarged picture as floats in [0, 1]."""
     task, scratch = job.task, job.scratch
     target = record(job.maps, task.target)
     bytes_ = pointer(picture.pixels, np.uint8)
@@ -59,7 +59,7 @@ def read_rows(job, picture):  # type: ignore[no-untyped-def]
 
 @native
 def _inside(place, size, border):  # type: ignore[no-untyped-def]
-    """Which pixel a place of the picture shows; -1 for black."""
+    """Returns which pixel a place of the picture shows; -1 for black."""
     if 0 <= place < size:
         return place
     if border == 2:
@@ -73,7 +73,7 @@ def _inside(place, size, border):  # type: ignore[no-untyped-def]
 
 @native
 def write_rows(job, picture):  # type: ignore[no-untyped-def]
-    """The next rows of the result."""
+    """Writes the next rows of the result."""
     task, maps, scratch = job.task, job.maps, job.scratch
     constants, vectors = job.constants, job.vectors
     source = record(job.maps, task.source)

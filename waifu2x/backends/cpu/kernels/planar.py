@@ -16,13 +16,14 @@ from waifu2x.backends.cpu.pack.records import GREY, RGB, YUV
 
 @entry_point(INTEGERS, FLOATS, FLOATS, FLOATS, INTEGER, INTEGER)
 def read_planes(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
-    """Some rows of a picture as RGB, clipped to [0, 1]. See `cpu.planar` for the arguments."""
+    """Writes some rows of a picture as RGB, clipped to [0, 1]. See `cpu.planar` for the
+    arguments."""
     _read_samples(picture, factors, pixels, scratch, first, end)
 
 
 @entry_point(INTEGERS, DOUBLES, FLOATS, DOUBLES, INTEGER, INTEGER)
 def read_exactly(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
-    """The same, in float64 up to the pixels."""
+    """Does the same in float64, up to the pixels."""
     _read_samples(picture, factors, pixels, scratch, first, end)
 
 
@@ -36,7 +37,7 @@ def _read_samples(picture, factors, pixels, scratch, first, end):  # type: ignor
 
 @native
 def _planes(picture, kind):  # type: ignore[no-untyped-def]
-    """The three planes of a picture, of samples of that dtype."""
+    """Returns the three planes of a picture, of samples of that dtype."""
     return pointer(picture[0], kind), pointer(picture[1], kind), pointer(picture[2], kind)
 
 
@@ -84,7 +85,7 @@ def _read(picture, planes, factors, pixels, scratch, first, end):  # type: ignor
 
 @native
 def _blend(plane, near, far, near_weight, sums, count):  # type: ignore[no-untyped-def]
-    """Two rows of samples as one, 4 times as large."""
+    """Adds two rows of samples by weights: one row, 4 times as large."""
     near_row, far_row = advance(plane, near), advance(plane, far)
     far_weight = np.float32(4) - near_weight
     for x in range(count):
@@ -96,7 +97,7 @@ def _blend(plane, near, far, near_weight, sums, count):  # type: ignore[no-untyp
 
 @native
 def _interpolate(sums, target, columns, step, is_midway):  # type: ignore[no-untyped-def]
-    """A value for each pixel, 4 times as large as the sums."""
+    """Makes a value for each pixel, 4 times as large as the sums."""
     if step == 1:
         for x in range(columns):
             target[x] = np.float32(4) * sums[x]
@@ -114,13 +115,13 @@ def _interpolate(sums, target, columns, step, is_midway):  # type: ignore[no-unt
 
 @entry_point(INTEGERS, FLOATS, FLOATS, FLOATS, INTEGER, INTEGER)
 def write_planes(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
-    """Some rows of cells, of what shares a sample of chroma, from RGB."""
+    """Writes some rows of cells, the pixels that share a sample of chroma, from RGB."""
     _write_samples(picture, factors, pixels, scratch, first, end)
 
 
 @entry_point(INTEGERS, DOUBLES, FLOATS, DOUBLES, INTEGER, INTEGER)
 def write_exactly(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
-    """The same, in float64."""
+    """Does the same in float64."""
     _write_samples(picture, factors, pixels, scratch, first, end)
 
 
@@ -176,7 +177,8 @@ def _write(picture, planes, factors, pixels, scratch, first, end):  # type: igno
 
 @native
 def _weights(step, is_midway):  # type: ignore[no-untyped-def]
-    """What the pixel before the first one of a cell counts, that one, and the next, in quarters."""
+    """Returns how much the pixel before the first one of a cell counts, that one, and the next, in
+    quarters."""
     if step == 1:
         return np.float32(0), np.float32(4), np.float32(0)
     if is_midway:

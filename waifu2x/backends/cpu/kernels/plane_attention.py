@@ -86,11 +86,11 @@ def _emit_weights(
     sums: ir.Value,
     temperature: ir.Value,
 ) -> None:
-    """Products of keys and queries, behind which their squares stand, to weights: a softmax over
-    keys."""
+    """Replaces products of keys and queries, behind which their squares stand, by weights: a
+    softmax over keys."""
 
     def shares(place: ir.Value) -> ir.Value:
-        """One over each of some norms."""
+        """Returns one over each of some norms."""
         norms = v.maximum(v.root(v.load(scratch, place)), v.splat(_SHORTEST))
         return v.divided(v.splat(1.0), norms)
 
@@ -144,7 +144,7 @@ def _add_row(task, run, queries, keys, row):  # type: ignore[no-untyped-def]
 
 @native
 def attend_planes(job):  # type: ignore[no-untyped-def]
-    """The next row of windows."""
+    """Computes the next row of windows."""
     task, maps, scratch = job.task, job.maps, job.scratch
     source, target = record(maps, task.source), record(maps, task.target)
     values = record(maps, task.values)

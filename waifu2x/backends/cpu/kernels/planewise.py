@@ -34,7 +34,7 @@ def _emit_planes(
     residual: ir.Value,
     target: ir.Value,
 ) -> None:
-    """All planes of a row and what `combine` does with them, by vectors; maps of any layout.
+    """Emits all planes of a row and what `combine` does with them, by vectors; maps of any layout.
 
     Places and strides count values of their maps. Planes beyond those of the source are zeros.
     """
@@ -44,7 +44,7 @@ def _emit_planes(
         return v.field(job.task, name)
 
     def read(map_: str, place: ir.Value, plane: ir.Value) -> None:
-        """A vector of the source, or adds one of the residual."""
+        """Loads a vector of the source, or joins one of the residual."""
         for terms in v.cases(field(f"{map_}_terms"), TERMS):
             value = v.load_terms(scratch, v.add(place, plane), terms, field(f"{map_}_lo"))
             if terms:
@@ -116,7 +116,8 @@ _runs = vector_kernel(_emit_runs)
 
 @native
 def source_pixel(task, source, y, x):  # type: ignore[no-untyped-def]
-    """Where a task finds result pixel (y, x): the start of its memory, and the first plane."""
+    """Returns where a task finds result pixel (y, x): the start of its memory, and the first
+    plane."""
     plane, side, enlarge = task.source_plane, task.depth_to_space, task.enlarge
     if side > 1:
         plane += y % side * task.row_step + x % side * task.column_step
@@ -129,7 +130,7 @@ def source_pixel(task, source, y, x):  # type: ignore[no-untyped-def]
 
 @native
 def gathered(task, source, scratch, constants, y, x, p):  # type: ignore[no-untyped-def]
-    """Plane p of result pixel (y, x) in the source of a space-to-depth."""
+    """Returns plane p of result pixel (y, x) in the source of a space-to-depth."""
     side = task.space_to_depth
     inner = p % side**2
     start, plane = source_pixel(task, source, y * side + inner // side, x * side + inner % side)
@@ -138,7 +139,7 @@ def gathered(task, source, scratch, constants, y, x, p):  # type: ignore[no-unty
 
 @native
 def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # type: ignore[no-untyped-def]
-    """value, activated, * factors * factor, joined to its residual, at a pixel and plane.
+    """Returns value, activated, * factors * factor, joined to the residual of a pixel and plane.
 
     It takes no job: it is called for each value, and a call costs more with more pointers.
     """
@@ -165,8 +166,8 @@ def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # typ
 
 @native
 def copy_floats(job, y, to, pixel):  # type: ignore[no-untyped-def]
-    """Row y of a step between maps of floats, stored by single pixels, to pixels `pixel` floats
-    apart.
+    """Computes row y of a step between maps of floats, stored by single pixels, to pixels `pixel`
+    floats apart.
 
     What compiled code would read again after every store is copied first.
     """
@@ -215,8 +216,8 @@ def copy_floats(job, y, to, pixel):  # type: ignore[no-untyped-def]
 
 @native
 def _unshuffle_floats(job, y, to, pixel):  # type: ignore[no-untyped-def]
-    """Row y of a space-to-depth between maps of floats, stored by single pixels, to pixels `pixel`
-    floats apart."""
+    """Computes row y of a space-to-depth between maps of floats, stored by single pixels, to pixels
+    `pixel` floats apart."""
     task, maps, scratch = job.task, job.maps, job.scratch
     source, side, columns = record(maps, task.source), task.space_to_depth, task.columns
     planes, made, padding = task.planes // side**2, task.planes, task.padding
@@ -236,7 +237,7 @@ def _unshuffle_floats(job, y, to, pixel):  # type: ignore[no-untyped-def]
 
 @native
 def _vector_row(job, source, target, y):  # type: ignore[no-untyped-def]
-    """Row y of a step that makes whole parts, by vectors of planes."""
+    """Computes row y of a step that makes whole parts, by vectors of planes."""
     task = job.task
     start, plane = source_pixel(task, source, y, task.column)
     pixel, added = source.pixel_floats, 0
@@ -251,7 +252,7 @@ def _vector_row(job, source, target, y):  # type: ignore[no-untyped-def]
 
 @native
 def _value_row(job, source, target, y):  # type: ignore[no-untyped-def]
-    """Row y of any step, value by value."""
+    """Computes row y of any step, value by value."""
     task, maps, scratch, vectors = job.task, job.maps, job.scratch, job.vectors
     constants, planes = job.constants, task.planes
     for x in range(task.column, task.column + task.columns):
@@ -270,7 +271,7 @@ def _value_row(job, source, target, y):  # type: ignore[no-untyped-def]
 
 @native
 def planewise_rows(job):  # type: ignore[no-untyped-def]
-    """The next rows of a planewise step."""
+    """Computes the next rows of a planewise step."""
     task = job.task
     source, target = record(job.maps, task.source), record(job.maps, task.target)
     method, pixel = task.method, target.pixel_floats

@@ -19,7 +19,7 @@ from waifu2x.backends.cpu.pack.shapes import LANES
 def _emit_mixed(
     v: Emitter, job: Job, taps: ir.Value, places: tuple[ir.Value, ...], target: ir.Value
 ) -> None:
-    """The sum of four pixels of up to LANES planes, each times its tap."""
+    """Emits the sum of four pixels of up to LANES planes, each times its tap."""
     products = [
         v.times(v.load(job.scratch, place), v.splat(v.load_float(job.constants, v.add(taps, n))))
         for n, place in enumerate(places)
@@ -33,8 +33,8 @@ _mixed = vector_kernel(_emit_mixed)
 
 @native
 def bicubic_row(job, y, to, pixel):  # type: ignore[no-untyped-def]
-    """Row y of a bicubic interpolation, to pixels `pixel` floats apart: first down the columns, to
-    a row of scratch memory, then along it."""
+    """Computes row y of a bicubic interpolation, to pixels `pixel` floats apart: first down the
+    columns, to a row of scratch memory, then along it."""
     task, scratch, constants = job.task, job.scratch, job.constants
     source, planes = record(job.maps, task.source), task.planes
     up, down, step = task.up, task.down, source.pixel_floats
@@ -85,7 +85,7 @@ def bicubic_row(job, y, to, pixel):  # type: ignore[no-untyped-def]
 
 @native
 def _held(source, column):  # type: ignore[no-untyped-def]
-    """Where a column of the source lies in a row of its ring: one that the ring has."""
+    """Returns where a column of the source lies in a row of its ring: one that the ring has."""
     inner = min(max(column, 0), source.columns - 1) - source.column
     return min(max(inner, 0), source.row_floats // source.pixel_floats - 1) * source.pixel_floats
 
@@ -100,7 +100,7 @@ def _pad(job, to):  # type: ignore[no-untyped-def]
 
 @native
 def maxima_row(job, y, to, pixel):  # type: ignore[no-untyped-def]
-    """Row y of maxima, to pixels `pixel` floats apart."""
+    """Computes row y of maxima, to pixels `pixel` floats apart."""
     task, scratch = job.task, job.scratch
     source = record(job.maps, task.source)
     kernel, planes, last = task.pool, task.planes, source.rows - 1
@@ -121,8 +121,8 @@ def maxima_row(job, y, to, pixel):  # type: ignore[no-untyped-def]
 
 @native
 def bilinear_row(job, y, to, pixel):  # type: ignore[no-untyped-def]
-    """Row y of a map enlarged to the target's size, to pixels `pixel` floats apart: down the
-    columns first."""
+    """Computes row y of a map enlarged to the target's size, to pixels `pixel` floats apart: down
+    the columns first."""
     task, scratch = job.task, job.scratch
     source, target = record(job.maps, task.source), record(job.maps, task.target)
     rows, columns, planes = target.rows, target.columns, task.planes

@@ -160,11 +160,11 @@ def _look(queue, first, end, thread, patience, most):  # type: ignore[no-untyped
 def run_strips(queue, signal, first, end, thread, patience, most, opened, woken, sleeps):  # type: ignore[no-untyped-def]
     """Runs strips of slots `first` to `end` of a work queue that no thread has taken.
 
-    Returns after so many looks in vain, one after the other; if `most` is not negative, after so
-    many strips or when all of the first slot are done. `thread` is the number of this one: of all
-    that run strips of a slot, no two have the same. Opens a slot before, unless that is negative,
-    and wakes so many threads that sleep here. Who `sleeps` does not return before it shall
-    end: instead it sleeps until the signal is sent, and looks on.
+    Returns after `patience` looks in vain, one after the other; if `most` is not negative, after
+    `most` strips or when all of the first slot are done. `thread` is the number of this thread,
+    unique among those that run strips of a slot. First opens slot `opened`, unless that is
+    negative, and wakes `woken` of the threads that sleep here. With `sleeps`, waits on the signal
+    and looks again until told to end, instead of returning.
     """
     if opened >= 0:
         atomic_store(advance(queue, opened * records.SLOT), records.TAKEN, 0)

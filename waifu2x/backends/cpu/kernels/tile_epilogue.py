@@ -63,7 +63,7 @@ class TileEpilogue:
             self._factor = v.splat(v.narrow(v.field(job.task, "factor")))
 
     def finish_pair(self) -> None:
-        """The next two pixels."""
+        """Finishes the next two pixels."""
         v, (pixel, pair, lo) = self._v, self._target
         sums = [
             v.load(self._scratch, v.add(v.get(self._sums), x * BLOCK + n))

@@ -102,8 +102,8 @@ def _emit_release(v: Emitter) -> None:
 
 
 def _emit_block(v: Emitter, job: Job, block: Block, pending: ir.Value) -> None:
-    """The sums of a block. Meanwhile the vector units finish the pending block, some pixels a
-    step."""
+    """Computes the sums of a block. Meanwhile the vector units finish the pending block, some
+    pixels a step."""
     if not VECTOR.tiles:
         return
     task, height, width = job.task, block.height, block.width
@@ -140,7 +140,7 @@ def _variants(v: Emitter, task: ir.Value) -> Iterator[Variant]:
 def _emit_products(
     v: Emitter, job: Job, block: Block, sums: list[list[int]], terms: int, epilogue: TileEpilogue
 ) -> None:
-    """All products of a block, added to tiles `sums`."""
+    """Adds all products of a block to tiles `sums`."""
     pixel = block.pixel
     stride = v.mul(pixel, 4)
     count = v.mul(v.field(job.task, "taps"), v.field(job.task, "across"))
@@ -182,7 +182,7 @@ def _emit_steps(v: Emitter, job: Job, pixel: ir.Value, row: ir.Value, steps: ir.
 
 
 def _emit_finish(v: Emitter, job: Job, pending: ir.Value) -> None:
-    """The last block."""
+    """Finishes the last block."""
     if not VECTOR.tiles:
         return
     for variant in _variants(v, job.task):
@@ -217,7 +217,7 @@ _steps = vector_kernel(_emit_steps)
 
 @native
 def convolve_tiles(job):  # type: ignore[no-untyped-def]
-    """The next rows of a convolution."""
+    """Computes the next rows of a convolution."""
     task, places, scratch = job.task, job.places, job.scratch
     source = record(job.maps, task.source)
     locate_source(job, source, task.rows + task.taps - 1)

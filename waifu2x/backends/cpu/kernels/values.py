@@ -19,7 +19,7 @@ from waifu2x.backends.cpu.pack.shapes import LANES, TERMS
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _bfloat_at(typing_context: Any, floats: types.Type, index: types.Type) -> Any:
-    """The bf16 value of an index, counted in bf16 values, as a float."""
+    """Returns the bf16 value of an index, counted in bf16 values, as a float."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
         halves = builder.bitcast(values[0], ir.IntType(16).as_pointer())
@@ -52,7 +52,8 @@ def _put_bfloat(
 
 @native
 def pixel_start(map_, y, x):  # type: ignore[no-untyped-def]
-    """Where the memory of the pixel begins that single pixel (y, x) is stored in, in floats."""
+    """Returns where the memory of the pixel begins that single pixel (y, x) is stored in, in
+    floats."""
     side = map_.space_to_depth
     if side > 1:
         y, x = y // side, x // side
@@ -61,7 +62,7 @@ def pixel_start(map_, y, x):  # type: ignore[no-untyped-def]
 
 @native
 def pixel_plane(map_, y, x):  # type: ignore[no-untyped-def]
-    """The first plane of single pixel (y, x) among all that is stored in that memory."""
+    """Returns the first plane of single pixel (y, x) among all that is stored in that memory."""
     side = map_.space_to_depth
     if side == 1:
         return 0
@@ -70,7 +71,7 @@ def pixel_plane(map_, y, x):  # type: ignore[no-untyped-def]
 
 @native
 def get(map_, scratch, constants, start, plane):  # type: ignore[no-untyped-def]
-    """A value: `plane` counts from the start of the memory of a pixel."""
+    """Returns a value: `plane` counts from the start of the memory of a pixel."""
     if map_.terms == 0:
         return scratch[start + plane]
     value = _bfloat_at(scratch, 2 * start + plane)

@@ -21,12 +21,31 @@ from numba.extending import intrinsic
 from waifu2x.backends.cpu.kernels.emit_functions import FunctionEmitter
 from waifu2x.backends.cpu.kernels.emit_integers import IntegerEmitter
 from waifu2x.backends.cpu.kernels.emit_memory import MemoryEmitter
-from waifu2x.backends.cpu.kernels.emit_tiles import TileEmitter
-from waifu2x.backends.cpu.kernels.llvm_types import INDEX
+from waifu2x.backends.cpu.kernels.llvm_types import BYTES, INDEX
+
+_TILE = ir.IntType(8)
 
 
-class Emitter(MemoryEmitter, IntegerEmitter, FunctionEmitter, TileEmitter):
-    """Emits vector instructions at the current place of an LLVM function."""
+class Emitter(MemoryEmitter, IntegerEmitter, FunctionEmitter):
+    """Emits vector and tile instructions at the current place of an LLVM function."""
+
+    def tile(self, operation: str, *operands: int | ir.Value) -> None:
+        """Emits one AMX instruction; Python ints among the operands are numbers of tile
+        registers."""
+        if operation in ("ldtilecfg", "tileloadd64", "tilestored64"):
+            operands = tuple(
+                self._builder.bitcast(value, BYTES)
+                if isinstance(value, ir.Value) and isinstance(value.type, ir.PointerType)
+                else value
+                for value in operands
+            )
+        values = [ir.Constant(_TILE, v) if isinstance(v, int) else v for v in operands]
+        function = cgutils.get_or_insert_function(
+            self._builder.module,
+            ir.FunctionType(ir.VoidType(), [value.type for value in values]),
+            f"llvm.x86.{operation}",
+        )
+        self._builder.call(function, values)
 
 
 def vector_kernel(emit: Callable[..., None]) -> Any:
@@ -66,7 +85,8 @@ def _unpacked(builder: ir.IRBuilder, kind: types.Type, value: ir.Value) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def ticks(typing_context: Any) -> Any:
-    """A counter that runs at a steady rate on x86; elsewhere 0, for it may be out of bounds."""
+    """Returns a counter that runs at a steady rate on x86; elsewhere 0, for it may be out of
+    bounds."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
         if platform.machine().lower() not in ("x86_64", "amd64"):

@@ -69,7 +69,7 @@ class Products(NamedTuple):
 
 
 def _transform_input(v: Emitter, d: list[ir.Value]) -> list[ir.Value]:
-    """Eight neighbouring inputs -> eight frequencies (B^T d, those at ±2 doubled)."""
+    """Transforms eight neighbouring inputs to eight frequencies (B^T d, those at ±2 doubled)."""
     even_a, odd_a = (v.fma(d[n], 4.0, v.fma(d[n + 2], -5.0, d[n + 4])) for n in (2, 1))
     even_b, odd_b = (v.fma(d[n + 2], -4.25, v.plus(d[n], d[n + 4])) for n in (2, 1))
     even_c = v.fma(d[6], 2.0, v.fma(d[4], -2.5, v.times(d[2], 0.5)))
@@ -87,7 +87,7 @@ def _transform_input(v: Emitter, d: list[ir.Value]) -> list[ir.Value]:
 
 
 def _transform_output(v: Emitter, m: list[ir.Value]) -> list[ir.Value]:
-    """Eight frequencies -> six neighbouring results (A^T m)."""
+    """Transforms eight frequencies to six neighbouring results (A^T m)."""
     (sum_a, off_a), (sum_b, off_b), (sum_c, off_c) = (
         (v.plus(m[n], m[n + 1]), v.minus(m[n], m[n + 1])) for n in (1, 3, 5)
     )
@@ -102,8 +102,8 @@ def _transform_output(v: Emitter, m: list[ir.Value]) -> list[ir.Value]:
 
 
 def input_columns(v: Emitter, starts: list[ir.Value], pixel: ir.Value, side: ir.Value) -> ir.Value:
-    """One vector of planes of a cell's 8x8 pixels, in rows that begin at `starts`, transformed down
-    its columns: memory of (column, frequency)."""
+    """Transforms one vector of planes of a cell's 8x8 pixels, in rows that begin at `starts`, down
+    its columns; returns memory of (column, frequency)."""
     to, stacked = v.stack_vectors(FREQUENCIES)
     with v.loop(side) as x:
         along, place = v.mul(pixel, x), v.mul(x, SIDE * LANES)
@@ -116,7 +116,7 @@ def input_columns(v: Emitter, starts: list[ir.Value], pixel: ir.Value, side: ir.
 
 
 def input_row(v: Emitter, stacked: ir.Value, y: ir.Value) -> list[ir.Value]:
-    """The eight frequencies of row `y` of those, of one frequency down."""
+    """Returns the eight frequencies of row `y` of those, of one frequency down."""
     across = v.at(stacked, v.mul(y, LANES))
     return _transform_input(v, [v.load(across, x * SIDE * LANES) for x in range(SIDE)])
 
@@ -173,8 +173,8 @@ def _emit_input(
     inputs: ir.Value,
     stride: ir.Value,
 ) -> None:
-    """`depth` planes of one cell: 8x8 pixels, `offset` floats along the rows whose places begin at
-    `rows` -> 64 frequencies, `stride` floats apart."""
+    """Transforms `depth` planes of one cell: 8x8 pixels, `offset` floats along the rows whose
+    places begin at `rows` -> 64 frequencies, `stride` floats apart."""
     scratch = job.scratch
     starts_of_rows = [v.add(v.integer(rows, SOURCE_ROWS + y), offset) for y in range(SIDE)]
     side = v.opaque_number(SIDE)
@@ -197,7 +197,7 @@ def _emit_product(
     block: ir.Value,
     products: ir.Value,
 ) -> None:
-    """A tile of M = V U: (height, depth) times (depth, width vectors)."""
+    """Emits a tile of M = V U: (height, depth) times (depth, width vectors)."""
     pixels, vectors = v.at(job.scratch, inputs), v.at(job.weights, block)
     for tile in v.cases(width, WIDTHS):
         slots = v.accumulators([v.splat(0.0)] * (tile_height(tile) * tile))
@@ -207,7 +207,7 @@ def _emit_product(
 
 
 def _emit_output(v: Emitter, job: Job, products: Products) -> None:
-    """`emit_output` of floats."""
+    """Emits `emit_output` of floats."""
     emit_output(v, job, products)
 
 
@@ -218,7 +218,7 @@ _output_cell = vector_kernel(_emit_output)
 
 @native
 def convolve(job):  # type: ignore[no-untyped-def]
-    """The next rows of a convolution of threes of taps: one row of cells."""
+    """Computes the next rows of a convolution of threes of taps: one row of cells."""
     task = job.task
     source = record(job.maps, task.source)
     threes = task.taps // 3

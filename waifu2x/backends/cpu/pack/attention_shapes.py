@@ -53,7 +53,7 @@ def attention_places(
 ) -> AttentionPlaces:
     """Returns the places from `start`, which is even, on.
 
-    For windows of so many queries and keys, and heads of `depth` planes, the last of them with
+    For windows of that many queries and keys, and heads of `depth` planes, the last of them with
     `padding` planes more.
     """
     padded, padded_keys = -(-queries // LANES) * LANES, -(-keys // LANES) * LANES

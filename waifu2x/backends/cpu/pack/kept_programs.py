@@ -2,7 +2,7 @@
 
 An entry is the pickle of a packed program, and behind it the two arrays that its tasks point into.
 The weights of steps and nodes are not kept, only their shapes: nothing reads them any more. Entries
-are read with care, though nobody else can have written them (`cache`): they make objects of this
+are read with care, though only this user can have written them (`cache`): they make objects of this
 package's classes and arrays, and call nothing.
 """
 
@@ -40,7 +40,7 @@ _SOURCES = (
 _HEADER = struct.Struct("<3Q")
 """Bytes of the pickle; floats of weights and of constants."""
 _WEIGHT_DIMENSIONS = 4
-"""Arrays of so many are weights of convolutions."""
+"""Arrays of this many dimensions are weights of convolutions."""
 _NONE = np.zeros(0, np.float32)
 _NUMPYS = {"_frombuffer", "_reconstruct", "dtype", "ndarray", "scalar"}
 """What pickles of arrays take of NumPy."""
@@ -48,8 +48,8 @@ _NUMPYS = {"_frombuffer", "_reconstruct", "dtype", "ndarray", "scalar"}
 
 @once
 def code() -> str:
-    """Returns the digest of all that decides what the processor makes of a model's file, but for
-    the file: it does not change while the program runs."""
+    """Returns the digest of everything that decides what the processor makes of a model's file, but
+    for the file: it does not change while the program runs."""
     return cache.digest(*environment(), sources.digest(_SOURCES))
 
 

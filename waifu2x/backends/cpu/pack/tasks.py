@@ -10,7 +10,7 @@ from waifu2x.backends.cpu.pack import records
 from waifu2x.system.lazy_dataclass import dataclass
 
 ROWS = 4
-"""Rows at a time of tasks that could do with any number."""
+"""Rows that tasks compute at once which could do with any number."""
 ON_TILES = (records.TILES, records.PIXEL_TILES, records.FEW_TILES)
 """Kinds of convolutions in bf16."""
 IN_INTEGERS = (records.INTEGER_WINOGRAD, records.INTEGER_POINTWISE)

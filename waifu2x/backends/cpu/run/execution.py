@@ -47,7 +47,7 @@ class _RunningStrips:
 
 
 class StripExecution:
-    """What one run holds: kept maps, vectors, sums of means."""
+    """Holds the kept maps, the vectors and the sums of means of one run."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class StripExecution:
         on_progress(1 - reported)
 
     def _division(self, strips: PhaseStrips, tile: int | None) -> tuple[int, int]:
-        """Into how many strips each picture is cut, down and across."""
+        """Returns into how many strips each picture is cut, down and across."""
         down, across = strips.division(len(self._pictures), self._workers.cores)
         if tile is not None:
             height, width = self._results.shape[1:3]
@@ -180,7 +180,7 @@ class StripExecution:
     def _make_vectors(
         self, phase: Phase, vectors: NDArray[np.float32], sums: NDArray[np.int64]
     ) -> None:
-        """The means and linear layers behind a phase, in float64 and one fixed order."""
+        """Computes the means and linear layers behind a phase, in float64 and one fixed order."""
         packed = self._packed
         starts = packed.vector_starts
         for number in (*phase.averages, *phase.dense):
@@ -215,18 +215,19 @@ class StripExecution:
 
 
 def _joined(sums: NDArray[np.int64], bits: tuple[int, int]) -> NDArray[np.float64]:
-    """Sums (2, n) of integers that stand for numbers times two to the power of `bits`, as one."""
+    """Returns sums (2, n) of integers that stand for numbers times two to the power of `bits`, as
+    one."""
     made: NDArray[np.float64] = np.ldexp(sums.astype(np.float64), -np.array([bits]).T).sum(axis=0)
     return made
 
 
 def _source_record(pixels: NDArray[Any], model: Model) -> tuple[int, ...]:
-    """What compiled code reads of a picture."""
+    """Returns the record of a picture that is read."""
     return (*_pixels_record(pixels), model.padding, BORDER_CODES[model.border])
 
 
 def _result_record(pixels: NDArray[Any]) -> tuple[int, ...]:
-    """What compiled code reads of a result."""
+    """Returns the record of a result."""
     return (*_pixels_record(pixels), 0, 0)
 
 

@@ -40,7 +40,7 @@ _MOST_TAPS = 6
 
 
 class Scratch(NamedTuple):
-    """What a task needs for itself while it runs, and how much it does at a time."""
+    """The scratch memory that a task needs, and how much it does at once."""
 
     inputs: int = 0
     """Floats of transformed or rounded inputs,"""
@@ -49,9 +49,9 @@ class Scratch(NamedTuple):
     staging: int = 0
     """and of what is not integers yet."""
     cells: int = 0
-    """Winograd cells at a time."""
+    """Winograd cells that are done at once."""
     span: int = 0
-    """Pixels at a time, of 1x1 convolutions in integers."""
+    """Pixels that are done at once, of 1x1 convolutions in integers."""
 
 
 def scratch(task: Task, width: int, cache_bytes: int) -> Scratch:
@@ -114,14 +114,15 @@ def _winograd_scratch(task: Task, width: int, cache_bytes: int) -> Scratch:
 
 
 def group_size(of_inputs: int, of_products: int, cache_bytes: int, least: int = 1) -> int:
-    """Cells whose V and M, of so many floats for each frequency, take at most three quarters of a
-    cache: a multiple of ROW_BLOCK, `least` times that at least."""
+    """Returns how many cells' V and M, of that many floats for each frequency, take at most three
+    quarters of a cache: a multiple of ROW_BLOCK, `least` times that at least."""
     floats = FREQUENCIES * (of_inputs + of_products)
     return max(least, cache_bytes * 3 // 4 // (4 * floats * ROW_BLOCK)) * ROW_BLOCK
 
 
 def winograd_floats(in_planes: int, cells: int) -> tuple[int, int]:
-    """Floats of V and of M for a group of cells; each frequency is followed by one spare vector.
+    """Returns the floats of V and of M for a group of cells; each frequency is followed by one
+    spare vector.
 
     Without the spare vector the frequencies would lie a multiple of 4 KiB apart, in the same few
     sets of the L1 cache.
@@ -133,8 +134,8 @@ def winograd_floats(in_planes: int, cells: int) -> tuple[int, int]:
 
 
 def _integer_winograd_floats(in_planes: int, cells: int) -> tuple[int, int, int]:
-    """Floats of V, with the frequency that stays in floats, of M, and of a part of a cell that is
-    not integers yet, with the scales of all cells behind it."""
+    """Returns the floats of V, with the frequency that stays in floats, of M, and of a part of a
+    cell that is not integers yet, with the scales of all cells behind it."""
     part = 2 * PART_PAIRS
     return (
         FREQUENCIES * (cells * in_planes // 2 + LANES) + cells * in_planes,

@@ -50,7 +50,7 @@ _EMPTY = Box(0, 0, 0, 0)
 
 @dataclass(frozen=True, eq=False)
 class Strip:
-    """What compiled code is handed, but for addresses."""
+    """The tables of a strip that compiled code is handed, but for addresses."""
 
     tasks: NDArray[Any]
     """(tasks,) of records.TASK."""
@@ -101,14 +101,14 @@ class PhaseStrips:
         self._batch = lru_cache(_MOST_BATCHES)(self._make_batch)
 
     def batches(self, down: int, across: int) -> Iterator[StripBatch]:
-        """All strips of a picture that is divided so."""
+        """Yields all strips of a picture, `down` times `across` of them."""
         for number in range(-(-down * across // self._together)):
             batch = self._batch(down, across, number)
             if len(batch.records):
                 yield batch
 
     def strip(self, roots: Mapping[int, Box]) -> Strip:
-        """The strip that makes these boxes of the phase's roots."""
+        """Returns the strip that makes these boxes of the phase's roots."""
         sizes = self.sizes if self.packed.attends else None
         work = geometry.work(self.packed.program, self.phase.steps, roots, self.packed.unit, sizes)
         boxes = [self._box(task, work, roots) for task in self.tasks]
@@ -140,7 +140,7 @@ class PhaseStrips:
         return layer_costs(self.packed, self.phase, lambda roots: self.strip(roots).floats)
 
     def _division(self, pictures: int, cores: int) -> tuple[int, int]:
-        """Into how many strips, down and across, each picture is best divided."""
+        """Returns into how many strips, down and across, each picture is best divided."""
         roots = self.phase.roots(self.packed.program)
         height, width = (
             max(
@@ -151,7 +151,7 @@ class PhaseStrips:
         return best_division(self._layers, height, width, pictures, cores)
 
     def _make_batch(self, down: int, across: int, number: int) -> StripBatch:
-        """Some of them, as long as all that came before are of full number."""
+        """Makes batch `number` of the strips; all batches before it are full."""
         program = self.packed.program
         roots = self.phase.roots(program)
         divided = [geometry.tiles(self.sizes[v], down, across, self.packed.cut(v)) for v in roots]
@@ -186,7 +186,7 @@ class PhaseStrips:
         return range(starts[min(vectors)], starts[max(vectors) + 1]) if vectors else range(0)
 
     def _map_records(self) -> NDArray[Any]:
-        """What is the same for all strips of the records of maps."""
+        """Returns the records of maps, with what is the same for all strips."""
         program, layouts = self.packed.program, self.packed.maps.layouts
         maps = np.zeros(len(layouts), MAP)
         for index in self._used:
@@ -200,8 +200,8 @@ class PhaseStrips:
         return maps
 
     def _rings(self, held: Mapping[int, Box], found: RunOrder) -> tuple[NDArray[Any], int]:
-        """The records of maps with their rings, one behind the other, and how many floats these
-        take together."""
+        """Returns the records of maps with their rings, one behind the other, and how many floats
+        these take together."""
         maps, floats = self._maps.copy(), 0
         for index in self._used:
             box, record = held[index], maps[index]
@@ -229,7 +229,7 @@ class PhaseStrips:
         return Box(*(edge * schedule.scale for edge in box))
 
     def _held(self, work: geometry.Work, boxes: Sequence[Box]) -> dict[int, Box]:
-        """The part of each map that its ring holds, in pixels of memory."""
+        """Returns the part of each map that its ring holds, in pixels of memory."""
         values = len(self.packed.program.values)
         held: dict[int, Box] = {}
         for value, box in work.values.items():

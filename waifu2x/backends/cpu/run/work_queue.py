@@ -51,7 +51,7 @@ class WorkQueue:
         weakref.finalize(self, _end, self.slots, self.signal, self._threads, self._wakeups)
 
     def take_slot(self, *, waits: bool) -> int | None:
-        """A free slot; where there is none, waits for one, or gives None."""
+        """Returns a free slot; where there is none, waits for one, or returns None."""
         try:
             return self._free.get(waits)
         except queue.Empty:
