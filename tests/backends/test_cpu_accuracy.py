@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from tests.backends.test_cpu_compiled import copied
 from tests.helpers import obvious
-from waifu2x.backends.cpu import accuracy
 from waifu2x.backends.cpu.compile import compiled, isa
+from waifu2x.backends.cpu.pack import choosing, kept_programs
 from waifu2x.networks import digests
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Convolution
@@ -38,7 +38,7 @@ class Measured:
     def asks(self, model: Model) -> bool:
         """Whether the accuracy of a model has to be measured."""
         before = self.times
-        accuracy.decibels(model, "int16", 0, self, self)
+        choosing.decibels(model, "int16", 0, self, self)
         return self.times > before
 
 
@@ -62,16 +62,14 @@ def test_a_changed_model_asks_anew(measured: Measured) -> None:
         assert measured.asks(replace(model, nodes=(first, replace(last, **{field: values}))))
 
 
-@pytest.mark.parametrize(
-    "changed", ["kernels/integers.py", "pack/weights.py", "pack/pixel_layout.py"]
-)
+@pytest.mark.parametrize("changed", ["kernels/integers.py", "pack/weights.py", "pack/layouts.py"])
 def test_changed_code_asks_anew(
     measured: Measured, changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = obvious.random_model([3, 4, 3], seed=1)
     copy = copied(tmp_path)
     monkeypatch.setattr(sources, "PACKAGE", copy)
-    monkeypatch.setattr(accuracy, "code", accuracy.code.__wrapped__)
+    monkeypatch.setattr(kept_programs, "code", kept_programs.code.__wrapped__)
     assert measured.asks(model)
     assert not measured.asks(model)
     with (copy / "backends" / "cpu" / changed).open("a") as file:
@@ -83,7 +81,7 @@ def test_another_instruction_set_asks_anew(
     measured: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = obvious.random_model([3, 4, 3], seed=1)
-    monkeypatch.setattr(accuracy, "code", accuracy.code.__wrapped__)
+    monkeypatch.setattr(kept_programs, "code", kept_programs.code.__wrapped__)
     assert measured.asks(model)
     monkeypatch.setattr(compiled, "VECTOR", replace(isa.VECTOR, name="another"))
     assert measured.asks(model)

@@ -16,7 +16,7 @@ from tests.helpers import obvious
 from tests.helpers.graphs import halving_model, residual_in_residual
 from waifu2x.backends import Precision, open_backend
 from waifu2x.backends.call import Call
-from waifu2x.backends.cpu.pack import choosing, packer, prepared
+from waifu2x.backends.cpu.pack import choosing, kept_programs, packer
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 from waifu2x.system import cache, sources
@@ -119,11 +119,11 @@ def test_another_model_name_code_or_choice_is_another_entry(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = [obvious.random_model([3, 32, 32, 3], seed=seed) for seed in (3, 4)]
-    keys = {prepared.key(model, ["fp32"]) for model in models}
-    keys.add(prepared.key(models[0], ["int16", "fp32"]))
+    keys = {kept_programs.key(model, ["fp32"]) for model in models}
+    keys.add(kept_programs.key(models[0], ["int16", "fp32"]))
     with monkeypatch.context() as patch:
-        patch.setattr(prepared, "code", lambda: "another")
-        keys.add(prepared.key(models[0], ["fp32"]))
+        patch.setattr(kept_programs, "code", lambda: "another")
+        keys.add(kept_programs.key(models[0], ["fp32"]))
     assert len(keys) == 4
 
 
@@ -133,7 +133,7 @@ def test_a_folder_that_others_can_write_is_not_read(folder: Path) -> None:
     (folder / "weights").chmod(0o777)
     (path,) = entries(folder)
     before = path.stat().st_mtime_ns
-    assert prepared.load(path.name) is None
+    assert kept_programs.load(path.name) is None
     np.testing.assert_array_equal(computed(model), first)
     assert path.stat().st_mtime_ns == before
 

@@ -19,8 +19,8 @@ from waifu2x.backends.accuracy import drawing
 from waifu2x.backends.call import Call
 from waifu2x.backends.cpu.compile import isa
 from waifu2x.backends.cpu.pack import weights
+from waifu2x.backends.cpu.pack.packer import with_picture
 from waifu2x.backends.cpu.pack.shapes import LANES, MOST_INPUT, PART_PAIRS
-from waifu2x.backends.cpu.run.picture import with_picture
 from waifu2x.errors import BackendError
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.ops.conv import Conv

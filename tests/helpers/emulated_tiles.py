@@ -79,7 +79,7 @@ def _tile(self: vector.Emitter, operation: str, *operands: int | ir.Value) -> No
                 builder.store(builder.load(row_of(tile, row)), memory, align=4)
 
 
-vector.Emitter.tile = _tile  # type: ignore[assignment, method-assign]
+vector.Emitter.tile = _tile  # type: ignore[method-assign]
 
 
 def _store_bfloats(

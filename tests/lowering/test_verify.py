@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from tests.helpers.graphs import random_graphs, residual_in_residual
 from tests.helpers.steps import is_copy, is_scale
 from tests.helpers.verify import verify, verify_phases, verify_places
-from waifu2x.backends.cpu.run.picture import with_picture
+from waifu2x.backends.cpu.pack.packer import with_picture
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.ops.base import InvalidProgramError
 from waifu2x.lowering.ops.conv import Conv, Depthwise

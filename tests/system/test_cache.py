@@ -309,6 +309,7 @@ def test_without_a_home_directory(
 
 def test_compiled_code_without_a_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     from waifu2x.backends.cpu.compile.compiled import Compiled
+    from waifu2x.backends.cpu.pack.records import PLACES, TASK
     from waifu2x.backends.cpu.pack.shapes import LANES, PEAK_DEPTH, WIDTHS, tile_height
 
     monkeypatch.delenv("WAIFU2X_CACHE_DIR")
@@ -318,7 +319,8 @@ def test_compiled_code_without_a_home_directory(monkeypatch: pytest.MonkeyPatch)
         tile_height(WIDTHS[0]) * WIDTHS[0] * LANES,
     )
     scratch, weights = np.ones(inputs + results, np.float32), np.ones(8192, np.float32)
-    Compiled("loops", "vector_loop")(1, scratch, weights)
+    task, places = np.zeros(1, TASK), np.zeros(PLACES, np.int64)
+    Compiled("loops", "vector_loop")(1, task, places, scratch, weights)
     np.testing.assert_array_equal(scratch, np.repeat([1, PEAK_DEPTH], [inputs, results]))
 
 
@@ -336,7 +338,7 @@ def test_machine_code_that_does_not_load_is_compiled_again(
 
     def run() -> Compiled:
         loop = Compiled("loops", "vector_loop")
-        loop(0, np.zeros(1, np.float32), np.zeros(1, np.float32))
+        loop(0, *(np.zeros(1, np.float32) for _ in range(4)))
         return loop
 
     monkeypatch.setattr(Compiled, "_compiled", counted)

@@ -1,4 +1,4 @@
-"""What convolutions of maps with many planes are computed in, and what layouts follow from it."""
+"""The arithmetic of convolutions of maps with many planes, and the layouts that follow from it."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ CELL_UNIT = (CELL, CELL)
 
 
 def unit_of(arithmetic: Arithmetic) -> tuple[int, int]:
-    """Rows and columns that convolutions compute whole multiples of."""
+    """Returns the rows and columns that convolutions compute whole multiples of."""
     return TILE_UNIT if arithmetic == "bf16" else CELL_UNIT
 
 
 def degrees(arithmetic: Arithmetic) -> tuple[Fineness, ...]:
-    """The degrees of exactness that there are of it, fastest first."""
+    """Returns the degrees of exactness that there are of it, fastest first."""
     return (COARSE, PLAIN, FINE) if arithmetic == "bf16" else (PLAIN,)
 
 
 def arithmetics() -> list[Arithmetic]:
-    """What this processor computes in, fastest first."""
+    """Returns what this processor computes in, fastest first."""
     found: list[Arithmetic] = ["fp32"]
     if isa.VECTOR.integers:
         found.insert(0, "int16")

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
 
 from waifu2x.backends import Backend, Device, Measurement, Pin, Precision, Trial, pick_device
-from waifu2x.backends.cpu.arithmetic import arithmetics
+from waifu2x.backends.cpu.arithmetic import Arithmetic, arithmetics
 from waifu2x.backends.cpu.compile import isa
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
-from waifu2x.backends.cpu.pack.prepared import accurate
+from waifu2x.backends.cpu.pack import kept_programs
 from waifu2x.backends.cpu.run.work_queue import run_strips
 from waifu2x.backends.cpu.run.workers import Workers
 from waifu2x.backends.engine.open_objects import OpenObjects
-from waifu2x.errors import LESS_MEMORY, BackendError, DeviceMemoryError
+from waifu2x.errors import LESS_MEMORY, BackendError, DeviceMemoryError, printable
 from waifu2x.networks.model import Model
 from waifu2x.system.machine import core_count
+
+_LOG = logging.getLogger(__name__)
 
 
 def create(device: int) -> Backend:
@@ -28,7 +31,7 @@ def create(device: int) -> Backend:
 
 
 def devices() -> list[Device]:
-    """The backend's one device: all cores."""
+    """Returns the backend's one device: all cores."""
     cores = core_count()
     return [
         Device(
@@ -65,7 +68,7 @@ class CpuBackend:
             packed: dict[int, CpuModel] = {}
             for model in models:
                 if id(model) not in packed:
-                    packed[id(model)] = accurate(model, offered, self._workers)
+                    packed[id(model)] = _packed(model, offered, self._workers)
         except MemoryError as error:
             raise DeviceMemoryError(
                 f"backend cpu: memory is short ({error}): {LESS_MEMORY}"
@@ -111,3 +114,24 @@ class CpuBackend:
         """Frees what is kept for further calls once no network is open."""
         if not any(network.models for network in self._networks):
             self._workers.release()
+
+
+def _packed(model: Model, offered: Sequence[Arithmetic], workers: Workers) -> CpuModel:
+    """Returns the model in the first of these arithmetics that keeps what `auto` promises, or in
+    the last: as it was kept, or chosen and packed now."""
+    key = kept_programs.key(model, offered)
+    packed = kept_programs.load(key)
+    if packed is None:
+        from waifu2x.backends.cpu.pack.choosing import choose
+
+        packed = choose(model, offered, workers)
+        kept_programs.store(key, packed)
+    if packed.passed_over:
+        _LOG.warning(
+            "%s: %s %s too coarse, using %s (slower)",
+            printable(model.name),
+            " and ".join(packed.passed_over),
+            "is" if len(packed.passed_over) == 1 else "are",
+            packed.arithmetic,
+        )
+    return CpuModel(model, packed, workers)

@@ -64,11 +64,11 @@ class CpuModel:
             out[:, place.top : place.bottom, place.left : place.right] = inner
 
     def plan(self, height: int, width: int) -> SizePlan:
-        """How pictures of that size run. Raises BackendError for one that is too large."""
+        """Returns how pictures of that size run. Raises BackendError for one that is too large."""
         return self._plans(height, width)
 
     def blocks(self, height: int, width: int) -> list[Block]:
-        """The parts of a picture that run one after the other, as pictures of their own."""
+        """Returns the parts of a picture that run one after the other, as pictures of their own."""
         program, size = self.packed.program, (height, width)
         held = 4 * self.plan(height, width).kept.floats if is_segmented(program) else 0
         return blocks(program, size, held, kept_memory.budget(self.packed))

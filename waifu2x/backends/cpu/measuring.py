@@ -1,17 +1,30 @@
-"""How long a model takes on the processor, layer by layer."""
+"""Measures how long a model takes on the processor, layer by layer, and what its arithmetic units
+reach at best."""
 
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import LayerTime, Measurement
 from waifu2x.backends.call import Call
-from waifu2x.backends.cpu import peak
+from waifu2x.backends.cpu.compile.compiled import Compiled
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
+from waifu2x.backends.cpu.pack.records import PLACES, TASK, aligned
+from waifu2x.backends.cpu.pack.shapes import (
+    BLOCK,
+    CONFIG_FLOATS,
+    LANES,
+    PEAK_DEPTH,
+    WIDTHS,
+    tile_height,
+)
+from waifu2x.backends.cpu.pack.weights import tile_config
 from waifu2x.lowering.ops.attention import AttentionStep, MixPlanes
 from waifu2x.lowering.ops.conv import Conv
 from waifu2x.networks.nodes import Weighted
@@ -19,6 +32,11 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 _RUNS = 4
 """The first one warms up, and the best of the others counts."""
+_STEPS = 2
+"""Steps of the loop on tiles, in each of nine taps."""
+_MILLISECONDS = 50
+_TILE_PRODUCTS = PEAK_DEPTH * tile_height(WIDTHS[0]) * WIDTHS[0] * LANES
+"""Multiply-adds of a register tile on vectors."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +49,7 @@ class _Peaks:
 
 
 def measure(network: CpuNetwork, pixels: NDArray[Any], cores: int) -> Measurement:
-    """Times one picture through a network of one model: the best of three."""
+    """Times a picture through a network of one model: the best of three runs."""
     (model,) = network.models
     runs = []
     for _ in range(_RUNS):
@@ -43,9 +61,9 @@ def measure(network: CpuNetwork, pixels: NDArray[Any], cores: int) -> Measuremen
     share = seconds / max(1, sum(ticks.values()))
     packed = model.packed
     peaks = _Peaks(
-        peak.vector_peak(cores),
-        peak.integer_peak(cores) if packed.in_integers else 0.0,
-        peak.tile_peak(cores) if packed.on_tiles else 0.0,
+        _reached("vector_loop", _TILE_PRODUCTS, cores),
+        _reached("integer_loop", _TILE_PRODUCTS, cores) if packed.in_integers else 0.0,
+        _reached("tile_loop", 9 * _STEPS * BLOCK**3, cores) if packed.on_tiles else 0.0,
     )
     out_pixels = pixels.shape[0] * pixels.shape[1] * model.model.scale**2
     layers = []
@@ -64,7 +82,8 @@ def measure(network: CpuNetwork, pixels: NDArray[Any], cores: int) -> Measuremen
 
 
 def _layer(model: CpuModel, number: int, step: Conv, peaks: _Peaks) -> tuple[str, float, float]:
-    """A convolution's name, its multiply-adds for an output pixel, and the peak of its unit."""
+    """Returns a convolution's name, its multiply-adds for an output pixel, and the peak of its
+    unit."""
     lowered = model.packed.program.model
     node = lowered.nodes[step.node - 1]
     assert isinstance(node, Weighted)
@@ -78,3 +97,29 @@ def _layer(model: CpuModel, number: int, step: Conv, peaks: _Peaks) -> tuple[str
     elif number in model.packed.on_tiles:
         unit, reached = " bf16", peaks.tiles
     return name + unit, float(lowered.node_multiply_adds(step.node)), reached
+
+
+def _reached(loop: str, multiply_adds: int, cores: int) -> float:
+    """Returns the multiply-adds a second of an inner loop alone, on data in the L1 cache of each
+    core; each repeat does `multiply_adds`."""
+    function = Compiled("loops", loop, is_told=False)
+    task = np.zeros(1, TASK)
+    task["taps"], task["across"], task["k_blocks"], task["k_step"] = 3, 3, _STEPS, BLOCK // 2
+    task["source_terms"], task["residual"] = 1, -1
+    task["group_planes"] = BLOCK
+
+    def run(repeats: int) -> float:
+        # Pixels lie 32 values apart; three rows of some steps each at the start of the memory.
+        places, scratch, weights = np.zeros(PLACES, np.int64), aligned(8192), aligned(16384)
+        scratch[:], weights[:] = 0, 0
+        weights[:CONFIG_FLOATS] = tile_config()
+        own = task.copy()
+        start = time.perf_counter()
+        function(repeats, own, places, scratch, weights)
+        return time.perf_counter() - start
+
+    run(1)
+    repeats = max(1, int(100 * _MILLISECONDS / 1000 / run(100)))
+    with ThreadPoolExecutor(cores) as pool:
+        seconds = [max(pool.map(run, [repeats] * cores)) for _ in range(3)]
+    return cores * repeats * multiply_adds / min(seconds)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.call import Call, Pictures, check, closed_network, result_shape, with_out
 from waifu2x.backends.cpu.compiled_model import CpuModel
-from waifu2x.backends.cpu.run.limits import check_result
+from waifu2x.backends.cpu.run.plans import check_result
 from waifu2x.backends.cpu.run.workers import Workers
 from waifu2x.backends.tta import run_chain
 from waifu2x.errors import LESS_MEMORY, DeviceMemoryError
@@ -66,7 +66,7 @@ class CpuNetwork:
 
     @contextmanager
     def _call(self) -> Iterator[Sequence[CpuModel]]:
-        """Gives the models for one call. Raises BackendError once closed, DeviceMemoryError."""
+        """Yields the models, for one call. Raises BackendError once closed, DeviceMemoryError."""
         with self._workers.working():
             models = self.models  # `close` may empty it meanwhile
             if not models:

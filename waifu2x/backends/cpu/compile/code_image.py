@@ -1,6 +1,6 @@
 """Object code as one piece of memory, which is put anywhere and called, without LLVM.
 
-An image is the code of one function and all that it calls, with a list of the places in it that
+An image is the code of one function and what it calls, with a list of the places in it that
 hold addresses: those inside it, and those of functions of the C library. `object_file` makes one.
 """
 
@@ -30,7 +30,7 @@ _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int32)
 
 
 class UnlinkableError(Exception):
-    """Code of which there is no image, or none that can be run here."""
+    """Code that has no image, or none that can be run here."""
 
 
 class Image(NamedTuple):
@@ -52,14 +52,14 @@ def is_possible() -> bool:
 
 
 def packed(image: Image) -> bytes:
-    """An image as bytes, to be kept."""
+    """Returns an image as bytes, to be kept."""
     header = _HEADER.pack(image.entry, len(image.code), len(image.inside), len(image.outside))
     inside = np.array(image.inside, "<u8").tobytes()
     return header + inside + np.array(image.outside, _OUTSIDE).tobytes() + image.code
 
 
 def loaded(stored: bytes) -> tuple[Function, object]:
-    """The function of a packed image in memory, and what holds that memory.
+    """Returns the function of a packed image in memory, and what holds that memory.
 
     Raises UnlinkableError if it is none, or the system refuses to run it.
     """
@@ -89,13 +89,13 @@ def loaded(stored: bytes) -> tuple[Function, object]:
 
 
 def _address_of(name: str) -> int:
-    """Where a function of the C library is. Raises AttributeError."""
+    """Returns where a function of the C library is. Raises AttributeError."""
     function = getattr(ctypes.CDLL(None), name)
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def _let_run(address: int, size: int) -> None:
-    """Makes pages code, which nobody can change any more. Raises OSError."""
+    """Makes pages code, which nothing can change any more. Raises OSError."""
     protect = ctypes.CDLL(None, use_errno=True).mprotect
     length = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
     if protect(ctypes.c_void_p(address), ctypes.c_size_t(length), _READ_AND_RUN):

@@ -39,14 +39,14 @@ SOURCES = (
     "networks/expressions.py",
     "system/lazy_dataclass.py",
 )
-"""The files whose code or constants an entry holds: the kernels and all that they import, but for
+"""The files whose code or constants an entry holds: the kernels and what they import, but for
 `host`, whose answer is in the key itself."""
 _LOG = logging.getLogger(__name__)
 _STATUS_OF = ctypes.CFUNCTYPE(ctypes.c_int32)
 
 
 class Compiled:
-    """One entry, called with arrays, of which it gets the addresses, and integers.
+    """One entry, called with arrays, whose addresses it gets, and integers.
 
     Calls do not hold the interpreter lock, so threads run side by side.
     """
@@ -86,7 +86,7 @@ class Compiled:
         return self._function
 
     def _of_image(self, key: str) -> Function | None:
-        """The function of the image that is kept, if there is one that can be run."""
+        """Returns the function of the image that is kept, if there is one that can be run."""
         stored = cache.load(_KIND, _image_key(key)) if code_image.is_possible() else None
         if stored is None:
             return None
@@ -97,7 +97,7 @@ class Compiled:
         return function
 
     def _of_object(self, key: str) -> Function | None:
-        """The function of the object code that is kept, if LLVM can load it."""
+        """Returns the function of the object code that is kept, if LLVM can load it."""
         stored = cache.load(_KIND, key)
         if stored is None:
             return None
@@ -124,7 +124,7 @@ class Compiled:
         return function
 
     def _compiled(self) -> bytes:
-        """The name of its symbol and its object code."""
+        """Compiles the entry; returns the name of its symbol and its object code."""
         if self._is_told:
             _tell()
         kernels = importlib.import_module(f"waifu2x.backends.cpu.kernels.{self._module}")
@@ -132,7 +132,7 @@ class Compiled:
         return bytes(symbol.encode() + b"\0" + code)
 
     def _link(self, stored: bytes) -> Function:
-        """What LLVM makes of a symbol's name and object code."""
+        """Returns the function that LLVM makes of a symbol's name and object code."""
         import llvmlite.binding as llvm
 
         symbol, code = _parts(stored)
@@ -158,13 +158,13 @@ def _tell() -> None:
 
 
 def _parts(stored: bytes) -> tuple[str, bytes]:
-    """The name of a symbol, and object code."""
+    """Returns the name of a symbol, and object code."""
     symbol, _, code = stored.partition(b"\0")
     return symbol.decode(), code
 
 
 def _image_key(key: str) -> str:
-    """The key of the image of object code that has this key."""
+    """Returns the key of the image of object code that has this key."""
     return cache.digest("image", code_image.FORMAT, key)
 
 
@@ -180,7 +180,7 @@ def _keep_image(key: str, stored: bytes) -> None:
 
 
 def environment() -> tuple[str, ...]:
-    """What decides compiled code besides its sources: versions, settings, the processor."""
+    """Returns what decides compiled code besides its sources: versions, settings, the processor."""
     settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("NUMBA_")]
     return (
         *(__version__, sys.version, package_version("numba"), package_version("llvmlite")),

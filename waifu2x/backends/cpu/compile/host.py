@@ -42,7 +42,7 @@ class Host(NamedTuple):
 
 @once
 def host() -> Host:
-    """This processor. Raises ModuleNotFoundError where llvmlite is not installed."""
+    """Returns this processor. Raises ModuleNotFoundError where llvmlite is not installed."""
     said = processor_text()
     if not said:
         return _asked()
@@ -56,7 +56,8 @@ def host() -> Host:
 
 @once
 def package_version(name: str) -> str:
-    """The version of an installed package, without importing it. Raises ModuleNotFoundError.
+    """Returns the version of an installed package, without importing it. Raises
+    ModuleNotFoundError.
 
     From its file where it has one: to import `importlib.metadata` takes as long as to compute a
     small picture.
@@ -75,7 +76,7 @@ def package_version(name: str) -> str:
 
 @once
 def processor_text() -> str:
-    """What the system says of the first processor; empty where it says nothing.
+    """Returns what the system says of the first processor; empty where it says nothing.
 
     Only the beginning is read: the system writes the text while it is read, and takes its time for
     hundreds of processors.
@@ -95,7 +96,7 @@ def processor_text() -> str:
 
 
 def _asked() -> Host:
-    """LLVM's own answer."""
+    """Returns LLVM's own answer."""
     import llvmlite.binding as llvm
 
     features = llvm.get_host_cpu_features().flatten()

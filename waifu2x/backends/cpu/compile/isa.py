@@ -44,7 +44,7 @@ _UNITS = {
 
 
 def available_isas() -> list[str]:
-    """The vector units that this processor has, widest first."""
+    """Returns the vector units that this processor has, widest first."""
     has = host().has
     available = ["portable"]
     if has("avx2") and has("fma"):
@@ -58,7 +58,7 @@ def available_isas() -> list[str]:
 
 
 def detect_vector_unit() -> VectorUnit:
-    """The widest vectors of this processor, or what WAIFU2X_CPU_ISA forces it down to.
+    """Returns the widest vectors of this processor, or what WAIFU2X_CPU_ISA forces it down to.
 
     Raises BackendError if the variable names something that this processor lacks.
     """
@@ -70,8 +70,8 @@ def detect_vector_unit() -> VectorUnit:
 
 
 def dot_instruction(lanes: int) -> str:
-    """The instruction that adds products of pairs of 16-bit integers to 32-bit sums in one, if
-    this processor has it; else nothing."""
+    """Returns the instruction that adds products of pairs of 16-bit integers to 32-bit sums in one,
+    if this processor has it; else nothing."""
     has = host().has
     if has("avx512vnni") and (lanes == 16 or has("avx512vl")):
         return "vpdpwssd"
@@ -91,19 +91,19 @@ def _request_tiles() -> bool:
 
 
 def l2_bytes() -> int:
-    """Size of the L2 cache of one core; 512 KiB where the system does not say."""
+    """Returns the size of the L2 cache of one core; 512 KiB where the system does not say."""
     return _cache(2)[0] or 512 * 1024
 
 
 def l3_bytes() -> int:
-    """A processor's share of the L3 cache; 2 MiB where the system does not say."""
+    """Returns a processor's share of the L3 cache; 2 MiB where the system does not say."""
     size, sharing = _cache(3)
     return size // sharing or 2048 * 1024
 
 
 @cache
 def _cache(level: int) -> tuple[int, int]:
-    """The size of a cache and how many processors share it; (0, 1) if that is not known."""
+    """Returns the size of a cache and how many processors share it; (0, 1) if that is not known."""
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
             found = int((folder / "level").read_text())
@@ -117,7 +117,7 @@ def _cache(level: int) -> tuple[int, int]:
 
 
 def processor_name() -> str:
-    """The processor's name as the system gives it."""
+    """Returns the processor's name as the system gives it."""
     match = re.search(r"model name\s*:\s*(.+)", processor_text())
     return match[1].strip() if match else platform.processor() or platform.machine()
 

@@ -28,7 +28,7 @@ _NOWHERE = 0
 
 
 def linked(code: bytes, function: str) -> Image:
-    """The image of an object file, which is called where `function` begins.
+    """Returns the image of an object file, which is called where `function` begins.
 
     Raises UnlinkableError for what is not as described above.
     """
@@ -55,7 +55,7 @@ class _Object:
         self._names = self._sections[table[6]][4]
 
     def image(self, function: bytes) -> Image:
-        """The loaded image of its sections, which is called where `function` begins."""
+        """Returns the loaded image of its sections, which is called where `function` begins."""
         inside: list[int] = []
         outside: list[tuple[int, int, bytes]] = []
         for section in self._sections:
@@ -74,7 +74,8 @@ class _Object:
         return Image(entry, bytes(self._memory), inside, outside)
 
     def _laid_out(self) -> tuple[dict[int, int], bytearray]:
-        """Where the sections that are needed begin, and what they hold, one behind the other."""
+        """Returns where the sections that are needed begin, and what they hold, one behind the
+        other."""
         places: dict[int, int] = {}
         memory = bytearray()
         for number, section in enumerate(self._sections):

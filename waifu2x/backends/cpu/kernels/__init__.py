@@ -35,7 +35,7 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
         return self
 
     def set_env(self, name: str, environment: object) -> None:
-        """Nothing: code that is not in memory yet has no variables."""
+        """Does nothing: code that is not in memory yet has no variables."""
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
@@ -54,7 +54,7 @@ class _AsPart(FunctionPass):  # type: ignore[misc]
 
 class _PartCompiler(CompilerBase):  # type: ignore[misc]
     def define_pipelines(self) -> list[Any]:
-        """Numba's own passes, and one."""
+        """Returns Numba's own passes, and one."""
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
         passes.add_pass_after(_AsPart, IRProcessing)
         passes.finalize()

@@ -1,29 +1,27 @@
-"""Activations of planewise steps, emitted from their expressions: for vectors of planes, and for
-single values.
+"""Activations and joins of planewise steps, emitted from their expressions: for vectors of planes,
+and for single values.
 
-A step knows its function by the number in `records.FUNCTIONS`, of which 0 is none: convolutions
-apply that themselves. Single values become the same as lanes of a vector.
+A step knows its function by the number in `records.FUNCTIONS`, where 0 is none: convolutions
+apply theirs themselves. Single values become the same as lanes of a vector.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
-from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.vector import Emitter, lane_kernel
+from waifu2x.backends.cpu.kernels.vector import Emitter
 from waifu2x.backends.cpu.pack.records import FUNCTIONS, JOINED
 from waifu2x.networks.expressions import Expression, Function, Operator, emitted
 
-Value = Callable[[Any, Any], Any]
-"""A function of Numba code: of a value and its plane's parameter, or the value joined to it."""
-
 
 def emit_activated(v: Emitter, function: Expression, value: ir.Value, other: ir.Value) -> ir.Value:
-    """Emits a function of a vector, and of a vector of parameters or of the values joined to it."""
+    """Emits a function of a vector, with a vector of parameters or of the values joined to it;
+    returns its results."""
     return emitted(function, _VectorEmitter(v, value, other))
 
 
@@ -66,112 +64,28 @@ class _VectorEmitter:
         return self._v.where(test, positive, otherwise)
 
 
-_FUNCTIONS: dict[Function, Any] = {
-    "exp": lane_kernel(lambda v, a: v.exp(a)),
-    "tanh": lane_kernel(lambda v, a: v.tanh(a)),
-    "erf": lane_kernel(lambda v, a: v.erf(a)),
-    "sigmoid": lane_kernel(lambda v, a: v.sigmoid(a)),
-}
+def _of_numbers(functions: Sequence[Expression], first: int) -> Any:
+    """Returns what Numba code calls with the number of a function, a value, and its plane's
+    parameter or the value joined to it. Numbers below `first` leave the value as it is."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def computed(
+        typing_context: Any, code: types.Type, value: types.Type, other: types.Type
+    ) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
+            v = Emitter(builder)
+            code, value, other = values
+            (result,) = v.accumulators([value])
+            v.set(result, value)
+            for number in v.cases(code, range(first, len(functions))):
+                made = emit_activated(v, functions[number], v.splat(value), v.splat(other))
+                v.set(result, v.first(made))
+            return v.get(result)
+
+        return types.float32(types.int64, types.float32, types.float32), codegen
+
+    return computed
 
 
-@native
-def _plus(left, right):  # type: ignore[no-untyped-def]
-    return left + right
-
-
-@native
-def _minus(left, right):  # type: ignore[no-untyped-def]
-    return left - right
-
-
-@native
-def _times(left, right):  # type: ignore[no-untyped-def]
-    return left * right
-
-
-@native
-def _divided(left, right):  # type: ignore[no-untyped-def]
-    return left / right
-
-
-@native
-def _maximum(left, right):  # type: ignore[no-untyped-def]
-    return left if left > right else right
-
-
-@native
-def _minimum(left, right):  # type: ignore[no-untyped-def]
-    return left if left < right else right
-
-
-_OPERATIONS: dict[Operator, Any] = {
-    "+": _plus,
-    "-": _minus,
-    "*": _times,
-    "/": _divided,
-    "max": _maximum,
-    "min": _minimum,
-}
-
-
-class _ValueEmitter:
-    """Makes a function of single values, in Numba code."""
-
-    def number(self, value: float) -> Value:
-        constant = np.float32(value)
-        return self._native(lambda value, parameter: constant)
-
-    def input(self) -> Value:
-        return self._native(lambda value, parameter: value)
-
-    def operand(self) -> Value:
-        return self._native(lambda value, operand: operand)
-
-    def parameter(self) -> Value:
-        return self._native(lambda value, parameter: parameter)
-
-    def binary(self, operator: Operator, left: Value, right: Value) -> Value:
-        operation = _OPERATIONS[operator]
-        return self._native(
-            lambda value, parameter: operation(left(value, parameter), right(value, parameter))
-        )
-
-    def call(self, function: Function, argument: Value) -> Value:
-        called = _FUNCTIONS[function]
-        return self._native(lambda value, parameter: called(argument(value, parameter)))
-
-    def where(self, test: Value, positive: Value, otherwise: Value) -> Value:
-        @native
-        def chosen(value, parameter):  # type: ignore[no-untyped-def]
-            if test(value, parameter) > 0:
-                return positive(value, parameter)
-            return otherwise(value, parameter)
-
-        made: Value = chosen
-        return made
-
-    def _native(self, function: Value) -> Value:
-        made: Value = native(function)
-        return made
-
-
-def _chosen(functions: Sequence[Expression], number: int) -> Any:
-    """Returns the function that takes a number from this one on, and computes the function of that
-    number among several; the value itself where there is none."""
-    if number == len(functions):
-        return native(lambda code, value, other: value)
-    function, others = emitted(functions[number], _ValueEmitter()), _chosen(functions, number + 1)
-
-    @native
-    def choose(code, value, other):  # type: ignore[no-untyped-def]
-        if code == number:
-            return function(value, other)
-        return others(code, value, other)
-
-    return choose
-
-
-activated = _chosen(FUNCTIONS, 1)
-"""The function of that number of one value, with its plane's parameter; 0 leaves it as it is."""
-joined = _chosen(JOINED, 0)
-"""The join of that number of one value and another."""
+activated = _of_numbers(FUNCTIONS, 1)
+joined = _of_numbers(JOINED, 0)

@@ -2,7 +2,7 @@
 
 For a window and a head, queries are transposed: the lanes of a vector are queries. So are keys:
 numbers of several keys that follow each other in memory need one address, not one each. A block of
-queries takes its logits with all keys, one number of a key at a time times vectors of queries, the
+queries takes its logits with all keys, each number of a key times vectors of queries, the
 biases being what the sums begin with; then their powers; then the sums of values, again one number
 at a time, weighed by vectors of powers. So no planes are needed to fill up a vector, and the
 highest logit and the sum of powers of a query are lanes too. What a window reads and makes is
@@ -20,6 +20,7 @@ import numpy as np
 
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.attention_parts import (
+    Window,
     fill,
     gather_pixels,
     make_logits,
@@ -32,24 +33,9 @@ from waifu2x.backends.cpu.kernels.attention_parts import (
 from waifu2x.backends.cpu.kernels.memory import advance, record
 from waifu2x.backends.cpu.kernels.values import pixel_start
 from waifu2x.backends.cpu.pack.attention_shapes import (
-    BIAS_PLACES,
-    BIASES,
     BLOCK,
     BLOCK_HEIGHT,
     BLOCK_WIDTH,
-    HIGHEST,
-    KEY_PLACES,
-    KEYS,
-    LOGITS,
-    MADE,
-    NOTHING,
-    QUERIES,
-    QUERY_PLACES,
-    RESULT_PLACES,
-    SHARES,
-    SPARE,
-    VALUE_PLACES,
-    VALUES,
     attention_places,
 )
 from waifu2x.backends.cpu.pack.records import PLACES
@@ -60,9 +46,10 @@ _places_of = native(attention_places)
 
 
 @native
-def _locate_pixels(map_, numbers, first, top, left, rows, columns, plane, elsewhere):  # type: ignore[no-untyped-def]
+def _locate_pixels(map_, numbers, first, box, plane, elsewhere):  # type: ignore[no-untyped-def]
     """Writes where the pixels of a box are, from a plane on; those beyond the map are
     `elsewhere`."""
+    top, left, rows, columns = box
     pixel = map_.pixel_floats
     map_rows, map_columns = map_.rows, map_.columns
     for y in range(top, top + rows):
@@ -78,55 +65,40 @@ def _locate_pixels(map_, numbers, first, top, left, rows, columns, plane, elsewh
 
 
 @native
-def _attend(task, scratch, numbers, places, queries, keys, padded, row, planes):  # type: ignore[no-untyped-def]
-    """The results of a window and head, whose pixels are located: of so many queries, keys and
-    planes to be written."""
-    depth = task.depth
-    transpose_in(
-        *(padded, depth, np.float32(task.factor), numbers, places[QUERY_PLACES] // 2),
-        *(scratch, places[QUERIES]),
-    )
-    padded_keys = -(-keys // LANES) * LANES
-    for key in range(keys, padded_keys):
-        numbers[places[KEY_PLACES] // 2 + key] = places[NOTHING]
-    transpose_in(
-        *(padded_keys, depth, np.float32(1), numbers, places[KEY_PLACES] // 2),
-        *(scratch, places[KEYS]),
-    )
-    gather_pixels(keys, depth, numbers, places[VALUE_PLACES] // 2, scratch, places[VALUES], row)
+def _attend(job, window, queries, planes):  # type: ignore[no-untyped-def]
+    """Computes a head of a window whose pixels are located, and writes `planes` planes of it."""
+    task, places, scratch, numbers = job.task, window.places, job.scratch, window.numbers
+    depth, keys = window.depth, window.keys
+    for key in range(keys, window.padded_keys):
+        numbers[places.key_places // 2 + key] = places.nothing
+    factor, one = np.float32(task.factor), np.float32(1)
+    transpose_in(window, window.padded, factor, places.query_places, places.queries)
+    transpose_in(window, window.padded_keys, one, places.key_places, places.keys)
+    gather_pixels(window)
     tiles = -(-depth // BLOCK_HEIGHT)
     height = -(-depth // tiles)
-    for first in range(0, queries, BLOCK):
-        width = min(BLOCK_WIDTH, (padded - first) // LANES)
-        fill(BLOCK, np.float32(_LOWEST), scratch, places[HIGHEST])
-        own = places[QUERIES] + first
+    has_bias = 1 if task.bias >= 0 else 0
+    for query in range(0, queries, BLOCK):
+        width = min(BLOCK_WIDTH, (window.padded - query) // LANES)
+        fill(BLOCK, np.float32(_LOWEST), scratch, places.highest)
         key = 0
         while key < keys:
             # The last keys are computed twice rather than one by one.
             count = BLOCK_HEIGHT if keys >= BLOCK_HEIGHT else 1
             key = min(key, keys - count)
-            biases = places[BIAS_PLACES] // 2 + key if task.bias >= 0 else -1
-            make_logits(
-                *(width, count, depth, scratch, places[KEYS] + key, padded_keys, own, padded),
-                *(numbers, biases, first, places[LOGITS] + key * BLOCK, places[HIGHEST]),
-            )
+            make_logits(window, width, count, key, query, has_bias)
             key += count
-        make_powers(width, keys, scratch, places[LOGITS], places[HIGHEST], places[SHARES])
+        make_powers(window, width)
         for plane in range(0, depth, height):
-            weigh_values(
-                *(width, height, keys, scratch, places[VALUES] + plane, row, places[LOGITS]),
-                *(places[SHARES], places[MADE] + plane * BLOCK),
-            )
-        fill((planes - depth) * BLOCK, np.float32(0), scratch, places[MADE] + depth * BLOCK)
-        transpose_out(
-            *(width, planes, numbers, places[RESULT_PLACES] // 2 + first, scratch, places[MADE])
-        )
+            weigh_values(window, width, height, plane)
+        fill((planes - depth) * BLOCK, np.float32(0), scratch, places.made + depth * BLOCK)
+        transpose_out(window, width, planes, query)
 
 
 @native
 def _locate_biases(numbers, first, place, box, columns, step):  # type: ignore[no-untyped-def]
-    """Writes where the biases of a box of a window's keys are, which has so many columns; those of
-    each key begin `step` floats behind those of the one before."""
+    """Writes where the biases of a box of a window's keys are, in a table of `columns` columns;
+    those of each key begin `step` floats behind those of the one before."""
     top, left, height, width = box
     for y in range(top, top + height):
         for x in range(left, left + width):
@@ -135,18 +107,19 @@ def _locate_biases(numbers, first, place, box, columns, step):  # type: ignore[n
 
 
 @native
-def _expand_biases(task, scratch, constants, places, head, padded):  # type: ignore[no-untyped-def]
-    """The biases of a head for all pairs of a query and a key of a window."""
+def _expand_biases(job, places, head, padded):  # type: ignore[no-untyped-def]
+    """Copies the biases of a head for all pairs of a query and a key of a window."""
+    task, scratch, constants = job.task, job.scratch, job.constants
     rows, columns, cell = task.window_rows, task.window_columns, task.cell
     key_rows, key_columns = (rows + 2 * task.overlap) // cell, (columns + 2 * task.overlap) // cell
     step = key_columns + columns // cell - 1
     table = task.bias + head * (key_rows + rows // cell - 1) * step
-    target = places[BIASES]
+    target = places.biases
     for y in range(key_rows):
         for x in range(key_columns):
             start = table + (y + rows // cell - 1) * step + key_columns - 1 - x
             if cell == 1:
-                put_biases(rows, columns, constants, start, step, scratch, target)
+                put_biases(rows, columns, constants, start, step, advance(scratch, target))
             else:
                 for query in range(rows * columns):
                     down, across = query // columns // cell, query % columns // cell
@@ -155,8 +128,9 @@ def _expand_biases(task, scratch, constants, places, head, padded):  # type: ign
 
 
 @native
-def attend_rows(task, maps, places, scratch, constants):  # type: ignore[no-untyped-def]
-    """The next row of windows."""
+def attend_rows(job):  # type: ignore[no-untyped-def]
+    """Computes the next row of windows."""
+    task, maps, scratch = job.task, job.maps, job.scratch
     own, target = record(maps, task.source), record(maps, task.target)
     key_map, value_map = record(maps, task.keys), record(maps, task.values)
     rows, columns, overlap, cell = task.window_rows, task.window_columns, task.overlap, task.cell
@@ -167,19 +141,19 @@ def attend_rows(task, maps, places, scratch, constants):  # type: ignore[no-unty
     if top >= own.rows or top + rows <= 0:
         return
     begin = _places_of(task.inputs, queries, key_count, depth, task.padding)
-    numbers = advance(places, PLACES)
-    nothing, spare = begin[NOTHING], begin[SPARE]
+    numbers = advance(job.places, PLACES)
+    nothing, spare = begin.nothing, begin.spare
     fill(spare - nothing, np.float32(0), scratch, nothing)
     filled_rows = -(-own.rows // task.filled_to) * task.filled_to
     filled_columns = -(-own.columns // task.filled_to) * task.filled_to
     first_row = (max(top, 0) - overlap) // cell
     height = (min(top + rows, filled_rows) + overlap) // cell - first_row
     for query in range(queries, padded):
-        numbers[begin[QUERY_PLACES] // 2 + query] = nothing
-        numbers[begin[RESULT_PLACES] // 2 + query] = spare
+        numbers[begin.query_places // 2 + query] = nothing
+        numbers[begin.result_places // 2 + query] = spare
     for head in range(task.heads):
         if task.bias >= 0:
-            _expand_biases(task, scratch, constants, begin, head, padded)
+            _expand_biases(job, begin, head, padded)
         plane = head * depth
         planes = depth + task.padding if head == task.heads - 1 else depth
         for left in range(task.column, task.column + task.columns, columns):
@@ -187,31 +161,19 @@ def attend_rows(task, maps, places, scratch, constants):  # type: ignore[no-unty
                 continue
             first = (max(left, 0) - overlap) // cell
             width = (min(left + columns, filled_columns) + overlap) // cell - first
-            _locate_pixels(
-                *(own, numbers, begin[QUERY_PLACES] // 2, top, left, rows, columns),
-                *(task.source_plane + plane, nothing),
-            )
-            _locate_pixels(
-                *(target, numbers, begin[RESULT_PLACES] // 2, top, left, rows, columns),
-                *(task.target_plane + plane, spare),
-            )
-            _locate_pixels(
-                *(key_map, numbers, begin[KEY_PLACES] // 2, first_row, first, height, width),
-                *(task.keys_plane + plane, nothing),
-            )
-            _locate_pixels(
-                *(value_map, numbers, begin[VALUE_PLACES] // 2, first_row, first, height, width),
-                *(task.values_plane + plane, nothing),
-            )
+            box, around = (top, left, rows, columns), (first_row, first, height, width)
+            source, made = task.source_plane + plane, task.target_plane + plane
+            keys, values = task.keys_plane + plane, task.values_plane + plane
+            _locate_pixels(own, numbers, begin.query_places // 2, box, source, nothing)
+            _locate_pixels(target, numbers, begin.result_places // 2, box, made, spare)
+            _locate_pixels(key_map, numbers, begin.key_places // 2, around, keys, nothing)
+            _locate_pixels(value_map, numbers, begin.value_places // 2, around, values, nothing)
             if task.bias >= 0:
-                inner = (
-                    first_row - (top - overlap) // cell,
-                    first - (left - overlap) // cell,
-                    height,
-                    width,
-                )
-                _locate_biases(
-                    *(numbers, begin[BIAS_PLACES] // 2, begin[BIASES], inner),
-                    *(key_columns, padded),
-                )
-            _attend(*(task, scratch, numbers, begin, queries, height * width, padded, row, planes))
+                down = first_row - (top - overlap) // cell
+                across = first - (left - overlap) // cell
+                inner, place = (down, across, height, width), begin.bias_places // 2
+                _locate_biases(numbers, place, begin.biases, inner, key_columns, padded)
+            count = height * width
+            padded_keys = -(-count // LANES) * LANES
+            window = Window(scratch, numbers, begin, depth, row, count, padded_keys, padded)
+            _attend(job, window, queries, planes)

@@ -9,11 +9,13 @@ Bound: fp32 multiply-adds; a percent or two of a network's.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.accumulate import accumulate_apart
-from waifu2x.backends.cpu.kernels.memory import record
+from waifu2x.backends.cpu.kernels.memory import Job, record
+from waifu2x.backends.cpu.kernels.register_tiles import accumulate_apart
 from waifu2x.backends.cpu.kernels.values import pixel_start
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.pack.records import CROSS_BITS, CROSS_COLUMNS, CROSS_LIMIT
@@ -23,95 +25,125 @@ HEIGHT = 10
 """Pixels, or planes, of a register tile."""
 
 
+class Run(NamedTuple):
+    """Pixels whose products are added up."""
+
+    count: Any
+    pixel: Any
+    """Floats from one to the next."""
+    rest: Any
+    """From a sum's first integer to its second."""
+
+
+class Weights(NamedTuple):
+    """The weights that values are mixed by."""
+
+    memory: Any
+    place: Any
+    """Where those of the head's first plane of values begin;"""
+    step: Any
+    """those of the next plane lie so far behind."""
+
+
+class Mixed(NamedTuple):
+    """Pixels whose values are mixed, and where they go."""
+
+    source: Any
+    source_pixel: Any
+    """Floats from one to the next."""
+    target: Any
+    target_pixel: Any
+
+
 def _emit_products(
     v: Emitter,
+    job: Job,
+    run: Run,
     height: ir.Value,
-    pixels: ir.Value,
-    pixel: ir.Value,
-    scratch: ir.Value,
     queries: ir.Value,
     keys: ir.Value,
-    planes: ir.Value,
+    lanes: ir.Value,
     sums: ir.Value,
-    first: ir.Value,
-    step: ir.Value,
-    rest: ir.Value,
 ) -> None:
-    """Adds products of some planes of queries with the first `planes` lanes of a vector of keys to
-    sums, `step` from a plane of queries to the next; `rest` as of `add_split`."""
+    """Adds products of some planes of queries with the first lanes of a vector of keys to sums,
+    a head's planes from a plane of queries to the next."""
+    step = v.field(job.task, "depth")
     for h in v.cases(height, (HEIGHT, 1)):
         slots = v.accumulators([v.splat(0.0)] * h)
         for slot in slots:
             v.set(slot, v.splat(0.0))
         accumulate_apart(
-            *(v, slots, 1, v.at(scratch, queries), (1, pixel), v.at(scratch, keys), pixel, pixels)
+            *(v, slots, 1, v.at(job.scratch, queries), (1, run.pixel)),
+            *(v.at(job.scratch, keys), run.pixel, run.count),
         )
         for m, slot in enumerate(slots):
-            value = v.first_lanes(v.get(slot), planes)
-            place = v.add(first, v.mul(step, m))
-            v.add_split(value, CROSS_BITS, CROSS_LIMIT, sums, place, rest)
+            value = v.first_lanes(v.get(slot), lanes)
+            place = v.add(sums, v.mul(step, m))
+            v.add_split(value, CROSS_BITS, CROSS_LIMIT, job.sums, place, run.rest)
 
 
-def _emit_squares(
-    v: Emitter,
-    pixels: ir.Value,
-    pixel: ir.Value,
-    scratch: ir.Value,
-    source: ir.Value,
-    planes: ir.Value,
-    sums: ir.Value,
-    first: ir.Value,
-    rest: ir.Value,
-) -> None:
+def _emit_squares(v: Emitter, job: Job, run: Run, source: ir.Value, sums: ir.Value) -> None:
     """Adds the squares of planes to sums."""
+    planes = v.field(job.task, "planes")
     with v.loop(planes, LANES) as plane:
         (slot,) = v.accumulators([v.splat(0.0)])
         v.set(slot, v.splat(0.0))
-        with v.loop(pixels) as x:
-            value = v.load(scratch, v.add(v.add(source, plane), v.mul(x, pixel)))
+        with v.loop(run.count) as x:
+            value = v.load(job.scratch, v.add(v.add(source, plane), v.mul(x, run.pixel)))
             v.set(slot, v.fma(value, value, v.get(slot)))
         value = v.first_lanes(v.get(slot), v.minus_offset(planes, plane))
-        v.add_split(value, CROSS_BITS, CROSS_LIMIT, sums, v.add(first, plane), rest)
+        v.add_split(value, CROSS_BITS, CROSS_LIMIT, job.sums, v.add(sums, plane), run.rest)
 
 
 def _emit_mixed(
     v: Emitter,
+    job: Job,
     height: ir.Value,
-    depth: ir.Value,
     plane: ir.Value,
     stored: ir.Value,
-    scratch: ir.Value,
-    source: ir.Value,
-    pixel: ir.Value,
-    vectors: ir.Value,
-    weights: ir.Value,
-    step: ir.Value,
-    target: ir.Value,
-    target_pixel: ir.Value,
+    mixed: Mixed,
+    weights: Weights,
 ) -> None:
-    """A vector of planes from `plane` on, of a head's `depth`, of some pixels; so many are
-    stored. Weights of a plane of the values lie `step` behind those of the one before."""
+    """Emits a vector of a head's planes, from `plane` on, of some pixels; `stored` lanes are
+    stored."""
+    depth = v.field(job.task, "depth")
     for h in v.cases(height, (HEIGHT, 1)):
         slots = v.accumulators([v.splat(0.0)] * h)
         for slot in slots:
             v.set(slot, v.splat(0.0))
-        rows = v.at(vectors, v.add(weights, plane))
-        accumulate_apart(*(v, slots, 1, v.at(scratch, source), (pixel, 1), rows, step, depth))
+        rows = v.at(weights.memory, v.add(weights.place, plane))
+        source = v.at(job.scratch, mixed.source)
+        accumulate_apart(v, slots, 1, source, (mixed.source_pixel, 1), rows, weights.step, depth)
         for m, slot in enumerate(slots):
             value = v.first_lanes(v.get(slot), v.minus_offset(depth, plane))
-            place = v.add(v.add(target, plane), v.mul(target_pixel, m))
-            v.store_first(value, stored, scratch, place)
+            place = v.add(v.add(mixed.target, plane), v.mul(mixed.target_pixel, m))
+            v.store_first(value, stored, job.scratch, place)
 
 
 _products = vector_kernel(_emit_products)
 _squares = vector_kernel(_emit_squares)
-mix_pixels = vector_kernel(_emit_mixed)
+_mix = vector_kernel(_emit_mixed)
 
 
 @native
-def add_products(task, maps, scratch, sums):  # type: ignore[no-untyped-def]
+def mix_run(job, mixed, count, planes, weights):  # type: ignore[no-untyped-def]
+    """Mixes the values of a head of `count` pixels, and stores `planes` planes of each."""
+    for plane in range(0, planes, LANES):
+        x = 0
+        while x < count:
+            height = HEIGHT if count - x >= HEIGHT else 1
+            source = mixed.source + x * mixed.source_pixel
+            target = mixed.target + x * mixed.target_pixel
+            own = Mixed(source, mixed.source_pixel, target, mixed.target_pixel)
+            _mix(job, height, plane, min(planes - plane, LANES), own, weights)
+            x += height
+
+
+@native
+def add_products(job):  # type: ignore[no-untyped-def]
     """Adds the next rows to sums of products of planes."""
-    source = record(maps, task.source)
+    task = job.task
+    source = record(job.maps, task.source)
     depth, planes, period = task.depth, task.planes, task.period
     end, each = task.column + task.columns, planes * (depth + 2)
     pixel, rest = source.pixel_floats * period, period * period * each
@@ -120,30 +152,29 @@ def add_products(task, maps, scratch, sums):  # type: ignore[no-untyped-def]
         while x < end:
             stop = min((x // CROSS_COLUMNS + 1) * CROSS_COLUMNS, end)
             for column in range(x, min(x + period, stop)):
-                count = (stop - column + period - 1) // period
+                run = Run((stop - column + period - 1) // period, pixel, rest)
                 own = task.memory + (y % period * period + column % period) * each
                 start = pixel_start(source, y, column)
                 queries, keys = start + task.source_plane, start + task.keys_plane
-                for head in range(task.heads):
+                for first in range(0, planes, depth):
                     for key in range(0, depth, LANES):
                         query = 0
                         while query < depth:
                             height = HEIGHT if depth - query >= HEIGHT else 1
-                            _products(
-                                *(height, count, pixel, scratch, queries + head * depth + query),
-                                *(keys + head * depth + key, depth - key, sums),
-                                *(own + (head * depth + query) * depth + key, depth, rest),
-                            )
+                            sums = own + (first + query) * depth + key
+                            left, right = queries + first + query, keys + first + key
+                            _products(job, run, height, left, right, depth - key, sums)
                             query += height
                 squares = own + planes * depth
-                _squares(count, pixel, scratch, queries, planes, sums, squares, rest)
-                _squares(count, pixel, scratch, keys, planes, sums, squares + planes, rest)
+                _squares(job, run, queries, squares)
+                _squares(job, run, keys, squares + planes)
             x = stop
 
 
 @native
-def mix_rows(task, maps, scratch, vectors):  # type: ignore[no-untyped-def]
-    """The next rows of planes mixed by weights."""
+def mix_rows(job):  # type: ignore[no-untyped-def]
+    """Computes the next rows of planes mixed by weights."""
+    task, maps = job.task, job.maps
     source, target = record(maps, task.source), record(maps, task.target)
     depth, period = task.depth, task.period
     pixel, target_pixel = source.pixel_floats * period, target.pixel_floats * period
@@ -158,14 +189,6 @@ def mix_rows(task, maps, scratch, vectors):  # type: ignore[no-untyped-def]
             for head in range(task.heads):
                 first = head * depth
                 planes = depth + task.padding if head == task.heads - 1 else depth
-                weights = task.vector + (part * task.planes + first) * depth
-                for plane in range(0, planes, LANES):
-                    x = 0
-                    while x < count:
-                        height = HEIGHT if count - x >= HEIGHT else 1
-                        mix_pixels(
-                            *(height, depth, plane, min(planes - plane, LANES), scratch),
-                            *(start + x * pixel + first, pixel, vectors, weights, depth),
-                            *(to + x * target_pixel + first, target_pixel),
-                        )
-                        x += height
+                place = task.vector + (part * task.planes + first) * depth
+                mixed = Mixed(start + first, pixel, to + first, target_pixel)
+                mix_run(job, mixed, count, planes, Weights(job.vectors, place, depth))

@@ -24,11 +24,18 @@ from llvmlite import ir
 
 from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.accumulate import accumulate
-from waifu2x.backends.cpu.kernels.epilogue import Epilogue
-from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
+from waifu2x.backends.cpu.kernels.memory import (
+    Job,
+    Tile,
+    locate_results,
+    locate_source,
+    moved,
+    record,
+    tile_at,
+)
+from waifu2x.backends.cpu.kernels.register_tiles import Epilogue, accumulate
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.pack.records import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
+from waifu2x.backends.cpu.pack.records import SOURCE_ROWS, TARGET_ROWS
 from waifu2x.backends.cpu.pack.shapes import LANES, ROW_BLOCK, WIDTHS, tile_height
 
 _RUN = 4 if VECTOR.registers >= 32 else 3
@@ -41,106 +48,66 @@ _SPAN_FLOATS = 16384
 
 def _emit_rows(
     v: Emitter,
-    width: ir.Value,
-    task: ir.Value,
-    scratch: ir.Value,
+    job: Job,
+    tile: Tile,
     count: ir.Value,
     row: Callable[[ir.Value], ir.Value],
     pixel: ir.Value,
     depth: ir.Value,
-    weights: ir.Value,
-    constants: ir.Value,
-    plane: ir.Value,
-    target: ir.Value,
-    residual: ir.Value,
     unroll: int,
 ) -> None:
-    """A tile of results: neighbouring pixels of `width` vectors each, `depth` inputs from each of
-    `count` rows, whose places `row` gives."""
-    for tile in v.cases(width, WIDTHS):
-        height = tile_height(tile)
-        epilogue = Epilogue(v, task, scratch, constants, plane)
-        epilogue.prefetch(height, tile, target, residual)
-        slots = v.accumulators([epilogue.bias(n) for n in range(tile)] * height)
+    """Emits a tile: of each pixel, `pixel` floats apart, `depth` inputs from each of `count` rows,
+    whose places `row` gives."""
+    weights = v.at(job.weights, tile.block)
+    for width in v.cases(tile.width, WIDTHS):
+        height = tile_height(width)
+        epilogue = Epilogue(v, job, tile.plane)
+        epilogue.prefetch(height, width, tile.target, tile.residual)
+        slots = v.accumulators([epilogue.bias(n) for n in range(width)] * height)
         with v.loop(count) as y:
-            vectors = v.at(weights, v.mul(v.mul(depth, y), tile * LANES))
-            accumulate(v, slots, tile, v.at(scratch, row(y)), pixel, vectors, depth, unroll)
-        for n in range(tile):
-            sums = [v.get(slots[m * tile + n]) for m in range(height)]
-            epilogue.store(sums, n, target, residual)
+            vectors = v.at(weights, v.mul(v.mul(depth, y), width * LANES))
+            accumulate(v, slots, width, v.at(job.scratch, row(y)), pixel, vectors, depth, unroll)
+        for n in range(width):
+            sums = [v.get(slots[m * width + n]) for m in range(height)]
+            epilogue.store(sums, n, tile.target, tile.residual)
 
 
 def _emit_few_inputs(
-    v: Emitter,
-    width: ir.Value,
-    task: ir.Value,
-    places: ir.Value,
-    row: ir.Value,
-    offset: ir.Value,
-    pixel: ir.Value,
-    scratch: ir.Value,
-    weights: ir.Value,
-    block: ir.Value,
-    constants: ir.Value,
-    plane: ir.Value,
-    target: ir.Value,
-    residual: ir.Value,
+    v: Emitter, job: Job, tile: Tile, row: ir.Value, offset: ir.Value, pixel: ir.Value
 ) -> None:
-    """Any taps: a tile of row `row` of those that are located, its inputs `offset` floats along."""
-    taps = v.field(task, TASK, "taps")
-    depth, vectors = v.mul(pixel, taps), v.at(weights, block)
+    """Emits a tile of a convolution of any taps, of row `row` of those that are located, its inputs
+    `offset` floats along."""
+    taps = v.field(job.task, "taps")
 
     def located(y: ir.Value) -> ir.Value:
-        return v.add(v.integer(places, v.add(v.add(row, y), SOURCE_ROWS)), offset)
+        return v.add(v.integer(job.places, v.add(v.add(row, y), SOURCE_ROWS)), offset)
 
-    _emit_rows(
-        *(v, width, task, scratch, taps, located, pixel, depth, vectors, constants),
-        *(plane, target, residual, 1),
-    )
+    _emit_rows(v, job, tile, taps, located, pixel, v.mul(pixel, taps), 1)
 
 
-def _emit_pointwise(
-    v: Emitter,
-    width: ir.Value,
-    task: ir.Value,
-    source: ir.Value,
-    pixel: ir.Value,
-    scratch: ir.Value,
-    weights: ir.Value,
-    block: ir.Value,
-    constants: ir.Value,
-    plane: ir.Value,
-    target: ir.Value,
-    residual: ir.Value,
-) -> None:
-    """1x1: a tile of pixels, the first at `source`, `pixel` floats apart."""
-    depth, vectors = v.field(task, TASK, "depth"), v.at(weights, block)
-    _emit_rows(
-        *(v, width, task, scratch, v.index(1), lambda y: source, pixel, depth, vectors, constants),
-        *(plane, target, residual, 4),
-    )
+def _emit_pointwise(v: Emitter, job: Job, tile: Tile, source: ir.Value, pixel: ir.Value) -> None:
+    """Emits a tile of a 1x1 convolution, its pixels `pixel` floats apart from `source` on."""
+    depth = v.field(job.task, "depth")
+    _emit_rows(v, job, tile, v.index(1), lambda y: source, pixel, depth, 4)
 
 
 def _emit_few_outputs(
     v: Emitter,
+    job: Job,
     outputs: ir.Value,
-    task: ir.Value,
-    places: ir.Value,
     row: ir.Value,
     x: ir.Value,
     pixel: ir.Value,
-    scratch: ir.Value,
-    weights: ir.Value,
-    constants: ir.Value,
     plane: ir.Value,
 ) -> None:
-    """A run of neighbouring pixels of a row, `outputs` results of each."""
-    depth, planes = v.field(task, TASK, "depth"), v.field(task, TASK, "planes")
-    block = v.add(v.field(task, TASK, "weight"), v.mul(v.mul(depth, plane), 9))
+    """Emits a run of neighbouring pixels of a row, `outputs` results of each."""
+    task, places, scratch = job.task, job.places, job.scratch
+    depth, planes = v.field(task, "depth"), v.field(task, "planes")
+    block = v.add(v.field(task, "weight"), v.mul(v.mul(depth, plane), 9))
     target = v.integer(places, v.add(row, TARGET_ROWS))
     target = v.add(v.add(target, v.mul(x, planes)), plane)
-    bias = v.add(v.field(task, TASK, "bias"), plane)
-    slope = v.add(v.field(task, TASK, "slopes"), plane)
+    bias = v.add(v.field(task, "bias"), plane)
+    slope = v.add(v.field(task, "slopes"), plane)
     for count in v.cases(outputs, _OUTPUTS):
         slots = v.accumulators([v.splat(0.0)] * (_RUN * count))
         for y in range(3):
@@ -153,15 +120,15 @@ def _emit_few_outputs(
                 for tap in range(3):
                     for o in range(count):
                         kernel = v.mul(depth, (o * 3 + y) * 3 + tap)
-                        factors = v.load(weights, v.add(block, v.add(kernel, k)))
+                        factors = v.load(job.weights, v.add(block, v.add(kernel, k)))
                         for m in range(_RUN):
                             slot = slots[m * count + o]
                             v.set(slot, v.fma(pixels[m + tap], factors, v.get(slot)))
         for m in range(_RUN):
             for o in range(count):
                 total = v.total(v.get(slots[m * count + o]))
-                result = v.plus(total, v.load_float(constants, v.add(bias, o)))
-                result = v.leaky(result, v.load_float(constants, v.add(slope, o)))
+                result = v.plus(total, v.load_float(job.constants, v.add(bias, o)))
+                result = v.leaky(result, v.load_float(job.constants, v.add(slope, o)))
                 v.store_float(result, scratch, v.add(target, v.add(v.mul(planes, m), o)))
 
 
@@ -172,53 +139,30 @@ _tile_height = native(tile_height)
 
 
 @native
-def convolve_few_inputs(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next rows of a convolution over a map whose pixels are all read."""
-    taps = task.taps
-    locate_source(task, record(maps, task.source), places, task.rows + taps - 1)
-    locate_results(task, maps, places)
-    pixel = task.depth
+def convolve_few_inputs(job):  # type: ignore[no-untyped-def]
+    """Computes the next rows of a convolution over a map whose pixels are all read."""
+    task = job.task
+    taps, pixel = task.taps, task.depth
+    locate_source(job, record(job.maps, task.source), task.rows + taps - 1)
+    locate_results(job)
     for row in range(task.rows):
         block, plane = task.weight, 0
         while plane < task.planes:
-            dy, dx, inner, width = block_at(task, plane)
-            target = (
-                places[TARGET_ROWS + row * task.depth_to_space + dy]
-                + dx * task.target_block
-                + inner
-            )
-            residual = (
-                places[RESIDUAL_ROWS + row * task.depth_to_space + dy]
-                + dx * task.residual_block
-                + inner
-            )
+            tile = tile_at(job, row, plane, block)
             # The last tile may run past the columns, into spare room at the end of each row.
-            for x in range(0, task.columns, _tile_height(width)):
-                _few_inputs(
-                    width,
-                    task,
-                    places,
-                    row,
-                    x * pixel,
-                    pixel,
-                    scratch,
-                    weights,
-                    block,
-                    constants,
-                    plane,
-                    target + x // 2 * task.target_pair,
-                    residual + x // 2 * task.residual_pair,
-                )
-            block += taps * taps * pixel * width * LANES
-            plane += width * LANES
+            for x in range(0, task.columns, _tile_height(tile.width)):
+                _few_inputs(job, moved(task, tile, x), row, x * pixel, pixel)
+            block += taps * taps * pixel * tile.width * LANES
+            plane += tile.width * LANES
 
 
 @native
-def convolve_pointwise(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next row of a 1x1 convolution."""
-    source = record(maps, task.source)
-    locate_source(task, source, places, task.rows)
-    locate_results(task, maps, places)
+def convolve_pointwise(job):  # type: ignore[no-untyped-def]
+    """Computes the next row of a 1x1 convolution."""
+    task, places = job.task, job.places
+    source = record(job.maps, task.source)
+    locate_source(job, source, task.rows)
+    locate_results(job)
     pixel = source.pixel_floats
     span = max(1, _SPAN_FLOATS // (task.depth * ROW_BLOCK)) * ROW_BLOCK
     for index in range(task.rows * -(-task.columns // span)):
@@ -226,56 +170,25 @@ def convolve_pointwise(task, maps, places, scratch, weights, constants):  # type
         end = min(first + span, task.columns)
         block, plane = task.weight, 0
         while plane < task.planes:
-            dy, dx, inner, width = block_at(task, plane)
-            target = (
-                places[TARGET_ROWS + row * task.depth_to_space + dy]
-                + dx * task.target_block
-                + inner
-            )
-            residual = (
-                places[RESIDUAL_ROWS + row * task.depth_to_space + dy]
-                + dx * task.residual_block
-                + inner
-            )
-            for x in range(first, end, _tile_height(width)):
-                _pointwise(
-                    width,
-                    task,
-                    places[SOURCE_ROWS + row] + x * pixel,
-                    pixel,
-                    scratch,
-                    weights,
-                    block,
-                    constants,
-                    plane,
-                    target + x // 2 * task.target_pair,
-                    residual + x // 2 * task.residual_pair,
-                )
-            block += task.depth * width * LANES
-            plane += width * LANES
+            tile = tile_at(job, row, plane, block)
+            for x in range(first, end, _tile_height(tile.width)):
+                start = places[SOURCE_ROWS + row] + x * pixel
+                _pointwise(job, moved(task, tile, x), start, pixel)
+            block += task.depth * tile.width * LANES
+            plane += tile.width * LANES
 
 
 @native
-def convolve_few_outputs(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next rows of a 3x3 convolution into a plain map of few planes."""
-    source = record(maps, task.source)
-    locate_source(task, source, places, task.rows + 2)
-    locate_results(task, maps, places)
+def convolve_few_outputs(job):  # type: ignore[no-untyped-def]
+    """Computes the next rows of a 3x3 convolution into a plain map of few planes."""
+    task = job.task
+    source = record(job.maps, task.source)
+    locate_source(job, source, task.rows + 2)
+    locate_results(job)
     for row in range(task.rows):
         for x in range(0, task.columns, _RUN):
             plane = 0
             while plane < task.planes:
                 outputs = _OUTPUTS[0] if task.planes - plane >= _OUTPUTS[0] else _OUTPUTS[1]
-                _few_outputs(
-                    outputs,
-                    task,
-                    places,
-                    row,
-                    x,
-                    source.pixel_floats,
-                    scratch,
-                    weights,
-                    constants,
-                    plane,
-                )
+                _few_outputs(job, outputs, row, x, source.pixel_floats, plane)
                 plane += outputs

@@ -21,63 +21,67 @@ class ControlEmitter:
         self._builder = builder
 
     def index(self, value: int | ir.Value) -> ir.Value:
-        """An i64 value from a constant or a value."""
+        """Returns an i64 value from a constant or a value."""
         return ir.Constant(INDEX, value) if isinstance(value, int) else value
 
     def add(self, left: int | ir.Value, right: int | ir.Value) -> ir.Value:
-        """The sum of two offsets."""
+        """Returns the sum of two offsets."""
         return self._builder.add(self.index(left), self.index(right))
 
     def mul(self, left: int | ir.Value, right: int | ir.Value) -> ir.Value:
-        """The product of two offsets."""
+        """Returns the product of two offsets."""
         return self._builder.mul(self.index(left), self.index(right))
 
     def minus_offset(self, left: int | ir.Value, right: int | ir.Value) -> ir.Value:
-        """The difference of two offsets."""
+        """Returns the difference of two offsets."""
         return self._builder.sub(self.index(left), self.index(right))
 
     def smaller(self, left: ir.Value, right: ir.Value) -> ir.Value:
-        """The smaller of two offsets."""
+        """Returns the smaller of two offsets."""
         builder = self._builder
         return builder.select(builder.icmp_signed("<", left, right), left, right)
 
     def half(self, value: ir.Value) -> ir.Value:
-        """An even offset divided by two."""
+        """Returns an even offset divided by two."""
         return self._builder.lshr(value, self.index(1))
 
     def remainder(self, value: ir.Value, by: ir.Value) -> ir.Value:
-        """The remainder of an offset divided by another."""
+        """Returns the remainder of an offset divided by another."""
         return self._builder.urem(value, by)
 
     def pixel(self, strides: Sequence[ir.Value], x: ir.Value) -> ir.Value:
-        """How far pixel x lies behind an even one, by the strides to the next and the one after."""
+        """Returns how far pixel x lies behind an even one, by the strides to the next and the one
+        after."""
         builder = self._builder
         odd = builder.and_(x, self.index(1))
         pair = builder.lshr(x, self.index(1))
         return self.add(self.mul(strides[0], odd), self.mul(strides[1], pair))
 
     def at_least(self, value: ir.Value, least: int) -> ir.Value:
-        """1 if an integer is that or more, else 0."""
+        """Returns 1 if an integer is that or more, else 0."""
         return self._builder.zext(self._builder.icmp_signed(">=", value, self.index(least)), INDEX)
 
     def at(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
-        """The pointer moved by `offset` floats."""
+        """Returns the pointer moved by `offset` floats."""
         return self._builder.gep(pointer, [self.index(offset)])
 
     def opaque(self, pointer: ir.Value, offset: int | ir.Value = 0) -> ir.Value:
-        """The pointer moved by `offset` floats, as a number of its own to LLVM: else it takes sums
-        of offsets apart, computes what it can of each outside of loops, and spills them all."""
+        """Returns the pointer moved by `offset` floats, as a number of its own to LLVM: else it
+        takes sums of offsets apart, computes what it can of each outside of loops, and spills them
+        all."""
         place = self.at(pointer, offset)
         asm = ir.InlineAsm(ir.FunctionType(place.type, [place.type]), "", "=r,0")
         return self._builder.call(asm, [place])
 
     def opaque_number(self, number: int | ir.Value) -> ir.Value:
-        """An integer that LLVM knows nothing about, so that it unrolls no loop of that count."""
+        """Returns an integer that LLVM knows nothing about, so that it unrolls no loop of that
+        count."""
         asm = ir.InlineAsm(ir.FunctionType(INDEX, [INDEX]), "", "=r,0")
         return self._builder.call(asm, [self.index(number)])
 
     def accumulators(self, initial: Sequence[ir.Value]) -> list[ir.Value]:
-        """Variables that live across loop iterations, in registers once LLVM has promoted them."""
+        """Returns variables that live across loop iterations, in registers once LLVM has promoted
+        them."""
         slots = []
         for value in initial:
             slot = cgutils.alloca_once(self._builder, value.type)
@@ -86,7 +90,7 @@ class ControlEmitter:
         return slots
 
     def get(self, slot: ir.Value) -> ir.Value:
-        """The value of an accumulator."""
+        """Returns the value of an accumulator."""
         return self._builder.load(slot)
 
     def set(self, slot: ir.Value, value: ir.Value) -> None:
@@ -102,7 +106,7 @@ class ControlEmitter:
 
     @contextmanager
     def loop(self, count: ir.Value, step: int = 1) -> Iterator[ir.Value]:
-        """A loop over 0, step, 2 step, … < count; yields the index."""
+        """Loops over 0, step, 2 step, … < count; yields the index."""
         with cgutils.for_range_slice(
             self._builder, self.index(0), count, self.index(step), intp=INDEX
         ) as (index, _):

@@ -16,7 +16,7 @@ class FloatEmitter(ControlEmitter):
     """Emits what computes with vectors of floats; a number stands for a vector of it."""
 
     def splat(self, value: float | ir.Value) -> ir.Value:
-        """A vector with `value` in every lane."""
+        """Returns a vector with `value` in every lane."""
         if isinstance(value, (int, float)):
             return ir.Constant(FLOATS, [float(value)] * VECTOR.lanes)
         undefined = ir.Constant(FLOATS, ir.Undefined)
@@ -25,15 +25,15 @@ class FloatEmitter(ControlEmitter):
         return self._builder.shuffle_vector(first, undefined, mask)
 
     def no_integers(self) -> ir.Value:
-        """A vector of 32-bit zeros."""
+        """Returns a vector of 32-bit zeros."""
         return ir.Constant(INTEGERS, [0] * VECTOR.lanes)
 
     def first_lanes(self, a: ir.Value, count: ir.Value) -> ir.Value:
-        """Zero in all lanes but so many."""
+        """Returns a vector with zeros behind its first `count` lanes."""
         return self._builder.select(self.lanes_below(count), a, self.splat(0.0))
 
     def transposed(self, rows: Sequence[ir.Value]) -> list[ir.Value]:
-        """The columns of a square of as many vectors as each has lanes."""
+        """Returns the columns of a square of as many vectors as each has lanes."""
         lanes, made = VECTOR.lanes, list(rows)
         step = 1
         while step < lanes:
@@ -52,7 +52,7 @@ class FloatEmitter(ControlEmitter):
         return made
 
     def lanes_below(self, count: ir.Value) -> ir.Value:
-        """For each lane whether it is one of the first so many."""
+        """Returns, for each lane, whether it is one of the first `count`."""
         numbers = ir.Constant(INTEGERS, list(range(VECTOR.lanes)))
         first = self._builder.insert_element(
             ir.Constant(INTEGERS, ir.Undefined),
@@ -63,7 +63,7 @@ class FloatEmitter(ControlEmitter):
         return self._builder.icmp_signed("<", numbers, counts)
 
     def fma(self, a: ir.Value, b: float | ir.Value, c: ir.Value) -> ir.Value:
-        """`a * b + c`, fused where the processor fuses."""
+        """Returns `a * b + c`, fused where the processor fuses."""
         factor = self.splat(b) if isinstance(b, (int, float)) else b
         # fmuladd and not fma: without the instruction, fma would call a library function per lane.
         function = cgutils.get_or_insert_function(
@@ -74,45 +74,45 @@ class FloatEmitter(ControlEmitter):
         return self._builder.call(function, [a, factor, c])
 
     def plus(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        """`a + b`."""
+        """Returns `a + b`."""
         return self._builder.fadd(a, b)
 
     def minus(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        """`a - b`."""
+        """Returns `a - b`."""
         return self._builder.fsub(a, b)
 
     def times(self, a: ir.Value, b: float | ir.Value) -> ir.Value:
-        """`a * b`."""
+        """Returns `a * b`."""
         factor = self.splat(b) if isinstance(b, (int, float)) else b
         return self._builder.fmul(a, factor)
 
     def divided(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        """`a / b`."""
+        """Returns `a / b`."""
         return self._builder.fdiv(a, b)
 
     def maximum(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        """The larger of both in each lane."""
+        """Returns the larger of both in each lane."""
         return self._builder.select(self._builder.fcmp_ordered(">", a, b), a, b)
 
     def minimum(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        """The smaller of both in each lane."""
+        """Returns the smaller of both in each lane."""
         return self._builder.select(self._builder.fcmp_ordered("<", a, b), a, b)
 
     def where(self, test: ir.Value, positive: ir.Value, otherwise: ir.Value) -> ir.Value:
-        """`positive` in the lanes in which `test` is above 0, else `otherwise`."""
+        """Returns `positive` in the lanes in which `test` is above 0, else `otherwise`."""
         is_positive = self._builder.fcmp_ordered(">", test, self.splat(0.0))
         return self._builder.select(is_positive, positive, otherwise)
 
     def root(self, a: ir.Value) -> ir.Value:
-        """The square root."""
+        """Returns the square root."""
         return self._call("llvm.sqrt", FLOATS, a)
 
     def magnitude(self, a: ir.Value) -> ir.Value:
-        """`|a|`."""
+        """Returns `|a|`."""
         return self._call("llvm.fabs", FLOATS, a)
 
     def most(self, a: ir.Value) -> ir.Value:
-        """The largest of the lanes, in every lane."""
+        """Returns the largest of the lanes, in every lane."""
         lanes = VECTOR.lanes
         step = lanes // 2
         while step:
@@ -123,11 +123,11 @@ class FloatEmitter(ControlEmitter):
         return a
 
     def first(self, a: ir.Value) -> ir.Value:
-        """The first lane, a float."""
+        """Returns the first lane, a float."""
         return self._builder.extract_element(a, ir.Constant(INTEGER, 0))
 
     def total(self, a: ir.Value) -> ir.Value:
-        """The sum of the lanes, in an order that depends on the vector width alone."""
+        """Returns the sum of the lanes, in an order that depends on the vector width alone."""
         # Written out: LLVM's own reduction takes the order that suits each processor, so that
         # ARM64 would differ from x86-64 in last bits.
         half = VECTOR.lanes // 2
@@ -145,13 +145,14 @@ class FloatEmitter(ControlEmitter):
         return self._builder.extract_element(a, ir.Constant(INTEGER, 0))
 
     def leaky(self, a: ir.Value, slope: ir.Value) -> ir.Value:
-        """Leaky ReLU, any slope: a above 0, else a * slope; both vectors, or both floats."""
+        """Returns leaky ReLU, any slope: a above 0, else a * slope; both vectors, or both
+        floats."""
         scaled = self._builder.fmul(a, slope)
         zero = ir.Constant(a.type, [0.0] * VECTOR.lanes if a.type == FLOATS else 0.0)
         return self._builder.select(self._builder.fcmp_ordered(">", a, zero), a, scaled)
 
     def _call(self, name: str, kind: ir.Type, *values: ir.Value) -> ir.Value:
-        """An intrinsic of vectors that are all of a kind."""
+        """Returns an intrinsic of vectors that are all of a kind."""
         function = cgutils.get_or_insert_function(
             self._builder.module,
             ir.FunctionType(kind, [kind] * len(values)),

@@ -50,12 +50,13 @@ class FunctionEmitter(FloatEmitter):
     """Emits functions of vectors of floats."""
 
     def exp(self, a: ir.Value) -> ir.Value:
-        """exp(a), off by at most 1.2e-7 of itself; 2.2e38 from 88.3 on, 1.2e-38 up to -87.3."""
+        """Returns exp(a), off by at most 1.2e-7 of itself; 2.2e38 from 88.3 on, 1.2e-38 up to
+        -87.3."""
         return self._exp(self._clamped(a, _SMALLEST_POWER, _LARGEST_POWER))
 
     def power_of_two(self, a: ir.Value) -> ir.Value:
-        """2 to the power of a, which is not above 0, off by at most 1.2e-7 of itself; 1.2e-38 up to
-        -126."""
+        """Returns 2 to the power of a, which is not above 0, off by at most 1.2e-7 of itself;
+        1.2e-38 up to -126."""
         builder = self._builder
         a = self.maximum(a, self.splat(-126.0))
         whole = self._call("llvm.rint", FLOATS, a)
@@ -67,12 +68,12 @@ class FunctionEmitter(FloatEmitter):
         return builder.bitcast(raised, FLOATS)
 
     def sigmoid(self, a: ir.Value) -> ir.Value:
-        """1 / (1 + exp(-a)), off by at most 1e-7; as at +-87 beyond."""
+        """Returns 1 / (1 + exp(-a)), off by at most 1e-7; as at +-87 beyond."""
         power = self._exp(self._clamped(self.times(a, -1.0), -87.0, 87.0))
         return self.divided(self.splat(1.0), self.plus(power, self.splat(1.0)))
 
     def tanh(self, a: ir.Value) -> ir.Value:
-        """tanh(a), off by at most 1.4e-7 of itself."""
+        """Returns tanh(a), off by at most 1.4e-7 of itself."""
         size = self.magnitude(a)
         square = self.times(a, a)
         near = self.fma(self.times(self._polynomial(_TANH, square), square), a, a)
@@ -83,14 +84,14 @@ class FunctionEmitter(FloatEmitter):
         return self.where(is_far, far, near)
 
     def erf(self, a: ir.Value) -> ir.Value:
-        """erf(a), off by at most 3.8e-7 of itself."""
+        """Returns erf(a), off by at most 3.8e-7 of itself."""
         a = self._clamped(a, -_ERF_FAR, _ERF_FAR)
         square = self.times(a, a)
         above = self.times(a, self._polynomial(_ERF_ABOVE, square))
         return self.divided(above, self._polynomial(_ERF_BELOW, square))
 
     def _exp(self, a: ir.Value) -> ir.Value:
-        """exp of values that are not too large and not too small."""
+        """Returns exp of values that are not too large and not too small."""
         builder, lanes = self._builder, VECTOR.lanes
         whole = self._call("llvm.rint", FLOATS, self.times(a, 1.44269504088896341))
         # The logarithm of two in two parts: the first has so few bits that products are exact.
@@ -104,13 +105,13 @@ class FunctionEmitter(FloatEmitter):
         return self.times(result, builder.bitcast(power, FLOATS))
 
     def _polynomial(self, factors: Sequence[float], a: ir.Value) -> ir.Value:
-        """A polynomial, the factor of the highest power first."""
+        """Returns a polynomial, the factor of the highest power first."""
         result = self.splat(factors[0])
         for factor in factors[1:]:
             result = self.fma(result, a, self.splat(factor))
         return result
 
     def _clamped(self, a: ir.Value, least: float, most: float) -> ir.Value:
-        """Values between two bounds."""
+        """Returns values between two bounds."""
         a = self.minimum(a, self.splat(most))
         return self.maximum(a, self.splat(least))

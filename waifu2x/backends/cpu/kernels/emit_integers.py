@@ -18,24 +18,24 @@ class IntegerEmitter(FloatEmitter):
     """Emits what computes with vectors of integers."""
 
     def integers(self, a: ir.Value, factor: ir.Value) -> ir.Value:
-        """32-bit integers whose low halves are a * factor, rounded once, half to even; that must
-        fit in 16 bits."""
+        """Returns 32-bit integers whose low halves are a * factor, rounded once, half to even; that
+        must fit in 16 bits."""
         # Sums with this number have integers for their last bits.
         shifted = self.fma(a, factor, self.splat(1.5 * 2.0**23))
         return self._builder.bitcast(shifted, INTEGERS)
 
     def floats(self, a: ir.Value) -> ir.Value:
-        """32-bit integers as floats, rounded half to even."""
+        """Returns 32-bit integers as floats, rounded half to even."""
         return self._builder.sitofp(a, FLOATS)
 
     def load_integers(self, pointer: ir.Value, offset: int | ir.Value = 0) -> ir.Value:
-        """A vector of neighbouring 32-bit integers, or pairs of 16-bit ones; the offset counts
-        them."""
+        """Returns a vector of neighbouring 32-bit integers, or pairs of 16-bit ones; the offset
+        counts them."""
         address = self._builder.bitcast(self.at(pointer, offset), INTEGERS.as_pointer())
         return self._builder.load(address, align=4)
 
     def load_pair(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
-        """One pair of 16-bit integers, in every lane."""
+        """Returns one pair of 16-bit integers, in every lane."""
         place = self._builder.bitcast(self.at(pointer, offset), INTEGER.as_pointer())
         undefined = ir.Constant(INTEGERS, ir.Undefined)
         pair = self._builder.load(place, align=4)
@@ -55,7 +55,7 @@ class IntegerEmitter(FloatEmitter):
         builder.store(builder.shuffle_vector(*halves, mask), address, align=4)
 
     def load_pairs(self, pointer: ir.Value, offset: int | ir.Value) -> list[ir.Value]:
-        """What `store_pairs` stored, as two vectors of 32-bit integers."""
+        """Returns what `store_pairs` stored, as two vectors of 32-bit integers."""
         builder, shift = self._builder, ir.Constant(INTEGERS, [16] * VECTOR.lanes)
         pairs = self.load_integers(pointer, offset)
         return [builder.ashr(builder.shl(pairs, shift), shift), builder.ashr(pairs, shift)]
@@ -66,12 +66,12 @@ class IntegerEmitter(FloatEmitter):
         self._builder.store(self._builder.trunc(vector, _SHORTS), address, align=4)
 
     def load_shorts(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
-        """What `store_shorts` stored, as 32-bit integers."""
+        """Returns what `store_shorts` stored, as 32-bit integers."""
         address = self._builder.bitcast(self.at(pointer, offset), _SHORTS.as_pointer())
         return self._builder.sext(self._builder.load(address, align=4), INTEGERS)
 
     def dot(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-        """c plus the sums of products of pairs of 16-bit integers, lane by lane.
+        """Returns c plus the sums of products of pairs of 16-bit integers, lane by lane.
 
         LLVM cannot see through the result: else it would add in another order, out of more
         registers than there are, and take one instruction apart into two.

@@ -18,13 +18,14 @@ from waifu2x.backends.cpu.kernels.llvm_types import (
     INDEX,
     INTEGER,
 )
+from waifu2x.backends.cpu.pack.records import TASK
 
 
 class MemoryEmitter(FloatEmitter):
     """Emits loads and stores. Pointers are to float32, and offsets count floats."""
 
     def load(self, pointer: ir.Value, offset: int | ir.Value = 0) -> ir.Value:
-        """A vector of neighbouring floats."""
+        """Returns a vector of neighbouring floats."""
         address = self._builder.bitcast(self.at(pointer, offset), FLOATS.as_pointer())
         return self._builder.load(address, align=4)
 
@@ -36,7 +37,7 @@ class MemoryEmitter(FloatEmitter):
     def store_first(
         self, vector: ir.Value, count: ir.Value, pointer: ir.Value, offset: ir.Value
     ) -> None:
-        """Stores so many lanes of a vector, and touches nothing behind them."""
+        """Stores the first `count` lanes of a vector, and touches nothing behind them."""
         builder, lanes = self._builder, VECTOR.lanes
         kind = ir.FunctionType(
             ir.VoidType(),
@@ -62,15 +63,15 @@ class MemoryEmitter(FloatEmitter):
         self._builder.call(function, [place, *settings])
 
     def load_float(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
-        """One float."""
+        """Returns one float."""
         return self._builder.load(self.at(pointer, offset), align=4)
 
     def store_float(self, value: ir.Value, pointer: ir.Value, offset: int | ir.Value) -> None:
         """Stores one float."""
         self._builder.store(value, self.at(pointer, offset), align=4)
 
-    def field(self, record: ir.Value, kind: np.dtype[Any], name: str) -> ir.Value:
-        """An integer, or a double, of a record of that dtype: one that no compiled code changes."""
+    def field(self, record: ir.Value, name: str, kind: np.dtype[Any] = TASK) -> ir.Value:
+        """Loads an integer, or a double, of a record: one that no compiled code changes."""
         field, offset = kind.fields[name][:2]  # type: ignore[index]
         bytes_ = self._builder.bitcast(record, BYTES)
         place = self._builder.gep(bytes_, [self.index(offset)])
@@ -78,7 +79,7 @@ class MemoryEmitter(FloatEmitter):
         return self._constant(self._builder.load(self._builder.bitcast(place, wide.as_pointer())))
 
     def load_constant(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
-        """A vector of neighbouring floats that no compiled code changes."""
+        """Returns a vector of neighbouring floats that no compiled code changes."""
         return self._constant(self.load(pointer, offset))
 
     def _constant(self, loaded: ir.Value) -> ir.Value:
@@ -87,11 +88,11 @@ class MemoryEmitter(FloatEmitter):
         return loaded
 
     def integer(self, pointer: ir.Value, index: int | ir.Value) -> ir.Value:
-        """One of many integers."""
+        """Returns one of many integers."""
         return self._builder.load(self._builder.gep(pointer, [self.index(index)]))
 
     def integers_at(self, pointer: ir.Value, offset: ir.Value) -> ir.Value:
-        """A pointer to integers that lie `offset` floats along."""
+        """Returns a pointer to integers that lie `offset` floats along."""
         return self._builder.bitcast(self.at(pointer, offset), INDEX.as_pointer())
 
     def store_integer(self, value: ir.Value, pointer: ir.Value, index: ir.Value) -> None:
@@ -99,11 +100,11 @@ class MemoryEmitter(FloatEmitter):
         self._builder.store(value, self._builder.gep(pointer, [index]))
 
     def narrow(self, value: ir.Value) -> ir.Value:
-        """A double as a float."""
+        """Returns a double as a float."""
         return self._builder.fptrunc(value, FLOAT)
 
     def stack_vectors(self, vectors: int) -> tuple[ir.Value, ir.Value]:
-        """Memory for some vectors, as a pointer to write with and one to read with later.
+        """Returns memory for some vectors, as a pointer to write with and one to read with later.
 
         Where registers do not hold what lies between two steps, this beats what LLVM spills: it
         cannot see that both are the same, so it leaves each step in the order of its loads.
@@ -115,7 +116,7 @@ class MemoryEmitter(FloatEmitter):
     def load_terms(
         self, pointer: ir.Value, offset: ir.Value, terms: int, rest: ir.Value
     ) -> ir.Value:
-        """A vector of values in a number of bf16 terms, `rest` apart, or of floats for 0.
+        """Returns a vector of values in a number of bf16 terms, `rest` apart, or of floats for 0.
 
         The offset counts values of that kind.
         """
@@ -152,7 +153,8 @@ class MemoryEmitter(FloatEmitter):
         return self._builder.fpext(rounded, FLOATS)
 
     def term_pairs(self, vector: ir.Value) -> ir.Value:
-        """A vector each of whose lanes is the two bf16 terms of a float, the first one first."""
+        """Returns a vector each of whose lanes is the two bf16 terms of a float, the first one
+        first."""
         halves = ir.VectorType(ir.IntType(16), VECTOR.lanes)
         integers = ir.VectorType(ir.IntType(32), VECTOR.lanes)
         first = self._builder.fptrunc(vector, BFLOATS)

@@ -26,33 +26,31 @@ from llvmlite import ir
 
 from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.memory import locate_results, locate_source, record
+from waifu2x.backends.cpu.kernels.memory import Job, locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.pack.records import SOURCE_ROWS, TARGET_ROWS, TASK
+from waifu2x.backends.cpu.pack.records import SOURCE_ROWS, TARGET_ROWS
 from waifu2x.backends.cpu.pack.shapes import BLOCK, COLUMNS, TILE_FLOATS
 
 
 def _emit_sums(
     v: Emitter,
+    job: Job,
     height: ir.Value,
-    task: ir.Value,
     pixel: ir.Value,
-    places: ir.Value,
     offset: ir.Value,
-    scratch: ir.Value,
-    weights: ir.Value,
     sums_0: ir.Value,
     sums_1: ir.Value,
 ) -> None:
-    """P of `height` (1 or 2) tiles of pixels in two rows, to (pixel, COLUMNS) floats each.
+    """Emits P of `height` (1 or 2) tiles of pixels in two rows, to (pixel, COLUMNS) floats each.
 
     Inputs lie `offset` floats along the located rows, pixels `pixel` floats apart.
     """
     if not VECTOR.tiles:
         return
+    task, places, scratch, weights = job.task, job.places, job.scratch, job.weights
     stride, term_floats = v.mul(pixel, 4), v.half(pixel)
-    k_blocks, block = v.field(task, TASK, "k_blocks"), v.field(task, TASK, "weight")
-    terms = v.field(task, TASK, "source_terms")
+    k_blocks, block = v.field(task, "k_blocks"), v.field(task, "weight")
+    terms = v.field(task, "source_terms")
     for pixels in v.cases(height, (2, 1)):
         sums = [[y * 2 + m for m in range(pixels)] for y in range(2)]
         for tile in sums[0] + sums[1]:
@@ -78,24 +76,17 @@ def _emit_sums(
                 v.tile("tilestored64", sums[y][m], place, v.index(COLUMNS * 4))
 
 
-def _emit_results(
-    v: Emitter,
-    count: ir.Value,
-    task: ir.Value,
-    scratch: ir.Value,
-    sums: ir.Value,
-    constants: ir.Value,
-    target: ir.Value,
-) -> None:
-    """Results of `count` pixels from their P: the first `planes` lanes of each sum.
+def _emit_results(v: Emitter, job: Job, sums: ir.Value, target: ir.Value) -> None:
+    """Emits results of a row of pixels from their P: the first `planes` lanes of each sum.
 
     The other lanes are stored as well, where the results of the next pixels overwrite them, or in
     the spare room at the end of the row.
     """
-    outputs = v.field(task, TASK, "planes")
-    slopes = v.load(constants, v.field(task, TASK, "slopes"))
-    bias_vector = v.load(constants, v.field(task, TASK, "bias"))
-    with v.loop(count) as x:
+    task, scratch, constants = job.task, job.scratch, job.constants
+    outputs = v.field(task, "planes")
+    slopes = v.load(constants, v.field(task, "slopes"))
+    bias_vector = v.load(constants, v.field(task, "bias"))
+    with v.loop(v.field(task, "columns")) as x:
         left = v.add(sums, v.mul(x, COLUMNS))
         middle = v.add(left, v.add(outputs, COLUMNS))
         right = v.add(middle, v.add(outputs, COLUMNS))
@@ -109,34 +100,18 @@ _results = vector_kernel(_emit_results)
 
 
 @native
-def convolve_few_tiles(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next two rows of a convolution into a plain map of few planes."""
-    source = record(maps, task.source)
-    locate_source(task, source, places, 4)
-    locate_results(task, maps, places)
+def convolve_few_tiles(job):  # type: ignore[no-untyped-def]
+    """Computes the next two rows of a convolution into a plain map of few planes."""
+    task = job.task
+    source = record(job.maps, task.source)
+    locate_source(job, source, 4)
+    locate_results(job)
     pixel = source.pixel_floats
     # Sums are needed two pixels beyond the results; the last tile may run past them.
     tiles = -(-(task.columns + 2) // COLUMNS)
     row_sums = tiles * TILE_FLOATS
     for tile in range(0, tiles, 2):
-        sums = task.products + tile * TILE_FLOATS
-        _sums(
-            min(2, tiles - tile),
-            task,
-            pixel,
-            places,
-            tile * COLUMNS * pixel,
-            scratch,
-            weights,
-            sums,
-            sums + row_sums,
-        )
+        sums, offset = task.products + tile * TILE_FLOATS, tile * COLUMNS * pixel
+        _sums(job, min(2, tiles - tile), pixel, offset, sums, sums + row_sums)
     for y in range(2):
-        _results(
-            task.columns,
-            task,
-            scratch,
-            task.products + y * row_sums,
-            constants,
-            places[TARGET_ROWS + y],
-        )
+        _results(job, task.products + y * row_sums, job.places[TARGET_ROWS + y])

@@ -18,8 +18,8 @@ from llvmlite import ir
 
 from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.epilogue import Epilogue
 from waifu2x.backends.cpu.kernels.integers import (
+    Pairs,
     blocks,
     largest,
     scale_of,
@@ -27,31 +27,33 @@ from waifu2x.backends.cpu.kernels.integers import (
     sum_products,
     tiles,
 )
-from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
+from waifu2x.backends.cpu.kernels.memory import (
+    Job,
+    Tile,
+    locate_results,
+    locate_source,
+    moved,
+    record,
+    tile_at,
+)
+from waifu2x.backends.cpu.kernels.register_tiles import Epilogue
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.pack.records import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
+from waifu2x.backends.cpu.pack.records import SOURCE_ROWS
 from waifu2x.backends.cpu.pack.shapes import LANES, MOST_INPUT, PART_PAIRS, tile_height
 
 _tile_height = native(tile_height)
 
 
-def _emit_inputs(
-    v: Emitter,
-    depth: ir.Value,
-    count: ir.Value,
-    pixel: ir.Value,
-    source: ir.Value,
-    scratch: ir.Value,
-    inputs: ir.Value,
-    scale: ir.Value,
-    scale_step: ir.Value,
-) -> None:
-    """`count` pixels of `depth` planes, `pixel` floats apart -> integers, one behind the other.
+def _emit_inputs(v: Emitter, job: Job, count: ir.Value, source: ir.Value, pixel: ir.Value) -> None:
+    """Makes integers, one behind the other, of `count` pixels, `pixel` floats apart.
 
-    Their scales lie side by side, those of parts `scale_step` apart.
+    Their scales lie side by side, those of parts a span apart.
     """
     if not VECTOR.integers:
         return
+    scratch = job.scratch
+    depth, inputs, scale = (v.field(job.task, name) for name in ("depth", "inputs", "staging"))
+    scale_step = v.mul(v.field(job.task, "span"), LANES)
     with v.loop(count) as x:
         start = v.add(source, v.mul(x, pixel))
         target = v.add(inputs, v.mul(x, v.half(depth)))
@@ -66,43 +68,34 @@ def _emit_inputs(
             v.set(place, v.add(v.get(place), scale_step))
             to = v.opaque(scratch, v.add(target, v.half(begin)))
             for plane, vectors in blocks(v, planes):
-                store_integers(v, own, plane, LANES, vectors, fineness, to, v.half(plane))
+                values = [v.load(own, v.add(plane, n * LANES)) for n in range(vectors)]
+                store_integers(v, values, fineness, to, v.half(plane))
 
 
-def _emit_tile(
-    v: Emitter,
-    width: ir.Value,
-    height: ir.Value,
-    task: ir.Value,
-    scratch: ir.Value,
-    inputs: ir.Value,
-    pairs: ir.Value,
-    scale: ir.Value,
-    scale_step: ir.Value,
-    weights: ir.Value,
-    block: ir.Value,
-    constants: ir.Value,
-    plane: ir.Value,
-    target: ir.Value,
-    residual: ir.Value,
-) -> None:
-    """A tile of results: `height` neighbouring pixels, `width` vectors each."""
+def _emit_tile(v: Emitter, job: Job, tile: Tile, height: ir.Value, x: ir.Value) -> None:
+    """Emits a tile of results: `height` neighbouring pixels from pixel `x` of the span on."""
     if not VECTOR.integers:
         return
-    products, factors = v.field(task, TASK, "products"), v.at(weights, block)
-    for tile, pixels in tiles(v, width, height):
-        epilogue = Epilogue(v, task, scratch, constants, plane)
-        epilogue.prefetch(pixels, tile, target, residual)
-        first = v.add(block, tile * LANES)
-        sum_products(
-            *(v, tile, pixels, scratch, inputs, pairs, weights, first, products, scale, scale_step)
+    task, scratch = job.task, job.scratch
+    products, factors = v.field(task, "products"), v.at(job.weights, tile.block)
+    depth = v.half(v.field(task, "depth"))
+    inputs = v.add(v.field(task, "inputs"), v.mul(x, depth))
+    scale = v.add(v.field(task, "staging"), v.mul(x, LANES))
+    scale_step = v.mul(v.field(task, "span"), LANES)
+    for width, pixels in tiles(v, tile.width, height):
+        epilogue = Epilogue(v, job, tile.plane)
+        epilogue.prefetch(pixels, width, tile.target, tile.residual)
+        first = v.add(tile.block, width * LANES)
+        pairs = Pairs(
+            *(tile.width, height, inputs, depth, first, scale, scale_step, products, first)
         )
+        sum_products(v, job, (width, pixels), pairs, fetches=False)
         sums = v.at(scratch, products)
-        for n in range(tile):
+        for n in range(width):
             bias, factor = epilogue.bias(n), v.load(factors, n * LANES)
-            places = range(n * LANES, pixels * tile * LANES, tile * LANES)
+            places = range(n * LANES, pixels * width * LANES, width * LANES)
             results = [v.fma(v.load(sums, place), factor, bias) for place in places]
-            epilogue.store(results, n, target, residual)
+            epilogue.store(results, n, tile.target, tile.residual)
 
 
 _inputs = vector_kernel(_emit_inputs)
@@ -110,59 +103,26 @@ _tile = vector_kernel(_emit_tile)
 
 
 @native
-def convolve_integer_pointwise(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next rows of a 1x1 convolution."""
-    source = record(maps, task.source)
-    locate_source(task, source, places, task.rows)
-    locate_results(task, maps, places)
+def convolve_integer_pointwise(job):  # type: ignore[no-untyped-def]
+    """Computes the next rows of a 1x1 convolution."""
+    task, places = job.task, job.places
+    source = record(job.maps, task.source)
+    locate_source(job, source, task.rows)
+    locate_results(job)
     pixel, span, pairs = source.pixel_floats, task.span, task.depth // 2
     for index in range(task.rows * -(-task.columns // span)):
         row, first = index % task.rows, index // task.rows * span
         count = min(span, task.columns - first)
-        _inputs(
-            task.depth,
-            count,
-            pixel,
-            places[SOURCE_ROWS + row] + first * pixel,
-            scratch,
-            task.inputs,
-            task.staging,
-            span * LANES,
-        )
+        _inputs(job, count, places[SOURCE_ROWS + row] + first * pixel, pixel)
         block, plane = task.weight, 0
         while plane < task.planes:
-            dy, dx, inner, width = block_at(task, plane)
-            height = _tile_height(width)
+            tile = tile_at(job, row, plane, block)
+            height = _tile_height(tile.width)
             half = height // 2
-            target = (
-                places[TARGET_ROWS + row * task.depth_to_space + dy]
-                + dx * task.target_block
-                + inner
-            )
-            residual = (
-                places[RESIDUAL_ROWS + row * task.depth_to_space + dy]
-                + dx * task.residual_block
-                + inner
-            )
             # The last tile may run past `count` into stale pixels, and past the columns into spare
             # room at the end of each row.
             for x in range(0, count, height):
                 high = half if count - x <= half else height
-                _tile(
-                    width,
-                    high,
-                    task,
-                    scratch,
-                    task.inputs + x * pairs,
-                    pairs,
-                    task.staging + x * LANES,
-                    span * LANES,
-                    weights,
-                    block,
-                    constants,
-                    plane,
-                    target + (first + x) // 2 * task.target_pair,
-                    residual + (first + x) // 2 * task.residual_pair,
-                )
-            block += (1 + pairs) * width * LANES
-            plane += width * LANES
+                _tile(job, moved(task, tile, first + x), high, x)
+            block += (1 + pairs) * tile.width * LANES
+            plane += tile.width * LANES

@@ -29,16 +29,24 @@ FMA's rate; without it two, 1.6 times FMA's rate on Zen 3 and Zen 4.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 
 from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.accumulate import accumulate_pairs
-from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
+from waifu2x.backends.cpu.kernels.memory import (
+    Job,
+    block_at,
+    locate_results,
+    locate_source,
+    record,
+)
+from waifu2x.backends.cpu.kernels.register_tiles import accumulate_pairs
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.kernels.winograd import (
     SIDE,
+    Products,
     emit_output,
     input_columns,
     input_row,
@@ -61,8 +69,46 @@ LEAST = 1e-30
 """The smallest scale: of cells that are zero."""
 
 
+class Pairs(NamedTuple):
+    """A register tile of products of pairs of 16-bit integers: (cells or pixels, vectors)."""
+
+    width: Any
+    """Vectors of planes."""
+    height: Any
+    """Cells or pixels: those of a whole tile of that width, or half of them."""
+    inputs: Any
+    """Where the inputs begin,"""
+    depth: Any
+    """and how many pairs each cell has."""
+    block: Any
+    """Where the weights begin."""
+    scale: Any
+    """Where the vectors of scales of the cells begin, those of the first part side by side,"""
+    scale_step: Any
+    """and how far apart those of parts lie."""
+    products: Any
+    """Where the sums go."""
+    ahead: Any
+    """Where the weights begin that are asked for meanwhile."""
+
+
+class InputCell(NamedTuple):
+    """Where the inputs of a cell go."""
+
+    inputs: Any
+    """Its integers, by frequency,"""
+    stride: Any
+    """floats from one frequency to the next,"""
+    flat: Any
+    """the floats of FLAT,"""
+    scale: Any
+    """and what 1 stands for, a vector for each part,"""
+    scale_step: Any
+    """floats from one part to the next."""
+
+
 def largest(v: Emitter, source: ir.Value, start: ir.Value, count: ir.Value) -> ir.Value:
-    """The largest magnitude in each lane of `count` values; LEAST at least."""
+    """Returns the largest magnitude in each lane of `count` values; LEAST at least."""
     own = v.opaque(source, start)
     (most,) = v.accumulators([v.splat(LEAST)])
     v.set(most, v.splat(LEAST))
@@ -72,8 +118,8 @@ def largest(v: Emitter, source: ir.Value, start: ir.Value, count: ir.Value) -> i
 
 
 def scale_of(v: Emitter, most: ir.Value, largest_integer: int) -> tuple[ir.Value, ir.Value]:
-    """What 1 stands for where the largest lane of `most` becomes that integer; the factor that
-    makes integers of values."""
+    """Returns what 1 stands for where the largest lane of `most` becomes that integer; the factor
+    that makes integers of values."""
     whole = v.most(most)
     return v.times(whole, 1 / largest_integer), v.divided(v.splat(float(largest_integer)), whole)
 
@@ -93,27 +139,22 @@ def blocks(v: Emitter, count: ir.Value) -> Iterator[tuple[ir.Value, int]]:
 
 def store_integers(
     v: Emitter,
-    source: ir.Value,
-    place: int | ir.Value,
-    step: int,
-    vectors: int,
+    values: list[ir.Value],
     fineness: ir.Value,
     target: ir.Value,
     to: int | ir.Value,
 ) -> None:
-    """The vectors of a block, `step` floats apart, as integers: in pairs of one of each, or one
-    behind the other."""
-    values = [v.load(source, v.add(place, n * step)) for n in range(vectors)]
+    """Stores the vectors of a block as integers: two in pairs of one of each, one as it is."""
     rounded = [v.integers(value, fineness) for value in values]
-    if vectors == 2:
+    if len(rounded) == 2:
         v.store_pairs(rounded[0], rounded[1], target, to)
     else:
         v.store_shorts(rounded[0], target, to)
 
 
 def _largest_of(v: Emitter, most: ir.Value, values: list[ir.Value]) -> ir.Value:
-    """The largest magnitude in each lane, and `most`, by pairs: none waits for all that came
-    before."""
+    """Returns the largest magnitude in each lane, and `most`, by pairs: none waits for all that
+    came before."""
     sizes = [most, *map(v.magnitude, values)]
     while len(sizes) > 1:
         pairs = [v.maximum(*pair) for pair in zip(sizes[::2], sizes[1::2], strict=False)]
@@ -130,39 +171,27 @@ def tiles(v: Emitter, width: ir.Value, height: ir.Value) -> Iterator[tuple[int, 
 
 
 def sum_products(
-    v: Emitter,
-    tile: int,
-    cells: int,
-    scratch: ir.Value,
-    inputs: ir.Value,
-    depth: ir.Value,
-    weights: ir.Value,
-    block: ir.Value,
-    products: ir.Value,
-    scale: ir.Value,
-    scale_step: ir.Value,
-    ahead: ir.Value | None = None,
+    v: Emitter, job: Job, shape: tuple[int, int], pairs: Pairs, *, fetches: bool
 ) -> None:
-    """Emits a register tile of M = V U: (cells, depth) pairs times (depth, tile vectors), part by
-    part.
-
-    The scales of its cells lie side by side, those of parts `scale_step` apart.
-    """
-    to = v.at(scratch, products)
+    """Emits a register tile of M = V U of that shape, (cells, depth) pairs times (depth, vectors),
+    part by part. `fetches`: it asks for weights that come later."""
+    tile, cells = shape
+    scratch, weights = job.scratch, job.weights
+    to = v.at(scratch, pairs.products)
     slots = v.accumulators([v.no_integers()] * (cells * tile))
-    (place,) = v.accumulators([scale])
-    v.set(place, scale)
-    with v.loop(depth, PART_PAIRS) as first:
+    (place,) = v.accumulators([pairs.scale])
+    v.set(place, pairs.scale)
+    with v.loop(pairs.depth, PART_PAIRS) as first:
         for slot in slots:
             v.set(slot, v.no_integers())
-        pixels = v.at(scratch, v.add(inputs, first))
-        vectors = v.at(weights, v.add(block, v.mul(first, tile * LANES)))
-        part = v.smaller(v.add(depth, v.mul(first, -1)), v.index(PART_PAIRS))
-        soon = v.at(weights, v.add(ahead, v.mul(first, LANES))) if ahead is not None else None
-        accumulate_pairs(v, slots, tile, pixels, depth, vectors, part, soon)
+        pixels = v.at(scratch, v.add(pairs.inputs, first))
+        vectors = v.at(weights, v.add(pairs.block, v.mul(first, tile * LANES)))
+        part = v.smaller(v.add(pairs.depth, v.mul(first, -1)), v.index(PART_PAIRS))
+        soon = v.at(weights, v.add(pairs.ahead, v.mul(first, LANES))) if fetches else None
+        accumulate_pairs(v, slots, tile, pixels, vectors, (pairs.depth, part), soon)
         own = v.at(scratch, v.get(place))
         scales = [v.load(own, m * LANES) for m in range(cells)]
-        v.set(place, v.add(v.get(place), scale_step))
+        v.set(place, v.add(v.get(place), pairs.scale_step))
         for adds in v.cases(v.at_least(first, 1), (0, 1)):
             for n, slot in enumerate(slots):
                 total, unit = v.floats(v.get(slot)), scales[n // tile]
@@ -171,28 +200,16 @@ def sum_products(
                 v.store(total, to, n * LANES)
 
 
-def _emit_input(
-    v: Emitter,
-    depth: ir.Value,
-    pixel: ir.Value,
-    places: ir.Value,
-    offset: ir.Value,
-    scratch: ir.Value,
-    staging: ir.Value,
-    inputs: ir.Value,
-    stride: ir.Value,
-    flat: ir.Value,
-    scale: ir.Value,
-    scale_step: ir.Value,
-) -> None:
-    """`depth` planes of one cell: 8x8 pixels -> 64 frequencies, `stride` pairs apart, by way of
-    `staging`; FLAT in floats, at `flat`. What 1 stands for goes to a vector for each part, the
-    first at `scale`, `scale_step` apart."""
+def _emit_input(v: Emitter, job: Job, offset: ir.Value, pixel: ir.Value, cell: InputCell) -> None:
+    """Transforms the planes of one cell: 8x8 pixels, `offset` floats along the rows that are
+    located -> 64 frequencies of integers and floats, by way of the task's staging memory."""
     if not VECTOR.integers:
         return
-    rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(SIDE)]
+    scratch = job.scratch
+    depth, staging = v.field(job.task, "depth"), v.field(job.task, "staging")
+    rows = [v.add(v.integer(job.places, SOURCE_ROWS + y), offset) for y in range(SIDE)]
     vector, side = FREQUENCIES * LANES, v.opaque_number(SIDE)
-    (place_of_scale,) = v.accumulators([scale])
+    (place_of_scale,) = v.accumulators([cell.scale])
     with v.loop(depth, 2 * PART_PAIRS) as begin:
         count = v.smaller(v.add(depth, v.mul(begin, -1)), v.index(2 * PART_PAIRS))
         (most,) = v.accumulators([v.splat(LEAST)])
@@ -213,80 +230,35 @@ def _emit_input(
                 v.load(target, frequency * LANES)
                 for frequency in range(FLAT % SIDE, FREQUENCIES, SIDE)
             ]
-            v.store(column.pop(FLAT // SIDE), scratch, v.add(flat, plane))
+            v.store(column.pop(FLAT // SIDE), scratch, v.add(cell.flat, plane))
             v.set(most, _largest_of(v, v.get(most), column))
         unit, fineness = scale_of(v, v.get(most), MOST_INPUT)
         v.store(unit, scratch, v.get(place_of_scale))
-        v.set(place_of_scale, v.add(v.get(place_of_scale), scale_step))
+        v.set(place_of_scale, v.add(v.get(place_of_scale), cell.scale_step))
         for inner, vectors in blocks(v, count):
             source = v.opaque(scratch, v.add(staging, v.mul(inner, FREQUENCIES)))
-            target = v.opaque(scratch, v.add(inputs, v.half(v.add(begin, inner))))
+            target = v.opaque(scratch, v.add(cell.inputs, v.half(v.add(begin, inner))))
             with v.loop(v.index(FREQUENCIES), 4) as first:
                 for n in range(4):
                     frequency = v.add(first, n)
-                    place, to = v.mul(frequency, LANES), v.mul(frequency, stride)
-                    store_integers(v, source, place, vector, vectors, fineness, target, to)
+                    place, to = v.mul(frequency, LANES), v.mul(frequency, cell.stride)
+                    values = [v.load(source, v.add(place, m * vector)) for m in range(vectors)]
+                    store_integers(v, values, fineness, target, to)
 
 
-def _emit_product(
-    v: Emitter,
-    width: ir.Value,
-    height: ir.Value,
-    scratch: ir.Value,
-    inputs: ir.Value,
-    depth: ir.Value,
-    weights: ir.Value,
-    block: ir.Value,
-    products: ir.Value,
-    scale: ir.Value,
-    scale_step: ir.Value,
-    ahead: ir.Value,
-) -> None:
-    """`sum_products` of `height` cells and `width` vectors."""
+def _emit_product(v: Emitter, job: Job, pairs: Pairs) -> None:
+    """Emits `sum_products` of any shape."""
     if not VECTOR.integers:
         return
-    for tile, cells in tiles(v, width, height):
-        sum_products(
-            *(
-                v,
-                tile,
-                cells,
-                scratch,
-                inputs,
-                depth,
-                weights,
-                block,
-                products,
-                scale,
-                scale_step,
-                ahead,
-            )
-        )
+    for shape in tiles(v, pairs.width, pairs.height):
+        sum_products(v, job, shape, pairs, fetches=True)
 
 
-def _emit_output(
-    v: Emitter,
-    task: ir.Value,
-    places: ir.Value,
-    first: ir.Value,
-    target: ir.Value,
-    residual: ir.Value,
-    scratch: ir.Value,
-    products: ir.Value,
-    stride: ir.Value,
-    weights: ir.Value,
-    scales: ir.Value,
-    constants: ir.Value,
-    plane: ir.Value,
-) -> None:
-    """`emit_output` of sums of products whose factors are at `scales`."""
+def _emit_output(v: Emitter, job: Job, products: Products, scales: ir.Value) -> None:
+    """Emits `emit_output` of sums of products whose factors are at `scales`."""
     if not VECTOR.integers:
         return
-    factors = v.opaque(weights, scales)
-    emit_output(
-        *(v, task, places, first, target, residual, scratch, products, stride, constants, plane),
-        factors=factors,
-    )
+    emit_output(v, job, products, v.opaque(job.weights, scales))
 
 
 _input_cell = vector_kernel(_emit_input)
@@ -295,11 +267,12 @@ _output_cell = vector_kernel(_emit_output)
 
 
 @native
-def convolve_integers(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next rows of a 3x3 convolution: one row of cells."""
-    source = record(maps, task.source)
-    locate_source(task, source, places, CELL + 2)
-    locate_results(task, maps, places)
+def convolve_integers(job):  # type: ignore[no-untyped-def]
+    """Computes the next rows of a 3x3 convolution: one row of cells."""
+    task = job.task
+    source = record(job.maps, task.source)
+    locate_source(job, source, CELL + 2)
+    locate_results(job)
     pairs, group, pixel = task.depth // 2, task.cells, source.pixel_floats
     stride = group * pairs + LANES
     cells = task.columns // CELL
@@ -309,19 +282,9 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
         first = index * group
         count = min(group, cells - first)
         for cell in range(count):
-            _input_cell(
-                task.depth,
-                pixel,
-                places,
-                (first + cell) * CELL * pixel,
-                scratch,
-                task.staging,
-                task.inputs + cell * pairs,
-                stride,
-                flat + cell * task.depth,
-                scales + cell * LANES,
-                scale_step,
-            )
+            v, scale = task.inputs + cell * pairs, scales + cell * LANES
+            made = InputCell(v, stride, flat + cell * task.depth, scale, scale_step)
+            _input_cell(job, (first + cell) * CELL * pixel, pixel, made)
         block, plane = task.weight, 0
         while plane < task.planes:
             dy, dx, inner, width = block_at(task, plane)
@@ -336,33 +299,25 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
                 for cell in range(0, count, height):
                     m = task.products + frequency * product_stride + cell * block_planes
                     if frequency == FLAT:
-                        v = flat + cell * task.depth
-                        product(width, scratch, v, task.depth, weights, u, m)
+                        product(job, width, flat + cell * task.depth, task.depth, u, m)
                     else:
                         v = task.inputs + frequency * stride + cell * pairs
                         high = half if count - cell <= half else height
                         scale = scales + cell * LANES
                         integer_product(
-                            width, high, scratch, v, pairs, weights, u, m, scale, scale_step, ahead
+                            job, Pairs(width, high, v, pairs, u, scale, scale_step, m, ahead)
                         )
                         ahead = ahead + pairs * LANES if ahead < end else block
                 u += (task.depth if frequency == FLAT else pairs) * block_planes
             for cell in range(count):
-                pair = (first + cell) * (CELL // 2)
+                pair, m = (first + cell) * (CELL // 2), task.products + cell * block_planes
+                target = pair * task.target_pair + dx * task.target_block + inner
+                added = pair * task.residual_pair + dx * task.residual_block + inner
                 for n in range(0, block_planes, LANES):
                     _output_cell(
-                        task,
-                        places,
-                        dy,
-                        pair * task.target_pair + dx * task.target_block + inner + n,
-                        pair * task.residual_pair + dx * task.residual_block + inner + n,
-                        scratch,
-                        task.products + cell * block_planes + n,
-                        product_stride,
-                        weights,
+                        job,
+                        Products(m + n, product_stride, plane + n, dy, target + n, added + n),
                         block + FREQUENCIES * n,
-                        constants,
-                        plane + n,
                     )
             block = u  # the next one begins where this ends
             plane += block_planes

@@ -9,29 +9,21 @@ from __future__ import annotations
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.memory import pixel_row, record
+from waifu2x.backends.cpu.kernels.memory import Job, pixel_row, record
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.pack.records import TASK
 from waifu2x.backends.cpu.pack.shapes import LANES
 
 
 def _emit_row(
-    v: Emitter,
-    columns: ir.Value,
-    task: ir.Value,
-    scratch: ir.Value,
-    source: ir.Value,
-    source_pixel: ir.Value,
-    constants: ir.Value,
-    target: ir.Value,
-    target_pixel: ir.Value,
+    v: Emitter, job: Job, source: ir.Value, source_pixel: ir.Value, target: ir.Value
 ) -> None:
-    """A row of pixels. The weights are followed by the biases, then by vectors of eps and of what
-    makes a sum a mean."""
+    """Emits a row of pixels. The weights are followed by the biases, then by vectors of eps and of
+    what makes a sum a mean."""
 
     def field(name: str) -> ir.Value:
-        return v.field(task, TASK, name)
+        return v.field(job.task, name)
 
+    constants = job.constants
     planes, count, weights = field("planes"), field("depth"), field("slopes")
     biases = v.add(weights, planes)
     eps = v.load_constant(constants, v.add(biases, planes))
@@ -45,9 +37,9 @@ def _emit_row(
     def averaged() -> ir.Value:
         return v.times(v.splat(v.total(v.get(sums))), share)
 
-    with v.loop(columns) as x:
-        pixel = v.at(scratch, v.add(source, v.mul(source_pixel, x)))
-        to = v.at(scratch, v.add(target, v.mul(target_pixel, x)))
+    with v.loop(field("columns")) as x:
+        pixel = v.at(job.scratch, v.add(source, v.mul(source_pixel, x)))
+        to = v.at(job.scratch, v.add(target, v.mul(field("target_pixel"), x)))
         v.set(sums, v.splat(0.0))
         with v.loop(planes, LANES) as plane:
             v.set(sums, v.plus(v.get(sums), centred(pixel, plane, v.splat(0.0))))
@@ -68,18 +60,12 @@ _row = vector_kernel(_emit_row)
 
 
 @native
-def norm_rows(task, maps, scratch, constants):  # type: ignore[no-untyped-def]
-    """The next rows of a norm over the planes of each pixel."""
-    source, target = record(maps, task.source), record(maps, task.target)
+def norm_rows(job):  # type: ignore[no-untyped-def]
+    """Computes the next rows of a norm over the planes of each pixel."""
+    task = job.task
+    source, target = record(job.maps, task.source), record(job.maps, task.target)
     for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
         x = task.column + task.source_offset
-        _row(
-            task.columns,
-            task,
-            scratch,
-            pixel_row(source, y + task.source_offset, x) + task.source_plane,
-            source.pixel_floats,
-            constants,
-            pixel_row(target, y, task.column) + task.target_plane,
-            target.pixel_floats,
-        )
+        start = pixel_row(source, y + task.source_offset, x) + task.source_plane
+        to = pixel_row(target, y, task.column) + task.target_plane
+        _row(job, start, source.pixel_floats, to)

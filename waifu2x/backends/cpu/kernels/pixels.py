@@ -12,13 +12,8 @@ import numpy as np
 
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import memory_row, pointer, record
-from waifu2x.backends.cpu.kernels.planewise import (
-    combine,
-    copy_floats,
-    gathered,
-    resize_row,
-    source_pixel,
-)
+from waifu2x.backends.cpu.kernels.planewise import combine, copy_floats, gathered, source_pixel
+from waifu2x.backends.cpu.kernels.resizing import bicubic_row
 from waifu2x.backends.cpu.kernels.values import get
 from waifu2x.backends.cpu.pack.records import BY_FLOATS, BY_PLANES, BY_RESIZING
 from waifu2x.imaging.colour import LUMA
@@ -27,9 +22,10 @@ RED, GREEN, BLUE = LUMA
 
 
 @native
-def read_rows(task, maps, picture, scratch):  # type: ignore[no-untyped-def]
-    """The next rows of the padded and enlarged picture as floats in [0, 1]."""
-    target = record(maps, task.target)
+def read_rows(job, picture):  # type: ignore[no-untyped-def]
+    """Writes the next rows of the padded and enlarged picture as floats in [0, 1]."""
+    task, scratch = job.task, job.scratch
+    target = record(job.maps, task.target)
     bytes_ = pointer(picture.pixels, np.uint8)
     words = pointer(picture.pixels, np.uint16)
     floats = pointer(picture.pixels, np.float32)
@@ -63,7 +59,7 @@ def read_rows(task, maps, picture, scratch):  # type: ignore[no-untyped-def]
 
 @native
 def _inside(place, size, border):  # type: ignore[no-untyped-def]
-    """Which pixel a place of the picture shows; -1 for black."""
+    """Returns which pixel a place of the picture shows; -1 for black."""
     if 0 <= place < size:
         return place
     if border == 2:
@@ -76,9 +72,11 @@ def _inside(place, size, border):  # type: ignore[no-untyped-def]
 
 
 @native
-def write_rows(task, maps, picture, scratch, constants, vectors):  # type: ignore[no-untyped-def]
-    """The next rows of the result."""
-    source = record(maps, task.source)
+def write_rows(job, picture):  # type: ignore[no-untyped-def]
+    """Writes the next rows of the result."""
+    task, maps, scratch = job.task, job.maps, job.scratch
+    constants, vectors = job.constants, job.vectors
+    source = record(job.maps, task.source)
     bytes_ = pointer(picture.pixels, np.uint8)
     words = pointer(picture.pixels, np.uint16)
     floats = pointer(picture.pixels, np.float32)
@@ -88,23 +86,25 @@ def write_rows(task, maps, picture, scratch, constants, vectors):  # type: ignor
         # The row's values, neighbours in memory.
         first = task.products
         if task.method == BY_FLOATS:
-            copy_floats(task, maps, scratch, row, first, planes)
+            copy_floats(job, row, first, planes)
         elif task.method == BY_PLANES:
             first, plane = source_pixel(task, source, row, task.column)
             first += plane
         elif task.method == BY_RESIZING:
-            resize_row(task, source, scratch, constants, row, first, planes, planes)
+            bicubic_row(job, row, first, planes)
         else:
             for x in range(task.columns):
                 start, plane = source_pixel(task, source, row, task.column + x)
                 for p in range(planes):
                     if task.space_to_depth == 1:
-                        value = get(source, scratch, constants, start, plane + p * task.plane_step)
+                        place = plane + p * task.plane_step
+                        value = get(source, scratch, constants, start, place)
                     else:
                         value = gathered(task, source, scratch, constants, row, task.column + x, p)
-                    scratch[first + x * planes + p] = combine(
+                    value = combine(
                         task, maps, scratch, constants, vectors, value, row, task.column + x, p
                     )
+                    scratch[first + x * planes + p] = value
         if stored < planes:
             for x in range(task.columns):
                 red, green, blue = first + x * 3, first + x * 3 + 1, first + x * 3 + 2

@@ -16,28 +16,34 @@ from waifu2x.backends.cpu.pack.records import GREY, RGB, YUV
 
 @entry_point(INTEGERS, FLOATS, FLOATS, FLOATS, INTEGER, INTEGER)
 def read_planes(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
-    """Some rows of a picture as RGB, clipped to [0, 1]. See `cpu.planar` for the arguments."""
+    """Writes some rows of a picture as RGB, clipped to [0, 1]. See `cpu.planar` for the
+    arguments."""
     _read_samples(picture, factors, pixels, scratch, first, end)
 
 
 @entry_point(INTEGERS, DOUBLES, FLOATS, DOUBLES, INTEGER, INTEGER)
 def read_exactly(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
-    """The same, in float64 up to the pixels."""
+    """Does the same in float64, up to the pixels."""
     _read_samples(picture, factors, pixels, scratch, first, end)
 
 
 @native
 def _read_samples(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
     if picture[6] == 1:
-        y, u, v = pointer(picture[0], np.uint8), pointer(picture[1], np.uint8), picture[2]
-        _read(picture, y, u, pointer(v, np.uint8), factors, pixels, scratch, first, end)
+        _read(picture, _planes(picture, np.uint8), factors, pixels, scratch, first, end)
     else:
-        y, u, v = pointer(picture[0], np.uint16), pointer(picture[1], np.uint16), picture[2]
-        _read(picture, y, u, pointer(v, np.uint16), factors, pixels, scratch, first, end)
+        _read(picture, _planes(picture, np.uint16), factors, pixels, scratch, first, end)
 
 
 @native
-def _read(picture, y, u, v, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
+def _planes(picture, kind):  # type: ignore[no-untyped-def]
+    """Returns the three planes of a picture, of samples of that dtype."""
+    return pointer(picture[0], kind), pointer(picture[1], kind), pointer(picture[2], kind)
+
+
+@native
+def _read(picture, planes, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
+    y, u, v = planes
     rows, columns = picture[7], picture[8]
     row_step, column_step = picture[9], picture[11]
     chroma_rows = (rows + row_step - 1) // row_step
@@ -79,7 +85,7 @@ def _read(picture, y, u, v, factors, pixels, scratch, first, end):  # type: igno
 
 @native
 def _blend(plane, near, far, near_weight, sums, count):  # type: ignore[no-untyped-def]
-    """Two rows of samples as one, 4 times as large."""
+    """Adds two rows of samples by weights: one row, 4 times as large."""
     near_row, far_row = advance(plane, near), advance(plane, far)
     far_weight = np.float32(4) - near_weight
     for x in range(count):
@@ -91,7 +97,7 @@ def _blend(plane, near, far, near_weight, sums, count):  # type: ignore[no-untyp
 
 @native
 def _interpolate(sums, target, columns, step, is_midway):  # type: ignore[no-untyped-def]
-    """A value for each pixel, 4 times as large as the sums."""
+    """Makes a value for each pixel, 4 times as large as the sums."""
     if step == 1:
         for x in range(columns):
             target[x] = np.float32(4) * sums[x]
@@ -109,28 +115,27 @@ def _interpolate(sums, target, columns, step, is_midway):  # type: ignore[no-unt
 
 @entry_point(INTEGERS, FLOATS, FLOATS, FLOATS, INTEGER, INTEGER)
 def write_planes(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
-    """Some rows of cells, of what shares a sample of chroma, from RGB."""
+    """Writes some rows of cells, the pixels that share a sample of chroma, from RGB."""
     _write_samples(picture, factors, pixels, scratch, first, end)
 
 
 @entry_point(INTEGERS, DOUBLES, FLOATS, DOUBLES, INTEGER, INTEGER)
 def write_exactly(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
-    """The same, in float64."""
+    """Does the same in float64."""
     _write_samples(picture, factors, pixels, scratch, first, end)
 
 
 @native
 def _write_samples(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
     if picture[6] == 1:
-        y, u, v = pointer(picture[0], np.uint8), pointer(picture[1], np.uint8), picture[2]
-        _write(picture, y, u, pointer(v, np.uint8), factors, pixels, scratch, first, end)
+        _write(picture, _planes(picture, np.uint8), factors, pixels, scratch, first, end)
     else:
-        y, u, v = pointer(picture[0], np.uint16), pointer(picture[1], np.uint16), picture[2]
-        _write(picture, y, u, pointer(v, np.uint16), factors, pixels, scratch, first, end)
+        _write(picture, _planes(picture, np.uint16), factors, pixels, scratch, first, end)
 
 
 @native
-def _write(picture, y, u, v, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
+def _write(picture, planes, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
+    y, u, v = planes
     rows, columns, row_step, column_step = picture[7], picture[8], picture[9], picture[11]
     floats = 3 * columns
     cells = (columns + column_step - 1) // column_step
@@ -158,20 +163,22 @@ def _write(picture, y, u, v, factors, pixels, scratch, first, end):  # type: ign
             reds[x] = before * above[red] + at * here[red] + behind * below[red]
             greens[x] = before * above[green] + at * here[green] + behind * below[green]
             blues[x] = before * above[blue] + at * here[blue] + behind * below[blue]
-        for sums in (reds, greens, blues):
+        colours = (reds, greens, blues)
+        for sums in colours:
             sums[-1] = sums[0]
             sums[columns] = sums[columns - 1]
         u_row, v_row = advance(u, cell * picture[4]), advance(v, cell * picture[5])
         across = _weights(column_step, picture[12])
         if column_step == 1:
-            _write_chroma(u_row, v_row, reds, greens, blues, factors, cells, 1, across)
+            _write_chroma((u_row, v_row), colours, factors, cells, 1, across)
         else:
-            _write_chroma(u_row, v_row, reds, greens, blues, factors, cells, 2, across)
+            _write_chroma((u_row, v_row), colours, factors, cells, 2, across)
 
 
 @native
 def _weights(step, is_midway):  # type: ignore[no-untyped-def]
-    """What the pixel before the first one of a cell counts, that one, and the next, in quarters."""
+    """Returns how much the pixel before the first one of a cell counts, that one, and the next, in
+    quarters."""
     if step == 1:
         return np.float32(0), np.float32(4), np.float32(0)
     if is_midway:
@@ -196,9 +203,9 @@ def _write_colour(target, pixels, colour, factors, columns):  # type: ignore[no-
 
 
 @native
-def _write_chroma(  # type: ignore[no-untyped-def]
-    u, v, reds, greens, blues, factors, cells, step, weights
-):
+def _write_chroma(chroma, colours, factors, cells, step, weights):  # type: ignore[no-untyped-def]
+    u, v = chroma
+    reds, greens, blues = colours
     before, at, behind = weights
     u_red, u_green, u_blue = factors[4], factors[5], factors[6]
     v_red, v_green, v_blue = factors[7], factors[8], factors[9]

@@ -12,14 +12,16 @@ Bound: fp32 multiply-adds; a percent or two of a network's.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.accumulate import accumulate_apart
 from waifu2x.backends.cpu.kernels.attention_parts import fill
-from waifu2x.backends.cpu.kernels.channel_attention import HEIGHT, mix_pixels
+from waifu2x.backends.cpu.kernels.channel_attention import HEIGHT, Mixed, Weights, mix_run
 from waifu2x.backends.cpu.kernels.memory import record
+from waifu2x.backends.cpu.kernels.register_tiles import accumulate_apart
 from waifu2x.backends.cpu.kernels.values import pixel_start
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.pack.shapes import LANES
@@ -29,12 +31,19 @@ _SHORTEST = 1e-12
 _LOWEST = -3.0e38
 
 
+class _Run(NamedTuple):
+    """Neighbouring pixels of a window."""
+
+    scratch: Any
+    count: Any
+    pixel: Any
+    """Floats from one to the next."""
+
+
 def _emit_products(
     v: Emitter,
+    run: _Run,
     height: ir.Value,
-    pixels: ir.Value,
-    pixel: ir.Value,
-    scratch: ir.Value,
     keys: ir.Value,
     queries: ir.Value,
     sums: ir.Value,
@@ -42,35 +51,31 @@ def _emit_products(
 ) -> None:
     """Adds products of some planes of keys with a vector of planes of queries to sums, `step` from
     a plane of keys to the next."""
+    scratch, pixel = run.scratch, run.pixel
     for h in v.cases(height, (HEIGHT, 1)):
         slots = v.accumulators([v.splat(0.0)] * h)
         for m, slot in enumerate(slots):
             v.set(slot, v.load(scratch, v.add(sums, v.mul(step, m))))
         accumulate_apart(
-            *(v, slots, 1, v.at(scratch, keys), (1, pixel), v.at(scratch, queries), pixel, pixels)
+            *(v, slots, 1, v.at(scratch, keys), (1, pixel)),
+            *(v.at(scratch, queries), pixel, run.count),
         )
         for m, slot in enumerate(slots):
             v.store(v.get(slot), scratch, v.add(sums, v.mul(step, m)))
 
 
 def _emit_squares(
-    v: Emitter,
-    pixels: ir.Value,
-    pixel: ir.Value,
-    scratch: ir.Value,
-    source: ir.Value,
-    planes: ir.Value,
-    sums: ir.Value,
+    v: Emitter, run: _Run, planes: ir.Value, source: ir.Value, sums: ir.Value
 ) -> None:
     """Adds the squares of planes to sums."""
     with v.loop(planes, LANES) as plane:
         (slot,) = v.accumulators([v.splat(0.0)])
         place = v.add(sums, plane)
-        v.set(slot, v.load(scratch, place))
-        with v.loop(pixels) as x:
-            value = v.load(scratch, v.add(v.add(source, plane), v.mul(x, pixel)))
+        v.set(slot, v.load(run.scratch, place))
+        with v.loop(run.count) as x:
+            value = v.load(run.scratch, v.add(v.add(source, plane), v.mul(x, run.pixel)))
             v.set(slot, v.fma(value, value, v.get(slot)))
-        v.store(v.get(slot), scratch, place)
+        v.store(v.get(slot), run.scratch, place)
 
 
 def _emit_weights(
@@ -81,11 +86,11 @@ def _emit_weights(
     sums: ir.Value,
     temperature: ir.Value,
 ) -> None:
-    """Products of keys and queries, behind which their squares stand, to weights: a softmax over
-    keys."""
+    """Replaces products of keys and queries, behind which their squares stand, by weights: a
+    softmax over keys."""
 
     def shares(place: ir.Value) -> ir.Value:
-        """One over each of some norms."""
+        """Returns one over each of some norms."""
         norms = v.maximum(v.root(v.load(scratch, place)), v.splat(_SHORTEST))
         return v.divided(v.splat(1.0), norms)
 
@@ -123,7 +128,7 @@ _weights = vector_kernel(_emit_weights)
 
 
 @native
-def _add_row(task, scratch, pixels, pixel, queries, keys, row):  # type: ignore[no-untyped-def]
+def _add_row(task, run, queries, keys, row):  # type: ignore[no-untyped-def]
     """Adds a run of pixels to the products and squares of a head."""
     depth, sums = task.depth, task.inputs
     for query in range(0, depth, LANES):
@@ -131,15 +136,16 @@ def _add_row(task, scratch, pixels, pixel, queries, keys, row):  # type: ignore[
         while key < depth:
             height = HEIGHT if depth - key >= HEIGHT else 1
             place = sums + key * row + query
-            _products(height, pixels, pixel, scratch, keys + key, queries + query, place, row)
+            _products(run, height, keys + key, queries + query, place, row)
             key += height
-    _squares(pixels, pixel, scratch, queries, depth, sums + depth * row)
-    _squares(pixels, pixel, scratch, keys, depth, sums + (depth + 1) * row)
+    _squares(run, depth, queries, sums + depth * row)
+    _squares(run, depth, keys, sums + (depth + 1) * row)
 
 
 @native
-def attend_planes(task, maps, scratch, constants):  # type: ignore[no-untyped-def]
-    """The next row of windows."""
+def attend_planes(job):  # type: ignore[no-untyped-def]
+    """Computes the next row of windows."""
+    task, maps, scratch = job.task, job.maps, job.scratch
     source, target = record(maps, task.source), record(maps, task.target)
     values = record(maps, task.values)
     side, depth, sums = task.window_rows, task.depth, task.inputs
@@ -155,21 +161,14 @@ def attend_planes(task, maps, scratch, constants):  # type: ignore[no-untyped-de
             if top >= bottom or left >= right:
                 continue
             fill((depth + 2) * row, np.float32(0), scratch, sums)
+            run = _Run(scratch, right - left, pixel)
             for y in range(top, bottom):
                 start = pixel_start(source, y, left) + plane
                 queries, keys = start + task.source_plane, start + task.keys_plane
-                _add_row(task, scratch, right - left, pixel, queries, keys, row)
-            _weights(depth, row, scratch, sums, constants[task.bias + head])
+                _add_row(task, run, queries, keys, row)
+            _weights(depth, row, scratch, sums, job.constants[task.bias + head])
             for y in range(top, bottom):
                 start = pixel_start(values, y, left) + task.values_plane + plane
                 to = pixel_start(target, y, left) + task.target_plane + plane
-                for first in range(0, planes, LANES):
-                    x = 0
-                    while x < right - left:
-                        height = HEIGHT if right - left - x >= HEIGHT else 1
-                        mix_pixels(
-                            *(height, depth, first, min(planes - first, LANES), scratch),
-                            *(start + x * value_pixel, value_pixel, scratch, sums, row),
-                            *(to + x * target_pixel, target_pixel),
-                        )
-                        x += height
+                mixed = Mixed(start, value_pixel, to, target_pixel)
+                mix_run(job, mixed, right - left, planes, Weights(scratch, sums, row))

@@ -20,6 +20,7 @@ from waifu2x.backends.cpu.kernels.integers import convolve_integers
 from waifu2x.backends.cpu.kernels.kept_maps import add_rows, keep_rows, load_rows, rearrange_rows
 from waifu2x.backends.cpu.kernels.layer_norm import norm_rows
 from waifu2x.backends.cpu.kernels.memory import (
+    Job,
     advance,
     atomic_load,
     atomic_store,
@@ -35,49 +36,14 @@ from waifu2x.backends.cpu.kernels.tiles import configure, convolve_tiles, releas
 from waifu2x.backends.cpu.kernels.values import clear_outside
 from waifu2x.backends.cpu.kernels.vector import pause, ticks
 from waifu2x.backends.cpu.kernels.winograd import convolve
-from waifu2x.backends.cpu.pack.records import (
-    ATTENTION,
-    CONSTANTS,
-    COUNT,
-    CROSS,
-    DEPTHWISE,
-    DONE,
-    ENDED,
-    FEW_INPUTS,
-    FEW_OUTPUTS,
-    FEW_TILES,
-    FLOATS,
-    INTEGER_POINTWISE,
-    INTEGER_WINOGRAD,
-    KEEP,
-    LAYER_NORM,
-    LOAD,
-    MAP,
-    MIX,
-    PICTURE,
-    PIXEL_TILES,
-    PLACES,
-    PLANE_ATTENTION,
-    PLANEWISE,
-    POINTWISE,
-    POOL,
-    READ,
-    REARRANGE,
-    SCRATCH,
-    SENT,
-    SLOT,
-    STOP,
-    STRIP,
-    STRIPS,
-    TAKEN,
-    TASK,
-    TILES,
-    WEIGHTS,
-    WINOGRAD,
-)
+from waifu2x.backends.cpu.pack import records
 
-_TASK, _MAP, _PICTURE = from_dtype(TASK), from_dtype(MAP), from_dtype(PICTURE)
-_STRIP = from_dtype(STRIP)
+_TASK, _MAP, _PICTURE = (
+    from_dtype(records.TASK),
+    from_dtype(records.MAP),
+    from_dtype(records.PICTURE),
+)
+_STRIP = from_dtype(records.STRIP)
 _WAIT, _WAKE = 128, 129
 """Operations of `futex`, within a process."""
 
@@ -89,55 +55,56 @@ def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[n
     pictures, order = pointer(strip.pictures, _PICTURE), pointer(strip.order, np.int64)
     vectors, sums = pointer(strip.vectors, np.float32), pointer(strip.sums, np.int64)
     for run in range(strip.count):
-        if numbers[STOP] != 0:
+        if numbers[records.STOP] != 0:
             return
         task = record(tasks, order[run])
+        job = Job(task, maps, places, scratch, weights, constants, vectors, sums)
         start = ticks()
         kind = task.kind
-        if kind == FEW_INPUTS:
-            convolve_few_inputs(task, maps, places, scratch, weights, constants)
-        elif kind == POINTWISE:
-            convolve_pointwise(task, maps, places, scratch, weights, constants)
-        elif kind == WINOGRAD:
-            convolve(task, maps, places, scratch, weights, constants)
-        elif kind == INTEGER_WINOGRAD:
-            convolve_integers(task, maps, places, scratch, weights, constants)
-        elif kind == INTEGER_POINTWISE:
-            convolve_integer_pointwise(task, maps, places, scratch, weights, constants)
-        elif kind == FEW_OUTPUTS:
-            convolve_few_outputs(task, maps, places, scratch, weights, constants)
-        elif kind in (TILES, PIXEL_TILES):
-            convolve_tiles(task, maps, places, scratch, weights, constants)
-        elif kind == FEW_TILES:
-            convolve_few_tiles(task, maps, places, scratch, weights, constants)
-        elif kind == PLANEWISE:
-            planewise_rows(task, maps, scratch, constants, vectors)
-        elif kind == ATTENTION:
-            attend_rows(task, maps, places, scratch, constants)
-        elif kind == PLANE_ATTENTION:
-            attend_planes(task, maps, scratch, constants)
-        elif kind == LAYER_NORM:
-            norm_rows(task, maps, scratch, constants)
-        elif kind == DEPTHWISE:
-            convolve_depthwise(task, maps, places, scratch, weights, constants)
-        elif kind == MIX:
-            mix_rows(task, maps, scratch, vectors)
-        elif kind == REARRANGE:
-            rearrange_rows(task, maps, scratch)
-        elif kind == READ:
-            read_rows(task, maps, record(pictures, 0), scratch)
-        elif kind == LOAD:
-            load_rows(task, maps, scratch, constants)
-        elif kind == KEEP:
-            keep_rows(task, maps, scratch)
-        elif kind == CROSS:
-            add_products(task, maps, scratch, sums)
-        elif kind == POOL:
-            add_rows(task, maps, scratch, constants, sums)
+        if kind == records.FEW_INPUTS:
+            convolve_few_inputs(job)
+        elif kind == records.POINTWISE:
+            convolve_pointwise(job)
+        elif kind == records.WINOGRAD:
+            convolve(job)
+        elif kind == records.INTEGER_WINOGRAD:
+            convolve_integers(job)
+        elif kind == records.INTEGER_POINTWISE:
+            convolve_integer_pointwise(job)
+        elif kind == records.FEW_OUTPUTS:
+            convolve_few_outputs(job)
+        elif kind in (records.TILES, records.PIXEL_TILES):
+            convolve_tiles(job)
+        elif kind == records.FEW_TILES:
+            convolve_few_tiles(job)
+        elif kind == records.PLANEWISE:
+            planewise_rows(job)
+        elif kind == records.ATTENTION:
+            attend_rows(job)
+        elif kind == records.PLANE_ATTENTION:
+            attend_planes(job)
+        elif kind == records.LAYER_NORM:
+            norm_rows(job)
+        elif kind == records.DEPTHWISE:
+            convolve_depthwise(job)
+        elif kind == records.MIX:
+            mix_rows(job)
+        elif kind == records.REARRANGE:
+            rearrange_rows(job)
+        elif kind == records.READ:
+            read_rows(job, record(pictures, 0))
+        elif kind == records.LOAD:
+            load_rows(job)
+        elif kind == records.KEEP:
+            keep_rows(job)
+        elif kind == records.CROSS:
+            add_products(job)
+        elif kind == records.POOL:
+            add_rows(job)
         else:
-            write_rows(task, maps, record(pictures, 1), scratch, constants, vectors)
-        if kind < READ and record(maps, task.target).is_zero_outside:
-            side = task.depth_to_space if kind < PLANEWISE else 1
+            write_rows(job, record(pictures, 1))
+        if kind < records.READ and record(maps, task.target).is_zero_outside:
+            side = task.depth_to_space if kind < records.PLANEWISE else 1
             clear_outside(
                 record(maps, task.target),
                 scratch,
@@ -158,29 +125,30 @@ def _look(queue, first, end, thread, patience, most):  # type: ignore[no-untyped
     while looks < patience and most != 0:
         looks += 1
         for slot in range(first, end):
-            numbers = advance(queue, slot * SLOT)
-            if atomic_load(numbers, TAKEN) >= numbers[COUNT]:
+            numbers = advance(queue, slot * records.SLOT)
+            if atomic_load(numbers, records.TAKEN) >= numbers[records.COUNT]:
                 continue
-            index = fetch_add(numbers, TAKEN)
-            if index >= numbers[COUNT]:
+            index = fetch_add(numbers, records.TAKEN)
+            if index >= numbers[records.COUNT]:
                 continue
-            floats = numbers[SCRATCH] + 4 * thread * numbers[FLOATS]
-            weights = pointer(numbers[WEIGHTS], np.float32)
+            floats = numbers[records.SCRATCH] + 4 * thread * numbers[records.FLOATS]
+            weights = pointer(numbers[records.WEIGHTS], np.float32)
             configure(weights)
             _run(
-                record(pointer(numbers[STRIPS], _STRIP), index),
+                record(pointer(numbers[records.STRIPS], _STRIP), index),
                 numbers,
                 pointer(floats, np.int64),
                 weights,
-                pointer(numbers[CONSTANTS], np.float32),
-                pointer(floats + 8 * PLACES, np.float32),
+                pointer(numbers[records.CONSTANTS], np.float32),
+                pointer(floats + 8 * records.PLACES, np.float32),
             )
             release()
-            fetch_add(numbers, DONE)
+            fetch_add(numbers, records.DONE)
             looks, most = 0, most - 1
         if (
             most >= 0
-            and atomic_load(advance(queue, first * SLOT), DONE) >= queue[first * SLOT + COUNT]
+            and atomic_load(advance(queue, first * records.SLOT), records.DONE)
+            >= queue[first * records.SLOT + records.COUNT]
         ):
             break
         pause()
@@ -192,20 +160,20 @@ def _look(queue, first, end, thread, patience, most):  # type: ignore[no-untyped
 def run_strips(queue, signal, first, end, thread, patience, most, opened, woken, sleeps):  # type: ignore[no-untyped-def]
     """Runs strips of slots `first` to `end` of a work queue that no thread has taken.
 
-    Returns after so many looks in vain, one after the other; if `most` is not negative, after so
-    many strips or when all of the first slot are done. `thread` is the number of this one: of all
-    that run strips of a slot, no two have the same. Opens a slot before, unless that is negative,
-    and wakes so many threads that sleep here. Who `sleeps` does not return before it shall
-    end: instead it sleeps until the signal is sent, and looks on.
+    Returns after `patience` looks in vain, one after the other; if `most` is not negative, after
+    `most` strips or when all of the first slot are done. `thread` is the number of this thread,
+    unique among those that run strips of a slot. First opens slot `opened`, unless that is
+    negative, and wakes `woken` of the threads that sleep here. With `sleeps`, waits on the signal
+    and looks again until told to end, instead of returning.
     """
     if opened >= 0:
-        atomic_store(advance(queue, opened * SLOT), TAKEN, 0)
+        atomic_store(advance(queue, opened * records.SLOT), records.TAKEN, 0)
     if woken > 0:
-        fetch_add(signal, SENT)
-        futex(signal, SENT, _WAKE, woken)
+        fetch_add(signal, records.SENT)
+        futex(signal, records.SENT, _WAKE, woken)
     while True:
-        sent = atomic_load(signal, SENT)
+        sent = atomic_load(signal, records.SENT)
         _look(queue, first, end, thread, patience, most)
-        if sleeps == 0 or atomic_load(signal, ENDED) != 0:
+        if sleeps == 0 or atomic_load(signal, records.ENDED) != 0:
             return
-        futex(signal, SENT, _WAIT, sent & 0xFFFFFFFF)
+        futex(signal, records.SENT, _WAIT, sent & 0xFFFFFFFF)

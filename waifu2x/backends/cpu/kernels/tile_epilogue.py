@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
+from waifu2x.backends.cpu.kernels.memory import Job
 from waifu2x.backends.cpu.kernels.vector import Emitter
-from waifu2x.backends.cpu.pack.records import TASK
 from waifu2x.backends.cpu.pack.shapes import BLOCK, LANES
 
 PAIRS, PER_STEP, SUMS, PLANE, INNER, TARGET, RESIDUAL, WIDTH = range(8)
@@ -34,16 +34,8 @@ class Variant(NamedTuple):
 class TileEpilogue:
     """BLOCK planes of the pixels of a pending block, pair by pair."""
 
-    def __init__(
-        self,
-        v: Emitter,
-        task: ir.Value,
-        scratch: ir.Value,
-        constants: ir.Value,
-        pending: ir.Value,
-        variant: Variant,
-    ) -> None:
-        self._v, self._scratch, self._variant = v, scratch, variant
+    def __init__(self, v: Emitter, job: Job, pending: ir.Value, variant: Variant) -> None:
+        self._v, self._scratch, self._variant = v, job.scratch, variant
         self._vectors = range(0, BLOCK, LANES)
         self.pairs = v.integer(pending, PAIRS)
         """Pairs of pixels, and how many of them to finish in each step of the block behind it."""
@@ -52,11 +44,11 @@ class TileEpilogue:
         inner = v.integer(pending, INNER)
 
         def constant(name: str, offset: ir.Value) -> list[ir.Value]:
-            first = v.add(v.field(task, TASK, name), offset)
-            return [v.load(constants, v.add(first, n)) for n in self._vectors]
+            first = v.add(v.field(job.task, name), offset)
+            return [v.load(job.constants, v.add(first, n)) for n in self._vectors]
 
         def strides(name: str) -> list[ir.Value]:
-            return [v.field(task, TASK, f"{name}_{what}") for what in ("pixel", "pair", "lo")]
+            return [v.field(job.task, f"{name}_{what}") for what in ("pixel", "pair", "lo")]
 
         self._slopes = constant("slopes", v.integer(pending, PLANE))
         places = [v.integer(pending, n) for n in (SUMS, TARGET, RESIDUAL)]
@@ -66,12 +58,12 @@ class TileEpilogue:
             self._zero_points = constant("target_zero", inner)
         if variant.adds:
             self._residual = strides("residual")
-            self._residual_terms = v.field(task, TASK, "residual_terms")
+            self._residual_terms = v.field(job.task, "residual_terms")
             self._added_zero_points = constant("residual_zero", inner)
-            self._factor = v.splat(v.narrow(v.field(task, TASK, "factor")))
+            self._factor = v.splat(v.narrow(v.field(job.task, "factor")))
 
     def finish_pair(self) -> None:
-        """The next two pixels."""
+        """Finishes the next two pixels."""
         v, (pixel, pair, lo) = self._v, self._target
         sums = [
             v.load(self._scratch, v.add(v.get(self._sums), x * BLOCK + n))

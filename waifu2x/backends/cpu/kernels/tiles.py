@@ -26,12 +26,14 @@ cycles from L1, more from L2, where the weights of 128 > 128 have to stay.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 
 from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import (
+    Job,
     advance,
     locate_results,
     locate_source,
@@ -57,7 +59,6 @@ from waifu2x.backends.cpu.pack.records import (
     RESIDUAL_ROWS,
     SOURCE_ROWS,
     TARGET_ROWS,
-    TASK,
 )
 from waifu2x.backends.cpu.pack.shapes import (
     BLOCK,
@@ -67,6 +68,27 @@ from waifu2x.backends.cpu.pack.shapes import (
     TILE_FLOATS,
     TILE_ROWS,
 )
+
+
+class Block(NamedTuple):
+    """A block of results: two tiles of pixels times two of outputs at most."""
+
+    height: Any
+    """Tiles of pixels,"""
+    width: Any
+    """and of outputs."""
+    offset: Any
+    """How many floats its inputs lie behind the places in the table of steps,"""
+    pixel: Any
+    """and a pixel behind the one before."""
+    steps: Any
+    """Where that table begins."""
+    weights: Any
+    """Where its weights begin."""
+    plane: Any
+    """Its first plane."""
+    sums: Any
+    """Where its sums go, (pixel, BLOCK outputs) floats."""
 
 
 def _emit_configure(v: Emitter, weights: ir.Value) -> None:
@@ -79,31 +101,12 @@ def _emit_release(v: Emitter) -> None:
         v.tile("tilerelease")
 
 
-def _emit_block(
-    v: Emitter,
-    height: ir.Value,
-    width: ir.Value,
-    task: ir.Value,
-    pixel: ir.Value,
-    steps: ir.Value,
-    offset: ir.Value,
-    scratch: ir.Value,
-    weights: ir.Value,
-    block: ir.Value,
-    constants: ir.Value,
-    plane: ir.Value,
-    sums_at: ir.Value,
-    pending: ir.Value,
-) -> None:
-    """Sums of `height` (1 or 2) tiles of pixels and `width` (1 or 2) tiles of outputs, to (pixel,
-    BLOCK outputs) floats.
-
-    Inputs of each step lie `offset` floats behind its place in the table that begins at `steps`,
-    pixels `pixel` floats apart.
-    Meanwhile the vector units finish the pending block, some pixels a step.
-    """
+def _emit_block(v: Emitter, job: Job, block: Block, pending: ir.Value) -> None:
+    """Computes the sums of a block. Meanwhile the vector units finish the pending block, some
+    pixels a step."""
     if not VECTOR.tiles:
         return
+    task, height, width = job.task, block.height, block.width
     for pixels, outputs in (
         (m, n) for m in v.cases(height, (2, 1)) for n in v.cases(width, (2, 1))
     ):
@@ -111,54 +114,43 @@ def _emit_block(
         for own in sums:
             for n, tile in enumerate(own):
                 # Stride 0: every pixel starts with the same biases.
-                bias = v.add(v.field(task, TASK, "bias"), v.add(plane, n * COLUMNS))
-                v.tile("tileloadd64", tile, v.at(constants, bias), v.index(0))
-        for terms in v.cases(v.field(task, TASK, "source_terms"), (1, 2)):
+                bias = v.add(v.field(task, "bias"), v.add(block.plane, n * COLUMNS))
+                v.tile("tileloadd64", tile, v.at(job.constants, bias), v.index(0))
+        for terms in v.cases(v.field(task, "source_terms"), (1, 2)):
             # The common epilogues have code of their own, without a branch for each pixel. Half a
             # block is only ever the end of a map of floats.
             for variant in _variants(v, task) if outputs == 2 else [Variant(adds=False, terms=0)]:
-                epilogue = TileEpilogue(v, task, scratch, constants, pending, variant)
-                _emit_products(
-                    *(v, sums, terms, task, pixel, steps, offset, scratch, weights, block, epilogue)
-                )
+                epilogue = TileEpilogue(v, job, pending, variant)
+                _emit_products(v, job, block, sums, terms, epilogue)
         for m, own in enumerate(sums):
             for n, tile in enumerate(own):
-                place = v.at(scratch, v.add(sums_at, m * TILE_ROWS * BLOCK + n * COLUMNS))
+                place = v.at(job.scratch, v.add(block.sums, m * TILE_ROWS * BLOCK + n * COLUMNS))
                 v.tile("tilestored64", tile, place, v.index(BLOCK * 4))
 
 
 def _variants(v: Emitter, task: ir.Value) -> Iterator[Variant]:
     """Emits what follows for each variant of epilogue that a task may have."""
-    terms = v.field(task, TASK, "target_terms")
-    has_residual = v.at_least(v.field(task, TASK, "residual"), 0)
+    terms = v.field(task, "target_terms")
+    has_residual = v.at_least(v.field(task, "residual"), 0)
     for added in v.cases(has_residual, (0, 1)):
         for stored in v.cases(terms, (1, 2, 0)):
             yield Variant(bool(added), stored)
 
 
 def _emit_products(
-    v: Emitter,
-    sums: list[list[int]],
-    terms: int,
-    task: ir.Value,
-    pixel: ir.Value,
-    steps: ir.Value,
-    offset: ir.Value,
-    scratch: ir.Value,
-    weights: ir.Value,
-    block: ir.Value,
-    epilogue: TileEpilogue,
+    v: Emitter, job: Job, block: Block, sums: list[list[int]], terms: int, epilogue: TileEpilogue
 ) -> None:
-    """All products of a block, added to tiles `sums`."""
+    """Adds all products of a block to tiles `sums`."""
+    pixel = block.pixel
     stride = v.mul(pixel, 4)
-    count = v.mul(v.field(task, TASK, "taps"), v.field(task, TASK, "across"))
-    count = v.mul(count, v.field(task, TASK, "k_blocks"))
-    table, start = v.integers_at(scratch, steps), v.at(scratch, offset)
+    count = v.mul(v.field(job.task, "taps"), v.field(job.task, "across"))
+    count = v.mul(count, v.field(job.task, "k_blocks"))
+    table, start = v.integers_at(job.scratch, block.steps), v.at(job.scratch, block.offset)
     (due,) = v.accumulators([epilogue.pairs])
     with v.loop(v.opaque_number(count)) as step:
-        inputs, place = v.integer(table, step), v.add(block, v.mul(step, 2 * TILE_FLOATS))
+        inputs, place = v.integer(table, step), v.add(block.weights, v.mul(step, 2 * TILE_FLOATS))
         for n in range(len(sums[0])):
-            tile = v.at(weights, v.add(place, n * TILE_FLOATS))
+            tile = v.at(job.weights, v.add(place, n * TILE_FLOATS))
             v.tile("tileloadd64", 6 + n, tile, v.index(64))
         for term in range(terms):
             if term:  # it follows all values of the first
@@ -174,37 +166,27 @@ def _emit_products(
         v.set(due, v.minus_offset(v.get(due), now))
 
 
-def _emit_steps(
-    v: Emitter,
-    task: ir.Value,
-    pixel: ir.Value,
-    places: ir.Value,
-    row: ir.Value,
-    scratch: ir.Value,
-    steps: ir.Value,
-) -> None:
+def _emit_steps(v: Emitter, job: Job, pixel: ir.Value, row: ir.Value, steps: ir.Value) -> None:
     """Writes the table of the places where the inputs of each step begin, for a row of results."""
     rows, across, k_blocks, k_step = (
-        v.field(task, TASK, name) for name in ("taps", "across", "k_blocks", "k_step")
+        v.field(job.task, name) for name in ("taps", "across", "k_blocks", "k_step")
     )
-    table = v.integers_at(scratch, steps)
+    table = v.integers_at(job.scratch, steps)
     (step,) = v.accumulators([v.index(0)])
     with v.loop(rows) as y:
-        start = v.integer(places, v.add(row, v.add(y, SOURCE_ROWS)))
+        start = v.integer(job.places, v.add(row, v.add(y, SOURCE_ROWS)))
         with v.loop(across) as x, v.loop(k_blocks) as k:
             place = v.add(start, v.add(v.mul(pixel, x), v.mul(k_step, k)))
             v.store_integer(place, table, v.get(step))
             v.set(step, v.add(v.get(step), 1))
 
 
-def _emit_finish(
-    v: Emitter, task: ir.Value, scratch: ir.Value, constants: ir.Value, pending: ir.Value
-) -> None:
-    """The last block."""
+def _emit_finish(v: Emitter, job: Job, pending: ir.Value) -> None:
+    """Finishes the last block."""
     if not VECTOR.tiles:
         return
-    for variant in _variants(v, task):
-        epilogue = TileEpilogue(v, task, scratch, constants, pending, variant)
+    for variant in _variants(v, job.task):
+        epilogue = TileEpilogue(v, job, pending, variant)
         with v.loop(epilogue.pairs):
             epilogue.finish_pair()
 
@@ -234,11 +216,12 @@ _steps = vector_kernel(_emit_steps)
 
 
 @native
-def convolve_tiles(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next rows of a convolution."""
-    source = record(maps, task.source)
-    locate_source(task, source, places, task.rows + task.taps - 1)
-    locate_results(task, maps, places)
+def convolve_tiles(job):  # type: ignore[no-untyped-def]
+    """Computes the next rows of a convolution."""
+    task, places, scratch = job.task, job.places, job.scratch
+    source = record(job.maps, task.source)
+    locate_source(job, source, task.rows + task.taps - 1)
+    locate_results(job)
     pixel, side, group = source.pixel_floats, task.depth_to_space, task.group_planes
     if task.kind == PIXEL_TILES:
         # Tiles read past the last pixel: by what they have in breadth, and some pixels.
@@ -258,30 +241,17 @@ def convolve_tiles(task, maps, places, scratch, weights, constants):  # type: ig
         pending[n] = 0
     table = task.products + 2 * SUM_FLOATS
     for row in range(task.rows):
-        _steps(task, pixel, places, row, scratch, table)
+        _steps(job, pixel, row, table)
         for x in range(0, task.columns, BLOCK):
             # The last tile may run past the columns, into spare room at the end of each row.
             height = 2 if task.columns - x > TILE_ROWS else 1
             pairs = height * TILE_ROWS // 2
             dy = dx = inner = 0
-            block = task.weight
+            weights = task.weight
             for plane in range(0, task.planes, BLOCK):
                 width = 2 if task.planes - plane > COLUMNS else 1
-                product_block(
-                    height,
-                    width,
-                    task,
-                    pixel,
-                    table,
-                    x * pixel,
-                    scratch,
-                    weights,
-                    block,
-                    constants,
-                    plane,
-                    sums_at,
-                    pending,
-                )
+                block = Block(height, width, x * pixel, pixel, table, weights, plane, sums_at)
+                product_block(job, block, pending)
                 sums_at, pending_sums = pending_sums, sums_at
                 pending[PAIRS] = pairs
                 pending[PER_STEP] = -(-pairs // steps)
@@ -301,10 +271,10 @@ def convolve_tiles(task, maps, places, scratch, weights, constants):  # type: ig
                     + dx * task.residual_block
                     + inner
                 )
-                block += steps * 2 * TILE_FLOATS
+                weights += steps * 2 * TILE_FLOATS
                 inner += BLOCK
                 if inner >= group:
                     inner, dx = 0, dx + 1
                     if dx == side:
                         dx, dy = 0, dy + 1
-    _finish(task, scratch, constants, pending)
+    _finish(job, pending)

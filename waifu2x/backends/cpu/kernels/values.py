@@ -13,12 +13,13 @@ from numba.extending import intrinsic
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import memory_row
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
+from waifu2x.backends.cpu.pack.records import MAP
 from waifu2x.backends.cpu.pack.shapes import LANES, TERMS
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _bfloat_at(typing_context: Any, floats: types.Type, index: types.Type) -> Any:
-    """The bf16 value of an index, counted in bf16 values, as a float."""
+    """Returns the bf16 value of an index, counted in bf16 values, as a float."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
         halves = builder.bitcast(values[0], ir.IntType(16).as_pointer())
@@ -51,7 +52,8 @@ def _put_bfloat(
 
 @native
 def pixel_start(map_, y, x):  # type: ignore[no-untyped-def]
-    """Where the memory of the pixel begins that single pixel (y, x) is stored in, in floats."""
+    """Returns where the memory of the pixel begins that single pixel (y, x) is stored in, in
+    floats."""
     side = map_.space_to_depth
     if side > 1:
         y, x = y // side, x // side
@@ -60,7 +62,7 @@ def pixel_start(map_, y, x):  # type: ignore[no-untyped-def]
 
 @native
 def pixel_plane(map_, y, x):  # type: ignore[no-untyped-def]
-    """The first plane of single pixel (y, x) among all that is stored in that memory."""
+    """Returns the first plane of single pixel (y, x) among all that is stored in that memory."""
     side = map_.space_to_depth
     if side == 1:
         return 0
@@ -69,7 +71,7 @@ def pixel_plane(map_, y, x):  # type: ignore[no-untyped-def]
 
 @native
 def get(map_, scratch, constants, start, plane):  # type: ignore[no-untyped-def]
-    """A value: `plane` counts from the start of the memory of a pixel."""
+    """Returns a value: `plane` counts from the start of the memory of a pixel."""
     if map_.terms == 0:
         return scratch[start + plane]
     value = _bfloat_at(scratch, 2 * start + plane)
@@ -91,16 +93,13 @@ def put(map_, scratch, constants, start, plane, value):  # type: ignore[no-untyp
 
 
 def _emit_zero(
-    v: Emitter,
-    scratch: ir.Value,
-    constants: ir.Value,
-    place: ir.Value,
-    planes: ir.Value,
-    terms: ir.Value,
-    lo: ir.Value,
-    zero_point: ir.Value,
+    v: Emitter, scratch: ir.Value, constants: ir.Value, map_: ir.Value, place: ir.Value
 ) -> None:
-    """Makes a pixel zero whose values begin at `place`, in bf16 terms `lo` apart."""
+    """Makes a pixel zero whose values, bf16 terms of the map, begin at `place`."""
+    planes, terms, side, zero_point = (
+        v.field(map_, name, MAP) for name in ("planes", "terms", "space_to_depth", "zero_point")
+    )
+    lo = v.mul(v.mul(side, side), planes)
     for count in v.cases(terms, [count for count in TERMS if count]):
         with v.loop(planes, LANES) as plane:
             zero = v.minus(v.splat(0.0), v.load_constant(constants, v.add(zero_point, plane)))
@@ -121,9 +120,7 @@ def clear(map_, scratch, constants, y, first, end):  # type: ignore[no-untyped-d
     for x in range(first, end):
         start, plane = pixel_start(map_, y, x), pixel_plane(map_, y, x)
         if map_.terms:
-            place, lo = 2 * start + plane, map_.space_to_depth**2 * map_.planes
-            zero_point = map_.zero_point
-            _zero(scratch, constants, place, map_.planes, map_.terms, lo, zero_point)
+            _zero(scratch, constants, map_, 2 * start + plane)
             continue
         for p in range(map_.planes):
             scratch[start + plane + p] = np.float32(0)

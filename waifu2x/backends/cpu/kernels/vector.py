@@ -21,25 +21,46 @@ from numba.extending import intrinsic
 from waifu2x.backends.cpu.kernels.emit_functions import FunctionEmitter
 from waifu2x.backends.cpu.kernels.emit_integers import IntegerEmitter
 from waifu2x.backends.cpu.kernels.emit_memory import MemoryEmitter
-from waifu2x.backends.cpu.kernels.emit_tiles import TileEmitter
-from waifu2x.backends.cpu.kernels.llvm_types import INDEX
+from waifu2x.backends.cpu.kernels.llvm_types import BYTES, INDEX
+
+_TILE = ir.IntType(8)
 
 
-class Emitter(MemoryEmitter, IntegerEmitter, FunctionEmitter, TileEmitter):
-    """Emits vector instructions at the current place of an LLVM function."""
+class Emitter(MemoryEmitter, IntegerEmitter, FunctionEmitter):
+    """Emits vector and tile instructions at the current place of an LLVM function."""
+
+    def tile(self, operation: str, *operands: int | ir.Value) -> None:
+        """Emits one AMX instruction; Python ints among the operands are numbers of tile
+        registers."""
+        if operation in ("ldtilecfg", "tileloadd64", "tilestored64"):
+            operands = tuple(
+                self._builder.bitcast(value, BYTES)
+                if isinstance(value, ir.Value) and isinstance(value.type, ir.PointerType)
+                else value
+                for value in operands
+            )
+        values = [ir.Constant(_TILE, v) if isinstance(v, int) else v for v in operands]
+        function = cgutils.get_or_insert_function(
+            self._builder.module,
+            ir.FunctionType(ir.VoidType(), [value.type for value in values]),
+            f"llvm.x86.{operation}",
+        )
+        self._builder.call(function, values)
 
 
 def vector_kernel(emit: Callable[..., None]) -> Any:
-    """A function of Numba code whose body is `emit(emitter, *arguments)`.
+    """Makes a function of Numba code whose body is `emit(emitter, *arguments)`.
 
-    Pointers to float32 arrive as such, integers as i64 and floats as float32 values.
+    Pointers to float32 arrive as such, integers as i64 and floats as float32 values; tuples as
+    tuples of what they hold.
     """
 
     def kernel(typing_context: Any, *arguments: types.Type) -> Any:
         signature = types.void(*(_canonical(argument) for argument in arguments))
 
         def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
-            emit(Emitter(builder), *values)
+            operands = zip(sig.args, values, strict=True)
+            emit(Emitter(builder), *(_unpacked(builder, *operand) for operand in operands))
             return context.get_dummy_value()
 
         return signature, codegen
@@ -51,22 +72,21 @@ def vector_kernel(emit: Callable[..., None]) -> Any:
     return intrinsic(kernel)
 
 
-def lane_kernel(emit: Callable[[Emitter, ir.Value], ir.Value]) -> Any:
-    """A function of Numba code, of one float, that is `emit` in one lane of a vector."""
-
-    def kernel(typing_context: Any, value: types.Type) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
-            v = Emitter(builder)
-            return v.first(emit(v, v.splat(values[0])))
-
-        return types.float32(types.float32), codegen
-
-    return intrinsic(kernel)
+def _unpacked(builder: ir.IRBuilder, kind: types.Type, value: ir.Value) -> Any:
+    """Returns a value, or the tuple of values that a tuple holds."""
+    if not isinstance(kind, types.BaseTuple):
+        return value
+    parts = [
+        _unpacked(builder, part, builder.extract_value(value, n))
+        for n, part in enumerate(kind.types)
+    ]
+    return kind.instance_class(*parts) if isinstance(kind, types.BaseNamedTuple) else tuple(parts)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def ticks(typing_context: Any) -> Any:
-    """A counter that runs at a steady rate on x86; elsewhere 0, for it may be out of bounds."""
+    """Returns a counter that runs at a steady rate on x86; elsewhere 0, for it may be out of
+    bounds."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
         if platform.machine().lower() not in ("x86_64", "amd64"):

@@ -21,12 +21,13 @@ than with chunks of a single block.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.accumulate import accumulate
-from waifu2x.backends.cpu.kernels.epilogue import Epilogue
 from waifu2x.backends.cpu.kernels.memory import (
+    Job,
     advance,
     block_at,
     chunk_width,
@@ -34,6 +35,7 @@ from waifu2x.backends.cpu.kernels.memory import (
     locate_source,
     record,
 )
+from waifu2x.backends.cpu.kernels.register_tiles import Epilogue, accumulate
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.pack.records import (
     CELL,
@@ -41,7 +43,6 @@ from waifu2x.backends.cpu.pack.records import (
     RESIDUAL_ROWS,
     SOURCE_ROWS,
     TARGET_ROWS,
-    TASK,
 )
 from waifu2x.backends.cpu.pack.shapes import CHUNK, FLAT, FREQUENCIES, LANES, WIDTHS, tile_height
 
@@ -50,8 +51,25 @@ SIDE = CELL + 2
 """Pixels of a cell's inputs, and frequencies, in each direction."""
 
 
+class Products(NamedTuple):
+    """One vector of planes of a cell's products, which become its 6x6 results."""
+
+    place: Any
+    """Where the products begin,"""
+    stride: Any
+    """and how far apart frequencies lie."""
+    plane: Any
+    """The first plane among all of the task."""
+    row: Any
+    """The first row of the results among those that are located; then every `depth_to_space`th."""
+    target: Any
+    """How far along those rows the cell's pixels lie,"""
+    residual: Any
+    """and what is added to them."""
+
+
 def _transform_input(v: Emitter, d: list[ir.Value]) -> list[ir.Value]:
-    """Eight neighbouring inputs -> eight frequencies (B^T d, those at ±2 doubled)."""
+    """Transforms eight neighbouring inputs to eight frequencies (B^T d, those at ±2 doubled)."""
     even_a, odd_a = (v.fma(d[n], 4.0, v.fma(d[n + 2], -5.0, d[n + 4])) for n in (2, 1))
     even_b, odd_b = (v.fma(d[n + 2], -4.25, v.plus(d[n], d[n + 4])) for n in (2, 1))
     even_c = v.fma(d[6], 2.0, v.fma(d[4], -2.5, v.times(d[2], 0.5)))
@@ -69,7 +87,7 @@ def _transform_input(v: Emitter, d: list[ir.Value]) -> list[ir.Value]:
 
 
 def _transform_output(v: Emitter, m: list[ir.Value]) -> list[ir.Value]:
-    """Eight frequencies -> six neighbouring results (A^T m)."""
+    """Transforms eight frequencies to six neighbouring results (A^T m)."""
     (sum_a, off_a), (sum_b, off_b), (sum_c, off_c) = (
         (v.plus(m[n], m[n + 1]), v.minus(m[n], m[n + 1])) for n in (1, 3, 5)
     )
@@ -84,8 +102,8 @@ def _transform_output(v: Emitter, m: list[ir.Value]) -> list[ir.Value]:
 
 
 def input_columns(v: Emitter, starts: list[ir.Value], pixel: ir.Value, side: ir.Value) -> ir.Value:
-    """One vector of planes of a cell's 8x8 pixels, in rows that begin at `starts`, transformed down
-    its columns: memory of (column, frequency)."""
+    """Transforms one vector of planes of a cell's 8x8 pixels, in rows that begin at `starts`, down
+    its columns; returns memory of (column, frequency)."""
     to, stacked = v.stack_vectors(FREQUENCIES)
     with v.loop(side) as x:
         along, place = v.mul(pixel, x), v.mul(x, SIDE * LANES)
@@ -98,39 +116,27 @@ def input_columns(v: Emitter, starts: list[ir.Value], pixel: ir.Value, side: ir.
 
 
 def input_row(v: Emitter, stacked: ir.Value, y: ir.Value) -> list[ir.Value]:
-    """The eight frequencies of row `y` of those, of one frequency down."""
+    """Returns the eight frequencies of row `y` of those, of one frequency down."""
     across = v.at(stacked, v.mul(y, LANES))
     return _transform_input(v, [v.load(across, x * SIDE * LANES) for x in range(SIDE)])
 
 
-def emit_output(
-    v: Emitter,
-    task: ir.Value,
-    places: ir.Value,
-    first: ir.Value,
-    target: ir.Value,
-    residual: ir.Value,
-    scratch: ir.Value,
-    products: ir.Value,
-    stride: ir.Value,
-    constants: ir.Value,
-    plane: ir.Value,
-    factors: ir.Value | None = None,
-) -> None:
-    """One cell, one vector of planes: 64 products, `stride` apart -> 6x6 results.
+def emit_output(v: Emitter, job: Job, products: Products, factors: ir.Value | None = None) -> None:
+    """Emits the transform of products and the store of their results.
 
-    Its rows are those at `first` and then every `depth_to_space`th; `target` and `residual` are the
-    offsets of its pixels along them. Products are multiplied by `factors`, vectors (64, LANES), of
-    which that of FLAT is 1: it adds the same to every result, and so carries the bias.
+    Products are multiplied by `factors`, vectors (64, LANES), of which that of FLAT is 1: it adds
+    the same to every result, and so carries the bias.
     """
-    row_step = v.field(task, TASK, "depth_to_space")
-    epilogue = Epilogue(v, task, scratch, constants, plane)
+    places, scratch, stride = job.places, job.scratch, products.stride
+    target, residual = products.target, products.residual
+    row_step = v.field(job.task, "depth_to_space")
+    epilogue = Epilogue(v, job, products.plane)
     to, stacked = v.stack_vectors(SIDE * CELL)
-    at_flat = v.opaque(scratch, v.add(products, v.mul(stride, FLAT)))
+    at_flat = v.opaque(scratch, v.add(products.place, v.mul(stride, FLAT)))
     v.store(v.plus(v.load(at_flat), epilogue.bias(0)), at_flat)
     down = v.mul(stride, SIDE)
-    tops = [v.opaque(scratch, v.add(products, v.mul(down, y))) for y in range(SIDE)]
-    numbers = [v.add(first, v.mul(row_step, y)) for y in range(CELL)]
+    tops = [v.opaque(scratch, v.add(products.place, v.mul(down, y))) for y in range(SIDE)]
+    numbers = [v.add(products.row, v.mul(row_step, y)) for y in range(CELL)]
     to_rows = [v.add(v.integer(places, v.add(n, TARGET_ROWS)), target) for n in numbers]
     from_rows = [v.add(v.integer(places, v.add(n, RESIDUAL_ROWS)), residual) for n in numbers]
     with v.loop(v.opaque_number(SIDE)) as x:
@@ -148,7 +154,7 @@ def emit_output(
     with v.loop(v.opaque_number(CELL)) as y:
         across = v.at(stacked, v.mul(y, LANES))
         rows = [v.load(across, x * CELL * LANES) for x in range(SIDE)]
-        row = v.add(first, v.mul(row_step, y))
+        row = v.add(products.row, v.mul(row_step, y))
         epilogue.store(
             _transform_output(v, rows),
             0,
@@ -159,19 +165,21 @@ def emit_output(
 
 def _emit_input(
     v: Emitter,
-    depth: ir.Value,
-    pixel: ir.Value,
-    places: ir.Value,
+    job: Job,
+    rows: ir.Value,
     offset: ir.Value,
-    scratch: ir.Value,
+    pixel: ir.Value,
+    depth: ir.Value,
     inputs: ir.Value,
     stride: ir.Value,
 ) -> None:
-    """`depth` planes of one cell: 8x8 pixels -> 64 frequencies, `stride` floats apart."""
-    rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(SIDE)]
+    """Transforms `depth` planes of one cell: 8x8 pixels, `offset` floats along the rows whose
+    places begin at `rows` -> 64 frequencies, `stride` floats apart."""
+    scratch = job.scratch
+    starts_of_rows = [v.add(v.integer(rows, SOURCE_ROWS + y), offset) for y in range(SIDE)]
     side = v.opaque_number(SIDE)
     with v.loop(depth, LANES) as plane:
-        starts = [v.opaque(scratch, v.add(row, plane)) for row in rows]
+        starts = [v.opaque(scratch, v.add(row, plane)) for row in starts_of_rows]
         stacked = input_columns(v, starts, pixel, side)
         target, down = v.opaque(scratch, v.add(inputs, plane)), v.mul(stride, SIDE)
         with v.loop(side) as y:
@@ -182,40 +190,25 @@ def _emit_input(
 
 def _emit_product(
     v: Emitter,
+    job: Job,
     width: ir.Value,
-    scratch: ir.Value,
     inputs: ir.Value,
     depth: ir.Value,
-    weights: ir.Value,
     block: ir.Value,
     products: ir.Value,
 ) -> None:
-    """A tile of M = V U: (height, depth) times (depth, width vectors)."""
-    pixels, vectors = v.at(scratch, inputs), v.at(weights, block)
+    """Emits a tile of M = V U: (height, depth) times (depth, width vectors)."""
+    pixels, vectors = v.at(job.scratch, inputs), v.at(job.weights, block)
     for tile in v.cases(width, WIDTHS):
         slots = v.accumulators([v.splat(0.0)] * (tile_height(tile) * tile))
         accumulate(v, slots, tile, pixels, depth, vectors, depth, unroll=4)
         for n, slot in enumerate(slots):
-            v.store(v.get(slot), scratch, v.add(products, n * LANES))
+            v.store(v.get(slot), job.scratch, v.add(products, n * LANES))
 
 
-def _emit_output(
-    v: Emitter,
-    task: ir.Value,
-    places: ir.Value,
-    first: ir.Value,
-    target: ir.Value,
-    residual: ir.Value,
-    scratch: ir.Value,
-    products: ir.Value,
-    stride: ir.Value,
-    constants: ir.Value,
-    plane: ir.Value,
-) -> None:
-    """`emit_output` of floats."""
-    emit_output(
-        *(v, task, places, first, target, residual, scratch, products, stride, constants, plane)
-    )
+def _emit_output(v: Emitter, job: Job, products: Products) -> None:
+    """Emits `emit_output` of floats."""
+    emit_output(v, job, products)
 
 
 _input_cell = vector_kernel(_emit_input)
@@ -224,12 +217,13 @@ _output_cell = vector_kernel(_emit_output)
 
 
 @native
-def convolve(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next rows of a convolution of threes of taps: one row of cells."""
-    source = record(maps, task.source)
+def convolve(job):  # type: ignore[no-untyped-def]
+    """Computes the next rows of a convolution of threes of taps: one row of cells."""
+    task = job.task
+    source = record(job.maps, task.source)
     threes = task.taps // 3
-    locate_source(task, source, places, CELL + 3 * threes - 1)
-    locate_results(task, maps, places)
+    locate_source(job, source, CELL + 3 * threes - 1)
+    locate_results(job)
     depth, group, pixel = task.depth, task.cells, source.pixel_floats
     own = depth // threes**2
     stride = group * depth + LANES
@@ -240,8 +234,9 @@ def convolve(task, maps, places, scratch, weights, constants):  # type: ignore[n
         for cell in range(count):
             x, v = (first + cell) * CELL * pixel, task.inputs + cell * depth
             for part in range(threes**2):
-                rows = advance(places, part // threes * 3)
-                _input_cell(own, pixel, rows, x + part % threes * 3 * pixel, scratch, v, stride)
+                rows = advance(job.places, part // threes * 3)
+                along = x + part % threes * 3 * pixel
+                _input_cell(job, rows, along, pixel, own, v, stride)
                 v += own
         u, plane = task.weight, 0
         product_stride = group * CHUNK + LANES
@@ -256,7 +251,7 @@ def convolve(task, maps, places, scratch, weights, constants):  # type: ignore[n
                     # own.
                     for cell in range(0, count, _tile_height(width)):
                         at = m + cell * width * LANES
-                        product(width, scratch, v + cell * depth, depth, weights, u, at)
+                        product(job, width, v + cell * depth, depth, u, at)
                     u += depth * width * LANES
                     m += group * width * LANES
                     plane += width * LANES
@@ -266,19 +261,13 @@ def convolve(task, maps, places, scratch, weights, constants):  # type: ignore[n
             while width:
                 dy, dx, inner, _ = block_at(task, plane)
                 for cell in range(count):
-                    pair = (first + cell) * (CELL // 2)
+                    pair, at = (first + cell) * (CELL // 2), m + cell * width * LANES
+                    target = pair * task.target_pair + dx * task.target_block + inner
+                    added = pair * task.residual_pair + dx * task.residual_block + inner
                     for n in range(0, width * LANES, LANES):
                         _output_cell(
-                            task,
-                            places,
-                            dy,
-                            pair * task.target_pair + dx * task.target_block + inner + n,
-                            pair * task.residual_pair + dx * task.residual_block + inner + n,
-                            scratch,
-                            m + cell * width * LANES + n,
-                            product_stride,
-                            constants,
-                            plane + n,
+                            job,
+                            Products(at + n, product_stride, plane + n, dy, target + n, added + n),
                         )
                 m += group * width * LANES
                 plane += width * LANES

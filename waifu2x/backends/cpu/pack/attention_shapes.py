@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from waifu2x.backends.cpu.compile.isa import VECTOR
 
 LANES = VECTOR.lanes
@@ -11,40 +13,48 @@ BLOCK_HEIGHT = 12 if VECTOR.registers >= 32 else 5
 """Keys, or planes of values, of a register tile."""
 BLOCK = BLOCK_WIDTH * LANES
 """Queries of such a block."""
-(
-    QUERY_PLACES,
-    RESULT_PLACES,
-    KEY_PLACES,
-    VALUE_PLACES,
-    BIAS_PLACES,
-    NOTHING,
-    SPARE,
-    QUERIES,
-    KEYS,
-    VALUES,
-    BIASES,
-    LOGITS,
-    HIGHEST,
-    SHARES,
-    MADE,
-    END,
-) = range(16)
-"""What lies in the scratch memory of attention. Places of the pixels of all queries, results, keys
-and values, and of the biases of all keys, are 64-bit integers. NOTHING is zeros, which stand for
-pixels that are not there, and SPARE is written where none is. Then the head's queries and keys,
-plane by plane, its values, and the biases of all pairs, key by key; for a block of queries, all
-logits, key by key, the highest of each query, one over the sum of its powers, and its results,
-plane by plane."""
+
+
+class AttentionPlaces(NamedTuple):
+    """Where everything lies in the scratch memory of attention, in floats, one behind the other."""
+
+    query_places: int
+    """Places of the pixels of all queries, 64-bit integers; likewise the next four."""
+    result_places: int
+    key_places: int
+    value_places: int
+    bias_places: int
+    """Places of the biases of all keys."""
+    nothing: int
+    """Zeros, which stand for pixels that are not there."""
+    spare: int
+    """What is written for queries that are not there."""
+    queries: int
+    """The head's queries, plane by plane,"""
+    keys: int
+    """its keys, plane by plane,"""
+    values: int
+    """its values,"""
+    biases: int
+    """and the biases of all pairs, key by key."""
+    logits: int
+    """Of a block of queries: all logits, key by key,"""
+    highest: int
+    """the highest of each query,"""
+    shares: int
+    """one over the sum of its powers,"""
+    made: int
+    """and its results, plane by plane."""
+    end: int
 
 
 def attention_places(
     start: int, queries: int, keys: int, depth: int, padding: int
-) -> tuple[int, ...]:
-    """Where each of them begins, in floats, and the end of all; the first one at `start`, which is
-    even.
+) -> AttentionPlaces:
+    """Returns the places from `start`, which is even, on.
 
-    For windows of so many queries and keys, and heads of so many planes, the last of them with more
-    planes that are padding.
+    For windows of that many queries and keys, and heads of `depth` planes, the last of them with
+    `padding` planes more.
     """
     padded, padded_keys = -(-queries // LANES) * LANES, -(-keys // LANES) * LANES
     row = -(-depth // LANES) * LANES
@@ -58,7 +68,7 @@ def attention_places(
     logits = table + keys * padded + LANES
     highest = logits + keys * BLOCK
     made = highest + 2 * BLOCK
-    return (
+    return AttentionPlaces(
         start,
         start + 2 * padded,
         start + 4 * padded,

@@ -1,7 +1,8 @@
-"""The maps of a program while it becomes tasks: how each is to lie in memory."""
+"""Decides how the maps of a program lie in memory, while it becomes tasks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,9 +10,7 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.arithmetic import FINE, PLAIN, PLANE_UNIT, Arithmetic, Fineness
 from waifu2x.backends.cpu.pack import zero_points
-from waifu2x.backends.cpu.pack.arrays import Arrays
-from waifu2x.backends.cpu.pack.map_layouts import MapLayouts
-from waifu2x.backends.cpu.pack.pixel_layout import PixelLayout
+from waifu2x.backends.cpu.pack.layouts import MapLayouts, PixelLayout
 from waifu2x.lowering.ops.attention import AttentionStep, CrossSums, MixPlanes
 from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.ops.norm import NormPlanes
@@ -28,12 +27,18 @@ _LEAST_BFLOATS = 32
 
 
 class ProgramMaps:
-    """The program's values by their numbers, then the maps that are only between two tasks."""
+    """Holds the layouts of the program's values by their numbers, then of the maps that are only
+    between two tasks."""
 
     def __init__(
-        self, program: Program, arithmetic: Arithmetic, arrays: Arrays, fineness: Fineness = PLAIN
+        self,
+        program: Program,
+        arithmetic: Arithmetic,
+        add_constant: Callable[[NDArray[np.floating]], int],
+        fineness: Fineness,
     ) -> None:
-        self._program, self._arithmetic, self._arrays = program, arithmetic, arrays
+        """`add_constant` keeps values among the constants, and returns where they begin."""
+        self._program, self._arithmetic, self._add_constant = program, arithmetic, add_constant
         self.readers = geometry.read_by(program)
         """The numbers of the steps that read each value."""
         self.pictures: dict[int, int] = {}
@@ -49,16 +54,16 @@ class ProgramMaps:
                 self.layouts[value] = self._bf16_layout(value, points)
 
     def finished(self) -> MapLayouts:
-        """What is left to know of the maps once all tasks are made."""
+        """Returns what is left to know of the maps once all tasks are made."""
         return MapLayouts(self._arithmetic, self.layouts, self.pictures)
 
     def add(self, layout: PixelLayout) -> int:
-        """The number of a new map."""
+        """Adds a map and returns its number."""
         self.layouts.append(layout)
         return len(self.layouts) - 1
 
     def source_map(self, view: View) -> int:
-        """The map that a view reads: a value, or the picture enlarged."""
+        """Returns the map that a view reads: a value, or the picture enlarged."""
         if view.value:
             return view.value
         if view.enlarge not in self.pictures:
@@ -67,25 +72,26 @@ class ProgramMaps:
         return self.pictures[view.enlarge]
 
     def terms_read(self, step: Conv, source: PixelLayout) -> int:
-        """How many of the terms that its source is stored in a convolution on tiles reads."""
+        """Returns how many of the terms of its source a convolution on tiles reads."""
         two = sum(source.parts) < _LEAST_BFLOATS or self._reads_two_terms(step)
         return source.terms if source.terms and two else 1
 
     def _reads_two_terms(self, step: Conv) -> bool:
-        """Whether a convolution on tiles reads two terms: it makes pixels, or what is as good as
-        pixels, so that nothing evens out the rounding of what it reads; or it is chosen for it."""
+        """Returns whether a convolution on tiles reads two terms: it makes pixels, or what is as
+        good as pixels, so that nothing evens out the rounding of what it reads; or it is chosen for
+        it."""
         target = self.layouts[step.target.value]
         makes_pixels = step.target.value == self._program.result or target.planes <= FEW
         return (makes_pixels and self._fineness >= PLAIN) or id(step) in self._chosen
 
     def _convs(self, value: int) -> list[Conv]:
-        """The convolutions whose source is a value."""
+        """Returns the convolutions whose source is a value."""
         steps = [self._program.steps[number] for number in self.readers[value]]
         return [s for s in steps if isinstance(s, Conv) and s.source.value == value]
 
     def _is_of_vectors(self, value: int) -> bool:
-        """Whether a depthwise convolution or a norm, which take whole vectors of floats, touch a
-        value."""
+        """Returns whether a depthwise convolution or a norm, which take whole vectors of floats,
+        touches a value."""
         steps = (step for step in self._program.steps if isinstance(step, Depthwise | NormPlanes))
         return any(value in step.touched for step in steps)
 
@@ -103,8 +109,9 @@ class ProgramMaps:
         return PixelLayout(stored.parts, padded, stored.space_to_depth)
 
     def _bf16_layout(self, value: int, points: NDArray[np.float64]) -> PixelLayout:
-        """In bf16 if convolutions read it on tiles, or all maps shall be: in one term if nothing
-        else does, or all shall be, and in two for whatever loses too much by that."""
+        """Returns a layout in bf16 if convolutions read the value on tiles, or all maps shall be
+        so: in one term if nothing else reads it, or all shall be so, and in two if it would lose
+        too much by that."""
         layout, convs = self.layouts[value], self._convs(value)
         stays_float = (
             not value
@@ -125,20 +132,20 @@ class ProgramMaps:
             or sum(layout.parts) < _LEAST_BFLOATS
         )
         padded = _padded(points, layout)
-        offset = self._arrays.add_constant(padded)
+        offset = self._add_constant(padded)
         return replace(layout, terms=2 if two else 1, zero_point=padded, zero_offset=offset)
 
 
 def _is_only_float(program: Program, value: int) -> bool:
-    """Whether interpolation, maxima, attention or what reads a whole map, which take floats, read
-    or write a value."""
+    """Returns whether interpolation, maxima, attention or a step on whole maps, which take floats,
+    reads or writes a value."""
     kinds = ResamplingStep | Rearrange | AttentionStep | CrossSums | MixPlanes
     steps = [step for step in program.steps if isinstance(step, kinds)]
     return any(value in step.touched for step in steps)
 
 
 def _padded(points: NDArray[np.float64], layout: PixelLayout) -> NDArray[np.float64]:
-    """What belongs to the planes of all parts, with zeros for those that pad them."""
+    """Returns the points of the planes of all parts, with zeros for those that pad them."""
     padded = np.zeros(layout.planes)
     for part, count in enumerate(layout.parts):
         first = sum(layout.parts[:part])

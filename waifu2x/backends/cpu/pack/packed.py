@@ -1,41 +1,26 @@
-"""A program as tasks, its weights in the order in which the compiled code reads them."""
+"""Packed programs: tasks, and weights in the order in which compiled code reads them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.arithmetic import CELL_UNIT, Arithmetic
-from waifu2x.backends.cpu.pack.attention_tasks import cross_task
-from waifu2x.backends.cpu.pack.map_layouts import MapLayouts
-from waifu2x.backends.cpu.pack.records import (
-    BY_PLANES,
-    BY_VALUES,
-    CROSS_COLUMNS,
-    INTEGER_WINOGRAD,
-    WINOGRAD,
-)
+from waifu2x.backends.cpu.pack import records
+from waifu2x.backends.cpu.pack.layouts import MapLayouts
 from waifu2x.backends.cpu.pack.shapes import LANES
 from waifu2x.backends.cpu.pack.tasks import (
     IN_INTEGERS,
+    OF_WINDOWS,
     ON_TILES,
     ROWS,
-    CpuTask,
-    CrossTask,
-    KeepTask,
-    LoadTask,
-    MapTask,
-    PoolTask,
-    ReadTask,
     RowWindow,
+    Task,
     TaskSchedule,
-    TaskSource,
-    TaskTarget,
-    WindowTask,
 )
 from waifu2x.backends.winograd import share
 from waifu2x.lowering.ops.attention import CrossSums
@@ -48,7 +33,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, eq=False)
 class PackedProgram:
-    """Tasks of every step, and the arrays that they point into."""
+    """The tasks of every step of a program, and the arrays that they point into."""
 
     program: Program
     """Its weights may be unknown, but for those of linear layers: what computes is packed."""
@@ -58,17 +43,19 @@ class PackedProgram:
     maps: MapLayouts
     vector_starts: list[int]
     """Where each vector begins among all of them, and how long they are together."""
-    tasks: dict[int, list[MapTask]]
+    tasks: dict[int, list[Task]]
     """The tasks of each step that writes a map, in order."""
     unit: tuple[int, int]
     """Rows and columns that steps compute whole multiples of."""
     weights: NDArray[np.float32]
     constants: NDArray[np.float32]
+    passed_over: Mapping[Arithmetic, float]
+    """Faster arithmetics that keep too little of this model: PSNR in dB."""
 
     @cached_property
     def attends(self) -> bool:
         """Whether any step computes attention, whose windows depend on the sizes of maps."""
-        return any(isinstance(task, WindowTask) for own in self.tasks.values() for task in own)
+        return bool(self._steps_of(OF_WINDOWS))
 
     @cached_property
     def on_tiles(self) -> set[int]:
@@ -80,38 +67,34 @@ class PackedProgram:
         """The steps that run in 16-bit integers."""
         return self._steps_of(IN_INTEGERS)
 
-    def phase_tasks(self, phase: Phase) -> list[CpuTask]:
-        """Everything that a strip of a phase runs."""
+    def phase_tasks(self, phase: Phase) -> list[Task]:
+        """Returns all tasks that a strip of a phase runs."""
         own = [task for number in phase.steps for task in self.tasks[number]]
         read = {window.map for task in own for window in task.schedule.windows}
-        tasks: list[CpuTask] = [self._load(value) for value in phase.given if value]
-        tasks += [
-            ReadTask(
-                schedule=TaskSchedule(0, ROWS, target=map_),
-                target=TaskTarget(map_),
-                enlarge=enlarge,
-            )
-            for enlarge, map_ in self.maps.pictures.items()
-            if map_ in read
-        ]
-        tasks += own
-        tasks += self._ends(phase)
-        return tasks
+        tasks = [self._load(value) for value in phase.given if value]
+        for enlarge, map_ in self.maps.pictures.items():
+            if map_ in read:
+                fields = {"target": map_, "enlarge": enlarge}
+                tasks.append(Task(TaskSchedule(0, ROWS, target=map_), records.READ, fields))
+        return [*tasks, *own, *self._ends(phase)]
 
     def cut(self, value: int) -> int:
-        """At multiples of how many rows and columns a value may be cut so that no cell of the step
-        that makes it is computed twice."""
+        """Returns the number of rows and columns at whose multiples a value may be cut so that no
+        cell of the step that makes it is computed twice."""
         units = [self.program.values[value].space_to_depth]
         for step in self.program.steps:
             if isinstance(step, MapStep) and step.writes == value:
                 units.append(self.unit[1] * step.stored_block)
             elif isinstance(step, CrossSums) and step.source.value == value:
-                units.append(CROSS_COLUMNS)
+                units.append(records.CROSS_COLUMNS)
         return math.lcm(*units)
 
     def multiplied(self, number: int) -> float:
-        """How many multiply-adds a step does, of those that its convolution has by definition."""
-        by_cells = any(task.kind in (WINOGRAD, INTEGER_WINOGRAD) for task in self.tasks[number])
+        """Returns how many multiply-adds a step does, of those that its convolution has by
+        definition."""
+        by_cells = any(
+            task.kind in (records.WINOGRAD, records.INTEGER_WINOGRAD) for task in self.tasks[number]
+        )
         return share(*CELL_UNIT) if by_cells else 1.0
 
     def _steps_of(self, kinds: tuple[int, ...]) -> set[int]:
@@ -119,15 +102,14 @@ class PackedProgram:
             number for number, own in self.tasks.items() if any(task.kind in kinds for task in own)
         }
 
-    def _load(self, value: int) -> LoadTask:
-        return LoadTask(
-            schedule=TaskSchedule(value, ROWS, target=value, part=None),
-            target=TaskTarget(value),
-            as_integers=int(self.maps.is_kept_as_integers(value)),
-        )
+    def _load(self, value: int) -> Task:
+        """Packs the copy of a map that an earlier phase has kept whole, into its ring."""
+        fields = {"target": value, "as_integers": int(self.maps.is_kept_as_integers(value))}
+        return Task(TaskSchedule(value, ROWS, target=value, part=None), records.LOAD, fields)
 
-    def _ends(self, phase: Phase) -> Iterator[KeepTask | PoolTask | CrossTask]:
-        """What keeps maps and adds to the sums of means, by the values that it reads."""
+    def _ends(self, phase: Phase) -> Iterator[Task]:
+        """Yields the tasks that keep maps and add to sums over them, by the values that they
+        read."""
         pooled = []
         for number in phase.averages:
             step = self.program.steps[number]
@@ -137,28 +119,35 @@ class PackedProgram:
             if value in phase.kept:
                 yield self._keep(value)
             for _, number in sorted(end for end in pooled if end[0] == value):
-                yield self._pool(value, number)
+                yield self._sum(value, number)
 
-    def _keep(self, value: int) -> KeepTask:
+    def _keep(self, value: int) -> Task:
         window = RowWindow(value, parts=len(self.maps.layouts[value].parts))
-        return KeepTask(
-            schedule=TaskSchedule(value, ROWS, (window,)),
-            source=TaskSource(value),
-            as_integers=int(self.maps.is_kept_as_integers(value)),
-        )
+        fields = {"source": value, "as_integers": int(self.maps.is_kept_as_integers(value))}
+        return Task(TaskSchedule(value, ROWS, (window,)), records.KEEP, fields)
 
-    def _pool(self, value: int, number: int) -> PoolTask | CrossTask:
+    def _sum(self, value: int, number: int) -> Task:
+        """Packs the sums of a map's planes, of their squares, or of products of planes."""
         layout, step = self.maps.layouts[value], self.program.steps[number]
         if isinstance(step, CrossSums):
-            return cross_task(number, step)
+            fields = {
+                "source": value,
+                "source_plane": step.first[0],
+                "keys_plane": step.first[1],
+                "planes": step.planes,
+                "heads": step.heads,
+                "depth": step.planes // step.heads,
+                "period": step.period,
+            }
+            return Task(TaskSchedule(number, ROWS, (RowWindow(value),)), records.CROSS, fields)
         assert isinstance(step, GlobalAvgPool)
         even = layout.space_to_depth == 1 and layout.planes % LANES == 0
         window = RowWindow(value, unit=layout.space_to_depth, parts=len(layout.parts))
-        return PoolTask(
-            schedule=TaskSchedule(number, ROWS, (window,)),
-            method=BY_PLANES if even else BY_VALUES,
-            source=TaskSource(value),
-            planes=layout.parts[0],
-            squared=int(step.squared),
-            rest=(self.vector_starts[step.vector + 1] - self.vector_starts[step.vector]) // 2,
-        )
+        fields = {
+            "method": records.BY_PLANES if even else records.BY_VALUES,
+            "source": value,
+            "planes": layout.parts[0],
+            "squared": int(step.squared),
+            "rest": (self.vector_starts[step.vector + 1] - self.vector_starts[step.vector]) // 2,
+        }
+        return Task(TaskSchedule(number, ROWS, (window,)), records.POOL, fields)

@@ -2,65 +2,110 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
 from waifu2x.backends.cpu.arithmetic import CELL_UNIT, PLAIN, Arithmetic, Fineness, unit_of
-from waifu2x.backends.cpu.pack.arrays import Arrays
-from waifu2x.backends.cpu.pack.attention_tasks import attention_task, mix_task, plane_attention_task
-from waifu2x.backends.cpu.pack.conv_tasks import conv_tasks
-from waifu2x.backends.cpu.pack.depthwise_tasks import depthwise_task
-from waifu2x.backends.cpu.pack.layer_norm_tasks import layer_norm_task
-from waifu2x.backends.cpu.pack.many_taps import in_threes
-from waifu2x.backends.cpu.pack.maps import ProgramMaps
+from waifu2x.backends.cpu.pack.attention import pack_mix, pack_planes, pack_windows
+from waifu2x.backends.cpu.pack.conv import pack_conv, pack_depthwise
+from waifu2x.backends.cpu.pack.maps import FEW
+from waifu2x.backends.cpu.pack.norm import pack_norm
 from waifu2x.backends.cpu.pack.packed import PackedProgram
 from waifu2x.backends.cpu.pack.packing import Packing
-from waifu2x.backends.cpu.pack.planewise_tasks import planewise_task, rearrange_task
+from waifu2x.backends.cpu.pack.planewise import pack_planewise, pack_rearrange
 from waifu2x.backends.cpu.pack.records import WINOGRAD
-from waifu2x.backends.cpu.pack.tasks import MapTask
-from waifu2x.backends.cpu.run.picture import with_picture
+from waifu2x.backends.cpu.pack.tasks import Task
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.ops.attention import AttendPlanes, AttendWindows, MixPlanes
 from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.ops.norm import NormPlanes
-from waifu2x.lowering.ops.planewise import PlanewiseStep, Rearrange
+from waifu2x.lowering.ops.planewise import Planewise, PoolMaxima, Rearrange, Resize
 from waifu2x.lowering.passes.rematerialization import rematerialized
 from waifu2x.lowering.passes.segments import at_bottlenecks, segmented
+from waifu2x.lowering.plan.box import round_up
 from waifu2x.lowering.plan.costs import cost_of_pixel
+from waifu2x.lowering.plan.geometry import read_by
+from waifu2x.lowering.program import Program
+from waifu2x.lowering.values import Target
+from waifu2x.networks.expressions import MULTIPLY
 from waifu2x.networks.model import Model
+
+_PACKERS: Mapping[type, Callable[[Packing, int, Any], list[Task]]] = {
+    **dict.fromkeys((Planewise, PoolMaxima, Resize), pack_planewise),
+    Rearrange: pack_rearrange,
+    Conv: pack_conv,
+    Depthwise: pack_depthwise,
+    NormPlanes: pack_norm,
+    AttendWindows: pack_windows,
+    AttendPlanes: pack_planes,
+    MixPlanes: pack_mix,
+}
+"""The functions that pack steps which write maps, by their classes."""
 
 
 def pack(model: Model, arithmetic: Arithmetic, fineness: Fineness = PLAIN) -> PackedProgram:
-    """A model's program, packed."""
+    """Packs a model's program."""
     program = rematerialized(with_picture(in_threes(lower(model))))
     program = at_bottlenecks(segmented(program))
-    arrays = Arrays()
-    maps = ProgramMaps(program, arithmetic, arrays, fineness)
-    packing = Packing(program, arithmetic, maps, arrays)
-    tasks: dict[int, list[MapTask]] = {}
-    for number, step in enumerate(program.steps):
-        if isinstance(step, Conv):
-            tasks[number] = [*conv_tasks(packing, number, step)]
-        elif isinstance(step, MixPlanes):
-            tasks[number] = [mix_task(packing, number, step)]
-        elif isinstance(step, AttendWindows):
-            tasks[number] = [attention_task(packing, number, step)]
-        elif isinstance(step, AttendPlanes):
-            tasks[number] = [plane_attention_task(packing, number, step)]
-        elif isinstance(step, NormPlanes):
-            tasks[number] = [layer_norm_task(packing, number, step)]
-        elif isinstance(step, Depthwise):
-            tasks[number] = [depthwise_task(packing, number, step)]
-        elif isinstance(step, Rearrange):
-            tasks[number] = [rearrange_task(packing, number, step)]
-        elif isinstance(step, PlanewiseStep):
-            tasks[number] = [planewise_task(packing, number, step)]
+    packing = Packing(program, arithmetic, fineness)
+    tasks = {
+        number: _PACKERS[type(step)](packing, number, step)
+        for number, step in enumerate(program.steps)
+        if type(step) in _PACKERS
+    }
     kinds = {task.kind for own in tasks.values() for task in own}
     return PackedProgram(
         program,
         arithmetic,
         [cost_of_pixel(program, step) for step in program.steps],
-        maps.finished(),
+        packing.maps.finished(),
         packing.vector_starts,
         tasks,
         CELL_UNIT if WINOGRAD in kinds else unit_of(arithmetic),
-        arrays.weights(),
-        arrays.constants(),
+        packing.arrays.weights(),
+        packing.arrays.constants(),
+        {},
     )
+
+
+def in_threes(program: Program) -> Program:
+    """Makes convolutions of more than three taps in each direction up to threes, with taps of zero,
+    where they read maps of more than FEW planes.
+
+    Winograd's transforms are of 3x3 taps: a kernel of 17x17 is 36 of them, each over the source
+    moved by multiples of three pixels. They are inputs of one product at each frequency, so that
+    the sums of all are transformed back once: a quarter of the multiply-adds of the definition.
+    """
+    steps = list(program.steps)
+    for number, step in enumerate(steps):
+        if isinstance(step, Conv) and step.taps > 3 and not step.resized and step.in_planes > FEW:
+            more = round_up(step.taps, 3) - step.taps
+            weight = np.pad(step.weight, ((0, 0), (0, 0), (0, more), (0, more)))
+            steps[number] = replace(step, weight=weight)
+    return replace(program, steps=tuple(steps))
+
+
+def with_picture(program: Program) -> Program:
+    """Removes a copy of the picture, perhaps enlarged, that the step which makes the result adds:
+    that step reads the picture itself, since a copy is slow to make, keep and read.
+
+    The residual is then a view of value 0, and of as many planes.
+    """
+    steps = program.steps
+    last = next(step for step in steps if step.writes == program.result)
+    if not isinstance(last, Planewise) or last.residual is None or last.join == MULTIPLY:
+        return program
+    added = last.residual
+    writers = [step for step in steps if step.writes == added.value]
+    copy = writers[0]
+    if copy != Planewise(copy.node, copy.reads[0], Target(added.value)):
+        return program
+    if len(writers) > 1 or copy.source.value or len(read_by(program)[added.value]) > 1:
+        return program
+    source = replace(copy.source, offset=copy.source.offset + added.offset)
+    short = {id(last): replace(last, residual=source), id(copy): None}
+    changed = (short.get(id(step), step) for step in steps)
+    return replace(program, steps=tuple(step for step in changed if step is not None))

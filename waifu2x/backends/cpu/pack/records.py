@@ -79,7 +79,7 @@ integers: no strip divides them."""
 CROSS_BITS = (20, 50)
 """Sums of products are two integers each: values times two to the power of the first, rounded, and
 what that leaves times two to the power of the second: a plane may have next to nothing in it, and
-is divided by its norm. Values are those of so many pixels, at most CROSS_LIMIT in size."""
+is divided by its norm. Values are those of CROSS_COLUMNS pixels, at most CROSS_LIMIT in size."""
 CROSS_LIMIT = 2.0**22
 
 LINE_BYTES = 64
@@ -90,8 +90,8 @@ SUM_BITS = (0, 30)
 SUM_LIMIT = 2.0**30
 
 MOST_TAPS = 18
-"""Taps in each direction of the largest kernel, made up to threes: so many rows more than its
-results are among the places of a task."""
+"""Taps in each direction of the largest kernel, made up to threes: the places of a task have this
+many rows more than its results."""
 MOST_DEPTH_TO_SPACE = 4
 """The largest block of a depth-to-space whose rows fit among the places of a task."""
 SOURCE_ROWS, TARGET_ROWS = 0, CELL + MOST_TAPS
@@ -105,14 +105,14 @@ assert 8 * PLACES % LINE_BYTES == 0
 
 
 def aligned(floats: int, *, zeros: bool = False) -> NDArray[np.float32]:
-    """Memory of so many floats that begins on a cache line: uninitialised, or zeros."""
+    """Returns memory of `floats` floats that begins on a cache line: uninitialised, or zeros."""
     make = np.zeros if zeros else np.empty
     block = make(floats + LINE_BYTES // 4, np.float32)
     return block[-block.ctypes.data % LINE_BYTES // 4 :][:floats]
 
 
 def addresses(array: NDArray[Any], axes: int) -> NDArray[np.int64]:
-    """The addresses of an array's parts, at the indices of its first axes, which lie evenly
+    """Returns the addresses of an array's parts, at the indices of its first axes, which lie evenly
     spaced."""
     shape = array.shape[:axes]
     steps = np.arange(math.prod(shape), dtype=np.int64) * array.strides[axes - 1]
@@ -264,9 +264,9 @@ STRIP = np.dtype(
         "tasks",  # addresses: of its tasks,
         "maps",  # of maps,
         "order",  # of the numbers of tasks in the order in which they run,
-        "count",  # so many,
+        "count",  # how many runs that is,
         "vectors",  # of the vectors of its picture,
-        "sums",  # of sums of its own,
+        "sums",  # of its sums,
         "pictures",  # of the picture to read and the one to write
     ),
     align=True,
@@ -274,7 +274,7 @@ STRIP = np.dtype(
 
 TAKEN, DONE, STOP, COUNT, STRIPS, SCRATCH, FLOATS, WEIGHTS, CONSTANTS = 0, 8, *range(16, 23)
 """What stands in a slot of the work queue that threads share, integers: how many strips have been
-taken and done, each on a cache line of its own; whether to stop; how many there are; where the
+taken and done, each on its own cache line; whether to stop; how many there are; where the
 first of them lies, the scratch memory, and how many floats of it each thread has, the arrays."""
 SLOT = 24
 """How many integers a slot takes."""

@@ -53,12 +53,12 @@ COLUMNS = 16
 
 
 def tile_height(width: int) -> int:
-    """Pixels of a register tile by its width: as many as fit beside the operands."""
+    """Returns the pixels of a register tile of that width: as many as fit beside the operands."""
     return 6 if width == WIDTHS[0] else 12
 
 
 def tile_width(vectors: int) -> int:
-    """The widest register tile for what is left of the output planes, in vectors."""
+    """Returns the widest register tile for what is left of the output planes, in vectors."""
     for width in WIDTHS[:-1]:
         if width <= vectors:
             return width
@@ -66,7 +66,7 @@ def tile_width(vectors: int) -> int:
 
 
 def block_widths(planes: int) -> list[int]:
-    """Output planes (a multiple of LANES) split into tile widths, in vectors."""
+    """Returns the output planes (a multiple of LANES) split into tile widths, in vectors."""
     vectors, widths = planes // LANES, []
     while vectors:
         widths.append(tile_width(vectors))

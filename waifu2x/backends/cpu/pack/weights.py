@@ -32,28 +32,29 @@ _MOST_SUM = (1 << 31) - 1
 
 
 def pack_direct(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """(out, in, taps, taps), out padded to LANES -> flat blocks of (taps, taps, in, block
+    """Packs (out, in, taps, taps), out padded to LANES -> flat blocks of (taps, taps, in, block
     planes)."""
     ordered = weight.transpose(2, 3, 1, 0)
     return _blocks(ordered, group_planes)
 
 
 def pack_depthwise(weight: NDArray[np.float32], planes: int) -> NDArray[np.float32]:
-    """(planes, taps, taps), to be padded to so many planes -> flat vectors of planes of (taps,
-    taps, LANES)."""
+    """Packs (planes, taps, taps), padded to `planes` planes, -> flat vectors of planes of
+    (taps, taps, LANES)."""
     padded = np.zeros((planes, *weight.shape[1:]), np.float32)
     padded[: len(weight)] = weight
     return padded.reshape(-1, LANES, *weight.shape[1:]).transpose(0, 2, 3, 1).ravel()
 
 
 def pack_few_outputs(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """(out, in, 3, 3), in padded to LANES -> flat (out, 3 rows, 3 taps, in)."""
+    """Packs (out, in, 3, 3), in padded to LANES -> flat (out, 3 rows, 3 taps, in)."""
     return weight.transpose(0, 2, 3, 1).ravel()
 
 
 def pack_winograd(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """(out, in, taps, taps), planes padded to LANES, taps to threes -> U, flat: chunks of (64,
-    blocks of (in, planes of the block)). Several threes are further inputs: (across, along, in)."""
+    """Packs (out, in, taps, taps), planes padded to LANES, taps to threes -> U, flat: chunks of
+    (64, blocks of (in, planes of the block)). Several threes are further inputs: (across, along,
+    in)."""
     out_planes, in_planes, taps, _ = weight.shape
     threes = weight.reshape(out_planes, in_planes, taps // 3, 3, taps // 3, 3)
     weight = threes.transpose(0, 2, 4, 1, 3, 5).reshape(out_planes, -1, 3, 3)
@@ -70,8 +71,8 @@ def pack_winograd(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.
 
 
 def pack_integers(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """(out, in, 3, 3), in padded to INTEGER_BLOCK, out to LANES -> its header's order, as float32
-    memory."""
+    """Packs (out, in, 3, 3), in padded to INTEGER_BLOCK, out to LANES -> its header's order, as
+    float32 memory."""
     out_planes, in_planes = weight.shape[:2]
     pairs = np.empty((len(_BALANCES), in_planes // 2, out_planes, 2), np.int16)
     scales = np.zeros((len(_BALANCES), out_planes), np.float32)
@@ -97,8 +98,8 @@ def pack_integers(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.
 
 
 def pack_integer_points(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """(out, in, 1, 1), in padded to INTEGER_BLOCK, out to LANES -> its header's order, as float32
-    memory."""
+    """Packs (out, in, 1, 1), in padded to INTEGER_BLOCK, out to LANES -> its header's order, as
+    float32 memory."""
     rounded, scales = round_integers(weight[:, :, 0, 0].T.astype(np.float64))
     pairs = _in_pairs(rounded)
     blocks, first = [], 0
@@ -111,8 +112,8 @@ def pack_integer_points(weight: NDArray[np.float32], group_planes: int) -> NDArr
 
 
 def _in_pairs(integers: NDArray[np.int16]) -> NDArray[np.int16]:
-    """(in, out) -> (in / 2, out, 2): pairs of inputs from two vectors each, but of neighbours in a
-    last single vector."""
+    """Packs (in, out) -> (in / 2, out, 2): pairs of inputs from two vectors each, but of neighbours
+    in a last single vector."""
     in_planes = len(integers)
     whole = in_planes // (2 * LANES) * 2 * LANES
     paired = np.arange(whole).reshape(-1, 2, LANES).swapaxes(1, 2)
@@ -122,13 +123,13 @@ def _in_pairs(integers: NDArray[np.int16]) -> NDArray[np.int16]:
 
 
 def _as_floats(integers: NDArray[np.int16]) -> NDArray[np.float32]:
-    """Pairs as float32 memory, flat."""
+    """Returns pairs as float32 memory, flat."""
     return np.ascontiguousarray(integers).reshape(-1).view(np.float32)
 
 
 def round_integers(exact: NDArray[np.float64]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
-    """(in, out) as 16-bit integers, as fine as lets the sums of their products with inputs of at
-    most MOST_INPUT fit into 32 bits, part by part, and the (out,) values of a sum of 1."""
+    """Packs (in, out) as 16-bit integers, as fine as lets the sums of their products with inputs of
+    at most MOST_INPUT fit into 32 bits, part by part, and the (out,) values of a sum of 1."""
     sizes = abs(exact)
     parts = np.add.reduceat(sizes, range(0, len(exact), 2 * PART_PAIRS))
     room = _MOST_SUM / MOST_INPUT - PART_PAIRS  # rounding adds at most a half to each
@@ -141,7 +142,7 @@ def round_integers(exact: NDArray[np.float64]) -> tuple[NDArray[np.int16], NDArr
 
 
 def _chunks(planes: int, group_planes: int) -> list[list[slice]]:
-    """The blocks of output planes, in chunks."""
+    """Returns the blocks of output planes, in chunks."""
     chunks: list[list[slice]] = []
     begin, first = 0, 0
     for _ in range(planes // group_planes):
@@ -156,7 +157,7 @@ def _chunks(planes: int, group_planes: int) -> list[list[slice]]:
 
 
 def _blocks(ordered: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """The last axis cut into groups, and those into the widths of register tiles."""
+    """Returns the last axis cut into groups, and those into the widths of register tiles."""
     blocks, first = [], 0
     for _ in range(ordered.shape[-1] // group_planes):
         for width in block_widths(group_planes):
@@ -166,7 +167,7 @@ def _blocks(ordered: NDArray[np.float32], group_planes: int) -> NDArray[np.float
 
 
 def tile_config() -> NDArray[np.float32]:
-    """Palette 1, all eight tiles 16 rows of 64 bytes."""
+    """Returns the tile configuration: palette 1, all eight tiles 16 rows of 64 bytes."""
     content = np.zeros(64, np.uint8)
     content[0] = 1
     content[16:32].view(np.uint16)[:] = 64
@@ -175,14 +176,15 @@ def tile_config() -> NDArray[np.float32]:
 
 
 def round_bfloats(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """float32 values that bf16 holds, rounded half to even."""
+    """Returns float32 values that bf16 holds, rounded half to even."""
     bits = values.astype(np.float32).view(np.uint32)
     bits = bits + 0x7FFF + ((bits >> 16) & 1)
     return (bits & 0xFFFF0000).view(np.float32)
 
 
 def round_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(out, in, taps, taps) rounded to bf16 with error feedback over the taps of each kernel."""
+    """Packs (out, in, taps, taps) rounded to bf16 with error feedback over the taps of each
+    kernel."""
     taps = weight.shape[2]
     shares = _error_shares(taps)
     kernels = weight.reshape(-1, taps**2).astype(np.float64)
@@ -215,13 +217,13 @@ def _error_shares(taps: int) -> NDArray[np.float64]:
 
 
 def bfloat_bits(weight: NDArray[np.float32]) -> NDArray[np.uint16]:
-    """(out, in, taps, taps) rounded with error feedback, as the bits of bf16."""
+    """Packs (out, in, taps, taps) rounded with error feedback, as the bits of bf16."""
     return (round_weights(weight).view(np.uint32) >> 16).astype(np.uint16)
 
 
 def pack_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """(out, in, taps, taps), out a multiple of COLUMNS and in of BLOCK -> its header's order, as
-    float32 memory."""
+    """Packs (out, in, taps, taps), out a multiple of COLUMNS and in of BLOCK -> its header's order,
+    as float32 memory."""
     weight = np.pad(weight, ((0, -len(weight) % BLOCK), (0, 0), (0, 0), (0, 0)))
     out_planes, in_planes, taps, _ = weight.shape
     bits = bfloat_bits(weight)
@@ -234,7 +236,8 @@ def pack_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.flo
 
 
 def pack_pixel_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """(out, in, 3, 3), out a multiple of COLUMNS -> the order of its header, as float32 memory."""
+    """Packs (out, in, 3, 3), out a multiple of COLUMNS -> the order of its header, as float32
+    memory."""
     first = round_bfloats(weight.astype(np.float64))
     rest = round_bfloats(weight.astype(np.float64) - first)
     # (out, in, ky, kx) twice -> (ky, terms of weights, pair, out, terms of inputs)
@@ -251,7 +254,7 @@ def pack_pixel_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[
 
 
 def pack_few_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """(out, in, 3, 3), in a multiple of BLOCK -> its header's order, as float32 memory."""
+    """Packs (out, in, 3, 3), in a multiple of BLOCK -> its header's order, as float32 memory."""
     out_planes, in_planes = weight.shape[:2]
     columns = np.zeros((3, in_planes, COLUMNS), np.uint16)
     taps = bfloat_bits(weight).transpose(2, 1, 3, 0)  # (ky, in, kx, out)

@@ -1,4 +1,4 @@
-"""What every map is when the whole picture is mid grey: bf16 maps are stored less that."""
+"""Finds every map's value when the whole picture is mid grey: bf16 maps are stored less that."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GREY = 0.5
 
 
 def find(program: Program) -> list[NDArray[np.float64]]:
-    """(planes,) of every value, all parts, unfolded."""
+    """Returns the values of the planes of each map, all parts, unfolded: (planes,)."""
     values = [np.zeros(value.planes) for value in program.values]
     values[0][:] = _GREY
     vectors = [np.zeros(size) for size in program.vectors]

@@ -19,7 +19,7 @@ _UNIT = 16 * CELL
 
 
 class Block(NamedTuple):
-    """A part of a picture, which runs as a picture of its own."""
+    """A part of a picture, which runs as if it were a picture."""
 
     box: Box
     """The part whose result counts."""
@@ -28,8 +28,8 @@ class Block(NamedTuple):
 
 
 def blocks(program: Program, size: Size, map_bytes: int, budget: int) -> list[Block]:
-    """The blocks of a picture of that size, whose kept maps take `map_bytes` as a whole, such that
-    those of each fit the budget where that is possible.
+    """Returns the blocks of a picture of that size, whose kept maps take `map_bytes` as a whole,
+    such that those of each fit the budget where that is possible.
 
     They begin at multiples of a unit at which every map has whole cells. A network that is not cut
     keeps what fits, so its pictures are one block.
@@ -45,7 +45,8 @@ def blocks(program: Program, size: Size, map_bytes: int, budget: int) -> list[Bl
 
 
 def _window_sides(program: Program) -> Iterator[int]:
-    """Pixels of the picture at whose multiples the windows of attention begin, but for shifts."""
+    """Yields the numbers of pixels of the picture at whose multiples the windows of attention
+    begin, but for shifts."""
     for step in program.steps:
         if isinstance(step, AttentionStep):
             resolution = program.values[step.source.value].resolution
@@ -54,7 +55,7 @@ def _window_sides(program: Program) -> Iterator[int]:
 
 
 def _division(size: Size, map_bytes: int, budget: int, unit: int, halo: int) -> tuple[int, int]:
-    """How many blocks down and across are the fewest that fit."""
+    """Returns the fewest blocks, down and across, that fit."""
     height, width = size
     down = across = 1
     while True:

@@ -1,4 +1,4 @@
-"""Into how many strips a picture is cut.
+"""Decides into how many strips a picture is cut.
 
 Edges that are computed twice, and pixels and cells that only fill up register tiles, speak for few
 strips, cores that wait at the end for many.
@@ -59,7 +59,7 @@ class LayerCosts:
 def layer_costs(
     packed: PackedProgram, phase: Phase, scratch_floats: Callable[[Mapping[int, Box]], int]
 ) -> LayerCosts:
-    """What convolutions do, and the steps between them, from a strip of 256 x 256 pixels.
+    """Returns what decides how a phase is cut, from a strip of 256 x 256 pixels.
 
     `scratch_floats` tells how much memory the strip takes that makes some boxes.
     """
@@ -92,7 +92,7 @@ def layer_costs(
 def best_division(
     layers: LayerCosts, height: float, width: float, pictures: int, cores: int
 ) -> tuple[int, int]:
-    """Into how many strips, down and across, each of so many pictures is best divided."""
+    """Returns into how many strips, down and across, each of some pictures is best divided."""
     least = max(1, round(width * layers.finest / layers.most))
     across = np.arange(least, 4 * least + 1)
     tall = max(_LEAST_ROWS, _LEAST_HALOS * float(layers.costs @ layers.halos))

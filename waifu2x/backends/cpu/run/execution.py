@@ -18,14 +18,7 @@ from waifu2x.backends.cpu.pack.records import (
     PIXEL_CODES,
     SUM_BITS,
 )
-from waifu2x.backends.cpu.pack.tasks import (
-    CpuTask,
-    CrossTask,
-    KeepTask,
-    LoadTask,
-    PoolTask,
-    RearrangeTask,
-)
+from waifu2x.backends.cpu.pack.tasks import Task
 from waifu2x.backends.cpu.run.plans import SizePlan
 from waifu2x.backends.cpu.run.strips import PhaseStrips, StripBatch
 from waifu2x.backends.cpu.run.work_queue import TaskBatch
@@ -52,7 +45,7 @@ class _RunningStrips:
 
 
 class StripExecution:
-    """What one run holds: kept maps, vectors, sums of means."""
+    """Holds the kept maps, the vectors and the sums of means of one run."""
 
     def __init__(
         self,
@@ -122,7 +115,7 @@ class StripExecution:
         on_progress(1 - reported)
 
     def _division(self, strips: PhaseStrips, tile: int | None) -> tuple[int, int]:
-        """Into how many strips each picture is cut, down and across."""
+        """Returns into how many strips each picture is cut, down and across."""
         down, across = strips.division(len(self._pictures), self._workers.cores)
         if tile is not None:
             height, width = self._results.shape[1:3]
@@ -146,24 +139,23 @@ class StripExecution:
         running = self._workers.start(table, batch.floats, *arrays, waits=waits)
         return None if running is None else _RunningStrips(running, batch, tasks, sums)
 
-    def _locate(self, table: NDArray[Any], task: CpuTask, first: int) -> None:
+    def _locate(self, table: NDArray[Any], task: Task, first: int) -> None:
         """Fills in where the memory outside strips lies that a task reads or writes, (pictures,
         strips); sums of strips are those of vectors from element `first` on."""
         packed = self._packed
-        match task:
-            case LoadTask() | KeepTask() | RearrangeTask():
-                value = task.schedule.step
-                if isinstance(task, RearrangeTask):
-                    value = task.source.map
-                rows, columns = packed.maps.layouts[value].memory_size(self._plan.sizes[value])
-                start = self._plan.kept.starts[value]
-                table["memory"] = records.addresses(self._kept[:, start:], 1)[:, np.newaxis]
-                table["memory_rows"], table["memory_columns"] = rows, columns
-                table["memory_floats"] = columns * packed.maps.kept_floats(value)
-            case PoolTask() | CrossTask():
-                step = packed.program.steps[task.schedule.step]
-                assert isinstance(step, PictureSum)
-                table["memory"] = packed.vector_starts[step.vector] - first
+        if task.kind in (records.LOAD, records.KEEP, records.REARRANGE):
+            value = task.schedule.step
+            if task.kind == records.REARRANGE:
+                value = task.fields["source"]
+            rows, columns = packed.maps.layouts[value].memory_size(self._plan.sizes[value])
+            start = self._plan.kept.starts[value]
+            table["memory"] = records.addresses(self._kept[:, start:], 1)[:, np.newaxis]
+            table["memory_rows"], table["memory_columns"] = rows, columns
+            table["memory_floats"] = columns * packed.maps.kept_floats(value)
+        elif task.kind in (records.POOL, records.CROSS):
+            step = packed.program.steps[task.schedule.step]
+            assert isinstance(step, PictureSum)
+            table["memory"] = packed.vector_starts[step.vector] - first
 
     def _finish(
         self, strips: PhaseStrips, under_way: _RunningStrips, report: Callable[[int], None]
@@ -177,7 +169,7 @@ class StripExecution:
             number = task.schedule.step if self._is_of_layer(task) else -1
             self.ticks[number] = self.ticks.get(number, 0) + spent
 
-    def _is_of_layer(self, task: CpuTask) -> bool:
+    def _is_of_layer(self, task: Task) -> bool:
         """Whether a task computes maps for a convolution or for attention."""
         steps = self._packed.program.steps
         layers = Conv | AttentionStep | MixPlanes
@@ -209,18 +201,19 @@ class StripExecution:
 
 
 def _joined(sums: NDArray[np.int64], bits: tuple[int, int]) -> NDArray[np.float64]:
-    """Sums (2, n) of integers that stand for numbers times two to the power of `bits`, as one."""
+    """Returns sums (2, n) of integers that stand for numbers times two to the power of `bits`, as
+    one."""
     made: NDArray[np.float64] = np.ldexp(sums.astype(np.float64), -np.array([bits]).T).sum(axis=0)
     return made
 
 
 def _source_record(pixels: NDArray[Any], model: Model) -> tuple[int, ...]:
-    """What compiled code reads of a picture."""
+    """Returns the record of a picture that is read."""
     return (*_pixels_record(pixels), model.padding, BORDER_CODES[model.border])
 
 
 def _result_record(pixels: NDArray[Any]) -> tuple[int, ...]:
-    """What compiled code reads of a result."""
+    """Returns the record of a result."""
     return (*_pixels_record(pixels), 0, 0)
 
 

@@ -23,7 +23,7 @@ MOST_BYTES_OF_ATTENTION = 2 << 30
 """The most memory for kept maps of networks with attention. What reads as far as they do is dear to
 compute again; three maps of 60 planes, which go along with each layer, fit for 1920x1080."""
 _MACHINE_SHARE = 4
-"""Kept maps take at most one part of the machine's memory of so many."""
+"""Kept maps take at most this fraction's inverse of the machine's memory: a quarter."""
 
 
 _ANY = 1 << 62
@@ -50,12 +50,12 @@ class KeptMap(NamedTuple):
 
 
 def budget(packed: PackedProgram) -> int:
-    """Bytes that kept maps of a program may take."""
+    """Returns the bytes that kept maps of a program may take."""
     return min(MOST_BYTES_OF_ATTENTION if packed.attends else MOST_BYTES, machine_share())
 
 
 def budget_of_means(packed: PackedProgram) -> int:
-    """Bytes that maps of a program with means may take."""
+    """Returns the bytes that maps of a program with means may take."""
     most = budget(packed)
     if not packed.attends:
         most = min(most, MOST_BYTES_OF_MEANS * (2 if packed.arithmetic == "fp32" else 1))
@@ -64,19 +64,19 @@ def budget_of_means(packed: PackedProgram) -> int:
 
 @cache
 def machine_share() -> int:
-    """Bytes of the machine's memory that kept maps may take, at most."""
+    """Returns the bytes of the machine's memory that kept maps may take, at most."""
     memory = total_memory()
     return _ANY if memory is None else memory // _MACHINE_SHARE
 
 
 def map_bytes(packed: PackedProgram, value: int, sizes: Sequence[Size]) -> int:
-    """Bytes of a map that is kept whole, for values of those sizes."""
+    """Returns the bytes of a map that is kept whole, for values of those sizes."""
     rows, columns = packed.maps.layouts[value].memory_size(sizes[value])
     return rows * columns * packed.maps.kept_floats(value) * 4
 
 
 def places(phases: Sequence[PhaseStrips]) -> Places:
-    """The places of all kept maps."""
+    """Returns the places of all kept maps."""
     maps = {}
     for first, strips in enumerate(phases):
         for value in strips.phase.kept:
@@ -89,7 +89,7 @@ def places(phases: Sequence[PhaseStrips]) -> Places:
 
 
 def placed(maps: Mapping[int, KeptMap]) -> Places:
-    """The places of maps: those that are never needed in the same phase may share memory.
+    """Returns the places of maps: those that are never needed in the same phase may share memory.
 
     The largest maps get theirs first. In the order in which they are made, small ones that stay
     would leave gaps between them that are too short for large ones.

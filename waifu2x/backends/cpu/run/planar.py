@@ -33,7 +33,7 @@ _EXACT = _Conversion(
     np.dtype(np.float64),
 )
 _BAND_ROWS = 64
-"""Rows that a thread takes at a time."""
+"""Rows that a thread takes at once."""
 _THREAD_PIXELS = 1 << 18
 """Pixels that take as long as to start a thread, or longer."""
 _SCRATCH_ENDS = 16
@@ -76,7 +76,7 @@ def _run(
     end: int,
     cores: int,
 ) -> None:
-    """All bands, on as many threads as are of use."""
+    """Converts all bands, on as many threads as are of use."""
     record = _record(picture)
     assert pixels.flags.c_contiguous
     bands = [(start, min(start + (starts[1] if len(starts) > 1 else end), end)) for start in starts]
@@ -96,9 +96,10 @@ def _run(
 
 
 def _record(picture: PlanarPicture) -> NDArray[np.int64]:
-    """What compiled code reads of a picture: addresses of its planes, samples from row to row of
-    each, bytes of a sample, rows and columns, for each of these the pixels of a sample of chroma
-    and whether it lies midway, and which of GREY, YUV and RGB it is. Grey has its plane thrice."""
+    """Returns what compiled code reads of a picture: addresses of its planes, samples from row to
+    row of each, bytes of a sample, rows and columns, for each of these the pixels of a sample of
+    chroma and whether it lies midway, and which of GREY, YUV and RGB it is. Grey has its plane
+    thrice."""
     planes = picture.planes if len(picture.planes) > 1 else picture.planes * 3
     addresses: list[Any] = [plane.ctypes.data for plane in planes]
     pitches = [plane.strides[0] // plane.itemsize for plane in planes]

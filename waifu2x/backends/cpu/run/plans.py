@@ -8,13 +8,17 @@ from functools import partial
 
 from waifu2x.backends.cpu.pack.packed import PackedProgram
 from waifu2x.backends.cpu.run import kept_memory
-from waifu2x.backends.cpu.run.limits import check_maps
 from waifu2x.backends.cpu.run.strips import PhaseStrips
+from waifu2x.errors import BackendError
 from waifu2x.lowering.passes.segments import is_segmented
 from waifu2x.lowering.plan import geometry, phases
 from waifu2x.lowering.plan.costs import cost_to_keep
+from waifu2x.lowering.program import Program
 from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
+
+_MOST_VALUES = 1 << 46
+"""Values of a map: 64 TiB, as bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +33,11 @@ class SizePlan:
 
 
 def size_plan(packed: PackedProgram, height: int, width: int) -> SizePlan:
-    """The plan for pictures of that size. Raises BackendError for one whose maps no memory
+    """Returns the plan for pictures of that size. Raises BackendError for one whose maps no memory
     holds."""
     program = packed.program
     sizes = geometry.sizes(program, height, width)
-    check_maps(program, sizes)
+    _check_maps(program, sizes)
     # Of a network that is cut, all is kept: see `blocks`.
     cut = is_segmented(program)
     found = phases.plan(
@@ -45,3 +49,23 @@ def size_plan(packed: PackedProgram, height: int, width: int) -> SizePlan:
     )
     strips = [PhaseStrips(packed, phase, sizes) for phase in found]
     return SizePlan(sizes, strips, kept_memory.places(strips))
+
+
+def _check_maps(program: Program, sizes: Sequence[Size]) -> None:
+    """Raises BackendError for a picture whose maps, of those sizes, no memory holds."""
+    for value, (rows, columns) in zip(program.values, sizes, strict=True):
+        if rows * columns * value.planes > _MOST_VALUES:
+            raise _too_large(program.model.name, (rows, columns, value.planes))
+
+
+def check_result(shape: tuple[int, ...]) -> None:
+    """Raises BackendError for a result of a shape that no memory holds."""
+    if math.prod(shape) > _MOST_VALUES:
+        raise _too_large("backend cpu", shape[-3:])
+
+
+def _too_large(name: str, shape: tuple[int, ...]) -> BackendError:
+    rows, columns, planes = shape
+    return BackendError(
+        f"{name}: the picture is too large: it takes {columns}x{rows} pixels of {planes} planes"
+    )

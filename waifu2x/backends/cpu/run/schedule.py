@@ -1,4 +1,4 @@
-"""In which order the tasks of a strip run, and how many rows the rings must hold for it.
+"""Finds in which order the tasks of a strip run, and how many rows the rings must hold for it.
 
 Each row is made as late as can be: a task runs when another one needs rows that it has not made
 yet, so maps stay in the caches from writer to reader. What reads without being read (rows to keep,
@@ -28,7 +28,8 @@ class RunOrder:
 
 
 def order(tasks: Sequence[TaskSchedule], spans: Sequence[tuple[int, int]]) -> RunOrder:
-    """The order for tasks with rows spans[n][0] to spans[n][1] each; an empty span is no work."""
+    """Returns the order for tasks with rows spans[n][0] to spans[n][1] each; an empty span is no
+    work."""
     strip = _StripOrder(tasks, spans)
     strip.run_all()
     rings = {map_: 1 << (rows - 1).bit_length() for map_, rows in strip.held.items()}
@@ -36,7 +37,7 @@ def order(tasks: Sequence[TaskSchedule], spans: Sequence[tuple[int, int]]) -> Ru
 
 
 class _Reading:
-    """A window of a task, and who writes what is read there."""
+    """A window of a task, and the tasks that write what is read there."""
 
     __slots__ = ("down", "least", "more", "reader", "start", "unit", "up", "writers")
 
@@ -95,8 +96,9 @@ class _StripOrder:
         """Rows of each map that must be there at the same time."""
 
     def run_all(self) -> None:
-        """Runs all that nothing waits for, and so everything: next the one that has come least far
-        down the strip. Else maps that several of them are made of would have to be held whole."""
+        """Runs the tasks that nothing waits for, and so all others: next the one that has come
+        least far down the strip. Else maps that several of them read would have to be held
+        whole."""
         ends = [
             (0.0, -n)
             for n in self._readings
@@ -115,7 +117,7 @@ class _StripOrder:
                 heapq.heappop(ends)
 
     def _go_on(self, n: int, row: int) -> None:
-        """A task has come to a row."""
+        """Moves a task on to a row."""
         self._done[n] = row
         if row == self._ends[n]:
             self._made[n] = _NO_ROW
@@ -142,8 +144,8 @@ class _StripOrder:
                     self._run_ready(n, first)
 
     def _missing(self, n: int) -> Iterator[int]:
-        """The tasks that have to go on before the next rows of one can be made, each as often as it
-        has to: it is expected to have gone on before the next one is asked for."""
+        """Yields the tasks that have to go on before the next rows of one can be made, each as
+        often as it has to: the caller lets it go on before it asks for the next."""
         made, end = self._made, min(self._done[n] + self._rows[n], self._ends[n])
         for reading in self._readings[n]:
             stop = -((end * -reading.up // reading.down - reading.more) // reading.unit)
@@ -185,8 +187,8 @@ class _StripOrder:
             self._go_on(n, next_row)
 
     def _lowest(self, map_: int, readers: Sequence[_Reading]) -> float:
-        """The first row of a map that a reader still needs, or that a writer of another part has
-        yet to write: what is outside becomes zero in all parts, whoever comes to it."""
+        """Returns the first row of a map that a reader still needs, or that a writer of another
+        part has yet to write: any writer makes zero what is outside, in all parts."""
         lowest = _NO_ROW
         for writer in self._writers[map_]:
             if self._made[writer] < lowest:

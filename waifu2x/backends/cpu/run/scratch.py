@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from waifu2x.backends.cpu.pack.attention_tasks import attention_floats, plane_attention_floats
-from waifu2x.backends.cpu.pack.records import (
-    CELL,
-    FEW_TILES,
-    INTEGER_POINTWISE,
-    INTEGER_WINOGRAD,
-    PIXEL_TILES,
-    TILES,
-    WINOGRAD,
-    WRITE,
-)
+from waifu2x.backends.cpu.pack import records
+from waifu2x.backends.cpu.pack.attention_shapes import attention_places
 from waifu2x.backends.cpu.pack.shapes import (
     BLOCK,
     CHUNK,
@@ -27,13 +18,7 @@ from waifu2x.backends.cpu.pack.shapes import (
     TILE_ROWS,
     WIDTHS,
 )
-from waifu2x.backends.cpu.pack.tasks import (
-    AttentionTask,
-    ConvTask,
-    CpuTask,
-    PlaneAttentionTask,
-    PlanewiseTask,
-)
+from waifu2x.backends.cpu.pack.tasks import Task
 from waifu2x.lowering.plan.box import round_up
 
 SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
@@ -55,7 +40,7 @@ _MOST_TAPS = 6
 
 
 class Scratch(NamedTuple):
-    """What a task needs for itself while it runs, and how much it does at a time."""
+    """The scratch memory that a task needs, and how much it does at once."""
 
     inputs: int = 0
     """Floats of transformed or rounded inputs,"""
@@ -64,45 +49,18 @@ class Scratch(NamedTuple):
     staging: int = 0
     """and of what is not integers yet."""
     cells: int = 0
-    """Winograd cells at a time."""
+    """Winograd cells that are done at once."""
     span: int = 0
-    """Pixels at a time, of 1x1 convolutions in integers."""
+    """Pixels that are done at once, of 1x1 convolutions in integers."""
 
 
-_NOTHING = Scratch()
-
-
-def scratch(task: CpuTask, width: int, cache_bytes: int) -> Scratch:
-    """The needs of a task for rows of so many columns, with an L2 cache of that size."""
-    match task:
-        case ConvTask():
-            return _conv_scratch(task, width, cache_bytes)
-        case PlanewiseTask():
-            formula = task.formula
-            products = width * task.planes + LANES if task.kind == WRITE else 0
-            columns = -(-width * formula.down // formula.up) + _MOST_TAPS if formula.up else 0
-            inputs = columns * task.planes + LANES if columns else 0
-            return Scratch(round_up(inputs, LANES), round_up(products, LANES))
-        case AttentionTask():
-            return Scratch(inputs=attention_floats(task))
-        case PlaneAttentionTask():
-            return Scratch(inputs=plane_attention_floats(task))
-    return _NOTHING
-
-
-def _conv_scratch(task: ConvTask, width: int, cache_bytes: int) -> Scratch:
-    depth = task.depth
-    if task.kind in (WINOGRAD, INTEGER_WINOGRAD):
-        cells = round_up(width // CELL, ROW_BLOCK)
-        if task.kind == WINOGRAD:
-            cells = min(cells, group_size(depth, CHUNK, cache_bytes))
-            return Scratch(*winograd_floats(depth, cells), cells=cells)
-        made = min(task.planes, WIDTHS[0] * LANES)
-        least = _LEAST_BLOCKS if made < task.planes or made > LANES else 1
-        share = int(cache_bytes * _INTEGER_SHARE)
-        cells = min(cells, group_size(depth // 2, made, share, least))
-        return Scratch(*_integer_winograd_floats(depth, cells), cells=cells)
-    if task.kind == INTEGER_POINTWISE:
+def scratch(task: Task, width: int, cache_bytes: int) -> Scratch:
+    """Returns the needs of a task for rows of `width` columns, with an L2 cache of that size."""
+    kind, fields = task.kind, task.fields
+    if kind in (records.WINOGRAD, records.INTEGER_WINOGRAD):
+        return _winograd_scratch(task, width, cache_bytes)
+    if kind == records.INTEGER_POINTWISE:
+        depth = fields["depth"]
         span = max(1, _SPAN_FLOATS * 2 // (depth * ROW_BLOCK)) * ROW_BLOCK
         return Scratch(
             inputs=span * depth // 2,
@@ -110,25 +68,61 @@ def _conv_scratch(task: ConvTask, width: int, cache_bytes: int) -> Scratch:
             staging=-(-depth // (2 * PART_PAIRS)) * span * LANES,
             span=span,
         )
-    if task.kind in (TILES, PIXEL_TILES):
-        staging = (width + 2 + TILE_ROWS) * depth + COLUMNS + LANES
-        staging *= task.schedule.rows + 2 if task.kind == PIXEL_TILES else 0
-        table = 2 * task.taps * task.across * task.k_blocks
+    if kind in (records.TILES, records.PIXEL_TILES):
+        staging = (width + 2 + TILE_ROWS) * fields["depth"] + COLUMNS + LANES
+        staging *= task.schedule.rows + 2 if kind == records.PIXEL_TILES else 0
+        table = 2 * fields["taps"] * fields["across"] * fields["k_blocks"]
         return Scratch(products=2 * SUM_FLOATS + round_up(table, LANES), staging=staging)
-    if task.kind == FEW_TILES:
+    if kind == records.FEW_TILES:
         return Scratch(products=task.schedule.rows * (width + SPARE_PIXELS) * COLUMNS)
-    return _NOTHING
+    if kind in (records.PLANEWISE, records.WRITE):
+        planes, up = fields["planes"], fields["up"]
+        products = width * planes + LANES if kind == records.WRITE else 0
+        columns = -(-width * fields["down"] // up) + _MOST_TAPS if up else 0
+        inputs = columns * planes + LANES if columns else 0
+        return Scratch(round_up(inputs, LANES), round_up(products, LANES))
+    if kind == records.ATTENTION:
+        return Scratch(inputs=_attention_floats(task))
+    if kind == records.PLANE_ATTENTION:
+        # Weights by key, and the norms of both.
+        row = round_up(fields["depth"] + fields["padding"], LANES)
+        return Scratch(inputs=(fields["depth"] + 2) * row + LANES)
+    return Scratch()
+
+
+def _attention_floats(task: Task) -> int:
+    fields = task.fields
+    overlap, cell = fields["overlap"], fields["cell"]
+    sides = fields["window_rows"], fields["window_columns"]
+    rows, columns = ((side + 2 * overlap) // cell for side in sides)
+    queries = sides[0] * sides[1]
+    places = attention_places(0, queries, rows * columns, fields["depth"], fields["padding"])
+    return places.end
+
+
+def _winograd_scratch(task: Task, width: int, cache_bytes: int) -> Scratch:
+    depth, planes = task.fields["depth"], task.fields["planes"]
+    cells = round_up(width // records.CELL, ROW_BLOCK)
+    if task.kind == records.WINOGRAD:
+        cells = min(cells, group_size(depth, CHUNK, cache_bytes))
+        return Scratch(*winograd_floats(depth, cells), cells=cells)
+    made = min(planes, WIDTHS[0] * LANES)
+    least = _LEAST_BLOCKS if made < planes or made > LANES else 1
+    share = int(cache_bytes * _INTEGER_SHARE)
+    cells = min(cells, group_size(depth // 2, made, share, least))
+    return Scratch(*_integer_winograd_floats(depth, cells), cells=cells)
 
 
 def group_size(of_inputs: int, of_products: int, cache_bytes: int, least: int = 1) -> int:
-    """Cells whose V and M, of so many floats for each frequency, take at most three quarters of a
-    cache: a multiple of ROW_BLOCK, `least` times that at least."""
+    """Returns how many cells' V and M, of that many floats for each frequency, take at most three
+    quarters of a cache: a multiple of ROW_BLOCK, `least` times that at least."""
     floats = FREQUENCIES * (of_inputs + of_products)
     return max(least, cache_bytes * 3 // 4 // (4 * floats * ROW_BLOCK)) * ROW_BLOCK
 
 
 def winograd_floats(in_planes: int, cells: int) -> tuple[int, int]:
-    """Floats of V and of M for a group of cells; each frequency is followed by one spare vector.
+    """Returns the floats of V and of M for a group of cells; each frequency is followed by one
+    spare vector.
 
     Without the spare vector the frequencies would lie a multiple of 4 KiB apart, in the same few
     sets of the L1 cache.
@@ -140,8 +134,8 @@ def winograd_floats(in_planes: int, cells: int) -> tuple[int, int]:
 
 
 def _integer_winograd_floats(in_planes: int, cells: int) -> tuple[int, int, int]:
-    """Floats of V, with the frequency that stays in floats, of M, and of a part of a cell that is
-    not integers yet, with the scales of all cells behind it."""
+    """Returns the floats of V, with the frequency that stays in floats, of M, and of a part of a
+    cell that is not integers yet, with the scales of all cells behind it."""
     part = 2 * PART_PAIRS
     return (
         FREQUENCIES * (cells * in_planes // 2 + LANES) + cells * in_planes,

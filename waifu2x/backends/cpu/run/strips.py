@@ -13,17 +13,20 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.compile import isa
 from waifu2x.backends.cpu.pack.packed import PackedProgram
-from waifu2x.backends.cpu.pack.records import MAP, STRIP, TASK, WRITE, addresses
-from waifu2x.backends.cpu.pack.shapes import LANES
-from waifu2x.backends.cpu.pack.tasks import (
-    CpuTask,
-    CrossTask,
-    KeepTask,
-    LoadTask,
-    PoolTask,
-    ReadTask,
-    fill,
+from waifu2x.backends.cpu.pack.records import (
+    CROSS,
+    KEEP,
+    LOAD,
+    MAP,
+    POOL,
+    READ,
+    STRIP,
+    TASK,
+    WRITE,
+    addresses,
 )
+from waifu2x.backends.cpu.pack.shapes import LANES
+from waifu2x.backends.cpu.pack.tasks import Task
 from waifu2x.backends.cpu.run.division import LayerCosts, best_division, layer_costs
 from waifu2x.backends.cpu.run.schedule import RunOrder, order
 from waifu2x.backends.cpu.run.scratch import SPARE_PIXELS, Scratch, scratch
@@ -47,7 +50,7 @@ _EMPTY = Box(0, 0, 0, 0)
 
 @dataclass(frozen=True, eq=False)
 class Strip:
-    """What compiled code is handed, but for addresses."""
+    """The tables of a strip that compiled code is handed, but for addresses."""
 
     tasks: NDArray[Any]
     """(tasks,) of records.TASK."""
@@ -81,7 +84,7 @@ class PhaseStrips:
         self._cache_bytes = isa.l2_bytes()
         self._tasks = np.zeros(len(self.tasks), TASK)
         for record, task in zip(self._tasks, self.tasks, strict=True):
-            fill(record, task)
+            task.fill(record)
         schedules = [task.schedule for task in self.tasks]
         used = {window.map for schedule in schedules for window in schedule.windows}
         used |= {schedule.target for schedule in schedules if schedule.target >= 0}
@@ -98,20 +101,20 @@ class PhaseStrips:
         self._batch = lru_cache(_MOST_BATCHES)(self._make_batch)
 
     def batches(self, down: int, across: int) -> Iterator[StripBatch]:
-        """All strips of a picture that is divided so."""
+        """Yields all strips of a picture, `down` times `across` of them."""
         for number in range(-(-down * across // self._together)):
             batch = self._batch(down, across, number)
             if len(batch.records):
                 yield batch
 
     def strip(self, roots: Mapping[int, Box]) -> Strip:
-        """The strip that makes these boxes of the phase's roots."""
+        """Returns the strip that makes these boxes of the phase's roots."""
         sizes = self.sizes if self.packed.attends else None
         work = geometry.work(self.packed.program, self.phase.steps, roots, self.packed.unit, sizes)
         boxes = [self._box(task, work, roots) for task in self.tasks]
         held = self._held(work, boxes)
         for n, task in enumerate(self.tasks):
-            if isinstance(task, ReadTask | LoadTask):
+            if task.kind in (READ, LOAD):
                 boxes[n] = held[task.schedule.target]
         spans = [(box.top, box.bottom if box.width > 0 else box.top) for box in boxes]
         found = self._order(spans)
@@ -137,7 +140,7 @@ class PhaseStrips:
         return layer_costs(self.packed, self.phase, lambda roots: self.strip(roots).floats)
 
     def _division(self, pictures: int, cores: int) -> tuple[int, int]:
-        """Into how many strips, down and across, each picture is best divided."""
+        """Returns into how many strips, down and across, each picture is best divided."""
         roots = self.phase.roots(self.packed.program)
         height, width = (
             max(
@@ -148,7 +151,7 @@ class PhaseStrips:
         return best_division(self._layers, height, width, pictures, cores)
 
     def _make_batch(self, down: int, across: int, number: int) -> StripBatch:
-        """Some of them, as long as all that came before are of full number."""
+        """Makes batch `number` of the strips; all batches before it are full."""
         program = self.packed.program
         roots = self.phase.roots(program)
         divided = [geometry.tiles(self.sizes[v], down, across, self.packed.cut(v)) for v in roots]
@@ -183,7 +186,7 @@ class PhaseStrips:
         return range(starts[min(vectors)], starts[max(vectors) + 1]) if vectors else range(0)
 
     def _map_records(self) -> NDArray[Any]:
-        """What is the same for all strips of the records of maps."""
+        """Returns the records of maps, with what is the same for all strips."""
         program, layouts = self.packed.program, self.packed.maps.layouts
         maps = np.zeros(len(layouts), MAP)
         for index in self._used:
@@ -197,8 +200,8 @@ class PhaseStrips:
         return maps
 
     def _rings(self, held: Mapping[int, Box], found: RunOrder) -> tuple[NDArray[Any], int]:
-        """The records of maps with their rings, one behind the other, and how many floats these
-        take together."""
+        """Returns the records of maps with their rings, one behind the other, and how many floats
+        these take together."""
         maps, floats = self._maps.copy(), 0
         for index in self._used:
             box, record = held[index], maps[index]
@@ -210,24 +213,23 @@ class PhaseStrips:
             floats += rows * row_floats
         return maps, floats
 
-    def _box(self, task: CpuTask, work: geometry.Work, roots: Mapping[int, Box]) -> Box:
-        """The rows and columns that a task computes."""
+    def _box(self, task: Task, work: geometry.Work, roots: Mapping[int, Box]) -> Box:
+        """Returns the rows and columns that a task computes."""
         schedule = task.schedule
-        match task:
-            case ReadTask() | LoadTask():
-                return _EMPTY
-            case KeepTask():
-                side = self.packed.maps.layouts[schedule.step].space_to_depth
-                return divided(roots.get(schedule.step, _EMPTY), side)
-            case PoolTask() | CrossTask():
-                return roots.get(task.source.map, _EMPTY)
+        if task.kind in (READ, LOAD):
+            return _EMPTY
+        if task.kind == KEEP:
+            side = self.packed.maps.layouts[schedule.step].space_to_depth
+            return divided(roots.get(schedule.step, _EMPTY), side)
+        if task.kind in (POOL, CROSS):
+            return roots.get(task.fields["source"], _EMPTY)
         if task.kind == WRITE:
             return roots.get(self.packed.program.result, _EMPTY)
         box = work.steps.get(schedule.step, _EMPTY)
         return Box(*(edge * schedule.scale for edge in box))
 
     def _held(self, work: geometry.Work, boxes: Sequence[Box]) -> dict[int, Box]:
-        """The part of each map that its ring holds, in pixels of memory."""
+        """Returns the part of each map that its ring holds, in pixels of memory."""
         values = len(self.packed.program.values)
         held: dict[int, Box] = {}
         for value, box in work.values.items():
@@ -245,7 +247,7 @@ class PhaseStrips:
         for task, box in zip(self.tasks, boxes, strict=True):
             # What is only between two tasks is as large as what the first of them writes.
             target = task.schedule.target
-            if target >= values and not isinstance(task, ReadTask):
+            if target >= values and task.kind != READ:
                 held[target] = hull(box, held.get(target))
         return {index: held.get(index, _EMPTY) for index in self._used}
 

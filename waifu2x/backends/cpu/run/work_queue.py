@@ -20,20 +20,7 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.compile.compiled import Compiled
 from waifu2x.backends.cpu.compile.isa import SLEEPS
-from waifu2x.backends.cpu.pack.records import (
-    CONSTANTS,
-    COUNT,
-    DONE,
-    ENDED,
-    FLOATS,
-    SCRATCH,
-    SIGNAL,
-    SLOT,
-    STOP,
-    STRIPS,
-    TAKEN,
-    WEIGHTS,
-)
+from waifu2x.backends.cpu.pack import records
 
 _SLOTS = 8
 _EMPTY = 1 << 62
@@ -49,8 +36,8 @@ class WorkQueue:
     def __init__(self, cores: int) -> None:
         self.process = os.getpid()
         """Where the threads are: a forked process inherits none."""
-        self.slots = np.zeros((_SLOTS, SLOT), np.int64)
-        self.slots[:, TAKEN] = _EMPTY
+        self.slots = np.zeros((_SLOTS, records.SLOT), np.int64)
+        self.slots[:, records.TAKEN] = _EMPTY
         self._free: queue.SimpleQueue[int] = queue.SimpleQueue()
         for slot in range(_SLOTS):
             self._free.put(slot)
@@ -60,11 +47,11 @@ class WorkQueue:
         self._wakeups: list[queue.SimpleQueue[bool]] = []
         self._asleep: list[queue.SimpleQueue[bool]] = []
         self._opened = [0]
-        self.signal = np.zeros(SIGNAL, np.int64)
+        self.signal = np.zeros(records.SIGNAL, np.int64)
         weakref.finalize(self, _end, self.slots, self.signal, self._threads, self._wakeups)
 
     def take_slot(self, *, waits: bool) -> int | None:
-        """A free slot; where there is none, waits for one, or gives None."""
+        """Returns a free slot; where there is none, waits for one, or returns None."""
         try:
             return self._free.get(waits)
         except queue.Empty:
@@ -72,7 +59,7 @@ class WorkQueue:
 
     def give_back_slot(self, slot: int) -> None:
         """Makes a slot free, whose strips are all done."""
-        self.slots[slot, TAKEN] = _EMPTY
+        self.slots[slot, records.TAKEN] = _EMPTY
         self._free.put(slot)
 
     def open(self, slot: int, wanted: int) -> None:
@@ -130,15 +117,19 @@ class TaskBatch:
         self._held = (strips, *arrays)  # compiled code only knows their addresses
         self._row = row = work.slots[slot]
         weights, constants = arrays
-        row[DONE], row[STOP], row[COUNT] = 0, 0, strips.size
-        row[STRIPS], row[SCRATCH], row[FLOATS] = strips.ctypes.data, scratch.ctypes.data, floats
-        row[WEIGHTS], row[CONSTANTS] = weights.ctypes.data, constants.ctypes.data
+        row[records.DONE], row[records.STOP], row[records.COUNT] = 0, 0, strips.size
+        row[records.STRIPS], row[records.SCRATCH], row[records.FLOATS] = (
+            strips.ctypes.data,
+            scratch.ctypes.data,
+            floats,
+        )
+        row[records.WEIGHTS], row[records.CONSTANTS] = weights.ctypes.data, constants.ctypes.data
         work.open(slot, strips.size - 1)
 
     @property
     def done(self) -> int:
         """How many strips have been done."""
-        return int(self._row[DONE])
+        return int(self._row[records.DONE])
 
     def run_one(self) -> None:
         """Runs one strip; if there are none left, waits for the others, but not for long."""
@@ -147,7 +138,7 @@ class TaskBatch:
 
     def stop(self) -> None:
         """Makes the strips that are left end at once."""
-        self._row[STOP] = 1
+        self._row[records.STOP] = 1
 
     def release(self) -> None:
         """Gives the slot back, when all strips are done."""
@@ -166,7 +157,7 @@ def _end(
     wakeups: list[queue.SimpleQueue[bool]],
 ) -> None:
     """Tells all threads to end."""
-    signal[ENDED] = 1
+    signal[records.ENDED] = 1
     if threads:
         run_strips(slots, signal, 0, 0, 0, 0, 0, -1, len(threads), 0)
     _wake(wakeups, False)
@@ -189,7 +180,7 @@ def _work(
     while goes_on:
         seen = opened[0]
         run_strips(slots, signal, 0, len(slots), number, _LOOKS, -1, -1, 0, int(SLEEPS))
-        if signal[ENDED]:
+        if signal[records.ENDED]:
             return
         if opened[0] == seen:
             asleep.append(wakeup)

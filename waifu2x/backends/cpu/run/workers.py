@@ -1,7 +1,7 @@
 """The threads of a backend, the memory that they work in, and the calls that use them.
 
-Who asks for strips runs them as well, so that a picture begins at once, and ends with its last
-strip.
+A caller that asks for strips runs them as well, so that a picture begins at once, and ends with its
+last strip.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate
@@ -18,8 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu.pack.records import LINE_FLOATS, PLACES
-from waifu2x.backends.cpu.run.free_memory import FreeMemory
+from waifu2x.backends.cpu.pack.records import LINE_FLOATS, PLACES, aligned
 from waifu2x.backends.cpu.run.work_queue import TaskBatch, WorkQueue
 from waifu2x.errors import BackendError
 from waifu2x.lowering.plan.box import round_up
@@ -27,7 +27,55 @@ from waifu2x.lowering.plan.box import round_up
 MOST_FREE_BYTES = 768 << 20
 """The most memory of each kind that waits for the next call: its pages are there."""
 _BACKOFF = 5e-4
-"""Seconds between further looks of the one who called."""
+"""Seconds between further looks of the caller."""
+
+
+class _FreeMemory:
+    """Blocks of floats, on cache lines. Threads may share it.
+
+    A block holds zeros, or what the same user has left there: what another one has left may be no
+    number where it is read as another kind, and padding is multiplied by zeros, not left out.
+    """
+
+    def __init__(self, most: int) -> None:
+        """`most` is how many bytes are kept."""
+        self._most = most
+        self._lock = threading.Lock()
+        self._blocks: list[tuple[NDArray[np.float32], weakref.ref[NDArray[Any]]]] = []
+        """Each with its last user."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the blocks that are not taken."""
+        with self._lock:
+            return sum(block.nbytes for block, _ in self._blocks)
+
+    def take(self, floats: int, user: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns a block of at least `floats` floats: the one given back first, or a new one.
+
+        `user` stands for the network that takes it: its weights.
+        """
+        with self._lock:
+            block, last = self._blocks.pop(0) if self._blocks else (None, None)
+        if block is None or block.size < floats:
+            return aligned(floats, zeros=True)
+        if last is None or last() is not user:
+            block[:] = 0  # all of it: the next call of this user may take more
+        return block
+
+    def give_back(self, block: NDArray[np.float32], user: NDArray[Any]) -> None:
+        """Keeps a block for the next caller; the ones given back first make room for it."""
+        if block.nbytes > self._most:
+            return
+        with self._lock:
+            self._blocks.append((block, weakref.ref(user)))
+            while sum(kept.nbytes for kept, _ in self._blocks) > self._most:
+                self._blocks.pop(0)
+
+    def release(self) -> None:
+        """Frees all blocks that are not taken."""
+        with self._lock:
+            self._blocks.clear()
 
 
 class Workers:
@@ -38,14 +86,15 @@ class Workers:
         self._changed = threading.Condition()
         self._calls = 0
         self._is_closed = False
-        self._free_scratch = FreeMemory(MOST_FREE_BYTES)
-        self._free_maps = FreeMemory(MOST_FREE_BYTES)
-        self._free_pixels = FreeMemory(MOST_FREE_BYTES)
+        self._free_scratch = _FreeMemory(MOST_FREE_BYTES)
+        self._free_maps = _FreeMemory(MOST_FREE_BYTES)
+        self._free_pixels = _FreeMemory(MOST_FREE_BYTES)
         self._work = WorkQueue(cores)
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """A call of a network, for whose end `close` waits. Raises BackendError after that."""
+        """Holds a call of a network, for whose end `close` waits. Raises BackendError after
+        that."""
         with self._changed:
             if self._is_closed:
                 raise BackendError("backend cpu: this backend is closed: open a new one")
@@ -68,10 +117,10 @@ class Workers:
         *,
         waits: bool,
     ) -> TaskBatch | None:
-        """Begins to run strips (records.STRIP), each of which needs so many floats of memory.
+        """Begins to run strips (records.STRIP), each of which needs `floats` floats of memory.
 
-        Where the queue is full, waits, or gives None: who has strips there already must not wait
-        for others, who may wait for those.
+        Where the queue is full, waits, or returns None: a caller that has strips there already
+        must not wait for others, which may wait for those.
         """
         floats = round_up(2 * PLACES + floats, LINE_FLOATS)
         scratch = self._free_scratch.take(self.cores * floats, weights)
@@ -105,8 +154,8 @@ class Workers:
     def kept_maps(
         self, pictures: int, floats: int, user: NDArray[Any]
     ) -> Iterator[NDArray[np.float32]]:
-        """Memory, (pictures, floats), for maps that are kept between phases; it waits
-        for the next call if it is not too much to hold on to."""
+        """Yields memory, (pictures, floats), for maps that are kept between phases; it waits for
+        the next call if it is not too much to hold on to."""
         memory = self._free_maps.take(pictures * floats, user)
         yield memory[: pictures * floats].reshape(pictures, floats)
         self._free_maps.give_back(memory, user)
@@ -115,8 +164,8 @@ class Workers:
     def pixels(
         self, shapes: Sequence[tuple[int, int, int]], user: NDArray[Any]
     ) -> Iterator[list[NDArray[np.float32]]]:
-        """Memory for pictures (H, W, planes) of floats, likewise: to touch fresh pages for one of
-        4K takes as long as to convert its colours."""
+        """Yields memory for pictures (H, W, planes) of floats, likewise: to touch fresh pages for
+        one of 4K takes as long as to convert its colours."""
         sizes = [math.prod(shape) for shape in shapes]
         memory = self._free_pixels.take(sum(sizes), user)
         ends = list(accumulate(sizes))

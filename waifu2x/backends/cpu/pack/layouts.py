@@ -1,19 +1,22 @@
-"""How a map of a program lies in memory."""
+"""How the maps of a program lie in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.backends.cpu.arithmetic import Arithmetic
+from waifu2x.backends.cpu.pack.shapes import INTEGER_BLOCK, PART_PAIRS
 from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)
 class PixelLayout:
-    """The planes of a map's pixels as they lie in memory: see `records`."""
+    """How the planes of a map's pixels lie in memory: see `records`."""
 
     parts: tuple[int, ...]
     """Planes of each part."""
@@ -44,8 +47,8 @@ class PixelLayout:
         return self.space_to_depth**2 * self.planes
 
     def strides(self, block: int) -> tuple[int, int, int]:
-        """How far apart, in values, results of a depth-to-space with blocks of that side lie: from
-        an even pixel to the next, to the one after, and between pixels of one block."""
+        """Returns how far apart, in values, results of a depth-to-space with blocks of that side
+        lie: from an even pixel to the next, to the one after, and between pixels of one block."""
         pixel = self.values * max(1, self.terms)
         if self.space_to_depth == 1:
             return pixel * block, 2 * pixel * block, pixel
@@ -54,16 +57,16 @@ class PixelLayout:
         return self.planes, pixel, 0  # stored by space-to-depth of two
 
     def start(self, part: int) -> int:
-        """The first plane of a part."""
+        """Returns the first plane of a part."""
         return sum(self.padded[:part])
 
     def zero_at(self, part: int) -> int:
-        """Where the zero point of a part's first plane stands among the constants."""
+        """Returns where the zero point of a part's first plane stands among the constants."""
         return self.zero_offset + (self.start(part) if self.terms else 0)
 
     def positions(self, first: int = 0, parts: int = 1) -> NDArray[np.intp]:
-        """Where the planes of some parts lie in a pixel of memory, from the first part's start, in
-        the order in which convolutions read them: [dy][dx][plane]."""
+        """Returns where the planes of some parts lie in a pixel of memory, from the first part's
+        start, in the order in which convolutions read them: [dy][dx][plane]."""
         single = np.concatenate(
             [
                 self.start(part) - self.start(first) + np.arange(self.parts[part])
@@ -75,5 +78,31 @@ class PixelLayout:
         return positions
 
     def memory_size(self, size: Size) -> Size:
-        """Rows and columns in memory of a map of that many single ones."""
+        """Returns the rows and columns in memory of a map of that many single ones."""
         return -(-size[0] // self.space_to_depth), -(-size[1] // self.space_to_depth)
+
+
+class MapLayouts:
+    """Holds the layouts of a packed program's maps: its values by their numbers, then the maps that
+    are only between two tasks."""
+
+    def __init__(
+        self, arithmetic: Arithmetic, layouts: Sequence[PixelLayout], pictures: dict[int, int]
+    ) -> None:
+        self._arithmetic = arithmetic
+        self.layouts = list(layouts)
+        self.pictures = pictures
+        """The maps that hold the picture, by how much it is enlarged."""
+
+    def is_kept_as_integers(self, value: int) -> bool:
+        """Returns whether a map is kept between phases as 16-bit integers: where convolutions read
+        such."""
+        fits = self.layouts[value].values % INTEGER_BLOCK == 0
+        return self._arithmetic == "int16" and fits
+
+    def kept_floats(self, value: int) -> int:
+        """Returns how many floats a pixel of a map takes where it is kept between phases."""
+        layout = self.layouts[value]
+        if self.is_kept_as_integers(value):
+            return layout.values // 2 + -(-layout.values // (2 * PART_PAIRS))
+        return layout.pixel_floats

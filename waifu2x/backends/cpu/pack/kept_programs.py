@@ -1,0 +1,125 @@
+"""Packed programs that are kept between runs: the arithmetic, the tasks and the packed weights.
+
+An entry is the pickle of a packed program, and behind it the two arrays that its tasks point into.
+The weights of steps and nodes are not kept, only their shapes: nothing reads them any more. Entries
+are read with care, though only this user can have written them (`cache`): they make objects of this
+package's classes and arrays, and call nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache as once
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.cpu.arithmetic import Arithmetic
+from waifu2x.backends.cpu.compile.compiled import environment
+from waifu2x.backends.cpu.pack.packed import PackedProgram
+from waifu2x.backends.cpu.pack.records import aligned
+from waifu2x.networks.digests import model_digest
+from waifu2x.networks.model import Model
+from waifu2x.system import cache, sources
+
+_KIND = "weights"
+_FORMAT = "2"
+_SOURCES = (
+    "backends/accuracy.py",
+    "backends/cpu/**/*.py",
+    "backends/winograd.py",
+    "lowering/**/*.py",
+    "networks/**/*.py",
+)
+"""The files that decide what the processor makes of a model's file."""
+_HEADER = struct.Struct("<3Q")
+"""Bytes of the pickle; floats of weights and of constants."""
+_WEIGHT_DIMENSIONS = 4
+"""Arrays of this many dimensions are weights of convolutions."""
+_NONE = np.zeros(0, np.float32)
+_NUMPYS = {"_frombuffer", "_reconstruct", "dtype", "ndarray", "scalar"}
+"""What pickles of arrays take of NumPy."""
+
+
+@once
+def code() -> str:
+    """Returns the digest of everything that decides what the processor makes of a model's file, but
+    for the file: it does not change while the program runs."""
+    return cache.digest(*environment(), sources.digest(_SOURCES))
+
+
+def key(model: Model, offered: Sequence[Arithmetic]) -> str:
+    """Returns the key of a model that runs in one of some arithmetics."""
+    return cache.digest("prepared", _FORMAT, code(), model_digest(model), model.name, *offered)
+
+
+def store(key: str, packed: PackedProgram) -> None:
+    """Keeps a packed program, if the cache can."""
+    stream = io.BytesIO()
+    bare = replace(packed, weights=_NONE, constants=_NONE)
+    _Pickler(stream, pickle.HIGHEST_PROTOCOL).dump(bare)
+    pickled = stream.getvalue()
+    header = _HEADER.pack(len(pickled), packed.weights.size, packed.constants.size)
+    arrays = packed.weights.tobytes(), packed.constants.tobytes()
+    cache.store(_KIND, key, b"".join((header, pickled, *arrays)))
+
+
+def load(key: str) -> PackedProgram | None:
+    """Returns the packed program that was kept, or None."""
+    stored = cache.load(_KIND, key)
+    if stored is None:
+        return None
+    try:
+        return _parsed(stored)
+    # Of an entry that is not what its key says, anything may be wrong.
+    except Exception:
+        return None
+
+
+def _parsed(stored: bytes) -> PackedProgram:
+    size, weights, constants = _HEADER.unpack_from(stored)
+    start = _HEADER.size + size
+    packed = _Unpickler(io.BytesIO(stored[_HEADER.size : start])).load()
+    assert isinstance(packed, PackedProgram)
+    return replace(
+        packed,
+        weights=_filled(stored, start, weights),
+        constants=_filled(stored, start + 4 * weights, constants),
+    )
+
+
+def _filled(stored: bytes, start: int, floats: int) -> NDArray[np.float32]:
+    """Returns floats on a cache line, from the bytes that begin at `start`."""
+    array = aligned(floats)
+    array[:] = np.frombuffer(stored, np.float32, floats, start)
+    return array
+
+
+class _Pickler(pickle.Pickler):
+    def persistent_id(self, one: Any) -> tuple[int, ...] | None:
+        """Returns the shape of an array that is weights."""
+        is_weight = isinstance(one, np.ndarray) and one.ndim == _WEIGHT_DIMENSIONS
+        return tuple(one.shape) if is_weight else None
+
+
+class _Unpickler(pickle.Unpickler):
+    def persistent_load(self, shape: Any) -> NDArray[np.float32]:
+        """Returns weights that are not known: NaN, in no memory."""
+        return np.broadcast_to(np.float32(np.nan), shape)
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Returns a class of this package, or what arrays and fractions are made by."""
+        is_plain = (module, name) == ("fractions", "Fraction")
+        is_array = module.partition(".")[0] == "numpy" and name in _NUMPYS
+        if is_plain or is_array:
+            return super().find_class(module, name)
+        if module.startswith("waifu2x."):
+            found = super().find_class(module, name)
+            if isinstance(found, type):
+                return found
+        raise pickle.UnpicklingError(f"{module}.{name}")
