@@ -33,8 +33,7 @@ from benchmarks.bench_attention import SHAPES, file_of, model_of, picture
 from tests.helpers import family_weights, weight_files
 from waifu2x.backends import Precision, open_backend
 from waifu2x.backends.cuda.tensor.attention import attention_shape, numbered_keys
-from waifu2x.backends.cuda.tensor.peak import matrix_peak
-from waifu2x.backends.cuda.tensor.units import UNITS_VARIABLE
+from waifu2x.backends.cuda.tensor.units import UNITS_VARIABLE, matrix_peak
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.ops.attention import AttendWindows
 from waifu2x.lowering.plan.geometry import round_up

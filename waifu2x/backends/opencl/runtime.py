@@ -86,7 +86,8 @@ class OpenClModule:
         self._runtime = runtime
         self._handle = handle
 
-    def kernel(self, name: str, group: int) -> OpenClKernel:
+    def kernel(self, name: str, group: int, shared: int = 0) -> OpenClKernel:
+        """Returns the entry of that name; kernels of OpenCL declare all their memory."""
         with self._runtime.errors():
             return OpenClKernel(name, group, cl.Kernel(self._handle, name), self)
 

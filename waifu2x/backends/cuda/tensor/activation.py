@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from waifu2x.backends.gpu.fp32.activation_text import cheapest
+from waifu2x.backends.gpu.fp32.activation import cheapest
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.expressions import (
     Expression,

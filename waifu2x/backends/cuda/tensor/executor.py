@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,14 +21,20 @@ from waifu2x.backends.cuda.tensor.depthwise import TensorDepthwiseStep
 from waifu2x.backends.cuda.tensor.edges import TensorEdgesStep
 from waifu2x.backends.cuda.tensor.gather import GatherStep
 from waifu2x.backends.cuda.tensor.in_place import clipped, in_place
-from waifu2x.backends.cuda.tensor.layout import batch_grid, layouts
+from waifu2x.backends.cuda.tensor.layout import FewLayout, MapLayout, batch_grid, layouts
 from waifu2x.backends.cuda.tensor.norm import TensorNormStep
 from waifu2x.backends.cuda.tensor.pair import TensorPairStep, has_pair
-from waifu2x.backends.cuda.tensor.peak import matrix_peak
 from waifu2x.backends.cuda.tensor.planewise import TensorPlanewiseStep, has_whole_vectors
 from waifu2x.backends.cuda.tensor.runs import runs
-from waifu2x.backends.cuda.tensor.step import LARGEST, RangeCheck, Task, TensorStep, beyond
-from waifu2x.backends.cuda.tensor.units import Units, is_sm75
+from waifu2x.backends.cuda.tensor.step import (
+    LARGEST,
+    RangeCheck,
+    TensorContext,
+    TensorStep,
+    TensorTask,
+    beyond,
+)
+from waifu2x.backends.cuda.tensor.units import Units, is_sm75, matrix_peak
 from waifu2x.backends.cuda.tensor.vectors import Vectors
 from waifu2x.backends.gpu.backend import Decide, Maker, OnTrial
 from waifu2x.backends.gpu.device.flags import Flags
@@ -36,22 +42,18 @@ from waifu2x.backends.gpu.device.launch import LaunchMaker
 from waifu2x.backends.gpu.device.runtime import Buffer, Kernel
 from waifu2x.backends.gpu.executor import Executor, PassWork
 from waifu2x.backends.gpu.fp32.executor import Fp32Executor
+from waifu2x.backends.gpu.kernel_step import KernelStep
 from waifu2x.backends.gpu.plan.tuning import Choose
-from waifu2x.lowering.ops.attention import (
-    AttendWindows,
-    ChannelWeights,
-    CrossSums,
-    MixPlanes,
-)
+from waifu2x.lowering.ops.attention import AttendWindows, CrossSums, MixPlanes
 from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.ops.norm import NormPlanes
 from waifu2x.lowering.ops.planewise import PlanewiseStep
-from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
+from waifu2x.lowering.ops.vector import GlobalAvgPool
 from waifu2x.lowering.passes.attention_maps import joined, separated
 from waifu2x.lowering.passes.fusing import fused
 from waifu2x.lowering.passes.ordering import ordered
 from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.program import Program
+from waifu2x.lowering.program import InnerVectorStep, Program, Step
 from waifu2x.networks.model import Model
 
 if TYPE_CHECKING:
@@ -132,16 +134,17 @@ def scales(units: Units, terms: int) -> bool:
     return units == "wgmma" and terms == 1
 
 
-_MapStep = (
-    TensorConvStep
-    | TensorPlanewiseStep
-    | GatherStep
-    | TensorAttentionStep
-    | TensorNormStep
-    | TensorDepthwiseStep
-    | TensorMixStep
-)
-"""What makes a map."""
+STEPS: Mapping[type[Step], Callable[[TensorContext, int], TensorStep[Any]]] = {
+    Conv: TensorConvStep,
+    Depthwise: TensorDepthwiseStep,
+    NormPlanes: TensorNormStep,
+    GlobalAvgPool: TensorAvgPoolStep,
+    CrossSums: TensorCrossSumsStep,
+    MixPlanes: TensorMixStep,
+    AttendWindows: TensorAttentionStep,
+}
+"""The class that runs a step of each type. `Vectors` runs steps from vectors to vectors; all others
+are planewise."""
 
 
 class TensorExecutor:
@@ -172,62 +175,25 @@ class TensorExecutor:
         self._beyond = beyond(trusted)
         self._layouts = found = layouts(program, terms)
         self._vectors = Vectors(runtime, program)
-        self._steps: dict[int, _MapStep] = {}
-        self._averages: dict[int, TensorAvgPoolStep | TensorCrossSumsStep] = {}
-        places = self._vectors.vector_places
-        for number, step in enumerate(program.steps):
-            match step:
-                case Conv():
-                    self._steps[number] = TensorConvStep(
-                        runtime,
-                        program,
-                        number,
-                        found,
-                        units,
-                        terms,
-                        choose,
-                        places,
-                    )
-                case GlobalAvgPool():
-                    place = self._vectors.sum_places[number]
-                    self._averages[number] = TensorAvgPoolStep(
-                        runtime, program, number, found, place
-                    )
-                case CrossSums():
-                    place = self._vectors.sum_places[number]
-                    self._averages[number] = TensorCrossSumsStep(
-                        runtime, program, number, found, place
-                    )
-                case Linear() | ChannelWeights():
-                    pass
-                case AttendWindows():
-                    self._steps[number] = TensorAttentionStep(runtime, program, number, found)
-                case NormPlanes():
-                    self._steps[number] = TensorNormStep(runtime, program, number, found)
-                case Depthwise():
-                    self._steps[number] = TensorDepthwiseStep(runtime, program, number, found)
-                case MixPlanes():
-                    self._steps[number] = TensorMixStep(runtime, program, number, found, places)
-                case _:
-                    assert isinstance(step, PlanewiseStep)
-                    by_vectors = has_whole_vectors(program, step, found)
-                    make = TensorPlanewiseStep if by_vectors else GatherStep
-                    self._steps[number] = make(runtime, program, number, found, terms, places)
-        whole = frozenset(
-            number
-            for number, step in self._steps.items()
-            if isinstance(step, TensorConvStep) and step.makes_own_pixels
-        )
-        self.in_place: Mapping[int, Sequence[int]] = in_place(program, found, whole)
+        context = TensorContext(runtime, program, found, units, terms, choose, self._vectors)
+        self._steps: dict[int, TensorStep[Any]] = {
+            number: _planewise(program, step, found)(context, number)
+            if isinstance(step, PlanewiseStep)
+            else STEPS[type(step)](context, number)
+            for number, step in enumerate(program.steps)
+            if not isinstance(step, InnerVectorStep)
+        }
+        undivided = (number for number, step in self._steps.items() if step.makes_own_pixels)
+        self.in_place: Mapping[int, Sequence[int]] = in_place(program, found, frozenset(undivided))
         self.clipped = clipped(program)
         self._pair: TensorPairStep | None = None
         self._edges: TensorEdgesStep | None = None
         last = self._steps.get(len(program.steps) - 1)
         if isinstance(last, TensorConvStep):
             if last.resizes:
-                self._edges = TensorEdgesStep(runtime, program, found, last)
+                self._edges = TensorEdgesStep(context, last)
             elif scales(units, terms) and trusted == LARGEST and has_pair(program, found):
-                self._pair = TensorPairStep(runtime, program, found, last)
+                self._pair = TensorPairStep(context, last)
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
         return self._layouts[value].bytes(box, batch_grid(pictures))
@@ -236,21 +202,24 @@ class TensorExecutor:
         pictures = one.batch.source.shape[0]
         at = self._vectors.places(one.vectors, pictures)
         check = RangeCheck(address_of(one.batch.flags), self._beyond)
-        task = Task(one.batch, one.work.steps, one.places, batch_grid(pictures), at, check)
-        made = [(number, partial(self._steps[number].launch, task)) for number in one.work.steps]
-        if self._pair is not None and self._pair.number in one.work.steps:
-            # The last step is one with the step before.
-            made = [each for each in made if each[0] < self._pair.number]
-            made.append((self._pair.number, partial(self._pair.launch, task)))
-        if self._edges is not None and self._edges.number in one.work.steps:
-            made.append((self._edges.number, partial(self._edges.launch, task)))
-        for number, box in one.sums.items():
-            if box.height and box.width:
-                made.append((number, partial(self._averages[number].launch, task, box)))
-        found: list[LaunchMaker] = [maker for _, maker in sorted(made, key=lambda pair: pair[0])]
+        grid = batch_grid(pictures)
+        task = TensorTask(one.batch, one.work.steps, one.sums, one.places, grid, at, check)
+        found: list[LaunchMaker] = []
+        for step in self._running(sorted({*one.work.steps, *one.sums})):
+            found += step.launches(task)
         if one.ends is not None:
             found += self._vectors.finishing(one.ends, at, check.flags, one.batch.sizes, pictures)
         return found
+
+    def _running(self, numbers: Sequence[int]) -> Iterator[TensorStep[Any]]:
+        """Yields what runs for steps of these numbers, in order."""
+        for number in numbers:
+            if self._pair is not None and number == self._pair.number:
+                yield self._pair  # the last two steps in one
+                return
+            yield self._steps[number]
+            if self._edges is not None and number == self._edges.number:
+                yield self._edges
 
     def new_flags(self, pictures: int) -> Flags:
         """Flags of pictures with values that 16 bits have no room for."""
@@ -263,16 +232,14 @@ class TensorExecutor:
         return self._vectors.clearing(self._vectors.places(vectors, pictures), pictures)
 
     def step(self, kernel: Kernel) -> int:
-        """The step that a kernel belongs to; sums and vectors count as the first mean."""
-        if self._vectors.owns(kernel):
-            return min(self._averages)
-        return next(step.number for step in self._all if kernel in step.kernels.values())
+        """Returns the number of a kernel's step; sums and vectors count as the first mean."""
+        return next(step.number for step in self._all if step.owns(kernel))
 
     @property
-    def _all(self) -> list[TensorStep]:
-        """All that has kernels and data."""
-        own: list[TensorStep] = [*self._steps.values(), *self._averages.values()]
-        return own + [step for step in (self._pair, self._edges) if step is not None]
+    def _all(self) -> list[KernelStep[Any]]:
+        """Everything that has kernels and data."""
+        ends = (self._pair, self._edges)
+        return [*self._steps.values(), self._vectors, *(step for step in ends if step)]
 
     def peak(self) -> float:
         """Multiply-adds a second at best: two terms take three matrix products."""
@@ -284,4 +251,10 @@ class TensorExecutor:
     def close(self) -> None:
         for step in self._all:
             step.close()
-        self._vectors.close()
+
+
+def _planewise(
+    program: Program, step: PlanewiseStep, found: Sequence[MapLayout | FewLayout]
+) -> type[TensorPlanewiseStep | GatherStep]:
+    """Returns the class that runs a planewise step."""
+    return TensorPlanewiseStep if has_whole_vectors(program, step, found) else GatherStep

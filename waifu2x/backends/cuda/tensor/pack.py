@@ -20,6 +20,11 @@ _QUADS = np.arange(32) % 8 // 2 * 8 + np.arange(32) // 8 * 2 + np.arange(32) % 2
 them."""
 
 
+def vectors_of(planes: int) -> int:
+    """Returns how many vectors of a pixel neighbouring threads take, for that many planes."""
+    return next(count for count in (8, 4, 1) if planes % (VECTOR_VALUES * count) == 0)
+
+
 def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
     """High and low terms, whose sum has 22 bits."""
     high = values.astype(np.float16)

@@ -37,8 +37,12 @@ class Limits:
     """Bytes of the largest buffer."""
 
     def group(self, most: int) -> int:
-        """Work-items of a group: a power of two, `most` or the largest that the device allows."""
+        """Returns the work-items of a group: a power of two, `most` or the device's largest."""
         return min(most, 1 << (self.max_group.bit_length() - 1))
+
+    def group_on_gpu(self, most: int) -> int:
+        """Returns the same for a GPU; on a processor, a work-item is a group."""
+        return 1 if self.is_cpu else self.group(most)
 
 
 class Buffer(Protocol):
@@ -63,8 +67,9 @@ class Kernel(Protocol):
 class KernelModule(Protocol):
     """Compiled source."""
 
-    def kernel(self, name: str, group: int) -> Kernel:
-        """The entry of that name, with the group size that it was compiled for."""
+    def kernel(self, name: str, group: int, shared: int = 0) -> Kernel:
+        """Returns the entry of that name, with the group size that it was compiled for; `shared`
+        bytes of shared memory beyond what it declares are for CUDA alone."""
         ...
 
 

@@ -8,24 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.gpu.device.runtime import Limits, Macros
-from waifu2x.backends.gpu.fp32.conv import NARROW, Planes, padded_weight
+from waifu2x.backends.gpu.device.source import vector_type
+from waifu2x.backends.gpu.fp32.conv_shape import NARROW, Planes, padded_weight
 from waifu2x.lowering.plan.geometry import round_up
 from waifu2x.system.lazy_dataclass import dataclass
 
 _FEW = 16
-"""Planes of results that are pixels, which a work-item makes alone."""
-
-
+"""The most planes of pixels that a work-item makes alone."""
 _USUAL_TAPS = 3
 _LINE = 4
-"""The most results of a line with more taps."""
+"""The most results of a line of kernels with more taps."""
 _LINE_DOWN = 2
-"""The same for lines that go down: their groups are larger, and leave fewer registers."""
+"""The same for lines that go down, whose larger groups leave fewer registers."""
 
 
 @dataclass(frozen=True)
 class DirectShape:
-    """How the work is cut: see the macros of the kernel."""
+    """How the work is cut: the macros of the kernel."""
 
     line: int
     vectors: int
@@ -68,7 +67,7 @@ class DirectShape:
             "LINE": self.line,
             "VECTORS": self.vectors,
             "WIDTH": self.width,
-            "VECTOR": "float" if self.width == 1 else f"float{self.width}",
+            "VECTOR": vector_type(self.width),
             "LANES": self.lanes,
             "GROUP": self.group,
             "GROUP_X": self.group_x,
@@ -87,7 +86,7 @@ class DirectShape:
 
 
 def candidates(limits: Limits, planes: Planes) -> list[DirectShape]:
-    """Shapes for a convolution on a device, the usual one first."""
+    """Returns the shapes of a convolution on a device, the usual one first."""
     found = _candidates(limits, planes)
     if planes.taps <= _USUAL_TAPS:
         return found
@@ -114,7 +113,7 @@ def _candidates(limits: Limits, planes: Planes) -> list[DirectShape]:
 
 
 def _for_gpus(planes: Planes, count: int) -> list[DirectShape]:
-    """Shapes of groups of 64 work-items and more, for so many output planes."""
+    """Returns shapes of groups of 64 work-items and more, for `count` output planes."""
     if planes.to_pixels and count <= NARROW:
         cuts = ((4, 8), (4, 4), (8, 4), (2, 8))
         return [DirectShape(line, 1, 4, 1, 32, rows, down=True) for line, rows in cuts]
@@ -133,7 +132,7 @@ def _for_gpus(planes: Planes, count: int) -> list[DirectShape]:
 
 
 def _fitted(shape: DirectShape, most: int) -> DirectShape:
-    """The shape with so many work-items in a group at most: fewer lines, then fewer planes."""
+    """Returns the shape with at most `most` work-items a group: fewer lines, then fewer planes."""
     while shape.group > most:
         if shape.group_y > 1:
             shape = replace(shape, group_y=shape.group_y // 2)

@@ -99,10 +99,8 @@ class LaunchPlans:
         if found is None:
             return False
         slots = Buffers(*(_Slot(0) for _ in Buffers._fields))
-        launches = [make() for make in _makers(found, ends, size, slots, NO_FLAGS)]
-        launch.build(self._runtime, launches)
-        for one in launches:
-            one.arguments()
+        makers = _makers(found, ends, size, slots, NO_FLAGS)
+        launch.build(self._runtime, [make() for make in makers])
         return True
 
     def _planned(self, ends: Ends, size: Size) -> LaunchPlan | None:
@@ -215,7 +213,7 @@ class _AnySize:
 
     def _traced(self, made: launch.Launch) -> tuple[Any, dict[str, Any]]:
         """What `Trace.part` asks for: the groups of a launch and its packed arguments."""
-        codes, values = made.arguments()
+        codes, values = made.arguments
         named: dict[str, Any] = {"pack": self._runtime.packer(codes)}
         texts: list[Any] = []
         for value in values:
