@@ -31,10 +31,10 @@ from waifu2x.backends.cuda.compilers.cached import target
 from waifu2x.backends.gpu.device import peak, source
 from waifu2x.backends.gpu.device.planar import DevicePlanes, PlaneKernels
 from waifu2x.backends.gpu.device.runtime import Limits, Macros
-from waifu2x.backends.gpu.device.transforms import Transforms
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.fp32.executor import Fp32Executor
 from waifu2x.backends.gpu.plan.launch_plan import Ends, LaunchPlans
+from waifu2x.backends.gpu.transformed_mean import Transforms
 from waifu2x.backends.tta import TRANSFORMS
 from waifu2x.imaging.planar import DEPTHS, SITINGS, SUBSAMPLINGS, PlaneFormat
 from waifu2x.lowering.lower import lower

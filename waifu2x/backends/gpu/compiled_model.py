@@ -20,7 +20,7 @@ from waifu2x.backends.gpu.device.runtime import Buffer, OutOfMemoryError, ReadyL
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, Executor, PassWork
 from waifu2x.backends.gpu.plan import tile_plan
 from waifu2x.backends.gpu.plan.launch_plan import Buffers, Ends, LaunchPlan, LaunchPlans
-from waifu2x.backends.gpu.plan.places import Pass
+from waifu2x.backends.gpu.plan.lifetimes import Pass
 from waifu2x.backends.gpu.plan.tile_plan import MapMemory, MapMemoryError, Schedule, pass_cost
 from waifu2x.errors import DeviceMemoryError
 from waifu2x.lowering.plan.box import Box

@@ -41,8 +41,7 @@ from waifu2x.backends.results import check_out, closed_network, grey, is_grey, r
 from waifu2x.errors import DeviceMemoryError
 
 if TYPE_CHECKING:
-    from waifu2x.backends.gpu.device.planar import PlaneKernels
-    from waifu2x.backends.gpu.device.plane_bands import BandConversion
+    from waifu2x.backends.gpu.device.planar import BandConversion, PlaneKernels
     from waifu2x.imaging.planar import PlanarPicture
 
 _Made = TypeVar("_Made")
@@ -212,7 +211,7 @@ class GpuNetwork:
 
     def _converted(self, convert: Callable[[BandConversion], _Made]) -> _Made:
         """What a conversion by the device makes, which has it to itself. Raises BackendError."""
-        from waifu2x.backends.gpu.device.plane_bands import BandConversion
+        from waifu2x.backends.gpu.device.planar import BandConversion
 
         with self.pool.working(), self.pool.taken() as taken:
             self._check_open()

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends.cuda.driver import Driver, current, registration
+from waifu2x.backends.cuda.driver import Driver, current, library
 from waifu2x.system.size_class import MOST_SPARE, size_class
 
 _KEPT = 64
@@ -100,7 +100,7 @@ class HostMemory:
         """Page-locks a C-contiguous array of others, if the driver does; what undoes it."""
         place = _address(memory), memory.nbytes
         with self._lock:
-            if self._is_closed or not memory.nbytes or not registration.register(*place):
+            if self._is_closed or not memory.nbytes or not library.register(*place):
                 return lambda: None
             pinned = object()
             self._pins[pinned] = memory
@@ -115,7 +115,7 @@ class HostMemory:
                 self._locked.remove(*place)
                 # Where the context is broken, it goes with the process.
                 with suppress(self._driver.error), current(self._driver, self._context):
-                    registration.unregister(*place)
+                    library.unregister(*place)
 
     def close(self) -> None:
         """Frees what nobody holds, and later what somebody still does, such as results.
@@ -140,7 +140,7 @@ class HostMemory:
     def _unpin_all(self) -> None:
         while self._pins:
             _, memory = self._pins.popitem()
-            registration.unregister(_address(memory), memory.nbytes)
+            library.unregister(_address(memory), memory.nbytes)
 
     def _give_back(self, block: NDArray[np.uint8]) -> None:
         if self._is_broken:

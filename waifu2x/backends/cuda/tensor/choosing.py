@@ -1,7 +1,7 @@
 """Whether 16 bits are exact enough for a network: what `auto` decides by, on matrix units.
 
 Measured once for a network and a kind of device, by the pictures of `backends/accuracy.py`, and
-kept; known networks have been measured before (`recorded.py`). 16 bits have to keep what is
+kept; RECORDED has those of known networks. 16 bits have to keep what is
 promised of a smooth drawing and of a photo. Where they do not of the hard drawing, whose values are
 far larger then (SPAN answers single hard pixels with values 60 times as large, and keeps 33 dB
 instead of 77), they are trusted for smaller values only: kernels flag any picture that has larger
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 import numpy as np
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from waifu2x import __version__
 from waifu2x.backends import accuracy
 from waifu2x.backends.accuracy import PROMISED
-from waifu2x.backends.cuda.tensor.recorded import RECORDED
 from waifu2x.backends.cuda.tensor.step import LARGEST
 from waifu2x.backends.gpu.device import source
 from waifu2x.backends.gpu.network import FlaggedError
@@ -52,6 +51,26 @@ IN_FP32 = 0.0
 """Trusted is no value: fp32 by two terms."""
 IN_FLOATS = -1.0
 """Nor do two terms have room."""
+
+RECORDED: Mapping[str, float] = {
+    "83ee2819de1815c0": LARGEST,  # vgg_7/art, noise 0, 1x
+    "29c5bcffb348d89c": LARGEST,  # vgg_7/art, noise 1, 1x
+    "12c9d1954f09688e": LARGEST,  # vgg_7/art, noise 2, 1x
+    "2ec55156848546cc": LARGEST,  # vgg_7/art, noise 3, 1x
+    "76449dbc1138cf2e": LARGEST,  # vgg_7/art, 2x
+    "f94251863bde4acd": LARGEST,  # upconv_7/art, 2x
+    "390f86cfc7f576fb": LARGEST,  # cunet/art, noise 1, 1x
+    "e3534d80f6d2064d": LARGEST,  # cunet/art, 2x
+    "b781d09f565d72b4": LARGEST,  # cunet/art, noise 1, 2x
+    "171d153c8c579382": LARGEST,  # cugan/se, 2x
+    "6b1126378ce13655": LARGEST,  # cugan/pro, 2x
+    "3d4313c78f6e3b22": LARGEST,  # realesrgan/animevideo, 2x
+    "2532d1ee6cc6033c": LARGEST,  # realesrgan/anime, 4x
+    "1d39b6d7467ea8e7": 128.0,  # span/photo, 2x
+}
+"""Results for networks that many use, by the first 16 digits of the model's digest, so that their
+first picture need not wait. `benchmarks/bench_trusted.py` measures them again and prints these
+rows."""
 
 Run = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 """A picture (rows, columns, planes) through a network; raises FlaggedError where values are beyond

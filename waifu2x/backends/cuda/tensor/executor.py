@@ -11,7 +11,6 @@ import numpy as np
 
 from waifu2x.backends import Precision
 from waifu2x.backends.cuda.arguments import address_of
-from waifu2x.backends.cuda.flags import CudaFlags
 from waifu2x.backends.cuda.tensor import choosing
 from waifu2x.backends.cuda.tensor.attention import TensorAttentionStep
 from waifu2x.backends.cuda.tensor.avg_pool import TensorAvgPoolStep
@@ -28,6 +27,7 @@ from waifu2x.backends.cuda.tensor.planewise import TensorPlanewiseStep, has_whol
 from waifu2x.backends.cuda.tensor.runs import runs
 from waifu2x.backends.cuda.tensor.step import (
     LARGEST,
+    CudaFlags,
     RangeCheck,
     TensorContext,
     TensorStep,

@@ -22,7 +22,7 @@ from waifu2x.lowering.values import Target, View
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from waifu2x.backends.cuda.runtime import CudaRuntime
+    from waifu2x.backends.cuda.runtime import CudaBuffer, CudaRuntime
 
 BORDERS = {"replicate": 0, "reflect": 1, "zero": 2}
 """The macro BORDER."""
@@ -78,6 +78,37 @@ class RangeCheck(NamedTuple):
     def is_bounded(self) -> bool:
         """Whether the limit is below LARGEST."""
         return self.beyond != beyond(LARGEST)
+
+
+class CudaFlags:
+    """Flags in page-locked memory, which kernels reach at its address here, so that nothing has to
+    be copied. Where no more pages can be locked, they are in memory of the device."""
+
+    def __init__(self, runtime: CudaRuntime, pictures: int) -> None:
+        """May raise OutOfMemoryError."""
+        self._runtime = runtime
+        self._words = runtime.host_array((pictures,), np.uint32)
+        self._words[:] = 0
+        self._buffer: CudaBuffer | None = None
+        if runtime.is_locked(self._words):
+            self.address = Address(self._words.ctypes.data)
+        else:
+            self._buffer = runtime.allocate(self._words.nbytes)
+            runtime.upload(self._buffer, self._words)
+            self.address = address_of(self._buffer)
+
+    def take(self, pictures: int) -> list[int]:
+        """Returns which of the first pictures are flagged, and clears all flags."""
+        if self._buffer is not None:
+            self._runtime.download(self._buffer, self._words)
+        words = self._words[:pictures]
+        if not words.any():
+            return []
+        found: list[int] = np.flatnonzero(words).tolist()
+        words[:] = 0
+        if self._buffer is not None:
+            self._runtime.upload(self._buffer, self._words)
+        return found
 
 
 class TensorContext(NamedTuple):

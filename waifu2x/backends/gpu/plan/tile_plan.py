@@ -11,8 +11,7 @@ from functools import cached_property
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.plan import cuts
 from waifu2x.backends.gpu.plan.cuts import step_cost
-from waifu2x.backends.gpu.plan.lifetimes import together
-from waifu2x.backends.gpu.plan.places import MapPlace, Pass
+from waifu2x.backends.gpu.plan.lifetimes import MapPlace, Pass, together
 from waifu2x.lowering.ops.conv import Conv
 from waifu2x.lowering.plan import geometry, liveness, phases
 from waifu2x.lowering.plan.box import Box
