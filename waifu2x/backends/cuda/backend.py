@@ -12,7 +12,7 @@ from waifu2x.errors import NotInstalledError
 
 
 def create(device: int) -> Backend:
-    """The backend on a device by its number among `devices()`."""
+    """Returns the backend on a device by its number among `devices()`."""
     # Where there is no such device, they need not be loaded.
     from waifu2x.backends.cuda.runtime import CudaRuntime
     from waifu2x.backends.cuda.tensor import executor
@@ -32,7 +32,7 @@ def create(device: int) -> Backend:
 
 
 def devices() -> list[Device]:
-    """All devices, in the driver's order."""
+    """Returns all devices, in the driver's order."""
     machine = Machine()
     ways = f"through {machine.driver.name}, {_compiling(machine)}"
     found = [machine.describe(device) for device in machine.devices()]
@@ -40,7 +40,7 @@ def devices() -> list[Device]:
 
 
 def _compiling(machine: Machine) -> str:
-    """How kernels can be had, for people. Raises NotInstalledError if in no way."""
+    """Returns where kernels come from, for people. Raises NotInstalledError if there are none."""
     found = cached.find(machine.cuda)
     if found is not None:
         return f"compiled by {found.name}"

@@ -43,7 +43,7 @@ class Beside(NamedTuple):
     """Launches that come with those of a model."""
 
     key: Hashable
-    """All that they depend on, but for the model's buffers."""
+    """Everything that they depend on except the model's buffers."""
     make: Callable[[], Sequence[ReadyLaunch]]
     """Makes them. May raise BackendError."""
 
@@ -65,7 +65,7 @@ class CompiledModel:
         pool: MemoryPool,
         divided: Callable[[], Executor | None] = lambda: None,
     ) -> None:
-        """`divided` makes one of the same program with cuts, if there are any. It may raise
+        """`divided` makes an executor of the same program with cuts, if it has any. It may raise
         OutOfMemoryError."""
         self.model = model
         self.executor = executor
@@ -92,8 +92,8 @@ class CompiledModel:
             self._other.close()
 
     def _with_cuts(self) -> Executor | None:
-        """The executor of the same program with cuts, made when it is first needed and there is
-        memory for it."""
+        """Returns the executor of the program with cuts, made the first time that there is memory
+        for it; None if there is none."""
         if not self._is_divided:
             try:
                 self._other = self._divided()
@@ -103,15 +103,16 @@ class CompiledModel:
         return self._other
 
     def result_shape(self, shape: StackShape) -> StackShape:
-        """The shape of the results for pictures of a shape."""
+        """Returns the shape of the results for pictures of a shape."""
         pictures, height, width, _ = shape
         scale = self.model.scale
         return pictures, height * scale, width * scale, self.model.out_planes
 
     def schedule(self, shape: StackShape, tile: int | None, bands: int, most: int) -> Schedule:
-        """How to work on pictures of a shape in at most so many bytes. Raises MapMemoryError.
+        """Returns a schedule for pictures of a shape in at most `most` bytes. Raises
+        MapMemoryError.
 
-        It is kept for the next pictures of that shape, until there is much more memory.
+        It is kept for further pictures of that shape until there is much more memory.
         """
         key = (shape, tile, bands)
         found = self._known(key, most)
@@ -131,8 +132,8 @@ class CompiledModel:
     def undivided(
         self, shape: StackShape, source: np.dtype[Any], target: np.dtype[Any], most: int
     ) -> LaunchPlan | None:
-        """The plan for pictures of a shape, and dtypes of theirs and of results, undivided; None
-        where that does not fit so many bytes."""
+        """Returns the plan for undivided pictures of a shape, by the dtypes of pictures and
+        results; None if it needs more than `most` bytes."""
         pictures, rows, columns, _ = shape
         plan = self._plans.plan(Ends(pictures, source, target), (rows, columns))
         if plan is None:
@@ -194,7 +195,7 @@ class Execution:
         on_progress: Progress,
         flags: Flags,
     ) -> None:
-        """`flags` are set for pictures whose values leave the room of the executor."""
+        """`flags` are set for pictures with values that are too large for the executor."""
         self._compiled = compiled
         self._source = source
         self._dtype = dtype
@@ -207,7 +208,7 @@ class Execution:
         self._shape = compiled.result_shape(source.shape)
 
     def to_device(self, taken: ScopedAllocation) -> DevicePixels:
-        """The results, in a buffer of `taken`. Raises BackendError, TooManyError."""
+        """Returns the results in a buffer of `taken`. Raises BackendError, TooManyError."""
         try:
             target = self._target(taken, self._shape)
         except OutOfMemoryError as error:
@@ -233,7 +234,7 @@ class Execution:
                     raise self._failure(error) from error
 
     def _fetch(self, results: NDArray[Any], bands: int) -> None:
-        """Fetches the results in at least so many bands. Raises MapMemoryError,
+        """Fetches the results in at least `bands` bands. Raises MapMemoryError,
         OutOfMemoryError."""
         _, rows, columns, planes = self._shape
         with self._pool.taken() as taken:
@@ -254,9 +255,10 @@ class Execution:
     def _all(
         self, target: DevicePixels, bands: int = 1, result: NDArray[Any] | None = None
     ) -> None:
-        """Every pass; with a `result`, `target` holds one band after the other, to be fetched.
+        """Runs every pass. With a `result`, `target` holds one band after the other, which is
+        fetched.
 
-        Where memory runs out, it is done again in less. Raises MapMemoryError.
+        Where memory runs out, it starts again with a schedule for less. Raises MapMemoryError.
         """
         most = self._pool.free()
         if result is None and not self._is_tiled():
@@ -294,7 +296,7 @@ class Execution:
         return True
 
     def _room(self, most: int) -> int:
-        """Bytes for maps, of so many."""
+        """Returns the bytes that maps may take of `most` bytes."""
         return most - self._compiled.executor.vector_bytes(self._source.shape[0])
 
     def _schedule(self, bands: int, most: int) -> Schedule:
@@ -308,7 +310,7 @@ class Execution:
         return BoundPlan(self._compiled, self._source, target, found, maps, vectors, self._flags)
 
     def _report(self, part: float) -> None:
-        """Told which part of a try is done: what an earlier try has reported is not told again."""
+        """Reports progress of a try, less what an earlier try has reported."""
         if part > self._reported:
             part, self._reported = part - self._reported, part
             self._on_progress(part)
@@ -324,7 +326,7 @@ class Execution:
 
 
 def no_room(device: Device, shape: StackShape) -> Exception:
-    """What to raise where there is no memory for pictures."""
+    """Returns the error for pictures that do not fit the memory."""
     pictures, rows, columns, _ = shape
     if pictures > 1:
         return TooManyError()
@@ -336,7 +338,7 @@ def no_room(device: Device, shape: StackShape) -> Exception:
 
 @contextmanager
 def words_for_memory(runtime: Runtime, shape: StackShape) -> Iterator[None]:
-    """Says of which pictures there are too many, or that there is no memory for one."""
+    """Turns OutOfMemoryError into TooManyError, or for a single picture DeviceMemoryError."""
     try:
         yield
     except OutOfMemoryError as error:
@@ -356,7 +358,7 @@ class BoundPlan:
         vectors: Buffer,
         flags: Flags,
     ) -> None:
-        """`maps` are the memory of tiles and that of the maps that are kept."""
+        """`maps` are the memory for a tile's maps, and that for the maps that are kept."""
         self._executor = found.executor
         self._runtime = compiled.pool.runtime
         self._schedule = found
@@ -367,7 +369,7 @@ class BoundPlan:
         self._flags = flags
 
     def run(self, report: Progress, result: NDArray[Any] | None) -> None:
-        """Every pass, and waits for it. With a `result`, each row of tiles is fetched into it."""
+        """Runs every pass and waits for it. With a `result`, fetches each row of tiles into it."""
         found, executor = self._schedule, self._executor
         done = 0.0
         clearing = executor.clearing(self._vectors, found.pictures)

@@ -91,8 +91,8 @@ class GpuNetwork:
         wider: Callable[[], GpuNetwork] | None = None,
         on_flagged: Callable[[], None] = lambda: None,
     ) -> None:
-        """`wider` makes the network for flagged pictures; without it, they stay as they are.
-        `on_flagged` is called before those of a call are computed again."""
+        """`wider` makes the network for flagged pictures; without it, they stay as they are. The
+        network calls `on_flagged` before it computes those of a call again."""
         self.models = tuple(models)
         self.pool = pool
         self._runtime = pool.runtime
@@ -115,7 +115,7 @@ class GpuNetwork:
 
     @property
     def arithmetic(self) -> str:
-        """What its models compute in."""
+        """The arithmetic of its models."""
         return ", ".join(dict.fromkeys(model.executor.arithmetic for model in self.models))
 
     def __call__(
@@ -210,7 +210,7 @@ class GpuNetwork:
         return PlaneKernels(self._runtime)
 
     def _converted(self, convert: Callable[[BandConversion], _Made]) -> _Made:
-        """What a conversion by the device makes, which has it to itself. Raises BackendError."""
+        """Returns the result of a conversion that has the device to itself. Raises BackendError."""
         from waifu2x.backends.gpu.device.planar import BandConversion
 
         with self.pool.working(), self.pool.taken() as taken:
@@ -234,7 +234,7 @@ class GpuNetwork:
             self._wider.close()
 
     def _for_flagged(self) -> GpuNetwork:
-        """The network for flagged pictures, made for the first. Raises BackendError."""
+        """Returns the network for flagged pictures, made for the first. Raises BackendError."""
         with self._widening:
             if self._wider is None:
                 assert self._make_wider is not None
@@ -314,9 +314,8 @@ class GpuNetwork:
     def _plans(
         self, shapes: Sequence[StackShape], dtypes: Sequence[np.dtype[Any]], besides: int, most: int
     ) -> list[LaunchPlan]:
-        """The plans of all models, for pictures that take a small share of the memory that is free,
-        with so many bytes besides; none for others, and for those that any of the models
-        divides."""
+        """Returns the plans of all models for pictures that, with `besides` bytes, take a small
+        share of the free memory; none for others, and for those that a model divides."""
         count, height, width, _ = shapes[0]
         if not count * height * width or self._longest(shapes[0]) > _LONGEST:
             return []
@@ -333,7 +332,7 @@ class GpuNetwork:
         return plans if needed <= _SHARE * most else []
 
     def _shapes(self, shape: StackShape) -> list[StackShape]:
-        """The shapes of the pictures and of what each compiled model makes of them."""
+        """Returns the shapes of the pictures and of each model's results."""
         shapes = [shape]
         for compiled in self.models:
             shapes.append(compiled.result_shape(shapes[-1]))
@@ -388,7 +387,7 @@ class GpuNetwork:
         on_progress: Progress,
         flags: Flags,
     ) -> None:
-        """Every pass of pictures through all models."""
+        """Runs every pass of pictures through all models."""
         reports = [scaled(on_progress, share) for share in self._shares()]
         with self.pool.taken() as taken:
             source = self._uploaded(pictures, taken)
@@ -416,10 +415,8 @@ class GpuNetwork:
                 self._runtime.download(made.buffer, results)
 
     def _check_room(self, pictures: NDArray[Any]) -> None:
-        """Whether there is memory for what models hand to each other, which is never divided.
-
-        Better known before the work. Raises BackendError, TooManyError.
-        """
+        """Checks before the work that there is memory for the pictures that models hand to each
+        other, which are never divided. Raises BackendError, TooManyError."""
         shapes = self._shapes(stack_shape(pictures))[:-1]
         sizes = [pictures.nbytes, *(math.prod(shape) * _BETWEEN.itemsize for shape in shapes[1:])]
         together = max(map(sum, pairwise(sizes)), default=sizes[0])
@@ -428,7 +425,7 @@ class GpuNetwork:
             raise no_room(self._runtime.device, shapes[-1])
 
     def _shares(self) -> list[float]:
-        """The models' shares of the work."""
+        """Returns the models' shares of the work."""
         costs, scale = [], 1
         for compiled in self.models:
             scale *= compiled.model.scale

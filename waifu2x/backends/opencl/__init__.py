@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def create(device: int) -> GpuBackend:
-    """The backend on a device by its number among `devices()`."""
+    """Returns the backend on a device by its number among `devices()`."""
     # Where `auto` finds no GPU, they need not be loaded.
     from waifu2x.backends.gpu.backend import GpuBackend
     from waifu2x.backends.gpu.fp32.executor import Fp32Executor
@@ -25,5 +25,5 @@ def create(device: int) -> GpuBackend:
 
 
 def devices() -> list[Device]:
-    """All devices, the default first."""
+    """Returns all devices, the default first."""
     return [platforms.describe(device) for device in platforms.usable()]

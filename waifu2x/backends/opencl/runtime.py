@@ -46,9 +46,9 @@ _KINDS: dict[str, Callable[[Any], Any]] = {
     "i": np.int32,
     "f": np.float32,
 }
-"""What an argument becomes, by its code."""
+"""Conversions of arguments, by their codes."""
 _SHARED_MEMORY_PART = 2
-"""Where a device's memory is the machine's own, one part of so many may be taken."""
+"""The divisor for the part of memory that may be taken where a device shares the machine's."""
 
 
 class OpenClBuffer:
@@ -76,7 +76,7 @@ class OpenClKernel:
     group: int
     handle: cl.Kernel
     module: OpenClModule
-    """Kept for whoever asks for it again while somebody holds one of its kernels."""
+    """Kept for later calls of `build` while one of its kernels is referenced."""
 
 
 class OpenClModule:
@@ -119,7 +119,7 @@ class OpenClRuntime:
             ) from error
         platform = device.platform
         self.identity = (platform.name, platform.version, device.name, device.driver_version)
-        """What a program depends on besides its source: the device and its compiler."""
+        """The device and its compiler, on which a program depends besides its source."""
         self.driver_keeps_programs = keeps_programs(device)
         self._counting = threading.RLock()
         """Buffers may be freed by the garbage collector, in a thread that is counting."""
@@ -162,7 +162,7 @@ class OpenClRuntime:
             self._allocated += size
 
     def free(self, handle: cl.Buffer, size: int) -> None:
-        """Frees a buffer of so many bytes."""
+        """Frees a buffer of `size` bytes."""
         self.count(-size)
         with suppress(DeviceError, OutOfMemoryError), self.errors():
             handle.release()
@@ -177,7 +177,7 @@ class OpenClRuntime:
         return int(self._device.global_mem_size) // parts - self.allocated
 
     def allocate(self, size: int, *, for_maps: bool = False) -> OpenClBuffer:
-        """A buffer as the driver gives it."""
+        """Returns a buffer as the driver gives it."""
         with self.errors():
             return OpenClBuffer(self, size)
 
@@ -224,7 +224,7 @@ class OpenClRuntime:
         """Builds programs one after the other, as drivers do anyway."""
 
     def _program(self, stem: str, text: str, options: list[str], key: str) -> cl.Program:
-        """From the cache, or compiled. Raises BackendError."""
+        """Returns a program from the cache, or compiles it. Raises BackendError."""
         binary = cache.load(_KIND, key)
         if binary:
             kept = self._from_binary(binary)
@@ -250,7 +250,7 @@ class OpenClRuntime:
         return program
 
     def handle(self, buffer: Any) -> cl.Buffer:
-        """The library's own."""
+        """Returns the library's own handle."""
         return buffer.handle
 
     def packer(self, codes: str) -> Callable[..., tuple[Any, ...]]:
@@ -302,7 +302,7 @@ class OpenClRuntime:
         return None
 
     def follow(self) -> None:
-        """Does nothing: what is sent has arrived."""
+        """Does nothing: everything sent has arrived."""
 
     def fetch(
         self, buffer: Any, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
@@ -345,7 +345,7 @@ class OpenClRuntime:
         self._records.clear()
 
     def _from_binary(self, binary: bytes) -> cl.Program | None:
-        """A program from the cache; None if the driver does not take it, for whatever reason."""
+        """Returns a program from the cache; None if the driver rejects it for any reason."""
         try:
             return cl.Program(self.context, [self._device], [binary]).build()
         except cl.Error:

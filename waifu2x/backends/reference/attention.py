@@ -27,7 +27,7 @@ from waifu2x.networks.model import Size
 def attended(
     step: AttendWindows, box: Box, sizes: Sequence[Size], maps: Mapping[int, MapPart]
 ) -> Planes:
-    """Results in a box of whole windows, (rows, columns, planes); what is beyond the map, zero."""
+    """Returns results in a box of whole windows, (rows, columns, planes), zeros beyond the map."""
 
     def window(begin: tuple[int, int], inner: Box) -> Planes:
         return _window(step, begin, inner, sizes, maps)
@@ -38,7 +38,7 @@ def attended(
 def planes_attended(
     step: AttendPlanes, box: Box, sizes: Sequence[Size], maps: Mapping[int, MapPart]
 ) -> Planes:
-    """The same of attention between planes."""
+    """Returns such results of attention between planes."""
 
     def window(begin: tuple[int, int], inner: Box) -> Planes:
         views = step.source, step.keys, step.values
@@ -85,7 +85,8 @@ def _window(
     sizes: Sequence[Size],
     maps: Mapping[int, MapPart],
 ) -> Planes:
-    """The results of the window from `begin` on, whose queries inside the map are in a box."""
+    """Returns the results of the window that begins at `begin`; `queries` is its part in the
+    map."""
     windows, cell = step.windows, step.windows.cell
     rows, columns = (
         existing(windows, axis, begin[axis], sizes[step.source.value][axis]) for axis in (0, 1)
@@ -120,7 +121,7 @@ def _planes(
     sizes: Sequence[Size],
     maps: Mapping[int, MapPart],
 ) -> NDArray[np.float64]:
-    """A box of a map, (rows, columns, heads, planes), with zeros where that goes beyond it."""
+    """Returns a box of a map, (rows, columns, heads, planes), with zeros beyond the map."""
     inner = geometry.overlap(box, Box(0, 0, *sizes[view.value]))
     found = np.zeros((box.height, box.width, step.planes))
     if inner.height and inner.width:
@@ -131,7 +132,7 @@ def _planes(
 
 
 def cross_sums(step: CrossSums, box: Box, pixels: Planes) -> NDArray[np.float64]:
-    """What the part of a map in a box adds to the sums: see CrossSums."""
+    """Returns the terms that a box of a map adds to the sums: see CrossSums."""
     parts = [_cross_sums(step, pixels[part]) for part in _apart(box, step.period)]
     return np.concatenate(parts)
 
@@ -166,7 +167,7 @@ def mixed(
 
 
 def _apart(box: Box, period: int) -> Iterator[tuple[slice, slice]]:
-    """The rows and columns, in a box, of each place in cells of so many pixels a side."""
+    """Yields the rows and columns in a box of each place of cells of `period` x `period` pixels."""
     for y, x in np.ndindex(period, period):
         yield (
             slice((y - box.top) % period, None, period),

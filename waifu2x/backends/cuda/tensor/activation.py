@@ -19,18 +19,19 @@ _CHOICES = {"max": "fmaxf", "min": "fminf"}
 
 
 def has_plane_slopes(activation: Activation) -> bool:
-    """Whether a kernel reads a slope for each plane, rather than one for all as an argument."""
+    """Returns whether a kernel reads a slope for each plane, rather than one for all as an
+    argument."""
     slopes = activation.slopes
     is_common = bool((slopes == slopes[0]).all()) and 0 <= slopes[0] <= 1
     return activation.has_slopes and not is_common
 
 
 def activation_macro(activation: Activation, terms: int) -> dict[str, str]:
-    """ACTIVATE of convolutions: of a sum x with its bias, and a slope.
+    """Returns ACTIVATE of a sum x with its bias, and a slope.
 
-    For results of one 16-bit term, exp and the division of a sigmoid are instructions that are
-    right to 21 bits: the rest took most of the time of a convolution that ends with them. So are
-    those of a tanh, as which they are wrong by 2**-21 of 1, however small it is.
+    For results of one 16-bit term, exp and the division of a sigmoid are instructions with 21
+    correct bits: exact ones took most of the time of a convolution that ends with them. A tanh of
+    such instructions is off by at most 2**-21, however small it is.
     """
     is_plain = has_plane_slopes(activation)
     function = activation.function if is_plain else cheapest(activation)
@@ -38,7 +39,7 @@ def activation_macro(activation: Activation, terms: int) -> dict[str, str]:
 
 
 def numbered_macro(functions: Sequence[Expression]) -> dict[str, str]:
-    """ACTIVATE of a kernel that computes several: one is chosen by its number among them."""
+    """Returns ACTIVATE of a kernel that chooses among several activations by number."""
     *others, text = map(_text, functions)
     for number in reversed(range(len(others))):
         text = f"((number) == {number} ? {others[number]} : {text})"

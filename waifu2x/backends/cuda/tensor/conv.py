@@ -62,10 +62,11 @@ _WARP = 32
 _SPARSE_SIDE = 2
 """Taps in each direction, as `sparse_taps` has them."""
 _PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0, 0: 1.0}
-"""What a pixel of 1 is worth, by the macro PIXEL: integers come as fractions of a power of two."""
+"""The value that a pixel of 1 has, by the macro PIXEL: integers are read as fractions of a power of
+two."""
 
 PASSING = (LEAKY, SILU, MISH, GELU)
-"""Activations of which infinite sums, and those that are no numbers, come as such."""
+"""Activations that keep infinite sums infinite, and sums that are no numbers no numbers."""
 
 
 class TensorConvStep(TensorStep[Conv]):
@@ -144,7 +145,7 @@ class TensorConvStep(TensorStep[Conv]):
         places: NDArray[np.intp] = np.arange(pixels)[:, np.newaxis] * self._each + planes
         return places.ravel()
 
-    # A first one.
+    # A first convolution.
 
     def _first(self, task: TensorTask) -> Launch:
         step, box = self.step, self.computed(task)
@@ -187,7 +188,7 @@ class TensorConvStep(TensorStep[Conv]):
         return self.launch_with(spec, blocks, fields, geometry)
 
     def _pixels_read(self, task: TensorTask) -> tuple[int, SourceArguments]:
-        """The macro PIXEL, and where a first one reads."""
+        """Returns the macro PIXEL, and the place where a first convolution reads."""
         view, box = self.step.source, self.computed(task)
         top, left = box.top + view.offset, box.left + view.offset
         if view.value == 0:
@@ -198,7 +199,7 @@ class TensorConvStep(TensorStep[Conv]):
         held = task.places[view.value].box
         return 0, SourceArguments(held.height, held.width, top - held.top, left - held.left, 0)
 
-    # Any other.
+    # Any other convolution.
 
     def _conv(self, task: TensorTask) -> Launch:
         step, job, source = self.step, self._job, self.layout(self.step.source.value)
@@ -249,7 +250,7 @@ class TensorConvStep(TensorStep[Conv]):
         return self.launch_with(spec, (blocks, 1, 1), fields)
 
     def _shape(self, size: Size) -> Shape:
-        """How work of so many rows and columns is cut."""
+        """Returns the shape for work of that many rows and columns."""
         job = self._job
         assert job is not None
         best_first, size_class = ranked(
@@ -278,7 +279,7 @@ class TensorConvStep(TensorStep[Conv]):
         return {"GATE_ACTIVATE(x)": text}
 
     def _with_gate(self, weights: NDArray[Any]) -> NDArray[Any]:
-        """Packed weights, and behind them those of its own gate, if it has one."""
+        """Returns packed weights followed by those of the step's own gate, if it has one."""
         gate = self.step.own_gate
         if gate is None:
             return weights
@@ -295,7 +296,7 @@ class TensorConvStep(TensorStep[Conv]):
         planes = self.program.values[view.value].parts[view.first : view.first + view.parts]
         return self.layout(view.value).planes(view.first, planes)
 
-    # What they share.
+    # All convolutions.
 
     def _epilogue(self, planes: int) -> Buffer:
         step, places = self.step, self._output_places
@@ -309,7 +310,7 @@ class TensorConvStep(TensorStep[Conv]):
         return self.uploaded("epilogue", packed)
 
     def computed(self, task: TensorTask) -> Box:
-        """The results that are computed: those of the target's part that is in memory."""
+        """Returns the results to compute: those whose part of the target is in memory."""
         box, d2s = task.boxes[self.number], self.step.depth_to_space
         if self._map_target is None:
             return box
@@ -320,8 +321,8 @@ class TensorConvStep(TensorStep[Conv]):
         return Box(top, left, bottom - top, right - left)
 
     def _without_margin(self, task: TensorTask, box: Box) -> Box:
-        """The results of a box that are not zeros around the picture; the very box if all are, or
-        if the kernel makes zeros of what it computes there."""
+        """Returns the part of a box that is not zeros around the picture; the same object if there
+        are none, or if the kernel writes zeros for the results that it computes there."""
         value, d2s = self.step.target.value, self.step.depth_to_space
         clears = (
             self._map_target is not None
@@ -337,11 +338,11 @@ class TensorConvStep(TensorStep[Conv]):
         return Box(top, left, bottom - top, right - left)
 
     def _made(self, box: Box) -> Box:
-        """The target's pixels."""
+        """Returns a box of results in pixels of the target."""
         return Box(*(number * self.step.depth_to_space for number in box))
 
     def store_macros(self, task: TensorTask, box: Box) -> dict[str, str | int]:
-        """The macros of a kernel's epilogue and store."""
+        """Returns the macros of a kernel's epilogue and store."""
         step, target = self.step, self._map_target
         result: dict[str, str | int] = {
             "D2S": step.depth_to_space,
@@ -376,7 +377,7 @@ class TensorConvStep(TensorStep[Conv]):
         return result
 
     def picture_macros(self, task: TensorTask) -> dict[str, str | int]:
-        """The macros of a kernel that adds the picture, if it does."""
+        """Returns the macros of a kernel that adds the picture, if it does."""
         step, result = self.step, dict[str, str | int]()
         if step.residual is None:
             return result
@@ -434,7 +435,7 @@ class TensorConvStep(TensorStep[Conv]):
         return {"out": out, "to": to, "stored": within(wanted, held)}
 
     def _added(self, task: TensorTask, box: Box, made: Box) -> dict[str, Any]:
-        """Returns the fields of what is added to a box of results."""
+        """Returns the fields of the map or picture that is added to a box of results."""
         view = self.step.residual
         if view is None:
             return {"residual": None, "added": None}
@@ -457,10 +458,10 @@ class TensorConvStep(TensorStep[Conv]):
 
 
 def sparse_taps(step: Conv) -> NDArray[np.float32]:
-    """The weight (out, in, 2, 2) of the taps that are not zero, where `has_sparse_taps`.
+    """Returns the weight (out, in, 2, 2) of the taps that are not zero, where `has_sparse_taps`.
 
-    Of each pixel [dy][dx] that a result becomes by depth-to-space (D2S), those are the taps from
-    [dy * 2 / D2S][dx * 2 / D2S] on.
+    They are the taps from [dy * 2 / D2S][dx * 2 / D2S] on, for each pixel [dy][dx] that a result
+    becomes by depth-to-space (D2S).
     """
     d2s = step.depth_to_space
     made, read = step.out_planes // d2s**2, step.in_planes
@@ -473,7 +474,8 @@ def sparse_taps(step: Conv) -> NDArray[np.float32]:
 
 
 def has_sparse_taps(step: Conv) -> bool:
-    """Whether all other taps are zero: behind an enlargement, and of transposed convolutions."""
+    """Returns whether all other taps are zero: behind an enlargement, and in transposed
+    convolutions."""
     if step.taps != 3 or step.depth_to_space == 1:
         return False
     return bool(np.count_nonzero(sparse_taps(step)) == np.count_nonzero(step.weight))

@@ -17,7 +17,7 @@ _LINE = 4
 
 
 class TensorDepthwiseStep(TensorStep[Depthwise]):
-    """A convolution of each plane with a kernel of its own."""
+    """A convolution of each plane with its own kernel."""
 
     def launch(self, task: TensorTask) -> Launch:
         step, box = self.step, task.boxes[self.number]

@@ -61,17 +61,17 @@ if TYPE_CHECKING:
 
 
 def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Sequence[Maker]]:
-    """What makes the executors of each precision: the first for all pictures, the others for those
-    whose values leave the room of 16 bits. Those of fp16 are then what they are in fp32.
+    """Returns the makers of executors of each precision: the first for all pictures, the others for
+    pictures with values that 16 bits cannot hold. Those of fp16 are then the ones of fp32.
 
-    Programs that matrix units cannot run take fp32 by other units at once.
+    Programs that matrix units cannot run go to fp32 on other units at once.
     """
     fp16, fp32, wide = _in_16_bits(runtime, units), _in_fp32(runtime, units), _wide(runtime)
     return {"auto": [fp16, fp32, wide], "fp16": [fp16, fp32, wide], "fp32": [fp32, wide]}
 
 
 def decides(runtime: CudaRuntime, units: Units) -> Decide:
-    """What decides how `auto` computes a model: in 16 bits where these are exact enough."""
+    """Returns what decides how `auto` computes a model: in 16 bits where these are exact enough."""
     kind = f"{units} {'sm75' if is_sm75(runtime.capability) else ''}"
 
     def decide(model: Model, on_trial: OnTrial) -> Maker:
@@ -116,10 +116,10 @@ def _maker(runtime: CudaRuntime, units: Units, terms: int, trusted: float) -> Ma
 
 
 def arranged(program: Program, units: Units, terms: int, trusted: float = LARGEST) -> Program:
-    """The same program in steps that are fast here, and in an order that takes little memory.
+    """Returns the program with steps that are fast here, in an order that takes little memory.
 
-    Values are `trusted` up to a size, LARGEST at most. Below that all have to be looked at, and so
-    to be stored.
+    Values are `trusted` up to a size, at most LARGEST. With a smaller size kernels look at every
+    value, so every value has to be stored.
     """
     takes = scales(units, terms)
     gates = takes and trusted == LARGEST
@@ -129,8 +129,8 @@ def arranged(program: Program, units: Units, terms: int, trusted: float = LARGES
 
 
 def scales(units: Units, terms: int) -> bool:
-    """Whether convolutions scale what they read, 16-bit values on their way to the matrix unit, and
-    resize what they make."""
+    """Returns whether convolutions scale what they read, 16-bit values on their way to the matrix
+    unit, and resize their results."""
     return units == "wgmma" and terms == 1
 
 

@@ -40,7 +40,7 @@ class BatchGrid(NamedTuple):
 
 
 def batch_grid(pictures: int) -> BatchGrid:
-    """About as many pictures down as across."""
+    """Returns a grid with about as many pictures down as across."""
     across = math.isqrt(pictures - 1) + 1
     return BatchGrid(across, -(-pictures // across), pictures)
 
@@ -78,11 +78,11 @@ class MapLayout:
         return sum(self.parts) * self.space_to_depth**2
 
     def start(self, part: int) -> int:
-        """The first plane of a part."""
+        """Returns the first plane of a part."""
         return sum(self.parts[:part])
 
     def bytes(self, box: Box, grid: BatchGrid) -> int:
-        """Memory for the pixels in a box."""
+        """Returns the bytes of the pixels in a box."""
         rows, pitch = self._extent(box, grid)
         beyond = ROWS_BEYOND * pitch + COLUMNS_BEYOND
         return (rows * pitch * self.stored + beyond * self.group) * VALUE_BYTES * self.terms
@@ -94,9 +94,10 @@ class MapLayout:
         return MapArguments(pitch, group, top, left, *self._cell(box))
 
     def planes(self, first: int, planes: tuple[int, ...]) -> NDArray[np.intp]:
-        """Where the planes of some parts, from one on, are stored, counted from the first of them.
+        """Returns where the planes of some parts, from `first` on, are stored, counted from its
+        first plane.
 
-        In the order [dy][dx][plane]; `planes` are those that each part has without padding.
+        They are in the order [dy][dx][plane]; `planes` are those of each part without padding.
         """
         starts = [self.start(first + index) - self.start(first) for index in range(len(planes))]
         single = np.concatenate(
@@ -122,12 +123,12 @@ class FewLayout:
     planes: int
 
     def bytes(self, box: Box, grid: BatchGrid) -> int:
-        """Memory for the pixels in a box."""
+        """Returns the bytes of the pixels in a box."""
         return grid.pictures * box.height * box.width * self.planes * _FLOAT_BYTES
 
 
 def layouts(program: Program, terms: int) -> tuple[MapLayout | FewLayout, ...]:
-    """The layout of every value; those of the picture and the result mean nothing."""
+    """Returns the layout of every value; the picture's and the result's are meaningless."""
     return tuple(_layout(value, terms) for value in program.values)
 
 

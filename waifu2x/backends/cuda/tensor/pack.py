@@ -26,13 +26,13 @@ def vectors_of(planes: int) -> int:
 
 
 def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
-    """High and low terms, whose sum has 22 bits."""
+    """Returns high and low terms, whose sum has 22 bits."""
     high = values.astype(np.float16)
     return high, (values - high.astype(np.float32)).astype(np.float16)
 
 
 def swizzled(block: NDArray[np.float16], group: int) -> NDArray[np.float16]:
-    """(..., rows, group) with the vectors of each row in the order of `swizzle_phase` in
+    """Returns (..., rows, group) with the vectors of each row in the order of `swizzle_phase` in
     `kernels/tensor.cuh`."""
     rows, vectors = block.shape[-2], group // VECTOR_VALUES
     row = np.arange(rows)
@@ -66,9 +66,10 @@ def pack_middle(
 def pack_quads(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """`pack_middle`, output planes in an order by which `mma` leaves each thread of a quad with
-    eight neighbours: column c of the i-th matrix product of 32 planes is plane
-    c // 2 * 8 + i * 2 + c % 2.
+    """Returns `pack_middle` with output planes in an order by which `mma` leaves each thread of a
+    quad with eight neighbours: column c of the i-th matrix product of 32 planes is plane c
+
+    2 * 8 + i * 2 + c % 2.
     """
     outputs = np.arange(0, weight.shape[0], 32)[:, np.newaxis] + _QUADS
     return pack_middle(weight[outputs.ravel()], width, group, terms)
@@ -110,8 +111,8 @@ def pack_rolling(
 def pack_last(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """(1, K-blocks, rows of taps, width, group): the taps of a row are columns of the matrix
-    product."""
+    """Returns (1, K-blocks, rows of taps, width, group): the taps of a row are columns of the
+    matrix product."""
     outputs, inputs, side = weight.shape[:3]
     columns = np.zeros((side, width, inputs), np.float32)
     # (out, in, ky, kx) to [ky][kx][out][in]
@@ -151,7 +152,7 @@ def pack_epilogue(
     places: Sequence[int] | NDArray[np.intp],
     planes: int,
 ) -> NDArray[np.float32]:
-    """(2, planes): biases and slopes, at `places`; the others stay zero."""
+    """Returns (2, planes): biases and slopes at `places`, zeros elsewhere."""
     epilogue = np.zeros((2, planes), np.float32)
     epilogue[0, places] = bias
     epilogue[1, places] = activation.slopes
@@ -159,7 +160,8 @@ def pack_epilogue(
 
 
 def _rounds(weight: NDArray[np.float32], group: int, terms: int) -> NDArray[np.float16]:
-    """[tile][group of planes]... as K-blocks: with two terms, weights high, low and high again."""
+    """Returns [tile][group of planes]... as K-blocks: with two terms, weights high, low and high
+    again."""
     weight = np.ascontiguousarray(weight)
     if terms == 1:
         return swizzled(weight.astype(np.float16), group)

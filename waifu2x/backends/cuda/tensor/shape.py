@@ -30,12 +30,12 @@ ROWS_WIDTH = 64
 ROLLING_WIDTH = 32
 """Output planes of a tile of `kernels/tensor_rolling.cu`."""
 _RING_UNIT = 1024
-"""What the bytes of a ring of rows are a multiple of."""
+"""The unit of the bytes of a ring of rows."""
 
 
 @dataclass(frozen=True)
 class TensorJob:
-    """What a convolution has to compute, as far as shapes go."""
+    """A convolution, as far as its shapes depend on it."""
 
     inputs: int
     """Planes that it reads, as they are stored."""
@@ -50,8 +50,7 @@ class TensorJob:
     last: bool
     """Whether it makes pixels, or a map of few planes."""
     sparse_taps: int = 1
-    """Into how many equal parts of its planes it divides, each of which reads its own taps of a
-    larger convolution."""
+    """Equal parts of its planes, each of which reads its own taps of a larger convolution."""
     padding: int = 0
     """Planes at the end of each group that it reads which are padding."""
     scales: bool = False
@@ -108,18 +107,19 @@ class WgmmaShape:
     columns = COLUMNS
     """Columns of a tile."""
     is_row_by_row = False
-    """Whether its blocks go down a picture, a row at a time."""
+    """Whether its blocks go down a picture row by row."""
     consumers = 1
     """Groups that make tiles of their own."""
     pack = staticmethod(pack_middle)
     """Its order of weights."""
 
     def threads(self, job: TensorJob) -> int:
-        """Threads of a block: those that multiply, and four warps of which two copy."""
+        """Returns the threads of a block: those that multiply, and four warps, two of which
+        copy."""
         return (self.warpgroups + 1) * 128
 
     def width(self, job: TensorJob) -> int:
-        """Output planes of a tile."""
+        """Returns the output planes of a tile."""
         return min(job.width, self.most_width)
 
     def shared(self, job: TensorJob) -> int:
@@ -134,7 +134,7 @@ class WgmmaShape:
         return pixels + weights + barriers + epilogue + partial * _FLOAT_BYTES
 
     def macros(self, job: TensorJob) -> dict[str, str | int]:
-        """Those of this shape."""
+        """Returns the macros of this shape."""
         own = {name.upper(): value for name, value in asdict(self).items()}
         del own["MOST_WIDTH"]
         own["PARTIAL_ROWS"] = self._partial_rows
@@ -153,13 +153,13 @@ class MmaShape:
     """Rows of a tile, which is a consumer group's."""
     blocks: int
     warp: tuple[int, int]
-    """What a warp makes of a row: columns, and output planes at most."""
+    """The work of a warp in a row: columns, and at most this many output planes."""
     b_stages: int
     """Taps whose weights are in shared memory at once; of decoupled warps, rows of taps."""
     prefetched: int = 0
     """Rows of pixels that are copied before their K-block begins."""
     consumers: int = 1
-    """Groups of warps of a block, each of which makes tiles of its own."""
+    """Groups of warps of a block, which make different tiles."""
     decoupled: bool = False
     """Whether warps wait by barriers of their own, up to a row of taps apart."""
     most_width: int = 64
@@ -171,7 +171,7 @@ class MmaShape:
     columns = COLUMNS
     """Columns of a tile."""
     is_row_by_row = False
-    """Whether its blocks go down a picture, a row at a time."""
+    """Whether its blocks go down a picture row by row."""
     pack = staticmethod(pack_quads)
     """Its order of weights."""
 
@@ -182,7 +182,7 @@ class MmaShape:
         return self.consumers * warps * 32
 
     def width(self, job: TensorJob) -> int:
-        """Output planes of a tile."""
+        """Returns the output planes of a tile."""
         return min(job.width, self.most_width)
 
     def shared(self, job: TensorJob) -> int:
@@ -200,7 +200,7 @@ class MmaShape:
         return self.consumers * max(ring * columns * pixel, partial) + weights
 
     def macros(self, job: TensorJob) -> dict[str, str | int]:
-        """Those of this shape."""
+        """Returns the macros of this shape."""
         columns, _ = self.warp
         return {
             "ROWS": self.rows,
@@ -215,7 +215,8 @@ class MmaShape:
         }
 
     def _each(self, job: TensorJob) -> int:
-        """Output planes of a warp: of a last convolution all, so that it has what it sums up."""
+        """Returns the output planes of a warp: all in a last convolution, which adds them up in a
+        warp."""
         return self.width(job) if job.last else min(self.width(job), self.warp[1])
 
 
@@ -237,11 +238,12 @@ class RowsShape:
     """Columns of a tile, which is one row."""
 
     def threads(self, job: TensorJob) -> int:
-        """Threads of a block: those that multiply, and four warps of which one copies."""
+        """Returns the threads of a block: those that multiply, and four warps, one of which
+        copies."""
         return (self.warpgroups + 1) * 128
 
     def width(self, job: TensorJob) -> int:
-        """Output planes of a tile."""
+        """Returns the output planes of a tile."""
         return ROWS_WIDTH
 
     def shared(self, job: TensorJob) -> int:
@@ -250,13 +252,13 @@ class RowsShape:
         row = job.inputs // job.group * (self.columns + 8) * pixel
         staged = self.warpgroups * self.columns * ROWS_WIDTH * 2
         if job.own_gate:
-            # What is added is beside it, and the gate's weights.
+            # Beside it are the addend and the gate's weights.
             staged = 2 * staged + ROWS_WIDTH * ROWS_WIDTH * 2
         barriers = (2 * self.ring + self.warpgroups) * _BARRIER_BYTES
         return round_up(self.ring * row + pixel, _RING_UNIT) + staged + barriers
 
     def macros(self, job: TensorJob) -> dict[str, str | int]:
-        """Those of this shape."""
+        """Returns the macros of this shape."""
         return {
             "ROWS": self.rows,
             "RING": self.ring,
@@ -289,11 +291,12 @@ class RollingShape:
         return self.warpgroups * COLUMNS
 
     def threads(self, job: TensorJob) -> int:
-        """Threads of a block: those that multiply, and four warps of which one copies."""
+        """Returns the threads of a block: those that multiply, and four warps, one of which
+        copies."""
         return (self.warpgroups + 1) * 128
 
     def width(self, job: TensorJob) -> int:
-        """Output planes of a tile."""
+        """Returns the output planes of a tile."""
         return ROLLING_WIDTH
 
     def shared(self, job: TensorJob) -> int:
@@ -305,7 +308,7 @@ class RollingShape:
         return weights + pixels + ROLLING_WIDTH * _EPILOGUE_BYTES + barriers
 
     def macros(self, job: TensorJob) -> dict[str, str | int]:
-        """Those of this shape."""
+        """Returns the macros of this shape."""
         return {
             "ROWS": self.rows,
             "RING": self.ring,
@@ -320,7 +323,7 @@ Shape = WgmmaShape | MmaShape | RowsShape | RollingShape
 
 
 def macros(job: TensorJob, shape: Shape) -> Macros:
-    """The macros of a kernel that depend on the job and its shape alone."""
+    """Returns the macros of a kernel that depend on the job and its shape alone."""
     width = shape.width(job)
     return {
         "IN_PLANES": job.inputs,
@@ -352,7 +355,7 @@ def depth(job: TensorJob, shape: Shape) -> int:
 
 
 def grid(job: TensorJob, shape: Shape, tiles: int, multiprocessors: int) -> int:
-    """Blocks, which take one tile after the other."""
+    """Returns the number of blocks, each of which takes one tile after the other."""
     deep = depth(job, shape)
     most = max(1, multiprocessors * shape.blocks // deep)
     return smaller(-(-tiles // shape.consumers), most) * deep

@@ -1,4 +1,4 @@
-"""What the steps of a program on matrix units share: their context, maps and launches."""
+"""The common part of the steps on matrix units: their context, maps and launches."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class TensorTask:
 
 
 class KernelPart(NamedTuple):
-    """What one map adds to a launch."""
+    """The macros and fields that one map adds to a launch."""
 
     macros: dict[str, str | int]
     fields: dict[str, Any]
@@ -195,7 +195,7 @@ class TensorStep(KernelStep[Kind]):
             return None
         return Address(task.vectors.vectors + 4 * self.context.vectors.vector_places[vector])
 
-    # Of kernels that include `kernels/tensor_cells.cuh`, which go through maps by single pixels:
+    # For kernels that include `kernels/tensor_cells.cuh`, which go through maps by single pixels:
 
     def seen(self, task: TensorTask, view: View) -> MapArguments:
         """Returns the map that a view reads, from the first result's pixel on."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 UNIT = 1 << 16
 """The scale of the integers that are summed for means."""
 CROSS_UNIT = 1 << 27
-"""The same for products, as in `kernels/tensor_cross_sums.cu`."""
+"""The scale of products that are summed, as in `kernels/tensor_cross_sums.cu`."""
 _LEAST_SQUARE = 2.0**-22
 """A sum of squares over N pixels keeps 107 dB if it is at least N times this: each of N products is
 off by at most 2^-28."""

@@ -19,7 +19,7 @@ _USUAL_TAPS = 3
 _LINE = 4
 """The most results of a line of kernels with more taps."""
 _LINE_DOWN = 2
-"""The same for lines that go down, whose larger groups leave fewer registers."""
+"""The most results of a line that goes down: its larger groups leave fewer registers."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _for_gpus(planes: Planes, count: int) -> list[DirectShape]:
         return [DirectShape(8, 1, 4, 4, 8, rows) for rows in (4, 8)]
     vectors = 2 if count > 32 else 1
     if planes.taps == 1:
-        # Fewer multiply-adds for each load: what is best depends on the caches.
+        # Fewer multiply-adds for each load: the best shape depends on the caches.
         ways = ((4, vectors, 4), (4, 2 * vectors, 4), (4, vectors, 8), (8, vectors, 4))
         return [DirectShape(line, v, 4, 8, 4, rows) for line, v, rows in ways]
     return [DirectShape(8, vectors, 4, 8, 4, rows) for rows in (4, 8)]

@@ -1,4 +1,4 @@
-"""What the steps of the fp32 executor share: their context, and what a pass asks of them."""
+"""The common part of the fp32 executor's steps: their context, and what a pass asks of them."""
 
 from __future__ import annotations
 

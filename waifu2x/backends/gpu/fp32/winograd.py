@@ -182,7 +182,7 @@ def candidates(
 
 
 def _on_gpus(limits: Limits, planes: Planes) -> Sequence[WinogradShape]:
-    """Padding may not cost more than half of the work."""
+    """Returns shapes whose padding costs less than half of the work."""
     return [
         shape
         for shape in _SHAPES
@@ -194,7 +194,7 @@ def _on_gpus(limits: Limits, planes: Planes) -> Sequence[WinogradShape]:
 
 
 def _on_processors(limits: Limits, planes: Planes) -> Sequence[WinogradVectorShape]:
-    """The sums of a matrix product take twelve of the sixteen or more registers of processors."""
+    """Returns shapes whose sums take twelve of the sixteen or more registers of processors."""
     width = limits.vector
     if planes.is_narrow or width < 4 or min(planes.in_count, planes.out_count) < 2 * width:
         return []

@@ -19,7 +19,7 @@ from waifu2x.lowering.step_facts import touched, writes
 from waifu2x.system.lazy_dataclass import dataclass
 
 Name = tuple[int, int]
-"""A value, and the phase that makes it; -1 for what is kept from phase to phase."""
+"""A value and the phase that makes it, or -1 if it is kept from phase to phase."""
 
 
 @dataclass(frozen=True)
