@@ -29,8 +29,8 @@ from waifu2x.backends.gpu.device.replay import Records
 from waifu2x.backends.gpu.device.runtime import OutOfMemoryError, Runtime
 from waifu2x.backends.gpu.executor import Executor, PassWork
 from waifu2x.backends.gpu.fp32 import direct, winograd
-from waifu2x.backends.gpu.fp32.conv import candidates
-from waifu2x.backends.gpu.fp32.conv_shape import ConvShape, Planes, planes_of
+from waifu2x.backends.gpu.fp32.conv import ConvShape, candidates
+from waifu2x.backends.gpu.fp32.conv_planes import Planes, planes_of
 from waifu2x.backends.gpu.fp32.executor import Fp32Executor
 from waifu2x.backends.gpu.fp32.maps import block_of
 from waifu2x.backends.gpu.plan import cuts, tile_plan, tuning

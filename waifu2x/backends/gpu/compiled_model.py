@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -20,11 +20,9 @@ from waifu2x.backends.gpu.device.runtime import Buffer, OutOfMemoryError, ReadyL
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, Executor, PassWork
 from waifu2x.backends.gpu.plan import tile_plan
 from waifu2x.backends.gpu.plan.launch_plan import Buffers, Ends, LaunchPlan, LaunchPlans
-from waifu2x.backends.gpu.plan.lifetimes import Pass
 from waifu2x.backends.gpu.plan.tile_plan import MapMemory, MapMemoryError, Schedule, pass_cost
 from waifu2x.errors import DeviceMemoryError
 from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.plan.phases import Phase
 from waifu2x.networks.model import Model
 
 _KEPT_SCHEDULES = 16
@@ -209,10 +207,8 @@ class Execution:
 
     def to_device(self, taken: ScopedAllocation) -> DevicePixels:
         """Returns the results in a buffer of `taken`. Raises BackendError, TooManyError."""
-        try:
+        with words_for_memory(self._runtime, self._shape):
             target = self._target(taken, self._shape)
-        except OutOfMemoryError as error:
-            raise self._failure(error) from error
         try:
             self._all(target)
         except MapMemoryError as error:
@@ -273,7 +269,7 @@ class Execution:
             found = self._schedule(bands, most)
             with self._pool.taken() as taken:
                 try:
-                    self._bound(target, taken, found).run(self._report, result)
+                    self._run(found, target, taken, result)
                     return
                 except OutOfMemoryError:
                     pass
@@ -302,12 +298,43 @@ class Execution:
     def _schedule(self, bands: int, most: int) -> Schedule:
         return self._compiled.schedule(self._source.shape, self._tile, bands, self._room(most))
 
-    def _bound(self, target: DevicePixels, taken: ScopedAllocation, found: Schedule) -> BoundPlan:
+    def _run(
+        self,
+        found: Schedule,
+        target: DevicePixels,
+        taken: ScopedAllocation,
+        result: NDArray[Any] | None,
+    ) -> None:
+        """Runs every pass of a schedule and waits for it. With a `result`, fetches each row of
+        tiles into it. May raise OutOfMemoryError."""
+        executor, runtime = found.executor, self._runtime
         scratch = taken.buffer(found.scratch)
-        kept = taken.buffer(found.kept) if found.kept else scratch
-        vectors = taken.buffer(found.executor.vector_bytes(found.pictures))
-        maps = scratch, kept
-        return BoundPlan(self._compiled, self._source, target, found, maps, vectors, self._flags)
+        maps = scratch, taken.buffer(found.kept) if found.kept else scratch
+        vectors = taken.buffer(executor.vector_bytes(found.pictures))
+        done = 0.0
+        runtime.queue(launch.ready(runtime, executor.clearing(vectors, found.pictures)))
+        for number, rows in enumerate(found.passes):
+            for row in rows:
+                band, held = target, Box(0, 0, *self._shape[1:3])
+                if result is not None:
+                    tile, (count, _, columns, planes) = row[0].tile, target.shape
+                    band = replace(target, shape=(count, tile.height, columns, planes))
+                    held = Box(tile.top, 0, tile.height, columns)
+                for one in row:
+                    batch = Batch(self._source, band, held, one.tile, found.sizes, self._flags)
+                    places = {
+                        value: BufferPlace(maps[place.is_kept], place.offset, place.box)
+                        for value, place in one.places.items()
+                    }
+                    ends = found.phases[number] if one is rows[-1][-1] else None
+                    work = PassWork(batch, one.work, places, one.sums, vectors, ends)
+                    runtime.queue(launch.ready(runtime, executor.launches(work)))
+                    runtime.synchronize()
+                    done += pass_cost(executor.program, one)
+                    self._report(min(done / found.cost, 1.0))
+                if result is not None and number == len(found.passes) - 1:
+                    runtime.download(band.buffer, result[0, held.top : held.bottom])
+        self._report(1.0)
 
     def _report(self, part: float) -> None:
         """Reports progress of a try, less what an earlier try has reported."""
@@ -343,66 +370,3 @@ def words_for_memory(runtime: Runtime, shape: StackShape) -> Iterator[None]:
         yield
     except OutOfMemoryError as error:
         raise no_room(runtime.device, shape) from error
-
-
-class BoundPlan:
-    """A schedule on memory that it has."""
-
-    def __init__(
-        self,
-        compiled: CompiledModel,
-        source: DevicePixels,
-        target: DevicePixels,
-        found: Schedule,
-        maps: tuple[Buffer, Buffer],
-        vectors: Buffer,
-        flags: Flags,
-    ) -> None:
-        """`maps` are the memory for a tile's maps, and that for the maps that are kept."""
-        self._executor = found.executor
-        self._runtime = compiled.pool.runtime
-        self._schedule = found
-        self._source = source
-        self._target = target
-        self._maps = maps
-        self._vectors = vectors
-        self._flags = flags
-
-    def run(self, report: Progress, result: NDArray[Any] | None) -> None:
-        """Runs every pass and waits for it. With a `result`, fetches each row of tiles into it."""
-        found, executor = self._schedule, self._executor
-        done = 0.0
-        clearing = executor.clearing(self._vectors, found.pictures)
-        self._runtime.queue(launch.ready(self._runtime, clearing))
-        for number, rows in enumerate(found.passes):
-            for row in rows:
-                band = self._band(row[0]) if result is not None else self._target
-                for one in row:
-                    ends = self._schedule.phases[number] if one is rows[-1][-1] else None
-                    self._queue(one, band, ends)
-                    self._runtime.synchronize()
-                    done += pass_cost(executor.program, one)
-                    report(min(done / found.cost, 1.0))
-                if result is not None and number == len(found.passes) - 1:
-                    top, height = row[0].tile.top, row[0].tile.height
-                    self._runtime.download(band.buffer, result[0, top : top + height])
-        report(1.0)
-
-    def _queue(self, one: Pass, target: DevicePixels, ends: Phase | None) -> None:
-        places: Mapping[int, BufferPlace] = {
-            value: BufferPlace(self._maps[place.is_kept], place.offset, place.box)
-            for value, place in one.places.items()
-        }
-        batch = self._batch(one.tile, target)
-        work = PassWork(batch, one.work, places, one.sums, self._vectors, ends)
-        self._runtime.queue(launch.ready(self._runtime, self._executor.launches(work)))
-
-    def _batch(self, tile: Box, target: DevicePixels) -> Batch:
-        _, rows, columns, _ = target.shape
-        top = tile.top if rows < self._schedule.sizes[-1][0] else 0
-        box = Box(top, 0, rows, columns)
-        return Batch(self._source, target, box, tile, self._schedule.sizes, self._flags)
-
-    def _band(self, one: Pass) -> DevicePixels:
-        pictures, _, columns, planes = self._target.shape
-        return replace(self._target, shape=(pictures, one.tile.height, columns, planes))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from waifu2x.backends import Precision
 from waifu2x.backends.cuda.arguments import address_of
+from waifu2x.backends.cuda.runtime import CudaRuntime
 from waifu2x.backends.cuda.tensor import choosing
 from waifu2x.backends.cuda.tensor.attention import TensorAttentionStep
 from waifu2x.backends.cuda.tensor.avg_pool import TensorAvgPoolStep
@@ -56,9 +57,6 @@ from waifu2x.lowering.plan.box import Box
 from waifu2x.lowering.program import InnerVectorStep, Program, Step
 from waifu2x.networks.model import Model
 
-if TYPE_CHECKING:
-    from waifu2x.backends.cuda.runtime import CudaRuntime
-
 
 def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Sequence[Maker]]:
     """Returns the makers of executors of each precision: the first for all pictures, the others for
@@ -66,7 +64,8 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Sequence[Maker
 
     Programs that matrix units cannot run go to fp32 on other units at once.
     """
-    fp16, fp32, wide = _in_16_bits(runtime, units), _in_fp32(runtime, units), _wide(runtime)
+    sizes = LARGEST, choosing.IN_FP32, choosing.IN_FLOATS
+    fp16, fp32, wide = (_maker(runtime, units, trusted) for trusted in sizes)
     return {"auto": [fp16, fp32, wide], "fp16": [fp16, fp32, wide], "fp32": [fp32, wide]}
 
 
@@ -75,41 +74,27 @@ def decides(runtime: CudaRuntime, units: Units) -> Decide:
     kind = f"{units} {'sm75' if is_sm75(runtime.capability) else ''}"
 
     def decide(model: Model, on_trial: OnTrial) -> Maker:
-        def maker(trusted: float) -> Maker:
-            match trusted:
-                case choosing.IN_FLOATS:
-                    return _wide(runtime)
-                case choosing.IN_FP32:
-                    return _in_fp32(runtime, units)
-            return _in_16_bits(runtime, units, trusted)
-
         @contextmanager
         def trial(trusted: float) -> Iterator[choosing.Run]:
-            with on_trial(maker(trusted)) as network:
+            with on_trial(_maker(runtime, units, trusted)) as network:
                 yield lambda picture: network(picture, np.float32)
 
-        return maker(choosing.trusted(model, kind, trial))
+        return _maker(runtime, units, choosing.trusted(model, kind, trial))
 
     return decide
 
 
-def _in_16_bits(runtime: CudaRuntime, units: Units, trusted: float = LARGEST) -> Maker:
-    return _maker(runtime, units, 1, trusted)
+def _maker(runtime: CudaRuntime, units: Units, trusted: float) -> Maker:
+    """Returns what makes executors whose values are `trusted` in 16 bits up to a size; IN_FP32, or
+    IN_FLOATS."""
+    if trusted == choosing.IN_FLOATS:
+        return partial(Fp32Executor, runtime)
+    terms, largest = (2, LARGEST) if trusted == choosing.IN_FP32 else (1, trusted)
 
-
-def _in_fp32(runtime: CudaRuntime, units: Units) -> Maker:
-    return _maker(runtime, units, 2, LARGEST)
-
-
-def _wide(runtime: CudaRuntime) -> Maker:
-    return partial(Fp32Executor, runtime)
-
-
-def _maker(runtime: CudaRuntime, units: Units, terms: int, trusted: float) -> Maker:
     def make(program: Program, choose: Choose) -> Executor:
-        for found in (arranged(program, units, terms, trusted), program):
+        for found in (arranged(program, units, terms, largest), program):
             if runs(found, layouts(found, terms)):
-                return TensorExecutor(runtime, found, units, terms, choose, trusted)
+                return TensorExecutor(runtime, found, units, terms, choose, largest)
         return Fp32Executor(runtime, program, choose)
 
     return make

@@ -87,8 +87,60 @@ class TensorJob:
         return self.inputs // self.group * self.taps * (3 if self.terms == 2 else 1)
 
 
+class _Tiles:
+    """How work is cut into tiles of one row of columns, or several.
+
+    `pack` packs weights (out, in, side, side) in the order in which the kernel `stem` reads them;
+    `threads`, `width`, `shared` and `macros` return the threads of a block, the output planes of a
+    tile, the bytes of shared memory of a block, and the macros that depend on the shape.
+    """
+
+    is_row_by_row = False
+    """Whether blocks go down a picture row by row."""
+    consumers = 1
+    """Groups of warps of a block that make different tiles."""
+
+    @property
+    def columns(self) -> int:
+        """Columns of a tile."""
+        return COLUMNS
+
+
+class _Warpgroups(_Tiles):
+    """Tiles of `wgmma`: some warpgroups multiply, and some warps of one more copy."""
+
+    warpgroups: int
+
+    def threads(self, job: TensorJob) -> int:
+        return (self.warpgroups + 1) * 128
+
+
+class _Rows(_Warpgroups):
+    """Tiles of one row."""
+
+    ring: int
+    is_row_by_row = True
+    rows = blocks = 1
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """Registers of threads that multiply, and of the others."""
+        return 240, 24
+
+    def macros(self, job: TensorJob) -> dict[str, str | int]:
+        registers, spare = self.registers
+        return {
+            "ROWS": self.rows,
+            "RING": self.ring,
+            "WARPGROUPS": self.warpgroups,
+            "REGISTERS": registers,
+            "SPARE_REGISTERS": spare,
+            "USED": job.group - job.padding,
+        }
+
+
 @dataclass(frozen=True)
-class WgmmaShape:
+class WgmmaShape(_Warpgroups):
     """Macros of `kernels/tensor_wgmma.cu` that leave the result as it is."""
 
     rows: int
@@ -104,26 +156,12 @@ class WgmmaShape:
     is all."""
 
     stem = "tensor_wgmma"
-    columns = COLUMNS
-    """Columns of a tile."""
-    is_row_by_row = False
-    """Whether its blocks go down a picture row by row."""
-    consumers = 1
-    """Groups that make tiles of their own."""
     pack = staticmethod(pack_middle)
-    """Its order of weights."""
-
-    def threads(self, job: TensorJob) -> int:
-        """Returns the threads of a block: those that multiply, and four warps, two of which
-        copy."""
-        return (self.warpgroups + 1) * 128
 
     def width(self, job: TensorJob) -> int:
-        """Returns the output planes of a tile."""
         return min(job.width, self.most_width)
 
     def shared(self, job: TensorJob) -> int:
-        """Bytes of shared memory of a block."""
         pixel = job.group * 2
         pixels = (self.a_stages * (self.rows + job.side - 1) * _PITCH + 1) * pixel
         weights = self.b_stages * self.width(job) * pixel
@@ -134,7 +172,6 @@ class WgmmaShape:
         return pixels + weights + barriers + epilogue + partial * _FLOAT_BYTES
 
     def macros(self, job: TensorJob) -> dict[str, str | int]:
-        """Returns the macros of this shape."""
         own = {name.upper(): value for name, value in asdict(self).items()}
         del own["MOST_WIDTH"]
         own["PARTIAL_ROWS"] = self._partial_rows
@@ -146,7 +183,7 @@ class WgmmaShape:
 
 
 @dataclass(frozen=True)
-class MmaShape:
+class MmaShape(_Tiles):
     """Macros of `kernels/tensor_mma.cu` that leave the result as it is."""
 
     rows: int
@@ -168,25 +205,17 @@ class MmaShape:
     """For sm_75."""
 
     stem = "tensor_mma"
-    columns = COLUMNS
-    """Columns of a tile."""
-    is_row_by_row = False
-    """Whether its blocks go down a picture row by row."""
     pack = staticmethod(pack_quads)
-    """Its order of weights."""
 
     def threads(self, job: TensorJob) -> int:
-        """Threads of a block."""
         columns, _ = self.warp
         warps = self.rows * (COLUMNS // columns) * (self.width(job) // self._each(job))
         return self.consumers * warps * 32
 
     def width(self, job: TensorJob) -> int:
-        """Returns the output planes of a tile."""
         return min(job.width, self.most_width)
 
     def shared(self, job: TensorJob) -> int:
-        """Bytes of shared memory of a block."""
         pixel = job.group * 2
         columns = COLUMNS if job.tap_columns else COLUMNS + job.side - 1
         reads = self.rows + job.side - 1
@@ -200,7 +229,6 @@ class MmaShape:
         return self.consumers * max(ring * columns * pixel, partial) + weights
 
     def macros(self, job: TensorJob) -> dict[str, str | int]:
-        """Returns the macros of this shape."""
         columns, _ = self.warp
         return {
             "ROWS": self.rows,
@@ -221,7 +249,7 @@ class MmaShape:
 
 
 @dataclass(frozen=True)
-class RowsShape:
+class RowsShape(_Rows):
     """Macros of `kernels/tensor_rows.cu` that leave the result as it is."""
 
     ring: int
@@ -229,25 +257,13 @@ class RowsShape:
 
     stem = "tensor_rows"
     pack = staticmethod(pack_rows)
-    """Its order of weights."""
-    is_row_by_row = True
-    rows = blocks = consumers = 1
     warpgroups = 2
-    """Those that multiply."""
     columns = 128
-    """Columns of a tile, which is one row."""
-
-    def threads(self, job: TensorJob) -> int:
-        """Returns the threads of a block: those that multiply, and four warps, one of which
-        copies."""
-        return (self.warpgroups + 1) * 128
 
     def width(self, job: TensorJob) -> int:
-        """Returns the output planes of a tile."""
         return ROWS_WIDTH
 
     def shared(self, job: TensorJob) -> int:
-        """Bytes of shared memory of a block."""
         pixel = job.group * 2
         row = job.inputs // job.group * (self.columns + 8) * pixel
         staged = self.warpgroups * self.columns * ROWS_WIDTH * 2
@@ -258,20 +274,11 @@ class RowsShape:
         return round_up(self.ring * row + pixel, _RING_UNIT) + staged + barriers
 
     def macros(self, job: TensorJob) -> dict[str, str | int]:
-        """Returns the macros of this shape."""
-        return {
-            "ROWS": self.rows,
-            "RING": self.ring,
-            "WARPGROUPS": self.warpgroups,
-            "REGISTERS": 240,
-            "SPARE_REGISTERS": 24,
-            "USED": job.group - job.padding,
-            "OWN_GATE": int(job.own_gate),
-        }
+        return {**super().macros(job), "OWN_GATE": int(job.own_gate)}
 
 
 @dataclass(frozen=True)
-class RollingShape:
+class RollingShape(_Rows):
     """Macros of `kernels/tensor_rolling.cu` that leave the result as it is."""
 
     warpgroups: int
@@ -281,42 +288,24 @@ class RollingShape:
 
     stem = "tensor_rolling"
     pack = staticmethod(pack_rolling)
-    """Its order of weights."""
-    is_row_by_row = True
-    rows = blocks = consumers = 1
 
     @property
     def columns(self) -> int:
-        """Columns of a tile, which is one row."""
         return self.warpgroups * COLUMNS
 
-    def threads(self, job: TensorJob) -> int:
-        """Returns the threads of a block: those that multiply, and four warps, one of which
-        copies."""
-        return (self.warpgroups + 1) * 128
+    @property
+    def registers(self) -> tuple[int, int]:
+        return (232, 40) if self.warpgroups == 2 else (152, 56)
 
     def width(self, job: TensorJob) -> int:
-        """Returns the output planes of a tile."""
         return ROLLING_WIDTH
 
     def shared(self, job: TensorJob) -> int:
-        """Bytes of shared memory of a block."""
         pixel = job.group * 2
         weights = job.inputs // job.group * job.side * 5 * ROLLING_WIDTH * pixel
         pixels = self.ring * (self.columns + 8) * pixel + pixel
         barriers = (2 * self.ring + self.warpgroups + 1) * _BARRIER_BYTES
         return weights + pixels + ROLLING_WIDTH * _EPILOGUE_BYTES + barriers
-
-    def macros(self, job: TensorJob) -> dict[str, str | int]:
-        """Returns the macros of this shape."""
-        return {
-            "ROWS": self.rows,
-            "RING": self.ring,
-            "WARPGROUPS": self.warpgroups,
-            "REGISTERS": 232 if self.warpgroups == 2 else 152,
-            "SPARE_REGISTERS": 40 if self.warpgroups == 2 else 56,
-            "USED": job.group - job.padding,
-        }
 
 
 Shape = WgmmaShape | MmaShape | RowsShape | RollingShape

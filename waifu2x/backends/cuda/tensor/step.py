@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from waifu2x.backends.cuda.arguments import Address, address_of, structs
+from waifu2x.backends.cuda.runtime import CudaBuffer, CudaRuntime
 from waifu2x.backends.cuda.tensor.layout import BatchGrid, FewLayout, MapArguments, MapLayout
 from waifu2x.backends.cuda.tensor.units import Units
 from waifu2x.backends.cuda.tensor.vectors import VectorPlaces, Vectors
@@ -20,9 +21,6 @@ from waifu2x.lowering.plan.box import Box
 from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import Target, View
 from waifu2x.system.lazy_dataclass import dataclass
-
-if TYPE_CHECKING:
-    from waifu2x.backends.cuda.runtime import CudaBuffer, CudaRuntime
 
 BORDERS = {"replicate": 0, "reflect": 1, "zero": 2}
 """The macro BORDER."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
+from waifu2x.backends.cuda.runtime import CudaRuntime
 from waifu2x.backends.gpu.device.launch import KernelSpec
 from waifu2x.backends.gpu.device.peak import measured
 from waifu2x.errors import BackendError
-
-if TYPE_CHECKING:
-    from waifu2x.backends.cuda.runtime import CudaRuntime
 
 Units = Literal["wgmma", "mma", "fma"]
 """Matrix units fed from shared memory (sm_90), from registers (sm_75 and later), or none."""

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cuda.arguments import Address, address_of, structs
+from waifu2x.backends.cuda.runtime import CudaRuntime
 from waifu2x.backends.cuda.tensor.activation import numbered_macro
 from waifu2x.backends.gpu.device.launch import KernelSpec, Launch, LaunchMaker
 from waifu2x.backends.gpu.device.runtime import Buffer, Macros
@@ -23,9 +24,6 @@ from waifu2x.lowering.plan.phases import Phase
 from waifu2x.lowering.program import PictureSum, Program, Step
 from waifu2x.networks.expressions import LEAKY
 from waifu2x.networks.model import Size
-
-if TYPE_CHECKING:
-    from waifu2x.backends.cuda.runtime import CudaRuntime
 
 UNIT = 1 << 16
 """The scale of the integers that are summed for means."""

@@ -12,7 +12,7 @@ from waifu2x.backends.gpu.device.runtime import Argument, Limits
 from waifu2x.backends.gpu.device.source import float_text, switches
 from waifu2x.backends.gpu.fp32 import direct, winograd
 from waifu2x.backends.gpu.fp32.activation import activation_macro, cheapest
-from waifu2x.backends.gpu.fp32.conv_shape import CELL, NARROW, ConvShape, Planes, planes_of
+from waifu2x.backends.gpu.fp32.conv_planes import CELL, NARROW, Planes, planes_of
 from waifu2x.backends.gpu.fp32.maps import (
     UNIT,
     Margin,
@@ -26,6 +26,16 @@ from waifu2x.backends.gpu.fp32.step import Fp32Context, Fp32Step, Fp32Task
 from waifu2x.lowering.ops.conv import Conv
 from waifu2x.lowering.plan.box import Box
 from waifu2x.lowering.plan.geometry import round_up, scaled
+
+ConvShape = direct.DirectShape | winograd.WinogradShape | winograd.WinogradVectorShape
+"""How the work of a convolution is cut; its `repr` identifies it.
+
+`planes`, `rows`, `columns` and `group` are the output planes, the pixels and the work-items of a
+group. With `plane_groups`, groups divide the planes among them; otherwise each makes all. `share`
+is the multiply-adds that it does, divided by those of the definition. `macros` and `pack` return
+the macros of the kernel `stem`, and a weight (out, in, taps, taps) in the order in which it reads
+it.
+"""
 
 
 class Fp32ConvStep(Fp32Step[Conv]):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.gpu.device.runtime import Limits, Macros
 from waifu2x.backends.gpu.device.source import vector_type
-from waifu2x.backends.gpu.fp32.conv_shape import NARROW, Planes, padded_weight
+from waifu2x.backends.gpu.fp32.conv_planes import NARROW, Planes, padded_weight
 from waifu2x.lowering.plan.geometry import round_up
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -41,22 +41,18 @@ class DirectShape:
 
     @property
     def planes(self) -> int:
-        """Output planes of a group."""
         return self.lanes * self.vectors * self.width
 
     @property
     def rows(self) -> int:
-        """Rows of pixels of a group."""
         return self.group_y * (self.line if self.down else 1)
 
     @property
     def columns(self) -> int:
-        """Columns of pixels of a group."""
         return self.group_x * (1 if self.down else self.line)
 
     @property
     def group(self) -> int:
-        """Work-items of a group."""
         return self.lanes * self.group_x * self.group_y
 
     def macros(self, planes: Planes) -> Macros:

@@ -20,7 +20,7 @@ from waifu2x.backends.gpu.fp32.channel_attention import (
     Fp32MixStep,
 )
 from waifu2x.backends.gpu.fp32.conv import Fp32ConvStep
-from waifu2x.backends.gpu.fp32.conv_shape import CELL
+from waifu2x.backends.gpu.fp32.conv_planes import CELL
 from waifu2x.backends.gpu.fp32.depthwise import Fp32DepthwiseStep
 from waifu2x.backends.gpu.fp32.maps import (
     ALIGNMENT,

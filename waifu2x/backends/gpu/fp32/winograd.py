@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.gpu.device.runtime import Limits, Macros
 from waifu2x.backends.gpu.device.source import vector_type
-from waifu2x.backends.gpu.fp32.conv_shape import Planes, padded_weight
+from waifu2x.backends.gpu.fp32.conv_planes import Planes, padded_weight
 from waifu2x.backends.gpu.fp32.maps import FLOAT_BYTES
 from waifu2x.backends.winograd import share, transform_weights
 from waifu2x.lowering.plan.geometry import round_up
@@ -40,7 +40,6 @@ class WinogradShape:
 
     @property
     def planes(self) -> int:
-        """Output planes of a group."""
         return self.outs
 
     @property
@@ -54,17 +53,14 @@ class WinogradShape:
 
     @property
     def rows(self) -> int:
-        """Rows of pixels of a group."""
         return self.tile_y * self.cell_y
 
     @property
     def columns(self) -> int:
-        """Columns of pixels of a group."""
         return self.tile_x * self.cell_x
 
     @property
     def group(self) -> int:
-        """Work-items of a group."""
         cells = self.tile_y * self.tile_x
         lanes = cells // self.cells_item * (self.outs // self.outs_item)
         return lanes * self.frequencies // self.frequencies_item
@@ -137,12 +133,10 @@ class WinogradVectorShape:
 
     @property
     def planes(self) -> int:
-        """Output planes of a matrix product."""
         return self.width * self.vectors
 
     @property
     def columns(self) -> int:
-        """Columns of pixels of a group."""
         return self.cells * _CELL
 
     def local_bytes(self, planes: Planes) -> int:

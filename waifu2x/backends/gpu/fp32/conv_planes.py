@@ -1,13 +1,10 @@
-"""Shapes of the fp32 executor's convolutions: how their planes lie, and how their work is cut."""
+"""The planes of the fp32 executor's convolutions, as their kernels read and write them."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.gpu.device.runtime import Macros
 from waifu2x.backends.gpu.fp32.maps import places_of
 from waifu2x.lowering.ops.conv import Conv
 from waifu2x.lowering.plan.geometry import round_up
@@ -46,53 +43,6 @@ class Planes:
     def out_count(self) -> int:
         """Planes that it makes, with the padding between them."""
         return self.outputs[-1] + 1
-
-
-class ConvShape(Protocol):
-    """How the work of a convolution is cut; its `repr` identifies it."""
-
-    @property
-    def stem(self) -> str:
-        """The name of the file in `kernels/`, and of its kernel."""
-        ...
-
-    @property
-    def planes(self) -> int:
-        """Output planes of a group."""
-        ...
-
-    @property
-    def rows(self) -> int:
-        """Rows of pixels of a group."""
-        ...
-
-    @property
-    def columns(self) -> int:
-        """Columns of pixels of a group."""
-        ...
-
-    @property
-    def group(self) -> int:
-        """Work-items of a group."""
-        ...
-
-    @property
-    def plane_groups(self) -> bool:
-        """Whether groups divide the planes among them; otherwise each makes all."""
-        ...
-
-    @property
-    def share(self) -> float:
-        """The multiply-adds that it does, divided by those of the definition."""
-        ...
-
-    def macros(self, planes: Planes) -> Macros:
-        """Returns the macros of the kernel, including its planes."""
-        ...
-
-    def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Returns a weight (out, in, taps, taps) in the order in which the kernel reads it."""
-        ...
 
 
 def planes_of(program: Program, step: Conv, block: int) -> Planes:
