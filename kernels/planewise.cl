@@ -1,5 +1,5 @@
-// Planewise steps, fp32: whatever maps need between convolutions: crops, enlargements, depth-to-space,
-// space-to-depth, planes scaled, gated and added.
+// Planewise steps, fp32, between convolutions: crops, enlargements, depth-to-space, space-to-depth, planes
+// scaled, gated and added.
 //
 //     target(y, x, c) = (source(pixel and plane behind it) * factors(c) + shifts(c)) * FACTOR
 //                         + residual(y, x, c)
@@ -93,7 +93,7 @@ DEVICE float cubic(int distance) {
 #endif
 
 #ifdef PARTS
-// The row or column of the source, which has so many, that comes to a place; that of the edge beyond it.
+// The row or column of the source, which has `size`, that comes to a place; the edge's beyond it.
 DEVICE int rearranged(int place, int size) {
     const int cells = INVERSE ? size / PARTS : PARTS, inner = nearest(place, size);
     return inner % cells * (size / cells) + inner / cells;

@@ -1,4 +1,4 @@
-// Convolutions of each plane with a kernel of its own, between maps of tensor.cuh.
+// Convolutions of each plane with its own kernel, between maps of tensor.cuh.
 //
 //     out(y, x, c) = act(bias(c) + sum over dy, dx of weight(dy, dx, c) * in(y + dy, x + dx, c)) + residual(y, x, c)
 //     with MULTIPLIED  times the residual instead

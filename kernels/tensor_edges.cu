@@ -29,7 +29,7 @@
 #define ACTIVATE(x, slope) (x)
 #include "tensor.cuh"
 
-// Planes that a thread multiplies at a time.
+// Planes that a thread multiplies at once.
 #define EACH 2
 // A constant, since nvcc does not expand macros in pragmas.
 constexpr int SIDE_TAPS = SIDE;
