@@ -395,7 +395,7 @@ class CudaRuntime:
                 future.result()
 
     def handle(self, buffer: Any) -> int:
-        """Its address."""
+        """Returns its address."""
         return int(buffer.address)
 
     def packer(self, codes: str) -> Callable[..., bytes]:

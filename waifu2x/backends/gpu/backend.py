@@ -119,7 +119,7 @@ class GpuBackend:
         return self.runtime.pin(memory)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
-        """Seconds of each step by the device's clock, medians."""
+        """Returns the median seconds of each step by the device's clock."""
         maker = self._first(precision, model)
         executor = self._executor(maker, model, tuning.StoredChoices(self.device))
         try:
@@ -181,7 +181,7 @@ class GpuBackend:
         return self._compile(models, lambda model: maker, wider)
 
     def _note_flagged(self, names: Sequence[str]) -> None:
-        """Says once for each network that a picture left the room of 16 bits."""
+        """Logs once for each network that a picture's values are too large for 16 bits."""
         with self._telling:
             name = ", ".join(dict.fromkeys(map(printable, names)))
             if name not in self._told:
@@ -254,7 +254,8 @@ class GpuBackend:
         return maker(divided, tuning.StoredChoices(self.device)) if divided.cuts else None
 
     def _step_seconds(self, model: Model, executor: Executor, pixels: NDArray[Any]) -> list[float]:
-        """Seconds of each step, medians of several runs of pictures; the first run warms up."""
+        """Returns the median seconds of each step in several runs of pictures, after one to warm
+        up."""
         network = GpuNetwork([CompiledModel(model, executor, self._pool)], self._pool)
         runs = []
         for _ in range(_RUNS + 1):

@@ -280,7 +280,7 @@ class Execution:
         return self._tile is not None and max(self._shape[1:3]) > self._tile
 
     def _undivided(self, plan: LaunchPlan, target: DevicePixels) -> bool:
-        """Works by a plan; False if there is not as much memory."""
+        """Runs a plan; returns False if there is too little memory for it."""
         with self._pool.taken() as taken:
             try:
                 self._compiled.queue(plan, self._source.buffer, target.buffer, self._flags, taken)

@@ -141,7 +141,8 @@ class Executor(Protocol):
         ...
 
     def peak(self) -> float:
-        """Multiply-adds a second that its units reach at best in its precision, measured now."""
+        """Returns the multiply-adds a second that its units reach at best in its precision,
+        measured now."""
         ...
 
     def share(self, number: int) -> float:

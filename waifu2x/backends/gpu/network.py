@@ -341,8 +341,8 @@ class GpuNetwork:
     def _stack(
         self, pictures: NDArray[Any], results: NDArray[Any], options: Options, on_progress: Progress
     ) -> list[int]:
-        """Pictures of one size: all at once if they fit so, else in two halves. Gives the numbers
-        of those that are flagged."""
+        """Runs pictures of one size, all at once if they fit, else in two halves. Returns the
+        numbers of flagged ones."""
         count = len(pictures)
         if count <= 1 or (options.tile is None and self._longest(pictures.shape) <= _LONGEST):
             try:
@@ -357,7 +357,8 @@ class GpuNetwork:
         return flagged
 
     def _longest(self, shape: tuple[int, ...]) -> int:
-        """Rows of all pictures together, with padding, in the transform where they are most."""
+        """Returns the rows of all pictures together, with padding, in the transform with most of
+        them."""
         count, height, width = shape[:3]
         side = longest = max(height, width)
         for compiled in self.models:
@@ -370,10 +371,8 @@ class GpuNetwork:
     def _batch(
         self, pictures: NDArray[Any], results: NDArray[Any], options: Options, on_progress: Progress
     ) -> list[int]:
-        """Pictures through all models; gives the numbers of those that are flagged.
-
-        Raises TooManyError if several do not fit undivided.
-        """
+        """Runs pictures through all models; returns the numbers of flagged ones. Raises
+        TooManyError if several do not fit undivided."""
         self._check_room(pictures)
         with self._flags.taken(len(pictures)) as flags:
             self._passes(pictures, results, options, on_progress, flags)
@@ -441,7 +440,7 @@ class GpuNetwork:
 
 
 def _new_flags(models: Sequence[CompiledModel], pictures: int) -> Flags:
-    """Flags that the executor of any model may set. May raise OutOfMemoryError."""
+    """Returns flags that the executor of any model may set. May raise OutOfMemoryError."""
     for compiled in models:
         flags = compiled.executor.new_flags(pictures)
         if flags is not NO_FLAGS:

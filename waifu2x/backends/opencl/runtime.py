@@ -172,7 +172,8 @@ class OpenClRuntime:
         return nullcontext()
 
     def free_memory(self) -> int:
-        """Bytes that may be taken: OpenCL knows how much there is, not how much is free."""
+        """Returns the bytes that may be taken: OpenCL knows how much memory there is, not how much
+        is free."""
         parts = _SHARED_MEMORY_PART if self._device.host_unified_memory else 1
         return int(self._device.global_mem_size) // parts - self.allocated
 
@@ -353,7 +354,8 @@ class OpenClRuntime:
 
 
 def _in_step(device: cl.Device) -> int:
-    """Work-items of a GPU that run in step, by the extensions that tell; 32 is a common width."""
+    """Returns the work-items of a GPU that run in step, from extensions that tell it; 32 is
+    common."""
     for attribute in ("warp_size_nv", "wavefront_width_amd"):
         try:
             return int(getattr(device, attribute))
@@ -363,7 +365,8 @@ def _in_step(device: cl.Device) -> int:
 
 
 def _vector(device: cl.Device) -> int:
-    """Floats of a processor's vectors; PoCL 3 says 16 where its own library can do but 8."""
+    """Returns the floats of a processor's vectors; PoCL 3 says 16 where its own library can do but
+    8."""
     return min(int(device.native_vector_width_float), 8)
 
 

@@ -58,9 +58,9 @@ def planes_attended(
 def _by_windows(
     step: AttentionStep, box: Box, size: Size, window: Callable[[tuple[int, int], Box], Planes]
 ) -> Planes:
-    """Results in a box of whole windows, of a map of that size.
+    """Returns results in a box of whole windows, of a map of that size.
 
-    `window` is handed where each begins, and its part inside the map.
+    `window` takes the first pixel of a window and its part inside the map.
     """
     windows = step.windows
     made = np.zeros((box.height, box.width, step.planes))
@@ -138,7 +138,7 @@ def cross_sums(step: CrossSums, box: Box, pixels: Planes) -> NDArray[np.float64]
 
 
 def _cross_sums(step: CrossSums, pixels: Planes) -> NDArray[np.float64]:
-    """Sums of one part."""
+    """Returns the sums of one part."""
     queries, keys = (
         pixels[..., first : first + step.planes].reshape(-1, step.heads, step.planes // step.heads)
         for first in step.first
@@ -151,7 +151,7 @@ def _cross_sums(step: CrossSums, pixels: Planes) -> NDArray[np.float64]:
 def mixed(
     step: MixPlanes, box: Box, weights: NDArray[np.float64], maps: Mapping[int, MapPart]
 ) -> Planes:
-    """Results in a box, (rows, columns, planes)."""
+    """Returns results in a box, (rows, columns, planes)."""
     pixels = maps[step.source.value].read(box)[..., step.first : step.first + step.planes]
     depth = step.planes // step.heads
     values = pixels.reshape(box.height, box.width, step.heads, depth)

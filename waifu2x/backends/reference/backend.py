@@ -69,7 +69,7 @@ def create(device: int) -> NumpyBackend:
 
 
 def devices() -> list[Device]:
-    """Its one device."""
+    """Returns its one device."""
     return [NumpyBackend.device]
 
 
@@ -93,7 +93,7 @@ class NumpyBackend:
         return Pin()
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
-        """Seconds of each step, without a peak to compare with."""
+        """Measures the seconds of each step, without a peak to compare with."""
         network = self.compile([model], precision)
         seconds: dict[int, float] = {}
 

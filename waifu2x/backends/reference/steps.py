@@ -52,8 +52,8 @@ class StepArithmetic:
         self._vectors = vectors
 
     def conv(self, step: Conv, box: Box, maps: Mapping[int, MapPart]) -> Planes:
-        """Results in a box, (rows, columns, planes) as they are stored by depth-to-space, before
-        the residual."""
+        """Returns results in a box before the residual, (rows, columns, planes) as depth-to-space
+        stores them."""
         fold = self._program.values[step.source.value].space_to_depth
         reach = step.taps - 1
         read = Box(box.top, box.left, box.height + reach, box.width + reach)
@@ -82,7 +82,7 @@ class StepArithmetic:
         return pixels
 
     def depthwise(self, step: Depthwise, box: Box, maps: Mapping[int, MapPart]) -> Planes:
-        """Results in a box, (rows, columns, planes), before the residual."""
+        """Returns results in a box before the residual, (rows, columns, planes)."""
         more = step.taps - 1
         read = Box(box.top, box.left, box.height + more, box.width + more)
         planes = self._read(step.source, read, maps)
@@ -92,7 +92,7 @@ class StepArithmetic:
         return step.activation(sums)
 
     def norm(self, step: NormPlanes, box: Box, maps: Mapping[int, MapPart]) -> Planes:
-        """Results in a box, (rows, columns, planes)."""
+        """Returns results in a box, (rows, columns, planes)."""
         planes = self._read(step.source, box, maps)
         centred = planes - planes.mean(axis=2, keepdims=True)
         variance = (centred**2).mean(axis=2, keepdims=True)
@@ -137,7 +137,7 @@ class StepArithmetic:
         return made
 
     def planewise(self, step: PlanewiseStep, box: Box, maps: Mapping[int, MapPart]) -> Planes:
-        """Results in a box, (rows, columns, planes), before the residual."""
+        """Returns results in a box before the residual, (rows, columns, planes)."""
         rows, columns = np.arange(box.top, box.bottom), np.arange(box.left, box.right)
         match step:
             case BicubicResize():

@@ -145,7 +145,7 @@ def _libraries(homes: Iterable[Path]) -> Iterator[Nvrtc]:
 
 
 def _wheels() -> Iterator[Path]:
-    """Folders in the namespace package of NVIDIA's wheels."""
+    """Yields the folders in the namespace package of NVIDIA's wheels."""
     spec = importlib.util.find_spec("nvidia")
     for site in (spec.submodule_search_locations or ()) if spec else ():
         with contextlib.suppress(OSError):

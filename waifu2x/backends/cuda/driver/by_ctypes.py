@@ -245,5 +245,5 @@ class CtypesDriver:
 
 
 def _start(array: NDArray[Any]) -> Any:
-    """Its first byte, for a call; it can be written, as pages and results can."""
+    """Returns an array's first byte for a call; it can be written, as pages and results can."""
     return _NOTHING.from_buffer(array.data)

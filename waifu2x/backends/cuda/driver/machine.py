@@ -43,7 +43,7 @@ class Machine:
         return pick_device("cuda", self.devices(), index)
 
     def capability(self, device: Any) -> tuple[int, int]:
-        """As in sm_90: (9, 0)."""
+        """Returns a chip's compute capability: (9, 0) for sm_90."""
         return (
             self.driver.attribute(device, Attribute.COMPUTE_CAPABILITY_MAJOR),
             self.driver.attribute(device, Attribute.COMPUTE_CAPABILITY_MINOR),

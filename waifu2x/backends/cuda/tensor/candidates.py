@@ -38,7 +38,8 @@ _MOST_HELD = 576
 def candidates(
     job: TensorJob, units: Units, capability: tuple[int, int], shared_bytes: int
 ) -> list[Shape]:
-    """Shapes that fit a block's shared memory, the usual one for large pictures first."""
+    """Returns the shapes that fit a block's shared memory, the usual one for large pictures
+    first."""
     shapes: list[Shape]
     if units == "wgmma":
         shapes = list(_row_by_row(job, shared_bytes))
@@ -62,8 +63,8 @@ def candidates(
 
 
 def _row_by_row(job: TensorJob, shared_bytes: int) -> Iterator[RowsShape | RollingShape]:
-    """Shapes that go down a picture row by row: where all weights of 64 output planes fit the
-    registers of a warpgroup, else those of 32 shared memory."""
+    """Yields shapes that go down a picture row by row: where all weights of 64 output planes fit
+    the registers of a warpgroup, else those of 32 shared memory."""
     if job.terms == 2 or job.side == 1 or job.last:
         return
     each = job.outputs // job.sparse_taps

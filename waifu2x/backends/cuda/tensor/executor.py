@@ -207,7 +207,7 @@ class TensorExecutor:
                 yield self._edges
 
     def new_flags(self, pictures: int) -> Flags:
-        """Flags of pictures with values that 16 bits have no room for."""
+        """Returns flags of pictures with values that 16 bits cannot hold."""
         return CudaFlags(self._runtime, pictures)
 
     def vector_bytes(self, pictures: int) -> int:
@@ -227,7 +227,7 @@ class TensorExecutor:
         return [*self._steps.values(), self._vectors, *(step for step in ends if step)]
 
     def peak(self) -> float:
-        """Multiply-adds a second at best: two terms take three matrix products."""
+        """Returns the multiply-adds a second at best: two terms take three matrix products."""
         return matrix_peak(self._runtime, self._units) / (3 if self._terms == 2 else 1)
 
     def share(self, number: int) -> float:

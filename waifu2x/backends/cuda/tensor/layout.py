@@ -57,7 +57,8 @@ class MapArguments(NamedTuple):
 
 
 def few_map(held: Box) -> MapArguments:
-    """Arguments for a map of few planes that holds a box, counted from the value's first pixel."""
+    """Returns arguments for a map of few planes that holds a box, counted from the value's first
+    pixel."""
     return MapArguments(held.width, 0, held.top, held.left, held.height, held.width)
 
 
@@ -88,7 +89,7 @@ class MapLayout:
         return (rows * pitch * self.stored + beyond * self.group) * VALUE_BYTES * self.terms
 
     def arguments(self, box: Box, grid: BatchGrid, top: int, left: int) -> MapArguments:
-        """Arguments for a map that holds a box; the first result is at its (top, left)."""
+        """Returns arguments for a map that holds a box; the first result is at its (top, left)."""
         rows, pitch = self._extent(box, grid)
         group = rows * pitch * self.group // VECTOR_VALUES
         return MapArguments(pitch, group, top, left, *self._cell(box))
@@ -111,7 +112,7 @@ class MapLayout:
         return box.height // self.space_to_depth, box.width // self.space_to_depth
 
     def _extent(self, box: Box, grid: BatchGrid) -> tuple[int, int]:
-        """Rows and pitch."""
+        """Returns the rows and the pitch."""
         rows, columns = self._cell(box)
         return grid.down * rows, round_up(grid.across * columns, _PHASES)
 

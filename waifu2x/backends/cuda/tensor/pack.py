@@ -45,7 +45,7 @@ def swizzled(block: NDArray[np.float16], group: int) -> NDArray[np.float16]:
 def placed(
     values: NDArray[np.float32], axis: int, places: NDArray[np.intp], count: int
 ) -> NDArray[np.float32]:
-    """Values put along an axis at `places` of `count`; the others are zero."""
+    """Returns values at `places` of `count` along an axis, zeros elsewhere."""
     shape = list(values.shape)
     shape[axis] = count
     result = np.zeros(shape, np.float32)
@@ -56,7 +56,8 @@ def placed(
 def pack_middle(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """(tiles of `width` output planes, K-blocks, taps, width, group) of (out, in, side, side)."""
+    """Returns (out, in, side, side) as (tiles of `width` output planes, K-blocks, taps, width,
+    group)."""
     outputs, inputs = weight.shape[:2]
     # [tile][group of planes][tap][output plane][input plane]
     order = weight.reshape(outputs // width, width, inputs // group, group, -1)
@@ -78,11 +79,13 @@ def pack_quads(
 def pack_rows(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """(tiles of `width` = 64 output planes, groups, taps, k16, 128, 4, 2) of (out, in, side, side):
-    fragments of `wgmma` m64k16 in registers, of one term.
+    """Returns (out, in, side, side) as (tiles of `width` = 64 output planes, groups, taps, k16,
+    128, 4, 2): fragments of `wgmma` m64k16 in registers, of one term.
 
-    Thread 32 * w + l holds output planes 16 * w + l // 4 and, word by word, those 8 further; input
-    planes l % 4 * 2 and the next, in words 2 and 3 those 8 further.
+    Thread 32 * w + l holds output planes 16 * w + l
+
+    4 and, word by word, those 8 further; input planes l % 4 * 2 and the next, in words 2 and 3
+    those 8 further.
     """
     outputs, inputs = weight.shape[:2]
     assert (width, terms) == (64, 1)
@@ -96,9 +99,8 @@ def pack_rows(
 def pack_rolling(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """(tiles of `width` output planes, groups, kx, 5, width, group) of (out, in, 3, 3), of one
-    term: taps ky = 2, 1, 0, 2, 1, so that any three neighbours are all of them.
-    """
+    """Returns (out, in, 3, 3) as (tiles of `width` output planes, groups, kx, 5, width, group), of
+    one term: taps ky = 2, 1, 0, 2, 1, so that any three neighbours are all of them."""
     outputs, inputs = weight.shape[:2]
     assert terms == 1
     cut = weight[:, :, [2, 1, 0, 2, 1]].reshape(
@@ -123,12 +125,12 @@ def pack_last(
 
 
 def pack_first(weight: NDArray[np.float32], unit: float, is_last: bool) -> NDArray[np.float16]:
-    """(tiles of 32 output planes, k16, n8, lane, 2 terms, word, 2): fragments of `mma` m16n8k16.
+    """Returns (tiles of 32 output planes, k16, n8, lane, 2 terms, word, 2): fragments of `mma`
+    m16n8k16.
 
-    Output planes stand in the order of `pack_quads`, but where they become pixels.
-
-    Value k of an output plane is [ky][kx][plane], each ky padded to an even count. `unit` is what a
-    pixel value of 1 is worth, see the kernel.
+    Output planes are in the order of `pack_quads`, unless they become pixels. Value k of an output
+    plane is [ky][kx][plane], each ky padded to an even count. `unit` is the value of a pixel of 1;
+    see the kernel.
     """
     outputs, inputs, side = weight.shape[:3]
     values = round_up(side * inputs, 2)

@@ -333,13 +333,13 @@ def macros(job: TensorJob, shape: Shape) -> Macros:
 
 
 def results(job: TensorJob, shape: Shape) -> int:
-    """Columns of a tile that are results: not all where the taps of a row are columns of the
-    matrix product."""
+    """Returns the columns of a tile that are results: not all where the taps of a row are columns
+    of the matrix product."""
     return shape.columns - (job.side - 1 if job.tap_columns else 0)
 
 
 def depth(job: TensorJob, shape: Shape) -> int:
-    """Tiles of output planes."""
+    """Returns the number of tiles of output planes."""
     return 1 if job.last else job.outputs // shape.width(job)
 
 

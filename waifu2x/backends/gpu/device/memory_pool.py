@@ -76,8 +76,9 @@ class MemoryPool:
         """Buffers that queued kernels still use: for nothing but further kernels."""
 
     def free(self) -> int:
-        """Bytes that can be taken, as far as the library tells. What other programs take or free
-        shows after a moment: to ask takes as long as a few launches."""
+        """Returns the bytes that can be taken, as far as the library tells. It asks the library
+        only now and then, which takes as long as a few launches: memory of other programs shows
+        after a moment."""
         now, allocated = time.monotonic(), self.runtime.allocated
         if now > self._asked + _ASKED_SECONDS:
             self._asked, self._available = now, self.runtime.free_memory() + allocated
@@ -246,7 +247,7 @@ class FreeList:
         self._buffers: list[Buffer] = []
 
     def size(self) -> int:
-        """Bytes that are kept."""
+        """Returns the bytes that are kept."""
         with self._lock:
             return sum(buffer.size for buffer in self._buffers)
 

@@ -111,7 +111,7 @@ class Runtime(Protocol):
         ...
 
     def free_memory(self) -> int:
-        """Bytes that can be allocated now, as far as the library tells."""
+        """Returns the bytes that can be allocated now, as far as the library tells."""
         ...
 
     def allocate(self, size: int, *, for_maps: bool = False) -> Buffer:

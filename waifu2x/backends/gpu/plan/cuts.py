@@ -57,7 +57,8 @@ def worthwhile(
 
 
 def grids(size: Size, tile: int | None, bands: int) -> Iterator[Size]:
-    """Tiles down and across for results of a size, fewest first: doubled one after the other."""
+    """Yields tiles down and across for results of a size, fewest first, doubled on one side each
+    time."""
     height, width = size
     side = min(tile or _LARGEST_TILE, _LARGEST_TILE)
     down, across = max(bands, -(-height // side)), -(-width // side)

@@ -205,7 +205,7 @@ class _Wish:
     bands: int
 
     def grids(self, size: Size, is_last: bool) -> Iterator[Size]:
-        """Tiles down and across of a phase, for results of that size."""
+        """Returns the tiles down and across of a phase, for results of that size."""
         if self.pictures > 1:
             return iter([(1, 1)])
         return cuts.grids(size, self.tile, self.bands if is_last else 1)
@@ -417,7 +417,7 @@ class _Planner:
         return Box(top, left, max(bottom - top, 0), max(right - left, 0))
 
     def _unit(self, value: int) -> int:
-        """Multiples at which a value can be cut without computing anything twice."""
+        """Returns the multiples at which a value can be cut without computing anything twice."""
         unit = math.lcm(*self._executor.unit, self._program.values[value].space_to_depth)
         blocks = [
             step.depth_to_space

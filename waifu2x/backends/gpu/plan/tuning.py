@@ -126,7 +126,7 @@ def tune(
 
 
 def _words(option: Candidate) -> str:
-    """Its kernel, and its fields as a dataclass shows them."""
+    """Returns a candidate's kernel, and its fields as a dataclass shows them."""
     return f"{option.stem}: {repr(option).partition('(')[2].removesuffix(')')}"
 
 
