@@ -389,7 +389,8 @@ class CudaRuntime:
 
     def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
         """Compiles what `build` will be asked for, all at once: each takes one core."""
-        missing = [source for source in wanted if _key(*source) not in self._modules]
+        by_key = {_key(*source): source for source in wanted}
+        missing = [source for key, source in by_key.items() if key not in self._modules]
         with ThreadPoolExecutor(thread_name_prefix="waifu2x-compile") as pool:
             for future in [pool.submit(self._compile, *source) for source in missing]:
                 future.result()
