@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from waifu2x.backends.cuda.tensor.pack import (
     pack_middle,
     pack_quads,
@@ -11,6 +9,7 @@ from waifu2x.backends.cuda.tensor.pack import (
     pack_rows,
 )
 from waifu2x.backends.gpu.device.runtime import Macros
+from waifu2x.backends.gpu.device.source import fields_of
 from waifu2x.lowering.plan.geometry import round_up
 from waifu2x.lowering.plan.symbols import smaller
 from waifu2x.system.lazy_dataclass import dataclass
@@ -172,10 +171,9 @@ class WgmmaShape(_Warpgroups):
         return pixels + weights + barriers + epilogue + partial * _FLOAT_BYTES
 
     def macros(self, job: TensorJob) -> dict[str, str | int]:
-        own = {name.upper(): value for name, value in asdict(self).items()}
+        own = fields_of(self)
         del own["MOST_WIDTH"]
-        own["PARTIAL_ROWS"] = self._partial_rows
-        return {**own, "USED": job.group - job.padding}
+        return {**own, "PARTIAL_ROWS": self._partial_rows, "USED": job.group - job.padding}
 
     @property
     def _partial_rows(self) -> int:

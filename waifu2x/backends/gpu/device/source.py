@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import logging
 import re
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
@@ -70,6 +72,11 @@ def vector_type(width: int) -> str:
 def switches(**conditions: object) -> dict[str, str | int]:
     """Returns the macros whose conditions hold, each 1: kernels ask whether they are defined."""
     return {name: 1 for name, condition in conditions.items() if condition}
+
+
+def fields_of(shape: Any) -> dict[str, str | int]:
+    """Returns the fields of a dataclass of numbers as macros of the same names."""
+    return {name.upper(): int(value) for name, value in asdict(shape).items()}
 
 
 def definitions(macros: Macros) -> tuple[list[str], str]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.gpu.device.runtime import Limits, Macros
-from waifu2x.backends.gpu.device.source import vector_type
+from waifu2x.backends.gpu.device.source import fields_of, vector_type
 from waifu2x.backends.gpu.fp32.conv_planes import NARROW, Planes, padded_weight
 from waifu2x.lowering.plan.geometry import round_up
 from waifu2x.system.lazy_dataclass import dataclass
@@ -60,16 +60,9 @@ class DirectShape:
             "TAPS": planes.taps,
             "IN_PLANES": round_up(planes.in_count, self.load),
             "OUT_PLANES": round_up(planes.out_count, self.planes),
-            "LINE": self.line,
-            "VECTORS": self.vectors,
-            "WIDTH": self.width,
             "VECTOR": vector_type(self.width),
-            "LANES": self.lanes,
             "GROUP": self.group,
-            "GROUP_X": self.group_x,
-            "GROUP_Y": self.group_y,
-            "DOWN": int(self.down),
-            "LOAD": self.load,
+            **fields_of(self),
         }
 
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.gpu.device.runtime import Limits, Macros
-from waifu2x.backends.gpu.device.source import vector_type
+from waifu2x.backends.gpu.device.source import fields_of, vector_type
 from waifu2x.backends.gpu.fp32.conv_planes import Planes, padded_weight
 from waifu2x.backends.gpu.fp32.maps import FLOAT_BYTES
 from waifu2x.backends.winograd import share, transform_weights
@@ -78,17 +78,9 @@ class WinogradShape:
         return {
             "IN_PLANES": round_up(planes.in_count, self.depth),
             "OUT_PLANES": round_up(planes.out_count, self.outs),
-            "CELL_Y": self.cell_y,
-            "CELL_X": self.cell_x,
-            "TILE_Y": self.tile_y,
-            "TILE_X": self.tile_x,
-            "OUTS": self.outs,
-            "CELLS_ITEM": self.cells_item,
-            "OUTS_ITEM": self.outs_item,
-            "FREQUENCIES_ITEM": self.frequencies_item,
-            "DEPTH": self.depth,
             "GROUP": self.group,
             "LOCAL_FLOATS": self.local_bytes // FLOAT_BYTES,
+            **fields_of(self),
         }
 
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -149,12 +141,9 @@ class WinogradVectorShape:
         return {
             "IN_PLANES": round_up(planes.in_count, self.width),
             "OUT_PLANES": round_up(planes.out_count, self.planes),
-            "WIDTH": self.width,
             "VECTOR": vector_type(self.width),
-            "VECTORS": self.vectors,
-            "LINE": self.line,
-            "CELLS": self.cells,
             "LOCAL_FLOATS": self.local_bytes(planes) // FLOAT_BYTES,
+            **fields_of(self),
         }
 
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
