@@ -34,8 +34,7 @@ from tests.helpers import family_weights, weight_files
 from waifu2x.backends import Precision, open_backend
 from waifu2x.backends.call import Call
 from waifu2x.backends.cuda.tensor.attention import attention_shape, numbered_keys
-from waifu2x.backends.cuda.tensor.peak import matrix_peak
-from waifu2x.backends.cuda.tensor.units import UNITS_VARIABLE
+from waifu2x.backends.cuda.tensor.units import UNITS_VARIABLE, matrix_peak
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.ops.attention import AttendWindows
 from waifu2x.lowering.plan.box import round_up

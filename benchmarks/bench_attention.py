@@ -34,7 +34,7 @@ from tests.helpers import weight_files
 from tests.helpers.family_weights import filled, swinir
 from waifu2x.backends import open_backend
 from waifu2x.backends.call import Call
-from waifu2x.backends.cpu import peak
+from waifu2x.backends.cpu.measuring import vector_peak
 from waifu2x.lowering.ops.attention import AttendWindows
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.attention import PlanesFrom, WindowAttention
@@ -59,7 +59,7 @@ Run = Callable[[Any], Any]
 def windows_alone(size: tuple[int, int], rounds: int) -> None:
     """A table of the step on all cores, of maps of a size."""
     cores = core_count()
-    peaked = peak.vector_peak(cores)
+    peaked = vector_peak(cores)
     print(f"{cores} cores, peak {2 * peaked / 1e9:.0f} GFLOP/s in fp32, maps of {size}\n")
     print("| | window | heads | planes | ms | GFLOP/s | of the peak |")
     print("|---|---|---|---|---|---|---|")

@@ -3,7 +3,7 @@
 python benchmarks/bench_trusted.py [NAME ...]
     For every model of the sets: how much fp16 and fp32 keep (dB against fp32 on other units) of the
     probes, the example pictures and patterns, `F` where a picture is flagged; then the row for
-    cuda/tensor/recorded.py, and the seconds of the first `compile` and of the next.
+    cuda/tensor/choosing.py, and the seconds of the first `compile` and of the next.
 python benchmarks/bench_trusted.py --cost [NAME ...]
     Milliseconds of all kernels with what flags pictures, without, and with it once more, in turn;
     medians, and those of the ratios to what is without.

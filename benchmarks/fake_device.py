@@ -12,7 +12,8 @@ import pytest
 from tests.helpers.fake_cuda import FakeLibrary
 from waifu2x.backends.cuda.compilers import cached
 from waifu2x.backends.cuda.compilers.nvcc import Nvcc
-from waifu2x.backends.cuda.driver import by_ctypes, graph, precompile, registration
+from waifu2x.backends.cuda.driver import by_ctypes, graph
+from waifu2x.backends.cuda.driver import library as driver_library
 from waifu2x.system import cache
 
 
@@ -20,7 +21,7 @@ from waifu2x.system import cache
 def in_place_of_the_driver(library: FakeLibrary) -> Iterator[None]:
     """A library in the place of NVIDIA's, a compiler that compiles nothing, an empty cache."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        for module in (graph, by_ctypes, precompile, registration):
+        for module in (graph, by_ctypes, driver_library):
             patch.setattr(module, "library", lambda: library)
         patch.setitem(sys.modules, "pycuda", None)
         patch.setattr(cached, "_compile", lambda name, *rest: name.encode())

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from waifu2x.backends.cuda.tensor.layout import batch_grid, layouts
 from waifu2x.backends.gpu.executor import Executor
-from waifu2x.backends.gpu.fp32.conv import CELL
+from waifu2x.backends.gpu.fp32.conv_planes import CELL
 from waifu2x.backends.gpu.fp32.maps import ALIGNMENT, MAP_LIMIT, Margin, layout_of
 from waifu2x.backends.gpu.plan import cuts, tile_plan
 from waifu2x.backends.gpu.plan.tile_plan import MapMemory, MapMemoryError

@@ -6,8 +6,8 @@
 //     add      sums(plane) += sum over chunks of partial(chunk, plane)
 //     mean     vector(plane) = sums(plane) * scale
 //
-// A sum is two integers: numbers, rounded, and what that leaves times 2^30. So squares of a map count
-// whether it is large or next to nothing: norms divide by them.
+// A sum is two integers: rounded numbers, and their rounding errors times 2^30. So squares of a map count
+// however small they are: norms divide by them.
 //
 // A group of `sum` takes one block of planes of every CHUNKS-th row of a box of the map; then its
 // work-items' sums are added up in local memory.
@@ -26,7 +26,7 @@
 //   CHUNKS          see above
 //   SQUARED         0 or 1: means of squares
 //
-// What is beyond +-2^30 counts as that.
+// Values beyond +-2^30 are clamped to it.
 //
 // Bound: memory.
 

@@ -8,12 +8,12 @@
 //     weights      vector(head, j, i) = softmax over j of q(i) . k(j) / |q(i)| / |k(j)| * temperature
 //     mix_planes   target(pixel, i) = sum over j of weights(head, j, i) values(pixel, j)
 //
-// A sum is two integers, which have the same bits in any order: numbers times 2^20, rounded, and what
-// that leaves times 2^50. One would not do: sums are divided by norms, and those of a plane that is
+// A sum is two integers, which have the same bits in any order: numbers times 2^20, rounded, and their
+// rounding errors times 2^50. One is not enough: sums are divided by norms, and those of a plane that is
 // almost zero are as small as it is.
 //
-// With a PERIOD there are parts, one for each place in cells of so many rows and columns, whose pixels
-// have sums and weights of their own.
+// With a PERIOD there are parts, one for each place in cells of PERIOD x PERIOD pixels, each with its own
+// sums and weights.
 //
 // A group of `multiply` takes one head of a part, or a slice of its pairs of planes, and every
 // CHUNKS-th row that the part has in a box of the map: runs of PIXELS pass by in local memory, sums stay
@@ -32,7 +32,7 @@
 //   PERIOD, CHUNKS, PIXELS   see above
 //   EACH                 sums of a work-item
 //
-// What is beyond +-2^19 counts as that, so that 2^24 pixels cannot overflow a sum.
+// Values beyond +-2^19 are clamped to it, so that 2^24 pixels cannot overflow a sum.
 //
 // Bound: memory.
 

@@ -1,4 +1,4 @@
-// Convolutions of each plane with a kernel of its own, fp32.
+// Convolutions of each plane with its own kernel, fp32.
 //
 //     target(y, x, c) = epilogue(bias(c) + sum over dy, dx of weight(c, dy, dx) * source(y + dy, x + dx, c))
 //

@@ -3,7 +3,7 @@
 // Groups are one-dimensional, and as large as KERNEL says. Every multiply-add is written as one, so
 // that a value is rounded alike wherever it is computed.
 
-// What the host computes as well must be the same there.
+// Values that the host computes as well must be the same there.
 #define STATIC_ASSERT(name, condition) typedef char name[(condition) ? 1 : -1]
 
 #ifdef __OPENCL_VERSION__
@@ -57,7 +57,7 @@ typedef long long Place;
 typedef long long Sum;
 
 #define KERNEL(group) extern "C" __global__ void __launch_bounds__(group)
-// Registers for no more than so many groups on a multiprocessor: nvcc spills some to have more.
+// Registers for at most `groups` groups of a multiprocessor: nvcc would spill some to fit more.
 #define KERNEL_FOR(group, groups)                                                                  \
     extern "C" __global__ void __launch_bounds__(group, groups)
 #define DEVICE __device__ __forceinline__

@@ -1,4 +1,4 @@
-// What a norm over groups of planes multiplies each plane by, fp32, or with SHIFTS what it adds then.
+// The factor of each plane of a norm over groups of planes, fp32, or with SHIFTS its shift.
 //
 //     factor(c) = weight(c) / sqrt(variance + EPS)
 //     shift(c)  = bias(c) - mean * factor(c)

@@ -1,4 +1,4 @@
-// What the fp32 multiply-add units reach at best: independent chains in registers, nothing loaded.
+// The peak rate of the fp32 multiply-add units: independent chains in registers, nothing loaded.
 //
 // Every work-item does REPEATS x CHAINS multiply-adds of vectors and stores a sum, so that none of
 // it can be left out.

@@ -3,7 +3,7 @@
 //     from_planes  target(pixel) = RGB of luma and of chroma interpolated there, clipped to [0, 1]
 //     to_planes    codes of luma for each pixel and of chroma for each cell
 //
-// A cell is what shares a sample of chroma: ROW_STEP x COLUMN_STEP pixels. Sums of chroma are of
+// A cell is the ROW_STEP x COLUMN_STEP pixels that share a sample of chroma. Sums of chroma are of
 // whole numbers, 16 times what they mean, and exact. Group (a, b, c) takes pixels, or cells, of row
 // a of picture c, all that `across` groups of the row have as their b-th.
 //
@@ -26,7 +26,7 @@
 
 #include "dialect.h"
 
-// Samples of a picture, of which `chroma` has so many of U.
+// Samples of a picture that has `chroma` of U.
 #define PICTURE(rows, columns, chroma)                                                             \
     ((Place)(rows) * (columns) + (IS_GREY ? 0 : 2) * (Place)(chroma))
 
@@ -37,7 +37,7 @@
     ((step) == 1 ? 0 : (pixel) % 2 ? 1 : (midway) ? -1 : 0)
 #define NEAR_WEIGHT(midway) ((midway) ? 3 : 2)
 
-// What a pixel counts, in quarters, that lies so far from the first one of a cell.
+// The weight in quarters of a pixel at a distance from the first one of a cell.
 #define WEIGHT(step, midway, away)                                                                 \
     ((step) == 1 ? ((away) ? 0 : 4) : (midway) ? ((away) < 0 ? 0 : 2) : (away) ? 1 : 2)
 

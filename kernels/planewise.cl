@@ -1,10 +1,9 @@
-// Planewise steps, fp32: whatever maps need between convolutions: crops, enlargements, depth-to-space,
-// space-to-depth, planes scaled, gated and added.
+// Planewise steps, fp32, between convolutions: crops, enlargements, depth-to-space, space-to-depth, planes
+// scaled, gated and added.
 //
 //     target(y, x, c) = (source(pixel and plane behind it) * factors(c) + shifts(c)) * FACTOR
 //                         + residual(y, x, c)
-//     with GATE         (source + residual) * (sigmoid(source) - 1/2)
-//     with MULTIPLIED   source * residual
+//     with JOIN         JOIN(made, residual) instead of the sum
 //     with UP           the sum over 4x4 pixels of the source of a bicubic interpolation, which
 //                       repeats the pixels at its edges
 //     with BILINEAR     the sum over 2x2 pixels of the source, enlarged to the target's size
@@ -32,8 +31,9 @@
 //   BILINEAR, POOL, POOL_STEP   defined: bilinear to the target's size; maxima
 //   PARTS, INVERSE  rectangles, in each direction, whose pixels are interleaved; 1 for the way back
 //   SHIFTS          defined: besides FACTORS there are shifts
-//   FACTORS, RESIDUAL, GATE, MULTIPLIED, ZERO_OUTSIDE   defined: there are factors, there is a
-//                   residual, which gates or is a factor, the target holds zeros outside its size
+//   JOIN(type, x, residual)   if the residual is not added
+//   FACTORS, RESIDUAL, ZERO_OUTSIDE   defined: there are factors, there is a residual, the target holds
+//                   zeros outside its size
 //
 // Bound: memory.
 
@@ -63,12 +63,8 @@
     (STEP_D2S == 1 && STEP_S2D == 1 && TARGET_PLANE % BLOCK == 0 && PART_PLANES % BLOCK == 0)
 #endif
 
-#ifdef GATE
-#define ADD(type, x, residual) (((x) + (residual)) * (SIGMOID(type, x) + SPLAT(type, -0.5f)))
-#elif defined(MULTIPLIED)
-#define ADD(type, x, residual) ((x) * (residual))
-#else
-#define ADD(type, x, residual) ((x) + (residual))
+#ifndef JOIN
+#define JOIN(type, x, residual) ((x) + (residual))
 #endif
 
 // The place of a plane of a pixel in a map after space-to-depth by `s2d`, of which the map's first
@@ -93,7 +89,7 @@ DEVICE float cubic(int distance) {
 #endif
 
 #ifdef PARTS
-// The row or column of the source, which has so many, that comes to a place; that of the edge beyond it.
+// The row or column of the source, which has `size`, that comes to a place; the edge's beyond it.
 DEVICE int rearranged(int place, int size) {
     const int cells = INVERSE ? size / PARTS : PARTS, inner = nearest(place, size);
     return inner % cells * (size / cells) + inner / cells;
@@ -186,7 +182,7 @@ planewise(
 #ifdef RESIDUAL
     const int other = place_of(y - y_residual, x - x_residual, first, RESIDUAL_S2D,
                                RESIDUAL_BLOCKS, residual_pitch, residual_area);
-    value = ADD(VECTOR, value, *(const GLOBAL VECTOR *)(residual + other));
+    value = JOIN(VECTOR, value, *(const GLOBAL VECTOR *)(residual + other));
 #endif
 #ifdef ZERO_OUTSIDE
     if (!is_inside) value = SPLAT(VECTOR, 0.0f);
@@ -282,7 +278,7 @@ planewise(
 #ifdef RESIDUAL
             const int other = place_of(y - y_residual, x - x_residual, plane, RESIDUAL_S2D,
                                        RESIDUAL_BLOCKS, residual_pitch, residual_area);
-            value = ADD(float, value, residual[other]);
+            value = JOIN(float, value, residual[other]);
 #endif
         }
 #ifdef TARGET_TYPE

@@ -10,7 +10,7 @@
 //   SLOPE            if it is the same for all planes; else slopes stand behind the biases
 //   FACTOR           if it is not 1
 //   RESIDUAL         defined: there is one, a map of the convolution's own pixels and planes
-//   MULTIPLIED       defined: what it makes is multiplied by the residual instead
+//   JOIN(type, x, residual)   defined: computes the result from what is made, x, and the residual
 //   BLOCK            of maps
 //   SUB_PLANES, SUB_BLOCKS   planes of one pixel of the target, as of the convolution, and their blocks
 //   STORED           planes of the convolution that are written
@@ -48,9 +48,9 @@
 #endif
 #define STORE_ARGUMENTS TARGET_ARGUMENTS RESIDUAL_ARGUMENTS BOUNDS
 
-#ifdef MULTIPLIED
+#ifdef JOIN
 #define SCALED(type, x) (x)
-#define SUMMED(type, x, residual) ((x) * (residual))
+#define SUMMED(type, x, residual) JOIN(type, x, residual)
 #elif defined(FACTOR)
 #define SCALED(type, x) ((x) * SPLAT(type, FACTOR))
 #define SUMMED(type, x, residual) FMA(x, SPLAT(type, FACTOR), residual)

@@ -1,5 +1,5 @@
-// What the kernels of tensor units share: the layout of maps, rounding, where results belong, and the
-// epilogue that all convolutions end with.
+// The common part of the kernels of tensor units: the layout of maps, rounding, where results belong, and
+// the epilogue of all convolutions.
 //
 // Layout of a map
 //   [term][group][row][column][plane], 16-bit floats, in groups of GROUP planes (64, or 32 for maps of
@@ -11,12 +11,11 @@
 //   multiples of 32; after space-to-depth by S2D, those of each of the S2D x S2D pixels that became
 //   planes are.
 //
-// Macros: TERMS, STACK, and of whoever includes it
+// Macros: TERMS, STACK, and of the including file
 //   OUT_GROUP, OUT_STORED, EACH, PART, D2S, S2D, ZERO, RESIDUAL with RESIDUAL_GROUP, RESIDUAL_STORED,
 //   RESIDUAL_PART: of the store into a map, see `target_at` and `residual_at`
-//   ACTIVATE(x, slope), PLANE_SLOPES (0 or 1: the epilogue has a slope for each plane), GATED (0 or 1, with a
-//   residual: (made + residual) * (sigmoid(made) - 1/2)), MULTIPLIED (0 or 1: made * residual), SCALED_RESIDUAL (0 or 1: planes of the residual are
-//   scaled, and rounded to 16 bits)
+//   ACTIVATE(x, slope), PLANE_SLOPES (0 or 1: the epilogue has a slope for each plane), JOIN(x, residual) if the
+//   residual is not added, SCALED_RESIDUAL (0 or 1: planes of the residual are scaled, and rounded to 16 bits)
 //   IN_PIXEL, BORDER (see `inside`): of pixels that are read; PIXEL: of those that are written; RESIDUAL_PIXEL
 //   with RESIDUAL_ENLARGE: of the picture's that are added, `top` and `left` in what is enlarged, and
 //   RESIDUAL_BLEND: what of them comes from the next pixel in each direction (float; RESIDUAL_ENLARGE 2)
@@ -24,7 +23,7 @@
 //   MARGIN (0 or 1): of convolutions in tiles, see `clear_margin`
 //   STORED_GROUPS and what stands behind it: of a convolution in tiles
 //   STACK = 1: pictures of one size are computed side by side, as if they were one. Each has a cell in
-//   every map, as large as its part of that map, and what would mix two cells is not stored.
+//   every map, as large as its part of that map, and results that would mix two cells are not stored.
 #include "integers.cuh"
 
 template <int PLANES_EACH>
@@ -63,11 +62,11 @@ __device__ __forceinline__ float2 unpack(uint32_t pair) {
 }
 
 // Values that 16 bits cannot hold become infinite, and are seen where they are read: of a pixel that reads one,
-// every sum is infinite or no number, whatever the weights, so a convolution looks at one sum of each pixel that
+// every sum is infinite or no number for any weights, so a convolution looks at one sum of each pixel that
 // it stores (`is_infinite`), and sets the word of its picture. Steps that multiply no matrices look at what they
 // store instead, a mean at what it reads, by the largest that a thread has seen (`add_sizes`, of pairs, and at the
-// end `flag_picture`). So do convolutions besides with BOUNDED, where smaller values are too large. What nobody
-// keeps must not be looked at: it may be anything. `beyond` is 0x7fff less the bits of the largest value that is
+// end `flag_picture`). So do convolutions besides with BOUNDED, where smaller values are too large. Values that
+// are not kept must not be looked at: they may be anything. `beyond` is 0x7fff less the bits of the largest value that is
 // allowed, twice.
 __device__ __forceinline__ bool is_infinite(float sum) { return !(fabsf(sum) <= 3.4028235e38f); }
 
@@ -86,7 +85,7 @@ __device__ __forceinline__ void flag_picture(uint32_t* flags, int picture, uint3
     if (sizes & 0x80008000) flags[picture] = 1;
 }
 
-// What rounding to 16 bits lost.
+// The error of rounding to 16 bits.
 __device__ __forceinline__ float low_term(float value) {
     return value - widen(round_to_half(value));
 }
@@ -104,7 +103,7 @@ struct Range {
     int top, left, bottom, right;
 };
 
-// What a kernel computes.
+// The results of a kernel.
 struct LayerExtent {
     int rows, columns;        // results of each picture
     int tiles_across, tiles;  // of all pictures, all of them or (rows.cuh) those below one another
@@ -132,7 +131,7 @@ struct Conv {
     Range margin;           // MARGIN: see `clear_margin`
 };
 
-// A result: of which cell, and where in it.
+// A result's cell, and its place in it.
 struct OutputCoordinate {
     int row, column;
     int down, along;
@@ -181,12 +180,8 @@ __device__ __forceinline__ const float* factors_of(const float* factors, const O
 
 // A result with its residual.
 __device__ __forceinline__ float with_residual(float made, float more, float factor) {
-#if GATED
-    const float sigmoid =
-        TERMS == 1 ? __fdividef(1.0f, 1.0f + __expf(-made)) : 1.0f / (1.0f + expf(-made));
-    return (made + more) * (sigmoid - 0.5f);
-#elif MULTIPLIED
-    return made * more;
+#ifdef JOIN
+    return JOIN(made, more);
 #else
     return fmaf(made, factor, more);
 #endif
@@ -269,7 +264,7 @@ __device__ __forceinline__ void clear_margin(const Conv& p, int plane, int block
 #endif
 
 #if RESIDUAL
-// Where what is added to 8 planes of a result is stored: as the result is before depth-to-space.
+// Where the addend of 8 planes of a result is stored: like the result before depth-to-space.
 __device__ __forceinline__ size_t residual_at(const OutputCoordinate& at, int plane, const Map& added) {
     int row = at.row + added.top, column = at.column + added.left;
 #if STACK
@@ -310,7 +305,7 @@ __device__ __forceinline__ float2 epilogue_of(const Epilogue& epilogue, int bloc
     return OWN ? epilogue_at(epilogue, block * 4 + q, i) : epilogue_at(epilogue, block * 4 + i, q);
 }
 
-// What is added to two results, 8 columns apart, by the vectors that thread q of a quad loads.
+// The addends of two results, 8 columns apart: the vectors that thread q of a quad loads.
 template <int COUNT>
 struct AddedVectors {
     uint4 terms[COUNT / 32][2][TERMS];
@@ -492,7 +487,7 @@ __device__ __forceinline__ const uint8_t* k_block_at(int k_block, const Tile& ti
 #endif
 
 // Pixels of a picture: by 8 and 16 bits integers that span their range, by 32 floats in [0, 1]. 0 is a
-// map of few planes: float, and whatever its values are.
+// map of few planes: float, with any values.
 template <int BITS>
 struct Pixel {
     typedef float type;
@@ -598,7 +593,7 @@ __device__ __forceinline__ MadePixel made_pixel(int i, int y, int x, const Conv&
     return made;
 }
 
-// What is added to a pixel: zero without a residual.
+// The addend of a pixel: zero without a residual.
 struct Added {
     float planes[PLANES];
 };

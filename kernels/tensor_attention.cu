@@ -87,7 +87,7 @@ __device__ __forceinline__ void load_transposed(uint32_t (&r)[4], uint32_t addre
         : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
 }
 
-// Which 16 queries of which head of a block a warp makes.
+// The 16 queries of a head of a block that a warp makes.
 struct Item {
     int head, tile;
     bool is_any;
@@ -183,7 +183,7 @@ tensor_attention(const __grid_constant__ Attention p) {
 
 #pragma unroll 1
         for (int chunk = 0; chunk < KEYS; chunk += CHUNK) {
-            // What is there once stays for all rounds.
+            // Keys that are copied once stay for all rounds.
             if (KEYS > CHUNK || round == 0) {
                 if (KEYS > CHUNK) __syncthreads();
                 for (int i = threadIdx.x; is_cut && i < CHUNK / 8; i += THREADS) {
@@ -367,7 +367,7 @@ tensor_attention(const __grid_constant__ Attention p) {
     for (int number = threadIdx.x / LANES; number < numbers; number += AT_ONCE) {
         const Query query(p, first_number + number, top, left);
         const int row = query.row + p.to.top, column = query.column + p.to.left;
-        // Whole windows may reach beyond what is in memory.
+        // Whole windows may reach beyond the map in memory.
         if (row < 0 || row >= p.to.rows || column < 0 || column >= p.to.columns) continue;
         const MapPixel<OUT_GROUP> pixel(p.to, query.row, query.column, cell);
         const uint16_t* const near = reinterpret_cast<const uint16_t*>(near_queries + number * QUERY_PITCH) +

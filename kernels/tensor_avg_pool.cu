@@ -2,7 +2,7 @@
 //
 //     sums(plane) += sum over the pixels of the part of round(in(pixel, plane) * UNIT)
 //
-// Values become integers, multiples of 1 / UNIT, and those are added: in whatever order and in however
+// Values become integers, multiples of 1 / UNIT, which are added: in any order and in however
 // many parts, the sum is the same to the bit. tensor_vectors.cu divides them.
 //
 // Arguments: `AvgPool` below. Layouts

@@ -3,7 +3,7 @@
 //
 //     sums(i, j) += sum over the pixels of the part of round(q(pixel, i) * k(pixel, j) * 2^27)
 //
-// Products become integers and those are added: in whatever order and in however many parts, the sum is the same to
+// Products become integers, which are added: in any order and in however many parts, the sum is the same to
 // the bit. A float near 2^14 has steps of 2^-9, one near 2^-4 steps of 2^-27: what adding such a number rounds a
 // product to is in the sum's lowest bits. Values are 64 at most: a picture that has larger ones is flagged, since
 // `beyond` is that of 64 or less. So a product has 22 bits before, and 18 behind the cut, and 2^24 pixels have room.

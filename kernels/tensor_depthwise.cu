@@ -1,7 +1,7 @@
-// Convolutions of each plane with a kernel of its own, between maps of tensor.cuh.
+// Convolutions of each plane with its own kernel, between maps of tensor.cuh.
 //
 //     out(y, x, c) = act(bias(c) + sum over dy, dx of weight(dy, dx, c) * in(y + dy, x + dx, c)) + residual(y, x, c)
-//     with MULTIPLIED  times the residual instead
+//     with JOIN        JOIN(made, residual) instead of the sum
 //
 // A thread makes 8 planes of LINE neighbouring pixels of a row, and reads each of a row's pixels once. What it reads
 // beyond the last column reaches nothing that is stored.
@@ -13,7 +13,7 @@
 // Macros
 //   THREADS, VECTORS (of a group, which neighbouring threads share: they divide WRITTEN), LINE, TAPS (in each
 //   direction), PLANES, WRITTEN (the same with the padding of the target's part, which is written too), GROUP,
-//   STORED, IN_PART (first plane), COLUMNS_BEYOND (see tensor_layout.py), TERMS, MULTIPLIED, RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
+//   STORED, IN_PART (first plane), COLUMNS_BEYOND (see tensor_layout.py), TERMS, JOIN(x, residual), RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
 //   RESIDUAL_PART; ACTIVATE and those of the store, see tensor.cuh
 // Bound: device memory up to 3x3, then multiply-adds.
 #define STACK 1
@@ -99,7 +99,11 @@ tensor_depthwise(const __grid_constant__ Depthwise p) {
         for (int k = 0; k < 8; k++) {
             const float made = activate(sums[i][k], slopes[k]);
             const bool is_none = outside || plane + k >= PLANES;
-            sums[i][k] = is_none ? 0.0f : MULTIPLIED ? made * more[k] : made + more[k];
+#ifdef JOIN
+            sums[i][k] = is_none ? 0.0f : JOIN(made, more[k]);
+#else
+            sums[i][k] = is_none ? 0.0f : made + more[k];
+#endif
         }
         uint8_t* const target = p.out +
             single_at<OUT_GROUP, 1, OUT_STORED>(p.to, y + p.to.top, x + p.to.left, PART + plane, down, along);

@@ -23,13 +23,11 @@
 #define TILE_COLUMNS 16
 #define TILE_RESULTS 16
 #define ZERO 0
-#define GATED 0
-#define MULTIPLIED 0
 #define PLANE_SLOPES 0
 #define ACTIVATE(x, slope) (x)
 #include "tensor.cuh"
 
-// Planes that a thread multiplies at a time.
+// Planes that a thread multiplies at once.
 #define EACH 2
 // A constant, since nvcc does not expand macros in pragmas.
 constexpr int SIDE_TAPS = SIDE;

@@ -26,7 +26,7 @@
 //   0.077 ms, 46 TFLOP/s.
 #define TAP_COLUMNS 0
 #define WIDTH 32
-// What a warp stores at a time.
+// The planes that a warp stores at once.
 #define TILE_COLUMNS 16
 #define TILE_RESULTS 16
 #include "mma.cuh"
@@ -54,7 +54,7 @@ __device__ __forceinline__ void split(source_t pixel, uint16_t (&terms)[IN_TERMS
 #endif
 }
 
-// So many blocks at a time leave a thread the registers that it needs, of which other chips take more.
+// Blocks of a multiprocessor that leave a thread enough registers; other chips need more.
 #define BLOCKS ((__CUDA_ARCH__ == 900 && IN_TERMS == 1 ? 640 : 512) / THREADS)
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 tensor_first(const __grid_constant__ Conv p, const __grid_constant__ Source source) {
@@ -73,7 +73,7 @@ tensor_first(const __grid_constant__ Conv p, const __grid_constant__ Source sour
         y -= down * p.from.rows;
         x -= along * p.from.columns;
 #endif
-        // Whole blocks reach beyond what is needed: any pixel will do there, as long as it is a number.
+        // Whole blocks reach beyond the results: any pixel will do there, as long as it is a number.
         y = inside(floor_divide(source.top + y, ENLARGE) - source.padding, source.rows);
         x = inside(floor_divide(source.left + x, ENLARGE) - source.padding, source.columns);
         const bool outside = BORDER == 2 && (y < 0 || x < 0);
@@ -91,7 +91,7 @@ tensor_first(const __grid_constant__ Conv p, const __grid_constant__ Source sour
             }
         }
     }
-    // What pairs read beyond the last pixel meets zero weights, but must be a number.
+    // Values that pairs read beyond the last pixel meet zero weights, but must be numbers.
     for (int i = threadIdx.x; i < IN_TERMS * 2 * READ_ROWS * 3; i += THREADS) {
         const int copy = i / 3 / READ_ROWS % 2, at = READ_COLUMNS * IN_PLANES - copy + i % 3;
         if (at < LINE) pixels[i / 3 / READ_ROWS / 2][copy][i / 3 % READ_ROWS][at] = 0;
@@ -123,7 +123,7 @@ tensor_first(const __grid_constant__ Conv p, const __grid_constant__ Source sour
 #pragma unroll
                 for (int term = 0; term < IN_TERMS; term++) {
                     a[term][i] = *reinterpret_cast<const uint32_t*>(&pixels[term][at & 1][row + k / VALUES][at & ~1]);
-                    // Behind the last value of a row of taps stands a pixel of a map that nobody may have written.
+                    // Behind the last value of a row of taps stands a pixel of a map that may be unwritten.
                     if (IN_PIXEL == 0 && k % VALUES == IN_PLANES * KERNEL - 1) a[term][i] &= 0xffff;
                 }
             }

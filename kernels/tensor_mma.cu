@@ -2,7 +2,7 @@
 //
 //     out(y, x, o) = epilogue(bias(o) + sum over ky, kx, i of weight(o, i, ky, kx) * in(y + ky, x + kx, i))
 //
-// What tensor_wgmma.cu computes, on the same maps and weights, by `mma` on registers: a consumer group of
+// The convolutions of tensor_wgmma.cu, on the same maps and weights, by `mma` on registers: a consumer group of
 // warps makes tiles of ROWS x 64 pixels (TAP_COLUMNS: 62) times WIDTH output planes, one after the other.
 // A warp accumulates WARP_COLUMNS pixels of a row and WARP_WIDTH planes in registers: whatever it reads of
 // shared memory serves so many matrix products, and reading is what bounds this kernel where the unit is
@@ -91,7 +91,7 @@ __device__ __forceinline__ void synchronize(int consumer) {
 #endif
 }
 
-// What of the pixels is copied next, and to which row of the ring. Copies of a consumer group are unrolled, from
+// The pixels to copy next, and the row of the ring that they go to. Copies of a consumer group are unrolled, from
 // and to addresses that differ by constants: they take the time of warps that could multiply.
 struct Copier {
     const uint8_t* from;
@@ -136,7 +136,7 @@ __device__ __forceinline__ bool repeats(int k_block) {
     return TERMS == 2 && GROUPS == 1 && k_block == 2;
 }
 
-// What a warp reads for matrix products of depth 16 of all its pixels and planes.
+// The operands of a warp for matrix products of depth 16 of all its pixels and planes.
 struct Operands {
     uint32_t a[PARTS][4], b[WARP_WIDTH / 16][4];
 
@@ -186,7 +186,7 @@ tensor_mma(const __grid_constant__ Conv p) {
     const int a_column = column + lane % 16;
     const uint32_t a_own = shared_address(ring) + a_column * PIXEL_BYTES;
 
-    Copier pixels = {nullptr, 0};  // what is copied next
+    Copier pixels = {nullptr, 0};  // to copy next
     if (PREFETCHED && first < p.extent.tiles) {
         pixels.from = k_block_at(0, tile_at(first, p), p);
         pixels.copy<PREFETCHED>(ring, thread, p);

@@ -115,7 +115,7 @@ __device__ __forceinline__ void multiply_parts(float (&d)[PART_COLUMNS / 2], uin
 __device__ __forceinline__ float mid_activate(float x, float slope) { return MID_ACTIVATE(x, slope); }
 
 #if MID_ZERO
-// Makes zeros of what is staged of a row from (y, x) on where the map between has none, in all pictures of a stack.
+// Writes zeros into the staged row from (y, x) on outside the map between, in all pictures of a stack.
 __device__ __forceinline__ void clear_outside(uint32_t staged, int y, int x, int turn, const Conv& p, const Second& second) {
     const Range& valid = second.valid;
     if (!STACK && y >= valid.top && y < valid.bottom && x >= valid.left && x + TILE_COLUMNS <= valid.right) return;
@@ -225,7 +225,7 @@ tensor_pair(const __grid_constant__ Conv p, const __grid_constant__ Second secon
                     barrier_wait(own_full + 8 * own, wraps ? parity ^ 1 : parity);
                     pixels[ky] = ring + own * ROW_BYTES + shift * PIXEL_BYTES;
                 }
-                // All have read what is staged.
+                // All have read the staged row.
                 asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
                 if (others > 0) {
                     barrier_wait(turns + 8 * turn, phase);
@@ -312,7 +312,7 @@ tensor_pair(const __grid_constant__ Conv p, const __grid_constant__ Second secon
                 const Added added = added_to(made, p);
                 asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
                 pin_accumulators(parts);
-                // All have multiplied what is staged.
+                // All have multiplied the staged row.
                 asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
                 float* const partial = reinterpret_cast<float*>(shared + (staged - rings));
 #pragma unroll

@@ -1,4 +1,4 @@
-// What the matrix units reach at best: matrix products of values in shared memory (WGMMA = 1) or in
+// The peak rate of the matrix units: matrix products of values in shared memory (WGMMA = 1) or in
 // registers (0), accumulated in registers, nothing else.
 //
 // The values are noise: zeros need less power, and would run faster than any picture.

@@ -3,8 +3,7 @@
 //
 //     out(y, x, c) = in((y + top) / ENLARGE, (x + left) / ENLARGE, c) * factors(c) * factor + residual(.., c)
 //                    to the bit of both terms where nothing is multiplied or added
-//     with GATE 1    (in + residual) * (sigmoid(in) - 1/2)
-//     with GATE 2    in * residual
+//     with JOIN      JOIN(in, residual) instead of all that
 //
 // Arguments: `Planewise` below. Layouts
 //   in, out, residual  maps in groups of GROUP, OUT_GROUP, RESIDUAL_GROUP planes
@@ -13,7 +12,7 @@
 //   THREADS, VECTORS (of a group, which neighbouring threads share: they divide WRITTEN), REPEATS (pixels
 //   of a thread), PLANES (that are made), WRITTEN (the same with the padding of the target's part, which is
 //   written too), GROUP, STORED, IN_EACH, IN_S2D, IN_PART (first plane), ENLARGE,
-//   FACTORS (0 or 1), GATE (0, 1 or 2), TERMS, RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
+//   FACTORS (0 or 1), JOIN(x, residual), TERMS, RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
 //   RESIDUAL_EACH, RESIDUAL_S2D, RESIDUAL_PART; and those of the store, see tensor.cuh
 // Bound: device memory.
 #define STACK 1
@@ -23,7 +22,7 @@
 #define EACH_COLUMNS (THREADS / VECTORS)
 // With a factor of 1, a copy. The terms of a sum of two terms may be others: of the two numbers that it
 // lies half way between, the high one becomes the even one.
-#define COPIES (TERMS == 2 && !FACTORS && !RESIDUAL && !GATE)
+#define COPIES (TERMS == 2 && !FACTORS && !RESIDUAL)
 
 struct Planewise {
     const uint8_t* in;
@@ -98,15 +97,11 @@ tensor_planewise(const __grid_constant__ Planewise p) {
             float two[2];
 #pragma unroll
             for (int k = 0; k < 2; k++) {
-#if GATE == 2
-                two[k] = values[i][pair * 2 + k] * more[pair * 2 + k];
+#ifdef JOIN
+                two[k] = JOIN(values[i][pair * 2 + k], more[pair * 2 + k]);
 #else
                 two[k] = fmaf(values[i][pair * 2 + k], factors[pair * 2 + k], more[pair * 2 + k]);
 #endif
-                if (GATE == 1) {
-                    const float value = values[i][pair * 2 + k];
-                    two[k] *= 1.0f / (1.0f + expf(-value)) - 0.5f;
-                }
                 if (outside) two[k] = 0.0f;
             }
             high[pair] = pack(two[0], two[1]);

@@ -10,7 +10,7 @@
 // row of input one part is complete, and begins again at zero. Since weights stand in shared memory as taps
 // ky = 2, 1, 0, 2, 1, the three parts of any row of input are contiguous there.
 //
-// One warp copies rows of input, a group of planes at a time, into a ring; each is used once.
+// One warp copies rows of input, group of planes by group, into a ring; each is used once.
 //
 // Arguments: `Conv` in tensor.cuh; tiles of `extent` are rows of a strip. Layouts
 //   in       map as tensor.cuh has it, in groups of GROUP planes; of its STORED_GROUPS groups IN_PLANES

@@ -49,7 +49,7 @@ static_assert(THREADS == WARPGROUPS * 128 + 128, "one warpgroup more than multip
 #define ROW_BYTES (GROUPS * GROUP_BYTES)
 #define RING_BYTES ((RING * ROW_BYTES + PIXEL_BYTES + 1023) / 1024 * 1024)
 #define STAGED_BYTES (TILE_COLUMNS * WIDTH * 2)
-// What a gate is added to is staged beside what was made; weights of the gate stand behind both.
+// The addend of a gated row is staged beside the results; weights of the gate stand behind both.
 #define ADDED_BYTES (OWN_GATE ? STAGED_BYTES : 0)
 #define GATE_BYTES (OWN_GATE ? WIDTH * WIDTH * 2 : 0)
 // Registers of all weights leave few for addresses of several vectors.
@@ -73,7 +73,7 @@ __device__ __forceinline__ uint32_t staged_at(int pixel, int vector) {
     return pixel * (WIDTH * 2) + ((vector ^ pixel & 7) << 4);
 }
 
-// threadIdx.x, and a load, where they stand and not before: what is made of them takes no registers meanwhile.
+// threadIdx.x, and a load, where they stand and not before, so that their results take no registers meanwhile.
 __device__ __forceinline__ int thread_again() {
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
@@ -87,7 +87,7 @@ __device__ __forceinline__ float load_float(const float* from) {
 }
 
 #if RESIDUAL
-// Copies what is added to a row to where the row will be staged.
+// Copies the addend of a row to where the row will be staged.
 __device__ __forceinline__ void stage_residual(uint32_t staged, const Tile& tile, int deep, const Conv& p) {
     const int thread = thread_again(), eight = thread % 8, plane = deep * WIDTH + eight * 8;
 #pragma unroll 1
@@ -197,12 +197,12 @@ tensor_rows(const __grid_constant__ Conv p) {
         int left = rows_between(at, first_row(blockIdx.x / DEPTH + 1, p.extent), p.extent) - turn;
         advance(at, turn, p.extent);
         int phase = turn == 0;
-        // Rows above the first of its own.
+        // Rows above its first one.
         if (threadIdx.x % 128 == 0)
             for (int row = 0; row < at.input; row++) barrier_arrive(empty + 8 * row);
         for (; left > 0; left -= WARPGROUPS, phase ^= 1) {
             const int input = at.input;
-            // All have read what is staged.
+            // All have read the staged row.
             asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
 #if RESIDUAL
             stage_residual(staged + beside, tile_of_row(at, p), deep, p);
@@ -280,7 +280,7 @@ tensor_rows(const __grid_constant__ Conv p) {
             asm volatile("cp.async.wait_all;" ::: "memory");
             asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
             pin_accumulators(sums);
-            // All have multiplied what is staged.
+            // All have multiplied the staged row.
             asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
 #pragma unroll
             for (int j = 0; j < TILE_COLUMNS / 8; j += 2) {

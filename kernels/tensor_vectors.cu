@@ -1,4 +1,4 @@
-// Means, linear layers and weights of attention between planes: what is computed of the sums of tensor_avg_pool.cu and
+// Means, linear layers and weights of attention between planes, from the sums of tensor_avg_pool.cu and
 // tensor_cross_sums.cu, a block to each picture.
 //
 // A launch does a few things one after the other, each into the vectors of the picture:
@@ -9,7 +9,7 @@
 //           each head, `outputs` of all. A picture is flagged where a square of these squares is less than `scale`:
 //           they are sums of rounded numbers, and what those lost is then seen
 //   LINEAR  vectors[target + o] = act(bias[o] + sum over i of weight[o][i] * vectors[source + i])
-// A power of two of threads makes an output of LINEAR, in one order whatever the device.
+// A power of two of threads makes an output of LINEAR, in one order on every device.
 //
 // Arguments: `Tasks` below. Layouts: all of one picture stand together, and places are counted from the
 // picture's first, in elements of their kind.

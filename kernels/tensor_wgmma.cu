@@ -20,7 +20,7 @@
 // Arguments: `Conv` in tensor.cuh. Layouts
 //   in       map as tensor.cuh has it, in groups of GROUP planes; of its STORED_GROUPS groups IN_PLANES
 //            planes are read, from FIRST_GROUP on. A tile reads on beyond the last row and column,
-//            whatever stands there
+//            where anything may stand
 //   weights  [tile of output planes][K-block][tap][WIDTH][GROUP], 16-bit floats: see K_BLOCKS in
 //            tensor.cuh. Vectors of 16 bytes stand as in a map whose columns are output planes
 //   epilogue float [2][DEPTH * WIDTH]: biases, then slopes of all output planes
@@ -62,7 +62,7 @@ static_assert(SHARED == A_STAGES * A_BYTES + B_STAGES * B_BYTES + PIXEL_BYTES + 
 // Threads for which one says that they have read pixels: a product is of a warpgroup, and done for all of it.
 #define READING (SCALED ? 32 : 128)
 #define READERS (128 / READING)
-// Where device memory is the bound, what is added is loaded while pixels are.
+// Where device memory is the bound, addends are loaded together with pixels.
 #define ADDED_EARLY (RESIDUAL && SIDE == 1 && !LAST && !STACK && TERMS == 1 && !SCALED_RESIDUAL)
 // Steps by which the first warpgroup is ahead.
 #define LEAD (TAPS < 3 ? TAPS : 3)
@@ -158,7 +158,7 @@ __device__ __forceinline__ void multiply_scaled(float (&sums)[ROWS_EACH][WIDTH /
 #define PARTS (ROWS_EACH / PARTIAL_ROWS)
 #define PIXELS_EACH ((PARTIAL_ROWS * ROW_PIXELS + 127) / 128)
 static_assert(PARTS * PARTIAL_ROWS == ROWS_EACH, "whole parts");
-// What is added to few of them is loaded before their sums are made: it takes long.
+// Addends of few planes are loaded before their sums are made: it takes long.
 #define EARLY (RESIDUAL && PARTS * PIXELS_EACH <= 4)
 // A constant, since nvcc does not expand macros in pragmas.
 constexpr int UNROLLED = EARLY ? PIXELS_EACH : 2;

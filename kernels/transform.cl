@@ -1,5 +1,5 @@
-// Pictures transformed (rotated and mirrored) for test-time augmentation, and the mean of what a
-// network makes of them.
+// Pictures transformed (rotated and mirrored) for test-time augmentation, and the mean of a network's
+// results.
 //
 //     transform  target(transformed pixel) = source(pixel)
 //     add        total(pixel) = total(pixel) + source(transformed pixel); the first time without total

@@ -135,7 +135,7 @@ __device__ __forceinline__ void pin_accumulators(float (&sums)[ROWS_OF_SUMS][COU
     for (int row = 0; row < ROWS_OF_SUMS; row++) pin_accumulators(sums[row]);
 }
 
-// The next phase of a barrier ends when so many bytes have been copied, too.
+// Makes the next phase of a barrier wait for `bytes` copied bytes, too.
 __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }

@@ -1,7 +1,7 @@
 // 3x3 convolutions by Winograd's F(4x4, 3x3) for processors, fp32.
 //
 // The mathematics is that of winograd.cl, the order of the work another: on a processor a work-item
-// is a group of its own, its vectors hold neighbouring planes, and caches take the place of local
+// is a group, its vectors hold neighbouring planes, and caches take the place of local
 // memory that many work-items fill together. A group makes a row of CELLS cells, all planes of it:
 //
 //     V[f][cell][i]  transform of the inputs, down columns into T, then along rows

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import struct
@@ -30,21 +31,19 @@ from tests.helpers import emulated_mma
 from tests.helpers.attention import attention_model, channel_attention_model
 from tests.helpers.graphs import RandomGraph, multiplied_maps
 from waifu2x.backends import Device
-from waifu2x.backends.cuda.arguments import Address, structs
+from waifu2x.backends.cuda.arguments import Address, Struct, parameters, structs
 from waifu2x.backends.cuda.compilers import Compiler, cached, nvcc, nvrtc
 from waifu2x.backends.cuda.compilers.cached import target
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.backends.cuda.tensor import pack, runs
 from waifu2x.backends.cuda.tensor.candidates import candidates, ranked
 from waifu2x.backends.cuda.tensor.conv import (
-    TensorConvArguments,
     TensorConvStep,
     has_sparse_taps,
     sparse_taps,
 )
 from waifu2x.backends.cuda.tensor.executor import TensorExecutor, arranged, scales
 from waifu2x.backends.cuda.tensor.layout import MapLayout, batch_grid, layouts
-from waifu2x.backends.cuda.tensor.peak import matrix_peak
 from waifu2x.backends.cuda.tensor.shape import (
     COLUMNS,
     MmaShape,
@@ -52,7 +51,7 @@ from waifu2x.backends.cuda.tensor.shape import (
     TensorJob,
     WgmmaShape,
 )
-from waifu2x.backends.cuda.tensor.units import Units, available_units, choose_units
+from waifu2x.backends.cuda.tensor.units import Units, available_units, choose_units, matrix_peak
 from waifu2x.backends.cuda.tensor.vectors import Vectors
 from waifu2x.backends.gpu.backend import lowered
 from waifu2x.backends.gpu.device import launch, source
@@ -85,6 +84,7 @@ from waifu2x.networks.nodes import (
     TransposedConvolution,
 )
 from waifu2x.networks.windows import Windows
+from waifu2x.system.resources import shipped_kernels
 
 CHIPS = {
     (7, 5): 64 << 10,
@@ -487,6 +487,10 @@ def test_maps_are_unpacked_as_kernels_store_them(fold: int, planes: int, count: 
     assert np.array_equal(unpacked(raw, layout, box, count), exact)
 
 
+PEAK = "tensor_peak"
+"""It takes no struct."""
+
+
 class Place(NamedTuple):
     """A struct within others."""
 
@@ -495,40 +499,112 @@ class Place(NamedTuple):
     plane: int
 
 
-class Fields(NamedTuple):
-    """A struct that has a field of each kind."""
+KERNEL = """
+struct Place {
+    int top, left;  // of a pixel
+    int plane;
+};
 
-    source: Address
-    place: Place
-    slope: np.float32
-    target: Address
-    scale: float
-    number: int
+struct Wide {
+    const float* weight;
+    int number;
+};
+
+struct Fields {
+    const void* source;
+    Place place;
+    float slope;    // of all; planes
+    unsigned long long* target;
+    double scale;
+    int number;
+    Wide wide;
+    Place places[COUNT];
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+kernel(const __grid_constant__ Fields p,
+       const __grid_constant__ Place q) {
+"""
 
 
-class Row(NamedTuple):
-    """A struct that has several of another."""
-
-    number: int
-    places: tuple[Place, ...]
-
-
-class Named(NamedTuple):
-    """What C has no struct for."""
-
-    name: str
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(source, "read", {"kernel.cu": KERNEL}.__getitem__)
+    parameters.cache_clear()
+    yield
+    parameters.cache_clear()
 
 
+@pytest.mark.usefixtures("kernel")
 def test_arguments_are_structs_of_c() -> None:
-    fields = Fields(Address(1 << 40), Place(1, 2, 3), np.float32(0.5), Address(5), 2.5, 7)
-    codes, values = structs(fields, Place(8, 9, 10))
-    expected = struct.pack("PiiifPdi4xiii", 1 << 40, 1, 2, 3, 0.5, 5, 2.5, 7, 8, 9, 10)
+    first = {
+        "target": Address(5),
+        "source": Address(1 << 40),
+        "number": 7,
+        "scale": 2.5,
+        "slope": np.float32(0.5),
+        "place": Place(1, 2, 3),
+        "wide": {"number": 8, "weight": 9},
+        "places": [Place(1, 1, 1), {"plane": 2, "top": 2, "left": 2}],
+    }
+    codes, values = structs("kernel", first, Place(8, 9, 10))
+    expected = struct.pack(
+        "PiiifPdi4xPi4x6i3i",
+        *(1 << 40, 1, 2, 3, 0.5, 5, 2.5, 7, 9, 8),
+        *(1, 1, 1, 2, 2, 2, 8, 9, 10),
+    )
     assert struct.pack(codes, *values) == expected
-    codes, values = structs(Row(1, (Place(1, 2, 3), Place(4, 5, 6))))
-    assert struct.pack(codes, *values) == struct.pack("7i", 1, 1, 2, 3, 4, 5, 6)
-    with pytest.raises(TypeError, match="type <class 'str'>"):
-        structs(Named("x"))
-    assert len(TensorConvArguments._fields) == 19
+    codes, values = structs("kernel", {**first, "place": None, "source": None, "wide": None}, None)
+    assert values == [0, 0, 0, 0, 0.5, 5, 2.5, 7, 0, 0, 1, 1, 1, 2, 2, 2, 0, 0, 0]
+    for wrong in ({"slope": None}, {**first, "sloop": 1}, {**first, "place": {"top": 1}}):
+        with pytest.raises(TypeError, match=r"^struct (Fields|Place): "):
+            structs("kernel", wrong, None)
+    with pytest.raises(ValueError, match="argument"):
+        structs("kernel", first)
+
+
+def codes_of(struct: Struct) -> str:
+    """The codes of a struct, two elements of arrays."""
+    aligned = "0P" if struct.is_wide else ""
+    codes = (codes_of_field(*field) for field in struct.fields.values())
+    return f"{aligned}{''.join(codes)}{aligned}"
+
+
+def codes_of_field(kind: str | Struct, is_array: bool) -> str:
+    return (kind if isinstance(kind, str) else codes_of(kind)) * (2 if is_array else 1)
+
+
+def layout_checks(found: Struct) -> Iterator[str]:
+    """What C++ says of a struct, and of those in it."""
+    yield f"static_assert(sizeof({found.name}) == {struct.calcsize(codes_of(found))});"
+    before = ""
+    for name, (kind, is_array) in found.fields.items():
+        before += codes_of_field(kind, is_array)
+        place = f"offsetof({found.name}, {name}) + sizeof({found.name}::{name})"
+        yield f"static_assert({place} == {struct.calcsize(before)});"
+        if isinstance(kind, Struct):
+            yield from layout_checks(kind)
+
+
+@pytest.mark.parametrize(
+    "stem", sorted(path.stem for path in shipped_kernels().glob("tensor_*.cu") if path.stem != PEAK)
+)
+def test_structs_lie_as_compilers_lay_them_out(stem: str, tmp_path: Path) -> None:
+    if not shutil.which("g++"):
+        pytest.skip("no g++ is here")
+    found = parameters(stem)
+    assert found
+    checks = [check for each in found for check in layout_checks(each)]
+    known = {name for check in checks for name in re.findall(r"offsetof\((\w+)", check)}
+    text = source.read(f"{stem}.cu")
+    bodies = re.findall(r"^struct (\w+) (\{.*?^\};)", text, re.DOTALL | re.MULTILINE)
+    written = [f"struct {name} {body}" for name, body in bodies if name in known]
+    head = "#include <cstddef>\n#include <cstdint>\n#define MOST_TASKS 2\nstruct float2;\n"
+    path = tmp_path / "structs.cc"
+    path.write_text(head + "\n".join((*written, *checks)))
+    command = ["g++", "-fsyntax-only", "-Werror", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
 
 
 def test_programs_that_matrix_units_run() -> None:

@@ -25,7 +25,8 @@ from waifu2x.backends.cuda import backend as cuda
 from waifu2x.backends.cuda import runtime
 from waifu2x.backends.cuda.compilers import CompileError, cached
 from waifu2x.backends.cuda.compilers.nvcc import Nvcc
-from waifu2x.backends.cuda.driver import by_ctypes, memory, precompile
+from waifu2x.backends.cuda.driver import by_ctypes, memory
+from waifu2x.backends.cuda.driver import library as driver_library
 from waifu2x.backends.cuda.tensor import choosing
 from waifu2x.backends.cuda.tensor.step import LARGEST
 from waifu2x.backends.gpu.device.runtime import OutOfMemoryError, ReadyLaunch
@@ -773,14 +774,14 @@ def test_a_context_is_made_in_a_thread_and_stays(
     driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_end = threading.Event()
-    library = vars(precompile)["library"]()
+    library = vars(driver_library)["library"]()
 
     def slow(flags: int) -> int:
         assert may_end.wait(60)
         return 0
 
     monkeypatch.setattr(library, "cuInit", slow)
-    thread = precompile.retain_context(0)
+    thread = driver_library.retain_context(0)
     before = driver.contexts
     may_end.set()
     thread.join()
@@ -794,12 +795,12 @@ def test_what_fails_ahead_is_told_by_who_opens_the_device(
     def missing() -> Any:
         raise OSError("libcuda.so.1: no such file")
 
-    library = vars(precompile)["library"]()
+    library = vars(driver_library)["library"]()
     if fault == "library":
-        monkeypatch.setattr(precompile, "library", missing)
+        monkeypatch.setattr(driver_library, "library", missing)
     else:
         monkeypatch.setattr(library, fault, lambda *arguments: 100)
-    precompile.retain_context(0).join()
+    driver_library.retain_context(0).join()
     assert driver.contexts == 0
 
 
@@ -826,7 +827,7 @@ def test_a_driver_begins_for_those_who_will_want_it(
     monkeypatch: pytest.MonkeyPatch, words: str, numbers: list[int]
 ) -> None:
     begun: list[int] = []
-    monkeypatch.setattr(precompile, "retain_context", begun.append)
+    monkeypatch.setattr(driver_library, "retain_context", begun.append)
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
     argv_peek.begin(words.split())
     assert begun == numbers
@@ -847,7 +848,7 @@ def test_variables_say_which_driver_begins(
     monkeypatch: pytest.MonkeyPatch, backend: str, device: str, words: str, numbers: list[int]
 ) -> None:
     begun: list[int] = []
-    monkeypatch.setattr(precompile, "retain_context", begun.append)
+    monkeypatch.setattr(driver_library, "retain_context", begun.append)
     monkeypatch.setenv("WAIFU2X_BACKEND", backend)
     monkeypatch.setenv("WAIFU2X_DEVICE", device)
     argv_peek.begin(f"upscale {words}a.png b.png".split())

@@ -29,9 +29,10 @@ from waifu2x.backends.gpu.device.launch import LaunchMaker
 from waifu2x.backends.gpu.device.replay import Records
 from waifu2x.backends.gpu.device.runtime import OutOfMemoryError, Runtime
 from waifu2x.backends.gpu.executor import Executor, PassWork
-from waifu2x.backends.gpu.fp32 import direct, winograd, winograd_vector
-from waifu2x.backends.gpu.fp32.conv import ConvShape, Planes, planes_of
-from waifu2x.backends.gpu.fp32.executor import Fp32Executor, candidates
+from waifu2x.backends.gpu.fp32 import direct, winograd
+from waifu2x.backends.gpu.fp32.conv import ConvShape, candidates
+from waifu2x.backends.gpu.fp32.conv_planes import Planes, planes_of
+from waifu2x.backends.gpu.fp32.executor import Fp32Executor
 from waifu2x.backends.gpu.fp32.maps import block_of
 from waifu2x.backends.gpu.plan import cuts, tile_plan, tuning
 from waifu2x.backends.gpu.plan.tile_plan import MapMemory, MapMemoryError
@@ -107,7 +108,7 @@ LAST_ON_GPU = [direct.DirectShape(line, 1, 4, 1, 32, 2, down=True) for line in (
 LONG_TO_COMPILE = [shape for number, shape in enumerate(winograd._SHAPES) if number not in (4, 6)]
 """But one of F(4x4) and one of F(2x4): PoCL takes seconds for each."""
 ON_CPU = [
-    winograd_vector.WinogradVectorShape(width, 2, 6, cells)
+    winograd.WinogradVectorShape(width, 2, 6, cells)
     for width, cells in ((8, 6), (8, 12), (4, 6), (4, 12))
 ]
 
@@ -122,7 +123,7 @@ ON_CPU = [
 )
 def test_every_shape_for_gpus_is_right(opencl_device: Any, layer: int, shape: ConvShape) -> None:
     runtime = OpenClRuntime(opencl_device)
-    assert not isinstance(shape, winograd_vector.WinogradVectorShape)
+    assert not isinstance(shape, winograd.WinogradVectorShape)
     if runtime.limits.max_group < shape.group:
         pytest.skip("this device has no groups as large")
     runtime.limits = replace(runtime.limits, is_cpu=False, vector=32)
@@ -135,7 +136,7 @@ def test_every_shape_for_gpus_is_right(opencl_device: Any, layer: int, shape: Co
 
 @pytest.mark.parametrize("shape", ON_CPU, ids=repr)
 def test_every_shape_for_processors_is_right(
-    opencl_device: Any, shape: winograd_vector.WinogradVectorShape
+    opencl_device: Any, shape: winograd.WinogradVectorShape
 ) -> None:
     runtime = OpenClRuntime(opencl_device)
     model = obvious.random_model([3, 20, 33, 3], seed=1)
@@ -167,7 +168,7 @@ def test_candidates_keep_to_the_limits(
         assert found
         for shape in found:
             match shape:
-                case winograd_vector.WinogradVectorShape():
+                case winograd.WinogradVectorShape():
                     assert shape.local_bytes(planes) <= local_bytes
                 case winograd.WinogradShape():
                     assert shape.local_bytes <= local_bytes

@@ -31,13 +31,10 @@ from waifu2x.backends.cuda.compilers.cached import target
 from waifu2x.backends.gpu.device import peak, source
 from waifu2x.backends.gpu.device.planar import DevicePlanes, PlaneKernels
 from waifu2x.backends.gpu.device.runtime import Limits, Macros
-from waifu2x.backends.gpu.device.transforms import Transforms
 from waifu2x.backends.gpu.executor import DevicePixels
-from waifu2x.backends.gpu.fp32.conv import Fp32ConvStep
-from waifu2x.backends.gpu.fp32.depthwise import Fp32DepthwiseStep
 from waifu2x.backends.gpu.fp32.executor import Fp32Executor
-from waifu2x.backends.gpu.fp32.layer_norm import Fp32LayerNormStep
-from waifu2x.backends.gpu.fp32.planewise import Fp32PlanewiseStep
+from waifu2x.backends.gpu.plan.launch_plan import Ends, LaunchPlans
+from waifu2x.backends.gpu.transformed_mean import Transforms
 from waifu2x.backends.tta import TRANSFORMS
 from waifu2x.imaging.planar import DEPTHS, SITINGS, SUBSAMPLINGS, PlaneFormat
 from waifu2x.lowering.lower import lower
@@ -96,7 +93,7 @@ class Recorder:
     def build(self, stem: str, macros: Macros) -> Any:
         key = stem, tuple(item for item in macros.items() if item[0] not in COUNTS)
         self.builds.setdefault(key, Build(stem, tuple(macros.items()), self.usual))
-        return SimpleNamespace(kernel=lambda name, group: None)
+        return SimpleNamespace(kernel=lambda name, group, shared: None)
 
     def allocate(self, size: int, **options: Any) -> Any:
         return SimpleNamespace(size=size, release=lambda: None)
@@ -212,16 +209,12 @@ def builds() -> list[Build]:
         planes = DevicePlanes(kind, (5, 7), recorder.allocate(0))
         conversions.to_pixels(planes, total, range(5), 0)
         conversions.to_planes(total, planes, range(3), 0)
-    levels = DevicePixels(recorder.allocate(0), np.dtype(np.uint8), (1, 5, 7, 3))
+    levels = np.dtype(np.uint8)
     choice = Choice(0)
     while True:
         for program in programs:
-            executor = Fp32Executor(recorder, program, choice)
-            for own in executor._steps:
-                if isinstance(own, Fp32ConvStep | Fp32PlanewiseStep):
-                    own._kernel(levels, levels)
-                elif isinstance(own, Fp32DepthwiseStep | Fp32LayerNormStep):
-                    own.built()
+            plans = LaunchPlans(recorder, Fp32Executor(recorder, program, choice))
+            assert plans.build(Ends(1, levels, levels), (64, 64))
         if not choice.more:
             return list(recorder.builds.values())
         choice = Choice(choice._index + 1)

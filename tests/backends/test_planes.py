@@ -247,9 +247,9 @@ def test_depth_and_sampling_may_change(backend: Backend) -> None:
 def test_tiles_and_stacks_change_no_bit(
     backend: Backend, precision: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from waifu2x.backends.gpu.device import plane_bands
+    from waifu2x.backends.gpu.device import planar
 
-    monkeypatch.setattr(plane_bands, "_BAND_BYTES", 5000)  # a few rows
+    monkeypatch.setattr(planar, "_BAND_BYTES", 5000)  # a few rows
     kind = PlaneFormat(10, "420", "bt709", siting="topleft")  # reads two rows around
     models = [obvious.random_model([3, 16, 3], seed=4), obvious.random_model([3, 8, 3], 5, 2)]
     pictures = [picture(kind, 51, 38, seed) for seed in range(3)]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tests.helpers import obvious
 from waifu2x.backends import accuracy
-from waifu2x.backends.cuda.tensor import choosing, recorded
+from waifu2x.backends.cuda.tensor import choosing
 from waifu2x.backends.cuda.tensor.choosing import IN_FLOATS, IN_FP32
 from waifu2x.backends.cuda.tensor.step import LARGEST
 from waifu2x.backends.gpu.network import FlaggedError
@@ -173,7 +173,7 @@ def test_probes_are_drawings_and_a_photo() -> None:
 
 
 def test_recorded_networks_are_trusted_up_to_powers_of_two() -> None:
-    for digest, most in recorded.RECORDED.items():
+    for digest, most in choosing.RECORDED.items():
         assert len(digest) == 16
         assert int(digest, 16)
         assert most in (IN_FLOATS, IN_FP32, LARGEST) or np.log2(most) % 1 == 0

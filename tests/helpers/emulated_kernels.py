@@ -101,8 +101,6 @@ def compiled(stem: str, macros: Macros, threads: int, shared: int, folder: Path)
     unused: dict[str, str | int] = {
         "PLANE_SLOPES": 0,
         "BOUNDED": 0,
-        "GATED": 0,
-        "MULTIPLIED": 0,
         "SCALED_RESIDUAL": 0,
     }
     if not any(name.startswith("ACTIVATE(") for name in macros):

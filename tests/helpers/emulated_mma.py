@@ -27,9 +27,8 @@ from numpy.typing import NDArray
 
 from tests.by_hand.tensor_maps import unpacked
 from tests.helpers import emulated_kernels
-from waifu2x.backends.cuda.arguments import Address, structs
+from waifu2x.backends.cuda.arguments import structs
 from waifu2x.backends.cuda.tensor.candidates import candidates
-from waifu2x.backends.cuda.tensor.conv import TensorConvArguments
 from waifu2x.backends.cuda.tensor.layout import (
     COLUMNS_BEYOND,
     ROWS_BEYOND,
@@ -231,23 +230,28 @@ class Work:
         made = np.full(size, 0x7F, np.uint8)
         self.flags[:] = 0
         codes, values = structs(
-            TensorConvArguments(
-                Address(self._map.ctypes.data),
-                Address(weights.ctypes.data),
-                Address(epilogue.ctypes.data),
-                Address(made.ctypes.data),
-                Address(0),
-                Address(self.flags.ctypes.data),
-                self._source.arguments(self._box, grid, 0, 0),
-                write,
-                MapArguments(),
-                LayerExtent(rows, columns, across, tiles),
-                Range(),
-                Range(0, 0, rows, columns),
-                np.float32(1),
-                np.float32(SLOPE),
-                beyond(allowed),
-            )
+            "tensor_mma",
+            {
+                "in": self._map.ctypes.data,
+                "weights": weights.ctypes.data,
+                "epilogue": epilogue.ctypes.data,
+                "out": made.ctypes.data,
+                "residual": None,
+                "flags": self.flags.ctypes.data,
+                "from": self._source.arguments(self._box, grid, 0, 0),
+                "to": write,
+                "added": None,
+                "extent": LayerExtent(rows, columns, across, tiles),
+                "valid": None,
+                "stored": Range(0, 0, rows, columns),
+                "factor": 1.0,
+                "slope": SLOPE,
+                "beyond": beyond(allowed),
+                "factors": None,
+                "added_factors": None,
+                "factors_each": 0,
+                "margin": None,
+            },
         )
         packed = struct.pack(codes, *values)
         library.launch(packed, depth(job, shape), 1, 1, int(late), seed)

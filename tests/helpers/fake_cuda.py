@@ -13,7 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 from waifu2x.backends.cuda import driver as drivers
-from waifu2x.backends.cuda.driver import Attribute, by_ctypes, graph, precompile, registration
+from waifu2x.backends.cuda.driver import Attribute, by_ctypes, graph
+from waifu2x.backends.cuda.driver import library as driver_library
 
 WORDS = {
     2: "out of memory",
@@ -675,8 +676,7 @@ def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     library = FakeLibrary(fake)
     monkeypatch.setattr(graph, "library", lambda: library)
     monkeypatch.setattr(by_ctypes, "library", lambda: library)
-    monkeypatch.setattr(precompile, "library", lambda: library)
-    monkeypatch.setattr(registration, "library", lambda: library)
+    monkeypatch.setattr(driver_library, "library", lambda: library)
     package: Any = None
     if request.param == "pycuda":
         package = ModuleType("pycuda")

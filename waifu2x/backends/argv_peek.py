@@ -24,9 +24,9 @@ def begin(words: list[str]) -> None:
     if upscales and not asks and backend in ("auto", "cuda"):
         device = _value(words, "-g", "--device") or os.environ.get("WAIFU2X_DEVICE", "")
         number = device.partition(",")[0]
-        from waifu2x.backends.cuda.driver import precompile
+        from waifu2x.backends.cuda.driver import library
 
-        precompile.retain_context(int(number) if number.isdecimal() else 0)
+        library.retain_context(int(number) if number.isdecimal() else 0)
 
 
 def _value(words: Sequence[str], *names: str) -> str:

@@ -48,6 +48,11 @@ class _Peaks:
     tiles: float
 
 
+def vector_peak(cores: int) -> float:
+    """Returns the multiply-adds a second that the vector units of some cores reach at best."""
+    return _reached("vector_loop", _TILE_PRODUCTS, cores)
+
+
 def measure(network: CpuNetwork, pixels: NDArray[Any], cores: int) -> Measurement:
     """Times a picture through a network of one model: the best of three runs."""
     (model,) = network.models
@@ -61,7 +66,7 @@ def measure(network: CpuNetwork, pixels: NDArray[Any], cores: int) -> Measuremen
     share = seconds / max(1, sum(ticks.values()))
     packed = model.packed
     peaks = _Peaks(
-        _reached("vector_loop", _TILE_PRODUCTS, cores),
+        vector_peak(cores),
         _reached("integer_loop", _TILE_PRODUCTS, cores) if packed.in_integers else 0.0,
         _reached("tile_loop", 9 * _STEPS * BLOCK**3, cores) if packed.on_tiles else 0.0,
     )

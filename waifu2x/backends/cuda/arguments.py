@@ -1,13 +1,13 @@
-"""Arguments of kernels as structs of C: named tuples here, with the fields of the struct there."""
+"""Arguments of CUDA kernels: structs of C, whose fields are read from the kernels' sources."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, NewType, Protocol, cast, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, NewType, Protocol, cast
 
-import numpy as np
-
+from waifu2x.backends.gpu.device import source
 from waifu2x.backends.gpu.device.flags import Flags
 from waifu2x.backends.gpu.device.launch import Arguments
 from waifu2x.backends.gpu.device.runtime import Buffer
@@ -15,8 +15,12 @@ from waifu2x.backends.gpu.device.runtime import Buffer
 Address = NewType("Address", int)
 """A pointer to memory of the device."""
 
-_CODES: dict[object, str] = {Address: "P", int: "i", np.float32: "f", float: "d"}
-"""Codes of module struct, by the types that fields are declared with."""
+_CODES = {"int": "i", "float": "f", "double": "d"}
+"""Codes of module struct, by types of C."""
+_STRUCT = re.compile(r"^struct (\w+) \{\n(.*?)^\};", re.DOTALL | re.MULTILINE)
+_PARAMETER = re.compile(r"const __grid_constant__ (\w+) \w+")
+_FIELDS = re.compile(r"\s*(?:const |unsigned |long )*(\w+)(\*?) ([^;*]+);")
+_COMMENT = re.compile(r"//.*")
 
 
 class _Addressed(Protocol):
@@ -24,46 +28,74 @@ class _Addressed(Protocol):
 
 
 def address_of(buffer: Buffer | Flags, offset: int = 0) -> Address:
-    """The address of a byte of one of this backend's buffers, or flags."""
+    """Returns the address of a byte of one of this backend's buffers, or flags."""
     return Address(cast(_Addressed, buffer).address + offset)
 
 
-def structs(*made: tuple[Any, ...]) -> Arguments:
-    """Arguments that are structs: named tuples whose fields are declared as Address, int (C's int),
-    np.float32, float (double), as such a struct, or as a tuple of any number of one of these.
+class Struct(NamedTuple):
+    """A struct of C."""
 
-    Raises TypeError for a field that is declared otherwise.
+    name: str
+    fields: Mapping[str, tuple[str | Struct, bool]]
+    """The code or the struct of each field, and whether it is an array."""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is aligned like an address."""
+        kinds = [kind for kind, _ in self.fields.values()]
+        return any(
+            kind in ("P", "d") or (not isinstance(kind, str) and kind.is_wide) for kind in kinds
+        )
+
+
+def structs(stem: str, *values: Any) -> Arguments:
+    """Returns the arguments of the kernel of `kernels/STEM.cu`, a mapping or named tuple for each
+    of its structs.
+
+    Values go by the names of fields: a number, an address, a buffer, a struct likewise, or a
+    sequence of structs; None stands for zeros. Raises TypeError for other names than C has.
     """
-    codes, values = "", list[Any]()
-    for fields in made:
-        own = "".join(_codes(fields))
-        codes += own + ("0P" if "P" in own else "")
-        values += _flat(fields)
-    return Arguments(codes, values)
+    codes: list[str] = []
+    found: list[Any] = []
+    for struct, value in zip(parameters(stem), values, strict=True):
+        _add(struct, value, codes, found)
+    return Arguments("".join(codes), found)
 
 
-def _codes(fields: tuple[Any, ...]) -> Iterator[str]:
-    for kind, value in zip(_kinds(type(fields)), fields, strict=True):
-        if kind in _CODES:
-            yield _CODES[kind]
-        elif get_origin(kind) is tuple:
-            each = get_args(kind)[0]
-            for one in value:
-                yield from _codes(one) if isinstance(one, tuple) else _CODES[each]
-        elif isinstance(value, tuple):
-            yield from _codes(value)
-        else:
-            raise TypeError(f"a kernel's argument of type {kind}")
+def _add(struct: Struct, value: Any, codes: list[str], found: list[Any]) -> None:
+    if value is None:
+        value = dict.fromkeys(struct.fields)
+    given: Mapping[str, Any] = value if isinstance(value, Mapping) else value._asdict()
+    if given.keys() != struct.fields.keys():
+        differing = ", ".join(sorted(given.keys() ^ struct.fields.keys()))
+        raise TypeError(f"struct {struct.name}: {differing}")
+    aligned = "0P" if struct.is_wide else ""
+    codes.append(aligned)
+    for name, (kind, is_array) in struct.fields.items():
+        for one in given[name] if is_array else (given[name],):
+            if isinstance(kind, str):
+                codes.append(kind)
+                found.append(0 if one is None else one)
+            else:
+                _add(kind, one, codes, found)
+    codes.append(aligned)
 
 
 @cache
-def _kinds(struct: type) -> tuple[Any, ...]:
-    return tuple(get_type_hints(struct).values())
+def parameters(stem: str) -> tuple[Struct, ...]:
+    """Returns the structs that the kernel of `kernels/STEM.cu` takes."""
+    text = source.read(f"{stem}.cu")
+    signature = re.search(rf"^{stem}\(([^)]*)\) \{{", text, re.MULTILINE)
+    assert signature is not None, stem
+    bodies = dict(_STRUCT.findall(text))
+    return tuple(_parsed(name, bodies) for name in _PARAMETER.findall(signature[1]))
 
 
-def _flat(fields: tuple[object, ...]) -> Iterator[object]:
-    for field in fields:
-        if isinstance(field, tuple):
-            yield from _flat(field)
-        else:
-            yield field
+def _parsed(name: str, bodies: Mapping[str, str]) -> Struct:
+    fields: dict[str, tuple[str | Struct, bool]] = {}
+    for kind, pointer, names in _FIELDS.findall(_COMMENT.sub("", bodies[name])):
+        code = "P" if pointer else _CODES.get(kind) or _parsed(kind, bodies)
+        for field in names.split(", "):
+            own, bracket, _ = field.partition("[")
+            fields[own] = code, bool(bracket)
+    return Struct(name, fields)

@@ -12,7 +12,7 @@ from waifu2x.errors import NotInstalledError
 
 
 def create(device: int) -> Backend:
-    """The backend on a device by its number among `devices()`."""
+    """Returns the backend on a device by its number among `devices()`."""
     # Where there is no such device, they need not be loaded.
     from waifu2x.backends.cuda.runtime import CudaRuntime
     from waifu2x.backends.cuda.tensor import executor
@@ -40,7 +40,7 @@ def devices(*, gpus_only: bool = False) -> list[Device]:
 
 
 def _compiling(machine: Machine) -> str:
-    """How kernels can be had, for people. Raises NotInstalledError if in no way."""
+    """Returns where kernels come from, for people. Raises NotInstalledError if there are none."""
     found = cached.find(machine.cuda)
     if found is not None:
         return f"compiled by {found.name}"

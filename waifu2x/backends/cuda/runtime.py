@@ -37,9 +37,9 @@ from waifu2x.errors import BackendError, DeviceError
 from waifu2x.system.lazy_dataclass import dataclass
 
 _MOST_CLEARED = 1 << 31
-"""Bytes at a time: pycuda may count them in 32 bits."""
+"""Bytes of a call, which pycuda may count in 32 bits."""
 _FETCHERS, _BAND_BYTES = 4, 1 << 22
-"""Threads that fetch a large result, and bytes at a time."""
+"""Threads that fetch a large result, and bytes of each fetch."""
 _SPIN_SECONDS = 1e-3
 """The longest wait with a core."""
 _STATIC_SHARED_BYTES = 48 << 10
@@ -73,7 +73,7 @@ class CudaKernel:
     shared: int
     """Bytes of shared memory of a block, beyond what the kernel declares."""
     module: CudaModule
-    """Loaded for as long as somebody holds one of its kernels."""
+    """Loaded for as long as one of its kernels is referenced."""
 
 
 class TimedLaunch(NamedTuple):
@@ -90,9 +90,9 @@ class Fetched(NamedTuple):
     event: Any
     """The moment."""
     rest: Sequence[Callable[[], None]]
-    """What is left to do then."""
+    """The work that is left to do then."""
     is_soon: bool
-    """Whether it is waited for with a core: who sleeps wakes up later."""
+    """Whether to wait for it with a busy core: a sleeping thread wakes up later."""
 
 
 class Record:
@@ -135,19 +135,20 @@ class _Current(threading.local):
 
 
 class CudaModule:
-    """A module of kernels, loaded on a device until nobody holds it or one of its kernels."""
+    """A module of kernels, loaded on a device until neither it nor one of its kernels is
+    referenced."""
 
     def __init__(self, runtime: CudaRuntime, module: Any) -> None:
         self._runtime = runtime
         self._held = [module]
-        """What is loaded; taken from here where its context is current, since pycuda's go with the
-        last reference to them."""
+        """The loaded module. It is taken from this list where its context is current, since
+        pycuda's module goes with its last reference."""
         self._kernels = OpenObjects[CudaKernel]()
         self._unload = weakref.finalize(self, runtime.unload, self._held)
         self._unload.atexit = False
 
     def kernel(self, name: str, group: int, shared: int = 0) -> CudaKernel:
-        """A kernel that takes `shared` bytes of shared memory. Raises BackendError."""
+        """Returns a kernel that takes `shared` bytes of shared memory. Raises BackendError."""
         driver = self._runtime.driver
         with self._runtime.current():
             function = driver.function(self._held[0], name)
@@ -169,7 +170,7 @@ class CudaRuntime:
     """A CUDA device and its streams."""
 
     def __init__(self, machine: Machine, device: Any) -> None:
-        """One of the machine's devices. Raises DeviceError for one that cannot be opened."""
+        """Opens one of the machine's devices. Raises DeviceError if that fails."""
         self.driver: Driver = machine.driver
         self.device = machine.describe(device)
         self.capability = machine.capability(device)
@@ -191,7 +192,7 @@ class CudaRuntime:
         """Buffers may be freed by the garbage collector, in a thread that is counting."""
         self._allocated = 0
         self._has_cleared = False
-        """Whether buffers are being cleared of which the kernels' stream does not know."""
+        """Whether buffers are being cleared that the kernels' stream does not wait for yet."""
         self._building = threading.Lock()
         try:
             self._context = self.driver.retain_context(device)
@@ -210,7 +211,7 @@ class CudaRuntime:
         self._records = Records[Record](self._forget)
         self._timed: list[TimedLaunch] | None = None
         self._events = list[Any]()
-        """Events that nobody waits for any more."""
+        """Events for reuse."""
 
     @property
     def stream(self) -> Any:
@@ -225,7 +226,7 @@ class CudaRuntime:
         return self._current
 
     def fault(self, error: Exception) -> Exception:
-        """What to raise for an error of the driver."""
+        """Returns what to raise for an error of the driver."""
         if isinstance(error, self.driver.memory_error):
             return OutOfMemoryError(str(error))
         self._is_broken = self._is_broken or not self._answers()
@@ -246,7 +247,7 @@ class CudaRuntime:
             self._allocated += size
 
     def free(self, memory: Any, size: int) -> None:
-        """Frees what was allocated, of so many bytes."""
+        """Frees `size` bytes that were allocated."""
         self.count(-size)
         if self._is_broken:
             abandon(memory)
@@ -259,7 +260,8 @@ class CudaRuntime:
                 raise
 
     def _answers(self) -> bool:
-        """Whether the context still works: after an illegal access, say, every call fails."""
+        """Returns whether the context still works: after an illegal access, say, every call
+        fails."""
         try:
             with current(self.driver, self._context):
                 self.driver.synchronize()
@@ -272,8 +274,8 @@ class CudaRuntime:
             return self.driver.free_memory()
 
     def allocate(self, size: int, *, for_maps: bool = False) -> CudaBuffer:
-        """A buffer; for maps, one that is filled with zeros before any kernel runs that is queued
-        from now on."""
+        """Returns a buffer; one for maps is filled with zeros before any kernel that is queued from
+        now on."""
         with self.current():
             buffer = CudaBuffer(self, size)
             for start in range(0, size, _MOST_CLEARED) if for_maps else ():
@@ -290,12 +292,12 @@ class CudaRuntime:
             self._follow(self._stream, self._uploads)
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """An array on the host, page-locked unless it is very large."""
+        """Returns an array on the host, page-locked unless it is very large."""
         with self.current():
             return self._host.array(shape, dtype)
 
     def is_locked(self, array: NDArray[Any]) -> bool:
-        """Whether all of a C-contiguous array is page-locked."""
+        """Returns whether all of a C-contiguous array is page-locked."""
         return self._host.is_locked(array)
 
     def pin(self, memory: NDArray[Any]) -> Pin:
@@ -359,7 +361,7 @@ class CudaRuntime:
         return found
 
     def unload(self, held: list[Any]) -> None:
-        """Frees a module that nobody uses any more, the one in a list."""
+        """Frees an unused module, the one in a list."""
         module = held.pop()
         if self._is_broken:
             abandon(module)
@@ -373,7 +375,7 @@ class CudaRuntime:
             del module
 
     def _rebuilt(self, stem: str, macros: Macros) -> Any:
-        """The module of a file whose code in the cache the driver does not take."""
+        """Returns the module of a file whose cached code the driver rejects."""
         code = self._compile(stem, macros, afresh=True)
         try:
             return self.driver.load_module(code)
@@ -387,13 +389,14 @@ class CudaRuntime:
 
     def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
         """Compiles what `build` will be asked for, all at once: each takes one core."""
-        missing = [source for source in wanted if _key(*source) not in self._modules]
+        by_key = {_key(*source): source for source in wanted}
+        missing = [source for key, source in by_key.items() if key not in self._modules]
         with ThreadPoolExecutor(thread_name_prefix="waifu2x-compile") as pool:
             for future in [pool.submit(self._compile, *source) for source in missing]:
                 future.result()
 
     def handle(self, buffer: Any) -> int:
-        """Its address."""
+        """Returns its address."""
         return int(buffer.address)
 
     def packer(self, codes: str) -> Callable[..., bytes]:
@@ -433,7 +436,7 @@ class CudaRuntime:
                 self._follow_clearing()
                 if not record.is_captured:
                     record.is_captured = True
-                    # What cannot be captured can still be queued, or says why not.
+                    # Launches that cannot be captured are queued below, which raises any error.
                     with suppress(self.driver.error):
                         queue_all = partial(self._queue_all, record.launches)
                         record.graph = capture(stream, queue_all)
@@ -510,13 +513,15 @@ class CudaRuntime:
         return True
 
     def _follow(self, stream: Any, other: Any) -> None:
-        """What is queued on a stream from now on comes after what is queued on another."""
+        """Makes work that is queued on a stream from now on come after the work queued on
+        another."""
         event = self._event_of(other)
         self.driver.follow(stream, event)
         self._events.append(event)
 
     def _event_of(self, stream: Any) -> Any:
-        """When what is queued on a stream is done: an event to be kept when that is over."""
+        """Returns an event for the end of the work queued on a stream; keep it for reuse when that
+        is over."""
         try:
             event = self._events.pop()
         except IndexError:
@@ -544,13 +549,13 @@ class CudaRuntime:
                 times.append((kernel, self._seconds(before, after)))
 
     def _now(self) -> Any:
-        """An event. The device's context must be current."""
+        """Returns an event for this moment. The device's context must be current."""
         event = self.driver.create_event()
         self.driver.record_event(event, self._stream)
         return event
 
     def _seconds(self, before: Any, after: Any) -> float:
-        """Between two events, which it frees."""
+        """Returns the seconds between two events, which it destroys."""
         seconds = self.driver.seconds(before, after)
         for event in (before, after):
             self.driver.destroy_event(event)
@@ -582,7 +587,7 @@ class CudaRuntime:
 
 
 def _key(stem: str, macros: Macros) -> object:
-    """The key of a program."""
+    """Returns the key of a module."""
     return (stem, *macros.items())
 
 

@@ -1,1 +1,1 @@
-"""What the backends for GPUs share: it knows neither CUDA nor OpenCL, only `runtime.Runtime`."""
+"""The common part of the GPU backends. It knows neither CUDA nor OpenCL, only `runtime.Runtime`."""

@@ -34,8 +34,8 @@ from waifu2x.networks.nodes import Convolution, TransposedConvolution
 
 _RUNS = 5
 _APART = 2
-"""Attention that lies between, where a value is made again: what is read behind the next one is the
-stream of a residual, of which there is one anyway."""
+"""Attention steps between a value's making and its reading from which on it is made again. A value
+that is read behind the next attention is the stream of a residual, which is kept anyway."""
 _CALLS_AT_ONCE = 3
 """One sends its pictures, one computes, one fetches its results."""
 
@@ -46,7 +46,8 @@ OnTrial = Callable[[Maker], AbstractContextManager[GpuNetwork]]
 """A model's network by a maker, while the context lasts; it raises FlaggedError for pictures that
 are flagged."""
 Decide = Callable[[Model, OnTrial], Maker]
-"""What makes the executor of a model: decided by trying, or known. Raises BackendError."""
+"""Chooses what makes the executor of a model, by trying or by what is known. Raises
+BackendError."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -60,9 +61,9 @@ class GpuBackend:
         makers: Mapping[Precision, Sequence[Maker]],
         decide: Decide | None = None,
     ) -> None:
-        """`makers` has what each precision takes, `auto` among them: for all pictures the first,
-        and for those whose values leave the room of one, the next. `decide` chooses another first
-        one for `auto`."""
+        """`makers` are those of each precision, including `auto`: the first for all pictures, each
+        further one for pictures with values too large for the one before. `decide` chooses the
+        first one for `auto`."""
         self.name = name
         self.device = runtime.device
         self.calls_at_once = 1 if runtime.limits.is_cpu else _CALLS_AT_ONCE
@@ -73,14 +74,14 @@ class GpuBackend:
         self._open = OpenObjects[GpuNetwork]()
         self._telling = threading.Lock()
         self._told: set[str] = set()
-        """The networks of which has been said that a picture left the room of 16 bits."""
+        """Networks for which a picture with too large values has been logged."""
 
     def compile(self, models: Sequence[Model], precision: Precision) -> GpuNetwork:
-        """Uploads the weights of models, and builds the kernels that pictures of bytes take.
+        """Uploads the weights of models and builds the kernels that pictures of bytes take.
 
-        What is usual is built: kernels for large pictures, one at a time, and floats between
-        models. Pictures of other dtypes, stacks, and small pictures on units that want other
-        kernels then have some built when they first come.
+        It builds the usual kernels: for large pictures, one at a time, with floats between models.
+        Pictures of other dtypes, stacks, and small pictures on units with other kernels for them
+        have some built when they first come.
         """
         _, *others = self._makers_of(precision)
         wider = partial(self._wider, models, others) if others else None
@@ -94,7 +95,8 @@ class GpuBackend:
         wider: Callable[[], GpuNetwork] | None,
         on_flagged: Callable[[], None] = lambda: None,
     ) -> GpuNetwork:
-        """The network of what is the first maker of each model; see GpuNetwork for the others."""
+        """Returns the network of the first maker of each model; see GpuNetwork for the other
+        arguments."""
         with self._pool.compiling():
             compiled: dict[int, CompiledModel] = {}
             try:
@@ -118,7 +120,7 @@ class GpuBackend:
         return self.runtime.pin(memory)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
-        """Seconds of each step by the device's clock, medians."""
+        """Returns the median seconds of each step by the device's clock."""
         maker = self._first(precision, model)
         executor = self._executor(maker, model, tuning.StoredChoices(self.device))
         try:
@@ -174,13 +176,13 @@ class GpuBackend:
         self._pool.close()
 
     def _wider(self, models: Sequence[Model], makers: Sequence[Maker]) -> GpuNetwork:
-        """The network for pictures whose values have left the room of another one's executors."""
+        """Returns the network for pictures with values too large for the executors before."""
         maker, *others = makers
         wider = partial(self._wider, models, others) if others else None
         return self._compile(models, lambda model: maker, wider)
 
     def _note_flagged(self, names: Sequence[str]) -> None:
-        """Says once for each network that a picture left the room of 16 bits."""
+        """Logs once for each network that a picture's values are too large for 16 bits."""
         with self._telling:
             name = ", ".join(dict.fromkeys(map(printable, names)))
             if name not in self._told:
@@ -191,7 +193,7 @@ class GpuBackend:
                 )
 
     def _first(self, precision: Precision, model: Model) -> Maker:
-        """What makes the executor of a model for all pictures. Raises BackendError."""
+        """Returns what makes the executor of a model for all pictures. Raises BackendError."""
         maker, *_ = self._makers_of(precision)
         if precision == "auto" and self._decide is not None:
             return self._decide(model, partial(self._on_trial, model))
@@ -199,7 +201,7 @@ class GpuBackend:
 
     @contextmanager
     def _on_trial(self, model: Model, maker: Maker) -> Iterator[GpuNetwork]:
-        """A model's network by a maker, which raises FlaggedError for pictures that are flagged."""
+        """Yields a model's network by a maker. It raises FlaggedError for flagged pictures."""
 
         def refuse() -> GpuNetwork:
             raise FlaggedError
@@ -211,7 +213,8 @@ class GpuBackend:
             network.close()
 
     def _makers_of(self, precision: Precision) -> Sequence[Maker]:
-        """What makes executors of a precision. Raises BackendError for one that it lacks."""
+        """Returns what makes executors of a precision. Raises BackendError for one that it
+        lacks."""
         if precision not in self._makers:
             raise BackendError(
                 f"backend {self.name} has no precision {precision} on {self.device.name}:"
@@ -225,12 +228,12 @@ class GpuBackend:
         return CompiledModel(model, executor, self._pool, divided)
 
     def _executor(self, maker: Maker, model: Model, choose: Choose) -> Executor:
-        """An executor of a model. Raises BackendError."""
+        """Returns an executor of a model. Raises BackendError."""
         return self._with_room(partial(maker, lowered(model), choose), model)
 
     def _with_room(self, make: Callable[[], _Made], model: Model) -> _Made:
-        """What some work makes that takes memory for weights; where that is short, when nobody
-        else computes. Raises DeviceMemoryError."""
+        """Returns what `make` makes, which takes memory for weights. Where memory is short, it
+        tries again when nothing else computes. Raises DeviceMemoryError."""
         try:
             return make()
         except OutOfMemoryError:
@@ -246,13 +249,14 @@ class GpuBackend:
             ) from error
 
     def _divided(self, maker: Maker, model: Model) -> Executor | None:
-        """An executor of the same program with cuts; None if it has none. May raise
+        """Returns an executor of the same program with cuts; None if it has none. May raise
         OutOfMemoryError."""
         divided = segmented(lowered(model), cuts.TILE)
         return maker(divided, tuning.StoredChoices(self.device)) if divided.cuts else None
 
     def _step_seconds(self, model: Model, executor: Executor, pixels: NDArray[Any]) -> list[float]:
-        """Seconds of each step, medians of several runs of pictures; the first run warms up."""
+        """Returns the median seconds of each step in several runs of pictures, after one to warm
+        up."""
         network = GpuNetwork([CompiledModel(model, executor, self._pool)], self._pool)
         runs = []
         for _ in range(_RUNS + 1):
@@ -267,12 +271,12 @@ class GpuBackend:
 
 
 def lowered(model: Model) -> Program:
-    """A model's program, in which few values are kept for what lies far behind."""
+    """Returns a model's program, in which few values are kept for steps that lie far behind."""
     return rematerialized(lower(model), _APART)
 
 
 def node_name(model: Model, value: int) -> str:
-    """What makes a value, for people: its planes, or its kind."""
+    """Returns the name of a value's node for people: its planes, or its kind."""
     node = model.nodes[value - 1]
     if not isinstance(node, Convolution | TransposedConvolution):
         return type(node).__name__.lower()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -20,11 +20,9 @@ from waifu2x.backends.gpu.device.runtime import Buffer, OutOfMemoryError, ReadyL
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, Executor, PassWork
 from waifu2x.backends.gpu.plan import tile_plan
 from waifu2x.backends.gpu.plan.launch_plan import Buffers, Ends, LaunchPlan, LaunchPlans
-from waifu2x.backends.gpu.plan.places import Pass
 from waifu2x.backends.gpu.plan.tile_plan import MapMemory, MapMemoryError, Schedule, pass_cost
 from waifu2x.errors import DeviceMemoryError
 from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.plan.phases import Phase
 from waifu2x.networks.model import Model
 
 _KEPT_SCHEDULES = 16
@@ -43,7 +41,7 @@ class Beside(NamedTuple):
     """Launches that come with those of a model."""
 
     key: Hashable
-    """All that they depend on, but for the model's buffers."""
+    """Everything that they depend on except the model's buffers."""
     make: Callable[[], Sequence[ReadyLaunch]]
     """Makes them. May raise BackendError."""
 
@@ -65,7 +63,7 @@ class CompiledModel:
         pool: MemoryPool,
         divided: Callable[[], Executor | None] = lambda: None,
     ) -> None:
-        """`divided` makes one of the same program with cuts, if there are any. It may raise
+        """`divided` makes an executor of the same program with cuts, if it has any. It may raise
         OutOfMemoryError."""
         self.model = model
         self.executor = executor
@@ -92,8 +90,8 @@ class CompiledModel:
             self._other.close()
 
     def _with_cuts(self) -> Executor | None:
-        """The executor of the same program with cuts, made when it is first needed and there is
-        memory for it."""
+        """Returns the executor of the program with cuts, made the first time that there is memory
+        for it; None if there is none."""
         if not self._is_divided:
             try:
                 self._other = self._divided()
@@ -103,15 +101,16 @@ class CompiledModel:
         return self._other
 
     def result_shape(self, shape: StackShape) -> StackShape:
-        """The shape of the results for pictures of a shape."""
+        """Returns the shape of the results for pictures of a shape."""
         pictures, height, width, _ = shape
         scale = self.model.scale
         return pictures, height * scale, width * scale, self.model.out_planes
 
     def schedule(self, shape: StackShape, tile: int | None, bands: int, most: int) -> Schedule:
-        """How to work on pictures of a shape in at most so many bytes. Raises MapMemoryError.
+        """Returns a schedule for pictures of a shape in at most `most` bytes. Raises
+        MapMemoryError.
 
-        It is kept for the next pictures of that shape, until there is much more memory.
+        It is kept for further pictures of that shape until there is much more memory.
         """
         key = (shape, tile, bands)
         found = self._known(key, most)
@@ -131,8 +130,8 @@ class CompiledModel:
     def undivided(
         self, shape: StackShape, source: np.dtype[Any], target: np.dtype[Any], most: int
     ) -> LaunchPlan | None:
-        """The plan for pictures of a shape, and dtypes of theirs and of results, undivided; None
-        where that does not fit so many bytes."""
+        """Returns the plan for undivided pictures of a shape, by the dtypes of pictures and
+        results; None if it needs more than `most` bytes."""
         pictures, rows, columns, _ = shape
         plan = self._plans.plan(Ends(pictures, source, target), (rows, columns))
         if plan is None:
@@ -194,7 +193,7 @@ class Execution:
         on_progress: Progress,
         flags: Flags,
     ) -> None:
-        """`flags` are set for pictures whose values leave the room of the executor."""
+        """`flags` are set for pictures with values that are too large for the executor."""
         self._compiled = compiled
         self._source = source
         self._dtype = dtype
@@ -207,11 +206,9 @@ class Execution:
         self._shape = compiled.result_shape(source.shape)
 
     def to_device(self, taken: ScopedAllocation) -> DevicePixels:
-        """The results, in a buffer of `taken`. Raises BackendError, TooManyError."""
-        try:
+        """Returns the results in a buffer of `taken`. Raises BackendError, TooManyError."""
+        with words_for_memory(self._runtime, self._shape):
             target = self._target(taken, self._shape)
-        except OutOfMemoryError as error:
-            raise self._failure(error) from error
         try:
             self._all(target)
         except MapMemoryError as error:
@@ -233,7 +230,7 @@ class Execution:
                     raise self._failure(error) from error
 
     def _fetch(self, results: NDArray[Any], bands: int) -> None:
-        """Fetches the results in at least so many bands. Raises MapMemoryError,
+        """Fetches the results in at least `bands` bands. Raises MapMemoryError,
         OutOfMemoryError."""
         _, rows, columns, planes = self._shape
         with self._pool.taken() as taken:
@@ -254,9 +251,10 @@ class Execution:
     def _all(
         self, target: DevicePixels, bands: int = 1, result: NDArray[Any] | None = None
     ) -> None:
-        """Every pass; with a `result`, `target` holds one band after the other, to be fetched.
+        """Runs every pass. With a `result`, `target` holds one band after the other, which is
+        fetched.
 
-        Where memory runs out, it is done again in less. Raises MapMemoryError.
+        Where memory runs out, it starts again with a schedule for less. Raises MapMemoryError.
         """
         most = self._pool.free()
         if result is None and not self._is_tiled():
@@ -271,7 +269,7 @@ class Execution:
             found = self._schedule(bands, most)
             with self._pool.taken() as taken:
                 try:
-                    self._bound(target, taken, found).run(self._report, result)
+                    self._run(found, target, taken, result)
                     return
                 except OutOfMemoryError:
                     pass
@@ -282,7 +280,7 @@ class Execution:
         return self._tile is not None and max(self._shape[1:3]) > self._tile
 
     def _undivided(self, plan: LaunchPlan, target: DevicePixels) -> bool:
-        """Works by a plan; False if there is not as much memory."""
+        """Runs a plan; returns False if there is too little memory for it."""
         with self._pool.taken() as taken:
             try:
                 self._compiled.queue(plan, self._source.buffer, target.buffer, self._flags, taken)
@@ -294,21 +292,52 @@ class Execution:
         return True
 
     def _room(self, most: int) -> int:
-        """Bytes for maps, of so many."""
+        """Returns the bytes that maps may take of `most` bytes."""
         return most - self._compiled.executor.vector_bytes(self._source.shape[0])
 
     def _schedule(self, bands: int, most: int) -> Schedule:
         return self._compiled.schedule(self._source.shape, self._tile, bands, self._room(most))
 
-    def _bound(self, target: DevicePixels, taken: ScopedAllocation, found: Schedule) -> BoundPlan:
+    def _run(
+        self,
+        found: Schedule,
+        target: DevicePixels,
+        taken: ScopedAllocation,
+        result: NDArray[Any] | None,
+    ) -> None:
+        """Runs every pass of a schedule and waits for it. With a `result`, fetches each row of
+        tiles into it. May raise OutOfMemoryError."""
+        executor, runtime = found.executor, self._runtime
         scratch = taken.buffer(found.scratch)
-        kept = taken.buffer(found.kept) if found.kept else scratch
-        vectors = taken.buffer(found.executor.vector_bytes(found.pictures))
-        maps = scratch, kept
-        return BoundPlan(self._compiled, self._source, target, found, maps, vectors, self._flags)
+        maps = scratch, taken.buffer(found.kept) if found.kept else scratch
+        vectors = taken.buffer(executor.vector_bytes(found.pictures))
+        done = 0.0
+        runtime.queue(launch.ready(runtime, executor.clearing(vectors, found.pictures)))
+        for number, rows in enumerate(found.passes):
+            for row in rows:
+                band, held = target, Box(0, 0, *self._shape[1:3])
+                if result is not None:
+                    tile, (count, _, columns, planes) = row[0].tile, target.shape
+                    band = replace(target, shape=(count, tile.height, columns, planes))
+                    held = Box(tile.top, 0, tile.height, columns)
+                for one in row:
+                    batch = Batch(self._source, band, held, one.tile, found.sizes, self._flags)
+                    places = {
+                        value: BufferPlace(maps[place.is_kept], place.offset, place.box)
+                        for value, place in one.places.items()
+                    }
+                    ends = found.phases[number] if one is rows[-1][-1] else None
+                    work = PassWork(batch, one.work, places, one.sums, vectors, ends)
+                    runtime.queue(launch.ready(runtime, executor.launches(work)))
+                    runtime.synchronize()
+                    done += pass_cost(executor.program, one)
+                    self._report(min(done / found.cost, 1.0))
+                if result is not None and number == len(found.passes) - 1:
+                    runtime.download(band.buffer, result[0, held.top : held.bottom])
+        self._report(1.0)
 
     def _report(self, part: float) -> None:
-        """Told which part of a try is done: what an earlier try has reported is not told again."""
+        """Reports progress of a try, less what an earlier try has reported."""
         if part > self._reported:
             part, self._reported = part - self._reported, part
             self._on_progress(part)
@@ -324,7 +353,7 @@ class Execution:
 
 
 def no_room(device: Device, shape: StackShape) -> Exception:
-    """What to raise where there is no memory for pictures."""
+    """Returns the error for pictures that do not fit the memory."""
     pictures, rows, columns, _ = shape
     if pictures > 1:
         return TooManyError()
@@ -336,71 +365,8 @@ def no_room(device: Device, shape: StackShape) -> Exception:
 
 @contextmanager
 def words_for_memory(runtime: Runtime, shape: StackShape) -> Iterator[None]:
-    """Says of which pictures there are too many, or that there is no memory for one."""
+    """Turns OutOfMemoryError into TooManyError, or for a single picture DeviceMemoryError."""
     try:
         yield
     except OutOfMemoryError as error:
         raise no_room(runtime.device, shape) from error
-
-
-class BoundPlan:
-    """A schedule on memory that it has."""
-
-    def __init__(
-        self,
-        compiled: CompiledModel,
-        source: DevicePixels,
-        target: DevicePixels,
-        found: Schedule,
-        maps: tuple[Buffer, Buffer],
-        vectors: Buffer,
-        flags: Flags,
-    ) -> None:
-        """`maps` are the memory of tiles and that of the maps that are kept."""
-        self._executor = found.executor
-        self._runtime = compiled.pool.runtime
-        self._schedule = found
-        self._source = source
-        self._target = target
-        self._maps = maps
-        self._vectors = vectors
-        self._flags = flags
-
-    def run(self, report: Progress, result: NDArray[Any] | None) -> None:
-        """Every pass, and waits for it. With a `result`, each row of tiles is fetched into it."""
-        found, executor = self._schedule, self._executor
-        done = 0.0
-        clearing = executor.clearing(self._vectors, found.pictures)
-        self._runtime.queue(launch.ready(self._runtime, clearing))
-        for number, rows in enumerate(found.passes):
-            for row in rows:
-                band = self._band(row[0]) if result is not None else self._target
-                for one in row:
-                    ends = self._schedule.phases[number] if one is rows[-1][-1] else None
-                    self._queue(one, band, ends)
-                    self._runtime.synchronize()
-                    done += pass_cost(executor.program, one)
-                    report(min(done / found.cost, 1.0))
-                if result is not None and number == len(found.passes) - 1:
-                    top, height = row[0].tile.top, row[0].tile.height
-                    self._runtime.download(band.buffer, result[0, top : top + height])
-        report(1.0)
-
-    def _queue(self, one: Pass, target: DevicePixels, ends: Phase | None) -> None:
-        places: Mapping[int, BufferPlace] = {
-            value: BufferPlace(self._maps[place.is_kept], place.offset, place.box)
-            for value, place in one.places.items()
-        }
-        batch = self._batch(one.tile, target)
-        work = PassWork(batch, one.work, places, one.sums, self._vectors, ends)
-        self._runtime.queue(launch.ready(self._runtime, self._executor.launches(work)))
-
-    def _batch(self, tile: Box, target: DevicePixels) -> Batch:
-        _, rows, columns, _ = target.shape
-        top = tile.top if rows < self._schedule.sizes[-1][0] else 0
-        box = Box(top, 0, rows, columns)
-        return Batch(self._source, target, box, tile, self._schedule.sizes, self._flags)
-
-    def _band(self, one: Pass) -> DevicePixels:
-        pictures, _, columns, planes = self._target.shape
-        return replace(self._target, shape=(pictures, one.tile.height, columns, planes))

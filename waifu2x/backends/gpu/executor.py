@@ -1,4 +1,5 @@
-"""What runs a program's steps on a device, in one precision, and what `network` hands it."""
+"""The interface of executors, which run a program's steps in one precision, and what `network`
+hands them."""
 
 from __future__ import annotations
 
@@ -51,9 +52,9 @@ class BufferPlace:
 class Batch:
     """Pictures, and the part of them that a pass computes.
 
-    There are several only where each pass computes the whole of every map: then a map in memory has
-    all pictures in it, in whatever layout the executor gives them. Their rows, and those of the
-    results, are together fewer than 65,536.
+    There are several only where each pass computes the whole of every map: a map in memory then
+    holds all pictures, in a layout of the executor's choice. The rows of all of them are fewer than
+    65,536, and so are those of the results.
     """
 
     source: DevicePixels
@@ -66,7 +67,7 @@ class Batch:
     sizes: Sequence[Size]
     """Rows and columns of every value, as `geometry.sizes` gives them."""
     flags: Flags = NO_FLAGS
-    """What its executor's `new_flags` gave, for as many pictures."""
+    """Flags of the executor's `new_flags`, for at least as many pictures."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,10 @@ class PassWork:
 
 
 class Executor(Protocol):
-    """A program on a device. The layout of maps in memory is its own.
+    """Runs a program on a device, with maps in a layout of its own.
 
-    Whatever can be uploaded without pixels is, when it is made; that raises BackendError for
-    kernels that cannot be built, and OutOfMemoryError.
+    Making one uploads everything that does not depend on pixels; it raises OutOfMemoryError, and
+    BackendError for kernels that cannot be built.
     """
 
     program: Program
@@ -106,45 +107,47 @@ class Executor(Protocol):
     """By values, those that each may take the place of while it is written, where both hold the
     same box and nothing reads the other later."""
     clipped: frozenset[int]
-    """Values of which nothing is written beyond the box that there is memory for."""
+    """Values that no kernel writes beyond the box that there is memory for."""
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
-        """Memory that a map takes, with what whole groups of work-items write and read beyond
-        it."""
+        """Returns the bytes of a map, including pixels beyond the box that whole groups of
+        work-items write and read."""
         ...
 
     def launches(self, one: PassWork) -> Sequence[LaunchMaker]:
-        """What makes the launches of a pass, in order.
+        """Returns the makers of a pass's launches, in order.
 
-        They depend on nothing but their arguments, and work with numbers and boxes that are made of
-        symbols, too. Raises BackendError for kernels that cannot be built.
+        They depend on their arguments alone, and work with numbers and boxes made of symbols, too.
+        Raises BackendError for kernels that cannot be built.
         """
         ...
 
     def new_flags(self, pictures: int) -> Flags:
-        """Room for flags of so many pictures; NO_FLAGS where all values that a model can make have
-        room. May raise OutOfMemoryError."""
+        """Returns flags for at least that many pictures; NO_FLAGS if no value of a model can be too
+        large. May raise OutOfMemoryError."""
         ...
 
     def vector_bytes(self, pictures: int) -> int:
-        """Memory for all vectors and sums."""
+        """Returns the bytes of all vectors and sums."""
         ...
 
     def clearing(self, vectors: Buffer, pictures: int) -> Sequence[LaunchMaker]:
-        """What makes the launches after which all sums are zero: once for a batch, before its first
-        pass."""
+        """Returns the makers of the launches that set all sums to zero, once for a batch before its
+        first pass."""
         ...
 
     def step(self, kernel: Kernel) -> int:
-        """For which step a kernel of this executor works."""
+        """Returns the number of the step that one of its kernels belongs to."""
         ...
 
     def peak(self) -> float:
-        """Multiply-adds a second that its units reach at best in its precision, measured now."""
+        """Returns the multiply-adds a second that its units reach at best in its precision,
+        measured now."""
         ...
 
     def share(self, number: int) -> float:
-        """How many multiply-adds a step does, of those that its convolution has by definition."""
+        """Returns the multiply-adds that a step does, divided by those of its convolution's
+        definition."""
         ...
 
     def close(self) -> None:

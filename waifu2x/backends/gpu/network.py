@@ -50,8 +50,7 @@ from waifu2x.backends.gpu.transformed_mean import TransformedMean
 from waifu2x.errors import DeviceMemoryError
 
 if TYPE_CHECKING:
-    from waifu2x.backends.gpu.device.planar import PlaneKernels
-    from waifu2x.backends.gpu.device.plane_bands import BandConversion
+    from waifu2x.backends.gpu.device.planar import BandConversion, PlaneKernels
     from waifu2x.imaging.planar import PlanarPicture
 
 _Made = TypeVar("_Made")
@@ -100,8 +99,8 @@ class GpuNetwork:
         wider: Callable[[], GpuNetwork] | None = None,
         on_flagged: Callable[[], None] = lambda: None,
     ) -> None:
-        """`wider` makes the network for flagged pictures; without it, they stay as they are.
-        `on_flagged` is called before those of a call are computed again."""
+        """`wider` makes the network for flagged pictures; without it, they stay as they are. The
+        network calls `on_flagged` before it computes those of a call again."""
         self.models = tuple(models)
         self.pool = pool
         self._runtime = pool.runtime
@@ -187,9 +186,8 @@ class GpuNetwork:
         return PlaneKernels(self._runtime)
 
     def _converted(self, convert: Callable[[BandConversion], _Made]) -> _Made:
-        """Returns the result of a conversion by the device, which runs alone. Raises
-        BackendError."""
-        from waifu2x.backends.gpu.device.plane_bands import BandConversion
+        """Returns the result of a conversion that has the device to itself. Raises BackendError."""
+        from waifu2x.backends.gpu.device.planar import BandConversion
 
         with self.pool.working(), self.pool.taken() as taken:
             self._check_open()
@@ -290,9 +288,8 @@ class GpuNetwork:
     def _plans(
         self, shapes: Sequence[StackShape], dtypes: Sequence[np.dtype[Any]], besides: int, most: int
     ) -> list[LaunchPlan]:
-        """The plans of all models, for pictures that take a small share of the memory that is free,
-        with so many bytes besides; none for others, and for those that any of the models
-        divides."""
+        """Returns the plans of all models for pictures that, with `besides` bytes, take a small
+        share of the free memory; none for others, and for those that a model divides."""
         count, height, width, _ = shapes[0]
         if not count * height * width or self._longest(shapes[0]) > _LONGEST:
             return []
@@ -309,7 +306,7 @@ class GpuNetwork:
         return plans if needed <= _SHARE * most else []
 
     def _shapes(self, shape: StackShape) -> list[StackShape]:
-        """The shapes of the pictures and of what each compiled model makes of them."""
+        """Returns the shapes of the pictures and of each model's results."""
         shapes = [shape]
         for compiled in self.models:
             shapes.append(compiled.result_shape(shapes[-1]))
@@ -329,7 +326,8 @@ class GpuNetwork:
         return flagged + [half + number for number in self._stack(call.part(half, count))]
 
     def _longest(self, shape: tuple[int, ...]) -> int:
-        """Rows of all pictures together, with padding, in the transform where they are most."""
+        """Returns the rows of all pictures together, with padding, in the transform with most of
+        them."""
         count, height, width = shape[:3]
         side = longest = max(height, width)
         for compiled in self.models:
@@ -380,10 +378,8 @@ class GpuNetwork:
                 self._runtime.download(made.buffer, call.results)
 
     def _check_room(self, pictures: NDArray[Any]) -> None:
-        """Whether there is memory for what models hand to each other, which is never divided.
-
-        Better known before the work. Raises BackendError, TooManyError.
-        """
+        """Checks before the work that there is memory for the pictures that models hand to each
+        other, which are never divided. Raises BackendError, TooManyError."""
         shapes = self._shapes(stack_shape(pictures))[:-1]
         sizes = [pictures.nbytes, *(math.prod(shape) * _BETWEEN.itemsize for shape in shapes[1:])]
         together = max(map(sum, pairwise(sizes)), default=sizes[0])
@@ -392,7 +388,7 @@ class GpuNetwork:
             raise no_room(self._runtime.device, shapes[-1])
 
     def _shares(self) -> list[float]:
-        """The models' shares of the work."""
+        """Returns the models' shares of the work."""
         costs, scale = [], 1
         for compiled in self.models:
             scale *= compiled.model.scale
@@ -408,7 +404,7 @@ class GpuNetwork:
 
 
 def _new_flags(models: Sequence[CompiledModel], pictures: int) -> Flags:
-    """Flags that the executor of any model may set. May raise OutOfMemoryError."""
+    """Returns flags that the executor of any model may set. May raise OutOfMemoryError."""
     for compiled in models:
         flags = compiled.executor.new_flags(pictures)
         if flags is not NO_FLAGS:

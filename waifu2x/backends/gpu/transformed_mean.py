@@ -1,4 +1,5 @@
-"""Test-time augmentation on a device: the mean of a model's work on transformed pictures."""
+"""Test-time augmentation on a device, by `kernels/transform.cl`: the mean of a model's results for
+transformed pictures."""
 
 from __future__ import annotations
 
@@ -17,12 +18,15 @@ from waifu2x.backends.gpu.compiled_model import (
     words_for_memory,
 )
 from waifu2x.backends.gpu.device.flags import Flags
+from waifu2x.backends.gpu.device.launch import KernelOwner, KernelSpec
 from waifu2x.backends.gpu.device.memory_pool import MemoryPool, ScopedAllocation
-from waifu2x.backends.gpu.device.runtime import OutOfMemoryError
+from waifu2x.backends.gpu.device.runtime import Argument, Macros, OutOfMemoryError
 from waifu2x.backends.gpu.device.transfer import device_pixels
-from waifu2x.backends.gpu.device.transforms import Transforms, transformed_shape
 from waifu2x.backends.gpu.executor import DevicePixels
+from waifu2x.backends.gpu.fp32.maps import C_TYPES, target_macros
 from waifu2x.backends.tta import IDENTITY, TRANSFORMS, Transform, inverse, write_mean
+
+_GROUP = 128
 
 
 class TransformedMean:
@@ -94,14 +98,14 @@ class TransformedMean:
     def _transformed(
         self, source: DevicePixels, transform: Transform, taken: ScopedAllocation
     ) -> DevicePixels:
-        """Pictures transformed. May raise OutOfMemoryError."""
+        """Returns transformed pictures. May raise OutOfMemoryError."""
         target = device_pixels(taken, source.dtype, transformed_shape(source.shape, transform))
         self._transforms.transform(source, transform, target)
         return target
 
     def has_room(self, shape: StackShape, taken: ScopedAllocation) -> bool:
-        """Whether the device holds a sum, what is to be added and the result. Raises TooManyError
-        if it does not, and there are several pictures."""
+        """Returns whether the device has memory for a sum, an addend and the result. Raises
+        TooManyError for several pictures that do not fit."""
         buffers = []
         try:
             for _ in range(3):
@@ -114,3 +118,52 @@ class TransformedMean:
             for buffer in buffers:
                 taken.drop(buffer)
         return True
+
+
+class Transforms(KernelOwner):
+    """The kernels of test-time augmentation."""
+
+    def transform(self, source: DevicePixels, transform: Transform, target: DevicePixels) -> None:
+        """Queues the transform of `source` into `target`, which has the transformed size."""
+        spec = self._spec("transform", source, source)
+        self._queue(spec, source, source.buffer, target.buffer, *_places(source, transform))
+
+    def add(
+        self, source: DevicePixels, transform: Transform, total: DevicePixels, first: bool
+    ) -> None:
+        """Queues the sum of `total`, floats, and transformed results put back; with `first`, it
+        becomes them."""
+        spec = self._spec("add", total, total)
+        buffers = source.buffer, total.buffer
+        self._queue(spec, total, *buffers, int(first), *_places(total, transform))
+
+    def finish(self, total: DevicePixels, tta: int, target: DevicePixels) -> None:
+        """Queues the mean of `tta` results, whose sum is `total`, into `target`."""
+        spec = self._spec("finish", total, target)
+        self._queue(spec, total, total.buffer, target.buffer, 1 / tta, *total.shape[1:3])
+
+    def _spec(self, name: str, source: DevicePixels, target: DevicePixels) -> KernelSpec:
+        planes, group = source.shape[-1], self.runtime.limits.group_on_gpu(_GROUP)
+        macros: Macros = {
+            "GROUP": group,
+            "PLANES": planes,
+            "LEVEL": C_TYPES[source.dtype.name],
+            **target_macros(target, planes),
+        }
+        return KernelSpec("transform", macros, group, name)
+
+    def _queue(self, spec: KernelSpec, pixels: DevicePixels, *arguments: Argument) -> None:
+        groups = pixels.shape[1], 1, pixels.shape[0]
+        self.runtime.launch(self.kernel(spec), groups, *arguments)
+
+
+def transformed_shape(
+    shape: tuple[int, int, int, int], transform: Transform
+) -> tuple[int, int, int, int]:
+    """Returns the shape (pictures, rows, columns, planes) of pictures after a transform."""
+    pictures, rows, columns, planes = shape
+    return (pictures, columns, rows, planes) if transform.transposed else shape
+
+
+def _places(pixels: DevicePixels, transform: Transform) -> tuple[int, ...]:
+    return (*pixels.shape[1:3], *map(int, transform))

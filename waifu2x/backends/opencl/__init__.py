@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def create(device: int) -> GpuBackend:
-    """The backend on a device by its number among `devices()`."""
+    """Returns the backend on a device by its number among `devices()`."""
     # Where `auto` finds no GPU, they need not be loaded.
     from waifu2x.backends.gpu.backend import GpuBackend
     from waifu2x.backends.gpu.fp32.executor import Fp32Executor

@@ -45,9 +45,9 @@ _KINDS: dict[str, Callable[[Any], Any]] = {
     "i": np.int32,
     "f": np.float32,
 }
-"""What an argument becomes, by its code."""
+"""Conversions of arguments, by their codes."""
 _SHARED_MEMORY_PART = 2
-"""Where a device's memory is the machine's own, one part of so many may be taken."""
+"""The divisor for the part of memory that may be taken where a device shares the machine's."""
 
 
 class OpenClBuffer:
@@ -75,7 +75,7 @@ class OpenClKernel:
     group: int
     handle: cl.Kernel
     module: OpenClModule
-    """Kept for whoever asks for it again while somebody holds one of its kernels."""
+    """Kept for later calls of `build` while one of its kernels is referenced."""
 
 
 class OpenClModule:
@@ -85,7 +85,8 @@ class OpenClModule:
         self._runtime = runtime
         self._handle = handle
 
-    def kernel(self, name: str, group: int) -> OpenClKernel:
+    def kernel(self, name: str, group: int, shared: int = 0) -> OpenClKernel:
+        """Returns the entry of that name; kernels of OpenCL declare all their memory."""
         with self._runtime.errors():
             return OpenClKernel(name, group, cl.Kernel(self._handle, name), self)
 
@@ -159,7 +160,7 @@ class OpenClRuntime:
             self._allocated += size
 
     def free(self, handle: cl.Buffer, size: int) -> None:
-        """Frees a buffer of so many bytes."""
+        """Frees a buffer of `size` bytes."""
         self.count(-size)
         with suppress(DeviceError, OutOfMemoryError), self.errors():
             handle.release()
@@ -169,12 +170,13 @@ class OpenClRuntime:
         return nullcontext()
 
     def free_memory(self) -> int:
-        """Bytes that may be taken: OpenCL knows how much there is, not how much is free."""
+        """Returns the bytes that may be taken: OpenCL knows how much memory there is, not how much
+        is free."""
         parts = _SHARED_MEMORY_PART if self._device.host_unified_memory else 1
         return int(self._device.global_mem_size) // parts - self.allocated
 
     def allocate(self, size: int, *, for_maps: bool = False) -> OpenClBuffer:
-        """A buffer as the driver gives it."""
+        """Returns a buffer as the driver gives it."""
         with self.errors():
             return OpenClBuffer(self, size)
 
@@ -221,7 +223,7 @@ class OpenClRuntime:
         """Builds programs one after the other, as drivers do anyway."""
 
     def _program(self, stem: str, text: str, options: list[str], key: str) -> cl.Program:
-        """From the cache, or compiled. Raises BackendError."""
+        """Returns a program from the cache, or compiles it. Raises BackendError."""
         binary = cache.load(_KIND, key)
         if binary:
             kept = self._from_binary(binary)
@@ -247,7 +249,7 @@ class OpenClRuntime:
         return program
 
     def handle(self, buffer: Any) -> cl.Buffer:
-        """The library's own."""
+        """Returns the library's own handle."""
         return buffer.handle
 
     def packer(self, codes: str) -> Callable[..., tuple[Any, ...]]:
@@ -299,7 +301,7 @@ class OpenClRuntime:
         return None
 
     def follow(self) -> None:
-        """Does nothing: what is sent has arrived."""
+        """Does nothing: everything sent has arrived."""
 
     def fetch(
         self, buffer: Any, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
@@ -342,7 +344,7 @@ class OpenClRuntime:
         self._records.clear()
 
     def _from_binary(self, binary: bytes) -> cl.Program | None:
-        """A program from the cache; None if the driver does not take it, for whatever reason."""
+        """Returns a program from the cache; None if the driver rejects it for any reason."""
         try:
             return cl.Program(self.context, [self._device], [binary]).build()
         except cl.Error:
@@ -350,7 +352,8 @@ class OpenClRuntime:
 
 
 def _in_step(device: cl.Device) -> int:
-    """Work-items of a GPU that run in step, by the extensions that tell; 32 is a common width."""
+    """Returns the work-items of a GPU that run in step, from extensions that tell it; 32 is
+    common."""
     for attribute in ("warp_size_nv", "wavefront_width_amd"):
         try:
             return int(getattr(device, attribute))
@@ -360,7 +363,8 @@ def _in_step(device: cl.Device) -> int:
 
 
 def _vector(device: cl.Device) -> int:
-    """Floats of a processor's vectors; PoCL 3 says 16 where its own library can do but 8."""
+    """Returns the floats of a processor's vectors; PoCL 3 says 16 where its own library can do but
+    8."""
     return min(int(device.native_vector_width_float), 8)
 
 

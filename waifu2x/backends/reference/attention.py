@@ -26,7 +26,7 @@ from waifu2x.networks.model import Size
 def attended(
     step: AttendWindows, box: Box, sizes: Sequence[Size], maps: Mapping[int, MapPart]
 ) -> Planes:
-    """Results in a box of whole windows, (rows, columns, planes); what is beyond the map, zero."""
+    """Returns results in a box of whole windows, (rows, columns, planes), zeros beyond the map."""
 
     def window(begin: tuple[int, int], inner: Box) -> Planes:
         return _window(step, begin, inner, sizes, maps)
@@ -37,7 +37,7 @@ def attended(
 def planes_attended(
     step: AttendPlanes, box: Box, sizes: Sequence[Size], maps: Mapping[int, MapPart]
 ) -> Planes:
-    """The same of attention between planes."""
+    """Returns such results of attention between planes."""
 
     def window(begin: tuple[int, int], inner: Box) -> Planes:
         views = step.source, step.keys, step.values
@@ -57,9 +57,9 @@ def planes_attended(
 def _by_windows(
     step: AttentionStep, box: Box, size: Size, window: Callable[[tuple[int, int], Box], Planes]
 ) -> Planes:
-    """Results in a box of whole windows, of a map of that size.
+    """Returns results in a box of whole windows, of a map of that size.
 
-    `window` is handed where each begins, and its part inside the map.
+    `window` takes the first pixel of a window and its part inside the map.
     """
     windows = step.windows
     made = np.zeros((box.height, box.width, step.planes))
@@ -82,7 +82,8 @@ def _window(
     sizes: Sequence[Size],
     maps: Mapping[int, MapPart],
 ) -> Planes:
-    """The results of the window from `begin` on, whose queries inside the map are in a box."""
+    """Returns the results of the window that begins at `begin`; `queries` is its part in the
+    map."""
     windows, cell = step.windows, step.windows.cell
     rows, columns = (
         existing(windows, axis, begin[axis], sizes[step.source.value][axis]) for axis in (0, 1)
@@ -117,7 +118,7 @@ def _planes(
     sizes: Sequence[Size],
     maps: Mapping[int, MapPart],
 ) -> NDArray[np.float64]:
-    """A box of a map, (rows, columns, heads, planes), with zeros where that goes beyond it."""
+    """Returns a box of a map, (rows, columns, heads, planes), with zeros beyond the map."""
     inner = overlap(box, Box(0, 0, *sizes[view.value]))
     found = np.zeros((box.height, box.width, step.planes))
     if inner.height and inner.width:
@@ -128,13 +129,13 @@ def _planes(
 
 
 def cross_sums(step: CrossSums, box: Box, pixels: Planes) -> NDArray[np.float64]:
-    """What the part of a map in a box adds to the sums: see CrossSums."""
+    """Returns the terms that a box of a map adds to the sums: see CrossSums."""
     parts = [_cross_sums(step, pixels[part]) for part in _apart(box, step.period)]
     return np.concatenate(parts)
 
 
 def _cross_sums(step: CrossSums, pixels: Planes) -> NDArray[np.float64]:
-    """Sums of one part."""
+    """Returns the sums of one part."""
     queries, keys = (
         pixels[..., first : first + step.planes].reshape(-1, step.heads, step.planes // step.heads)
         for first in step.first
@@ -147,7 +148,7 @@ def _cross_sums(step: CrossSums, pixels: Planes) -> NDArray[np.float64]:
 def mixed(
     step: MixPlanes, box: Box, weights: NDArray[np.float64], maps: Mapping[int, MapPart]
 ) -> Planes:
-    """Results in a box, (rows, columns, planes)."""
+    """Returns results in a box, (rows, columns, planes)."""
     pixels = maps[step.source.value].read(box)[..., step.first : step.first + step.planes]
     depth = step.planes // step.heads
     values = pixels.reshape(box.height, box.width, step.heads, depth)
@@ -163,7 +164,7 @@ def mixed(
 
 
 def _apart(box: Box, period: int) -> Iterator[tuple[slice, slice]]:
-    """The rows and columns, in a box, of each place in cells of so many pixels a side."""
+    """Yields the rows and columns in a box of each place of cells of `period` x `period` pixels."""
     for y, x in np.ndindex(period, period):
         yield (
             slice((y - box.top) % period, None, period),

@@ -64,13 +64,13 @@ _TILE_ROWS = 16
 
 
 def create(device: int) -> NumpyBackend:
-    """The backend; it works wherever NumPy does."""
+    """Returns the backend; it works wherever NumPy does."""
     pick_device(NumpyBackend.name, devices(), device)
     return NumpyBackend()
 
 
 def devices() -> list[Device]:
-    """Its one device."""
+    """Returns its one device."""
     return [NumpyBackend.device]
 
 
@@ -94,7 +94,7 @@ class NumpyBackend:
         return Pin()
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
-        """Seconds of each step, without a peak to compare with."""
+        """Measures the seconds of each step, without a peak to compare with."""
         network = self.compile([model], precision)
         seconds: dict[int, float] = {}
 
@@ -114,7 +114,7 @@ class NumpyBackend:
         return Measurement(total, tuple(layers))
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
-        """Nothing to tune."""
+        """Yields nothing: there is nothing to tune."""
         return iter(())
 
     @property
@@ -220,7 +220,7 @@ class _Execution:
         boxes = zip(*(geometry.tiles(self._sizes[v], down, 1, 4) for v in roots), strict=True)
         for tiles in boxes:
             parts = {v: box for v, box in zip(roots, tiles, strict=True) if box.height}
-            # What is read and has no effect is not a number, lest it has.
+            # Values that must not matter are no numbers, so that a result shows them.
             with np.errstate(invalid="ignore"):
                 maps = self._tile(phase, parts)
             for value, box in parts.items():
@@ -256,7 +256,7 @@ class _Execution:
         self._kept = {value: kept for value, kept in self._kept.items() if value in phase.live}
 
     def _tile(self, phase: phases.Phase, parts: Mapping[int, Box]) -> dict[int, MapPart]:
-        """All maps of a phase that some parts of its roots need."""
+        """Returns all maps of a phase that some parts of its roots need."""
         program = self._program
         work = geometry.work(program, phase.steps, parts, sizes=self._sizes)
         maps: dict[int, MapPart] = {}
@@ -307,7 +307,7 @@ class _Execution:
         return maps
 
     def _map(self, value: int, phase: phases.Phase, box: Box) -> MapPart:
-        """A map that the phase reads, or room for one that it makes."""
+        """Returns a map that the phase reads, or room for one that it makes."""
         if value == 0:
             return MapPart(padded(self._picture, self._program.model, box), box)
         if value in phase.given:

@@ -1,4 +1,4 @@
-"""The arithmetic of the `numpy` backend: what each class of step makes of maps, in float64."""
+"""The arithmetic of the `numpy` backend: the results of each class of step, in float64."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class StepArithmetic:
         sizes: Sequence[Size],
         vectors: Mapping[int, Planes],
     ) -> None:
-        """`sizes` are those of all values; `vectors` are there when a step needs them."""
+        """`sizes` are those of all values; `vectors` has those that earlier steps have made."""
         self._program = program
         self._picture = picture
         self._sizes = sizes
         self._vectors = vectors
 
     def conv(self, step: Conv, box: Box, maps: Mapping[int, MapPart]) -> Planes:
-        """Results in a box, (rows, columns, planes) as they are stored by depth-to-space, before
-        the residual."""
+        """Returns results in a box before the residual, (rows, columns, planes) as depth-to-space
+        stores them."""
         fold = self._program.values[step.source.value].space_to_depth
         reach = step.taps - 1
         read = Box(box.top, box.left, box.height + reach, box.width + reach)
@@ -70,7 +70,7 @@ class StepArithmetic:
         return pixels
 
     def depthwise(self, step: Depthwise, box: Box, maps: Mapping[int, MapPart]) -> Planes:
-        """Results in a box, (rows, columns, planes), before the residual."""
+        """Returns results in a box before the residual, (rows, columns, planes)."""
         more = step.taps - 1
         read = Box(box.top, box.left, box.height + more, box.width + more)
         planes = self._read(step.source, read, maps)
@@ -80,7 +80,7 @@ class StepArithmetic:
         return step.activation(sums)
 
     def norm(self, step: NormPlanes, box: Box, maps: Mapping[int, MapPart]) -> Planes:
-        """Results in a box, (rows, columns, planes)."""
+        """Returns results in a box, (rows, columns, planes)."""
         planes = self._read(step.source, box, maps)
         centred = planes - planes.mean(axis=2, keepdims=True)
         variance = (centred**2).mean(axis=2, keepdims=True)
@@ -108,7 +108,7 @@ class StepArithmetic:
                 pixels[y, x] = np.einsum("yxi,oiyx->o", near, weight) + resized.bias[kinds]
 
     def added(self, step: MapStep, residual: View, box: Box, maps: Mapping[int, MapPart]) -> Planes:
-        """The pixels that a step adds in a box."""
+        """Returns the pixels that a step adds in a box."""
         if not isinstance(step, Conv) or not step.resized:
             return self._read(residual, box, maps)
         source, blend = maps[residual.value], step.resized.blend
@@ -125,7 +125,7 @@ class StepArithmetic:
         return made
 
     def planewise(self, step: PlanewiseStep, box: Box, maps: Mapping[int, MapPart]) -> Planes:
-        """Results in a box, (rows, columns, planes), before the residual."""
+        """Returns results in a box before the residual, (rows, columns, planes)."""
         rows, columns = np.arange(box.top, box.bottom), np.arange(box.left, box.right)
         match step:
             case Planewise():
@@ -166,7 +166,7 @@ class StepArithmetic:
         return planes * step.factor
 
     def rearranged(self, step: Rearrange, box: Box, source: Planes) -> Planes:
-        """Results in a box, from the whole source; what is beyond the map may be anything."""
+        """Returns results in a box from the whole source; those beyond the map may be anything."""
         places = []
         for first, end, length in (
             (box.top, box.bottom, len(source)),
@@ -184,7 +184,7 @@ class StepArithmetic:
         columns: NDArray[np.int64],
         source: MapPart,
     ) -> Planes:
-        """Bicubic interpolation."""
+        """Interpolates bicubically."""
         up, down, size = step.up, step.down, self._sizes[step.source.value]
         taps = cubic_taps(up, down)
 
@@ -208,7 +208,7 @@ class StepArithmetic:
         columns: NDArray[np.int64],
         source: MapPart,
     ) -> Planes:
-        """Bilinear interpolation to the size of the target: down the columns, then along rows."""
+        """Interpolates bilinearly to the size of the target: down the columns, then along rows."""
         made = source.planes
         for axis, places in enumerate((rows, columns)):
             size = self._sizes[step.source.value][axis]
@@ -231,7 +231,7 @@ class StepArithmetic:
         columns: NDArray[np.int64],
         source: MapPart,
     ) -> Planes:
-        """Maxima, of the pixels that there are."""
+        """Returns maxima of the pixels that exist."""
         size, box = self._sizes[step.source.value], source.box
         made = np.full((len(rows), len(columns), source.planes.shape[-1]), -np.inf)
         for y, x in np.ndindex(step.kernel, step.kernel):
@@ -242,7 +242,7 @@ class StepArithmetic:
         return made
 
     def _read(self, view: View, box: Box, maps: Mapping[int, MapPart]) -> Planes:
-        """The pixels of a view in a box."""
+        """Returns the pixels of a view in a box."""
         rows = (np.arange(box.top, box.bottom) + view.offset) // view.enlarge
         columns = (np.arange(box.left, box.right) + view.offset) // view.enlarge
         parts = self._program.values[view.value].parts
@@ -254,7 +254,7 @@ class StepArithmetic:
         return source.planes[index][..., start : start + count]
 
     def store(self, step: MapStep, made: Planes, box: Box, maps: Mapping[int, MapPart]) -> Planes:
-        """What is stored: zeros where the value has none, whatever they would be computed from."""
+        """Stores and returns results, with zeros where the value has none."""
         value = self._program.values[step.target.value]
         target = maps[step.target.value]
         if value.zero_outside:
@@ -271,7 +271,7 @@ class StepArithmetic:
 
 
 def _kind(place: int, length: int) -> int:
-    """The kind of row or column: see Resized."""
+    """Returns the kind of row or column: see Resized."""
     return 0 if place == 0 else 3 if place == length - 1 else 1 + place % 2
 
 
@@ -283,7 +283,7 @@ class MapPart:
         self.box = box
 
     def read(self, box: Box) -> Planes:
-        """A box of it."""
+        """Returns a box of it."""
         top, left = box.top - self.box.top, box.left - self.box.left
         assert top >= 0
         assert left >= 0
@@ -291,7 +291,7 @@ class MapPart:
 
 
 def border_index(places: NDArray[np.int64], length: int, border: Border) -> NDArray[np.int64]:
-    """Which pixel of a picture stands at each place beyond or inside it; -1 for zero."""
+    """Returns the pixel of a picture for each place inside or beyond it; -1 for zero."""
     if border == "zero":
         return np.where((places >= 0) & (places < length), places, -1)
     if border == "replicate" or length == 1:
@@ -302,7 +302,7 @@ def border_index(places: NDArray[np.int64], length: int, border: Border) -> NDAr
 
 
 def padded(picture: NDArray[Any], model: Model, box: Box) -> Planes:
-    """A box of the padded picture."""
+    """Returns a box of the padded picture."""
     rows = border_index(np.arange(box.top, box.bottom) - model.padding, len(picture), model.border)
     columns = border_index(
         np.arange(box.left, box.right) - model.padding, picture.shape[1], model.border
@@ -314,7 +314,7 @@ def padded(picture: NDArray[Any], model: Model, box: Box) -> Planes:
 
 
 def beyond(kept: Planes, box: Box) -> Planes:
-    """A box of a map that is zero outside."""
+    """Returns a box of a map that is zero outside."""
     pads = [
         (max(0, -box.top), max(0, box.bottom - kept.shape[0])),
         (max(0, -box.left), max(0, box.right - kept.shape[1])),

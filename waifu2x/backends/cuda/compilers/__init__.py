@@ -13,11 +13,11 @@ class CompileError(Exception):
 
 
 class CompilerOutput(NamedTuple):
-    """What came of a source."""
+    """The result of compiling a source."""
 
     code: bytes
     log: str
-    """What the compiler says besides."""
+    """The compiler's messages."""
 
 
 class Compiler(Protocol):
@@ -26,18 +26,18 @@ class Compiler(Protocol):
     name: str
     """For people."""
     remedy: str
-    """What to look at where it fails."""
+    """A remedy if it fails, for people."""
 
     def supported(self) -> Sequence[int]:
-        """The chips that it makes code for, as sm numbers. Raises CompileError."""
+        """Returns the chips that it makes code for, as sm numbers. Raises CompileError."""
         ...
 
     def compile(
         self, name: str, text: str, architecture: str, options: Sequence[str]
     ) -> CompilerOutput:
-        """A cubin for an architecture such as sm_90a, or PTX for one such as compute_90.
+        """Returns a cubin for an architecture such as sm_90a, or PTX for one such as compute_90.
 
-        `name` is the source's in messages; options are those that both compilers know, such as
+        `name` is the source's name in messages; options are those that both compilers have, such as
         -DNAME=1. Raises CompileError.
         """
         ...

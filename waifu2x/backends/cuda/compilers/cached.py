@@ -22,11 +22,12 @@ def compiled(
     cuda: tuple[int, int],
     afresh: bool = False,
 ) -> bytes:
-    """A file of `kernels/` for a chip: a cubin, or PTX where the compiler is older than the chip.
+    """Returns a file of `kernels/` for a chip: a cubin, or PTX where the compiler is older than the
+    chip.
 
-    `cuda` is the version that the driver is for. The key has no compiler in it: a warm start must
-    find its entries where there is none, and any compiler's code computes the same; with `afresh`
-    it is compiled whatever is there. Raises BackendError.
+    `cuda` is the version that the driver is for. The cache's key does not depend on the compiler: a
+    warm start must find its entries without one, and the code of every compiler computes the same.
+    `afresh` ignores the cache. Raises BackendError.
     """
     name = f"{stem}.cu" if source.exists(f"{stem}.cu") else f"{stem}.cl"
     definitions, lines = source.definitions(macros)
@@ -42,12 +43,12 @@ def compiled(
 
 
 def find(cuda: tuple[int, int]) -> Compiler | None:
-    """NVRTC if it is here, else nvcc, for a driver of that version."""
+    """Returns NVRTC if it is installed, else nvcc, for a driver of that version."""
     return nvrtc.find(cuda[0]) or nvcc.find()
 
 
 def has_kept() -> bool:
-    """Whether kernels were compiled before and kept."""
+    """Returns whether the cache has compiled kernels."""
     try:
         return any(usage.kind == _KIND for usage in cache.usage())
     except OSError:
@@ -55,7 +56,7 @@ def has_kept() -> bool:
 
 
 def missing(cuda: tuple[int, int]) -> str:
-    """A sentence for a machine without a compiler, whose driver is of that version."""
+    """Returns a sentence for a machine without a compiler, whose driver is of that version."""
     version = f"{cuda[0]}.{cuda[1]}"
     if cuda[0] < nvrtc.OLDEST:
         return (
@@ -69,11 +70,12 @@ def missing(cuda: tuple[int, int]) -> str:
 
 
 def target(capability: tuple[int, int], supported: Sequence[int]) -> str | None:
-    """What to compile for a chip, given the sm numbers that a compiler knows.
+    """Returns the architecture to compile for, given the sm numbers that a compiler supports; None
+    for a chip that is older than all.
 
-    sm_90 gets its own instructions (90a). A chip that the compiler does not know gets the code of
-    an older one of its generation, which it runs as it is, or else PTX of the newest, which its
-    driver translates. None for a chip that is older than all.
+    sm_90 gets its own instructions (90a). A chip that the compiler does not support gets the code
+    of an older one of its generation, which it runs unchanged, or else PTX of the newest, which its
+    driver translates.
     """
     major, minor = capability
     if (major, minor) == (9, 0) and 90 in supported:

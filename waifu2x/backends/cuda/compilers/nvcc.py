@@ -53,7 +53,8 @@ class Nvcc:
 
 
 def find() -> Nvcc | None:
-    """The one that CUDA_HOME, CUDA_PATH or PATH lead to, or that of the usual folder."""
+    """Returns the one of CUDA_HOME, CUDA_PATH or PATH, or of the usual folder; None if there is
+    none."""
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         home = os.environ.get(variable)
         if home and (path := shutil.which("nvcc", path=str(Path(home) / "bin"))):

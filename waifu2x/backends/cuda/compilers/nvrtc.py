@@ -47,7 +47,8 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "nvrtcGetPTXSize": (c_void_p, POINTER(c_size_t)),
     "nvrtcGetPTX": (c_void_p, c_char_p),
 }
-"""What is called, and what it takes (nvrtc.h). Each gives an nvrtcResult, 0 for success."""
+"""The functions that are called and their arguments (nvrtc.h). Each returns an nvrtcResult, 0 for
+success."""
 
 
 class Nvrtc:
@@ -56,7 +57,7 @@ class Nvrtc:
     remedy = "install it anew"
 
     def __init__(self, path: Path, major: int) -> None:
-        """A library of that major version of CUDA."""
+        """`path` is a library of that major version of CUDA."""
         self.path = path
         self.major = major
         self.name = f"NVRTC {major}"
@@ -101,7 +102,7 @@ class Nvrtc:
 
 @functools.cache
 def _load(path: Path) -> ctypes.CDLL:
-    """Raises OSError or AttributeError for what is no such library."""
+    """Raises OSError or AttributeError if it is not such a library."""
     # It asks for this one by its name alone, which Windows looks for in other folders.
     for builtins in path.parent.glob(_BUILTINS):
         ctypes.CDLL(str(builtins))
@@ -117,7 +118,7 @@ def _check(status: int, call: str) -> None:
 
 
 def _text(library: ctypes.CDLL, program: c_void_p, what: str) -> bytes:
-    """The log, the cubin or the PTX of a program."""
+    """Returns the log, the cubin or the PTX of a program."""
     size = c_size_t()
     _check(getattr(library, f"nvrtcGet{what}Size")(program, byref(size)), what)
     text = ctypes.create_string_buffer(size.value)
@@ -126,8 +127,8 @@ def _text(library: ctypes.CDLL, program: c_void_p, what: str) -> bytes:
 
 
 def find(cuda: int) -> Nvrtc | None:
-    """One that is not too new for a driver of that major version of CUDA: of a wheel, or else of a
-    toolkit. The oldest, which knows most chips: those that come later take its PTX."""
+    """Returns the oldest library that is not too new for a driver of that major version of CUDA,
+    from a wheel or else a toolkit. The oldest supports most chips: later ones take its PTX."""
     for homes in (_wheels(), _toolkits()):
         fitting = [nvrtc for nvrtc in _libraries(homes) if OLDEST <= nvrtc.major <= cuda]
         if fitting:
@@ -144,7 +145,7 @@ def _libraries(homes: Iterable[Path]) -> Iterator[Nvrtc]:
 
 
 def _wheels() -> Iterator[Path]:
-    """Folders in the namespace package of NVIDIA's wheels."""
+    """Yields the folders in the namespace package of NVIDIA's wheels."""
     spec = importlib.util.find_spec("nvidia")
     for site in (spec.submodule_search_locations or ()) if spec else ():
         with contextlib.suppress(OSError):
@@ -152,7 +153,7 @@ def _wheels() -> Iterator[Path]:
 
 
 def _toolkits() -> Iterator[Path]:
-    """Where they say that they are, and the usual folder."""
+    """Yields the folders that variables name, and the usual one."""
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if home := os.environ.get(variable):
             yield Path(home)

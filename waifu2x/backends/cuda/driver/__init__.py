@@ -1,8 +1,8 @@
-"""What the cuda backend asks of NVIDIA's driver, whichever way its calls are made.
+"""The calls of NVIDIA's driver that the cuda backend needs.
 
-Two ways: pycuda where it is installed (`by_pycuda`), else the driver's own library by ctypes
-(`by_ctypes`), which needs nothing but the driver. Names, numbers and meanings are those of the CUDA
-Driver API.
+They are made through pycuda where it is installed (`by_pycuda`), else through the driver's own
+library by ctypes (`by_ctypes`), which needs nothing but the driver. Names, numbers and meanings are
+those of the CUDA Driver API.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Attribute(IntEnum):
 
 
 class Driver(Protocol):
-    """The calls. Devices, contexts, streams and whatever else a call makes are of its own kind.
+    """The calls. Devices, contexts, streams and other objects are of the implementation's kind.
 
-    All but the first few need a context that is current in the thread, the one in which their
-    arguments were made. Each may raise `error`, of which `memory_error` is one. What a call makes
-    is freed by the call that does so, and not before.
+    All but the first few need the context in which their arguments were made to be current in the
+    thread. Each may raise `error`, a superclass of `memory_error`. Every object is freed by its own
+    call alone.
     """
 
     @property
@@ -46,34 +46,36 @@ class Driver(Protocol):
 
     @property
     def error(self) -> type[Exception]:
-        """What its calls raise."""
+        """The class of errors of its calls."""
         ...
 
     @property
     def memory_error(self) -> type[Exception]:
-        """The same, for want of memory."""
+        """The class of errors for want of memory."""
         ...
 
     def version(self) -> int:
-        """The CUDA that it is for: 12040 for 12.4. May be asked before `devices`."""
+        """Returns the CUDA version that it is for: 12040 for 12.4. May be called before
+        `devices`."""
         ...
 
     def devices(self) -> Sequence[Any]:
-        """In the driver's order. It begins to work, which takes a while the first time."""
+        """Returns all devices in the driver's order. It initialises the driver, which takes a
+        while."""
         ...
 
     def device_name(self, device: Any) -> str:
-        """For people."""
+        """Returns a device's name for people."""
         ...
 
     def total_memory(self, device: Any) -> int:
-        """Bytes."""
+        """Returns the bytes of a device."""
         ...
 
     def attribute(self, device: Any, attribute: Attribute) -> int: ...
 
     def retain_context(self, device: Any) -> Any:
-        """The primary context, for as long as somebody holds what this gives."""
+        """Returns the primary context, retained for as long as the result is referenced."""
         ...
 
     def push(self, context: Any) -> None:
@@ -85,15 +87,15 @@ class Driver(Protocol):
         ...
 
     def synchronize(self) -> None:
-        """Waits for whatever the context does."""
+        """Waits for all work of the context."""
         ...
 
     def free_memory(self) -> int:
-        """Bytes on the device."""
+        """Returns the free bytes of the device."""
         ...
 
     def allocate(self, size: int) -> Any:
-        """Bytes on the device; `int` of it is their address."""
+        """Returns memory of the device, whose `int` is its address."""
         ...
 
     def free(self, memory: Any) -> None:
@@ -105,11 +107,12 @@ class Driver(Protocol):
         ...
 
     def lock_pages(self, size: int) -> NDArray[np.uint8]:
-        """Uninitialised bytes of the machine that the device reads and writes at full speed."""
+        """Returns uninitialised memory of the machine that the device reads and writes at full
+        speed."""
         ...
 
     def free_pages(self, pages: NDArray[np.uint8]) -> None:
-        """Frees pages of `lock_pages`: nobody may touch them after that."""
+        """Frees pages of `lock_pages`, which must not be used after that."""
         ...
 
     def upload(self, address: int, array: NDArray[Any], stream: Any) -> None:
@@ -121,15 +124,15 @@ class Driver(Protocol):
         ...
 
     def create_stream(self) -> Any:
-        """A queue."""
+        """Returns a new queue."""
         ...
 
     def stream_handle(self, stream: Any) -> int:
-        """The driver's own."""
+        """Returns the driver's handle of a stream."""
         ...
 
     def wait(self, stream: Any) -> None:
-        """For all that is queued on a stream."""
+        """Waits for all work that is queued on a stream."""
         ...
 
     def destroy_stream(self, stream: Any) -> None:
@@ -137,8 +140,8 @@ class Driver(Protocol):
         ...
 
     def create_event(self, *, blocking: bool = False) -> Any:
-        """Something that stands for one moment after the other. Who waits for one that is
-        `blocking` sleeps; otherwise it takes a core, and is a little earlier there."""
+        """Returns an event, which stands for one moment after the other. Waiting for a `blocking`
+        event sleeps; otherwise it keeps a core busy, and ends a little earlier."""
         ...
 
     def record_event(self, event: Any, stream: Any) -> None:
@@ -146,20 +149,19 @@ class Driver(Protocol):
         ...
 
     def follow(self, stream: Any, event: Any) -> None:
-        """What is queued on a stream from now on waits for the moment in another that an event is
-        now."""
+        """Makes work that is queued on a stream from now on wait for an event's moment."""
         ...
 
     def wait_event(self, event: Any) -> None:
-        """For a moment."""
+        """Waits for an event's moment."""
         ...
 
     def is_over(self, event: Any) -> bool:
-        """Whether a moment has come."""
+        """Returns whether an event's moment has come."""
         ...
 
     def seconds(self, before: Any, after: Any) -> float:
-        """From moment to moment; waits for the second."""
+        """Returns the seconds between two events, after waiting for the second."""
         ...
 
     def destroy_event(self, event: Any) -> None:
@@ -167,19 +169,19 @@ class Driver(Protocol):
         ...
 
     def load_module(self, code: bytes) -> Any:
-        """A cubin, or PTX."""
+        """Returns a module from a cubin or PTX."""
         ...
 
     def unload_module(self, module: Any) -> None:
-        """Unloads a module of `load_module`, when nobody holds its functions any more."""
+        """Unloads a module of `load_module` whose functions are no longer referenced."""
         ...
 
     def function(self, module: Any, name: str) -> Any:
-        """A kernel of a module."""
+        """Returns a kernel of a module."""
         ...
 
     def allow_shared(self, function: Any, size: int) -> None:
-        """Lets the blocks of a kernel have so many bytes of dynamic shared memory."""
+        """Allows `size` bytes of dynamic shared memory for the blocks of a kernel."""
         ...
 
     def launch(
@@ -197,7 +199,8 @@ class Driver(Protocol):
 
 
 def find() -> Driver:
-    """Through pycuda where it is installed and works. Raises NotInstalledError without a driver."""
+    """Returns pycuda's driver where it is installed and works, else the one by ctypes. Raises
+    NotInstalledError without a driver."""
     try:
         from waifu2x.backends.cuda.driver.by_pycuda import PycudaDriver
     except ImportError:  # not here, or made for libraries that are not

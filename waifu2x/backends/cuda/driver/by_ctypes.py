@@ -46,7 +46,7 @@ class Context:
         handle = ctypes.c_void_p()
         driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(handle), device)
         self.handle = handle.value
-        # What it has ends with the process in any case.
+        # Its memory ends with the process in any case.
         release = weakref.finalize(self, library().cuDevicePrimaryCtxRelease_v2, device)
         release.atexit = False
 
@@ -95,13 +95,13 @@ class CtypesDriver:
         raise kind(f"{name} failed: {text}")
 
     def _integer(self, name: str, *arguments: Any) -> int:
-        """What a call puts into an int."""
+        """Returns an int that a call writes."""
         value = ctypes.c_int()
         self.call(name, ctypes.byref(value), *arguments)
         return value.value
 
     def _handle(self, name: str, *arguments: Any) -> int:
-        """What a call makes."""
+        """Returns a handle that a call writes."""
         handle = ctypes.c_void_p()
         self.call(name, ctypes.byref(handle), *arguments)
         return handle.value or 0
@@ -245,5 +245,5 @@ class CtypesDriver:
 
 
 def _start(array: NDArray[Any]) -> Any:
-    """Its first byte, for a call; it can be written, as pages and results can."""
+    """Returns an array's first byte for a call; it can be written, as pages and results can."""
     return _NOTHING.from_buffer(array.data)

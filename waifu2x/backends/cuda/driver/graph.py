@@ -32,7 +32,8 @@ class Graph:
 
 
 def capture(stream: int, queue: Callable[[], None]) -> Graph | None:
-    """What `queue` queues on a stream, which does not run meanwhile; None if that cannot be."""
+    """Returns a graph of the kernels that `queue` queues on a stream, which do not run meanwhile;
+    None if that fails."""
     try:
         driver = library()
     except OSError:  # too old for graphs: pycuda still works
@@ -44,7 +45,7 @@ def capture(stream: int, queue: Callable[[], None]) -> Graph | None:
         try:
             queue()
         finally:
-            # Whatever happened, the stream is to run again what is queued on it.
+            # After any error, too, the stream must run queued work again.
             failed = driver.cuStreamEndCapture(stream, ctypes.byref(graph))
         failed = failed or driver.cuGraphInstantiateWithFlags(ctypes.byref(executable), graph, 0)
     finally:

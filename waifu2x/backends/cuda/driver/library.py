@@ -1,10 +1,13 @@
-"""The driver's own library, which comes with it and nothing else, by ctypes."""
+"""The driver's own library by ctypes, and the calls of it that no Driver has: making a context
+early, and page-locking memory of others."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
 import sys
+import threading
+from contextlib import suppress
 from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
 
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
@@ -53,12 +56,18 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "cuGraphExecDestroy": (c_void_p,),
     "cuGraphLaunch": (c_void_p, c_void_p),
 }
-"""What is called, and what it takes (cuda.h). Each gives a CUresult, 0 for success."""
+"""The functions that are called and their arguments (cuda.h). Each returns a CUresult, 0 for
+success."""
+_PORTABLE = 1
+"""CU_MEMHOSTREGISTER_PORTABLE: for all contexts."""
+_lock = threading.Lock()
+_users: dict[tuple[int, int], int] = {}
+"""How often each range, (address, bytes), is registered now."""
 
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The driver. Raises OSError where there is none, or one from before CUDA 11.4."""
+    """Returns the library. Raises OSError if it is missing or older than CUDA 11.4."""
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     driver = ctypes.CDLL(name)
     for function, arguments in _ARGUMENTS.items():
@@ -67,3 +76,57 @@ def library() -> ctypes.CDLL:
         except AttributeError:
             raise OSError(f"{name} is too old: it has no {function}") from None
     return driver
+
+
+def retain_context(number: int) -> threading.Thread:
+    """Starts and returns a thread that makes the primary context of a device, by the driver's
+    number of it.
+
+    The driver takes a quarter of a second for the first context of a process, and needs no Python
+    meanwhile: about as long as it takes to import NumPy and to decode a picture. The context stays
+    until the process ends, and the device is then opened with it. Errors are not reported: opening
+    the device fails with them again. Python waits for the thread before it ends, as it must: the
+    driver cannot be left while it works.
+    """
+    thread = threading.Thread(target=_retain, args=(number,), name="waifu2x-context")
+    thread.start()
+    return thread
+
+
+def _retain(number: int) -> None:
+    with suppress(OSError):  # there is no driver
+        driver = library()
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        if driver.cuInit(0) == 0 and driver.cuDeviceGet(ctypes.byref(device), number) == 0:
+            driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+
+
+def register(address: int, size: int) -> bool:
+    """Page-locks a range of memory, so that GPUs copy from and to it without staging. Returns False
+    if the driver refuses. A context must be current.
+
+    A range is registered once for all contexts of the process, and counted. pycuda's interface
+    makes a new owner of the array, so this calls the driver (CUDA Driver API, "Memory Management").
+    """
+    with _lock:
+        users = _users.get((address, size), 0)
+        if not users:
+            try:
+                refused = library().cuMemHostRegister_v2(address, size, _PORTABLE)
+            except OSError:  # an old driver: pycuda still works
+                return False
+            if refused:
+                return False
+        _users[address, size] = users + 1
+        return True
+
+
+def unregister(address: int, size: int) -> None:
+    """Undoes one `register`; the last call unlocks the pages. A context must be current."""
+    with _lock:
+        users = _users.pop((address, size)) - 1
+        if users:
+            _users[address, size] = users
+        else:
+            # A broken context refuses, and ends with the process.
+            library().cuMemHostUnregister(address)

@@ -1,4 +1,4 @@
-"""The CUDA devices of this machine, and what is missing where there are none."""
+"""The CUDA devices of this machine, and the errors where there are none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Machine:
         """The CUDA that the driver is for, as in 12.4: (12, 4)."""
 
     def devices(self) -> Sequence[Any]:
-        """In the driver's order. Raises UnavailableError if there is none."""
+        """Returns the devices in the driver's order. Raises UnavailableError if there is none."""
         try:
             found = self.driver.devices()
         except self.driver.error as error:
@@ -39,18 +39,18 @@ class Machine:
         return found
 
     def pick(self, index: int) -> Any:
-        """The device of that number. Raises UnavailableError."""
+        """Returns the device of that number. Raises UnavailableError."""
         return pick_device("cuda", self.devices(), index)
 
     def capability(self, device: Any) -> tuple[int, int]:
-        """As in sm_90: (9, 0)."""
+        """Returns a chip's compute capability: (9, 0) for sm_90."""
         return (
             self.driver.attribute(device, Attribute.COMPUTE_CAPABILITY_MAJOR),
             self.driver.attribute(device, Attribute.COMPUTE_CAPABILITY_MINOR),
         )
 
     def describe(self, device: Any) -> Device:
-        """For people."""
+        """Returns a device's description for people."""
         memory = self.driver.total_memory(device) / 2**30
         multiprocessors = self.driver.attribute(device, Attribute.MULTIPROCESSOR_COUNT)
         (major, minor), cuda = self.capability(device), self.cuda

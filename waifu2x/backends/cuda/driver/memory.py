@@ -1,4 +1,4 @@
-"""Memory of the machine, taken again and again: locking pages takes longer than a network."""
+"""Page-locked memory of the machine, which is reused: locking pages takes longer than a network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends.cuda.driver import Driver, current, registration
+from waifu2x.backends.cuda.driver import Driver, current, library
 from waifu2x.system.size_class import MOST_SPARE, size_class
 
 _KEPT = 64
@@ -25,8 +25,8 @@ _KEPT = 64
 _KEPT_BYTES = 1 << 30
 """...and how much they may be: locking pages and freeing them holds the whole device up."""
 LOCKED_BYTES = 1 << 27
-"""The largest block that is page-locked: nobody else can have its pages, and for a single picture,
-locking them takes twice as long as the copy through the driver's own that it saves."""
+"""The largest block that is page-locked. No other program can have its pages, and for a single
+picture locking them takes twice as long as the driver's copy that it saves."""
 
 
 _ORPHANS: deque[tuple[Driver, Any, NDArray[np.uint8]]] = deque()
@@ -35,12 +35,12 @@ they are freed by the next one that needs memory."""
 
 
 class HostMemory:
-    """Page-locked arrays, which a GPU reads and writes at full speed; like NumPy's own otherwise.
+    """Page-locked arrays, which a GPU reads and writes at full speed and which are otherwise like
+    NumPy's.
 
-    The memory of one comes back when nobody holds it any more. Calls of `array` may come from
-    several threads at once.
-
-    Its context must be current in every call: locked pages are freed in no other place.
+    An array's memory comes back when it is no longer referenced. Calls of `array` may come from
+    several threads at once. The context must be current in every call: locked pages are freed
+    nowhere else.
     """
 
     def __init__(self, driver: Driver, context: Any) -> None:
@@ -48,20 +48,22 @@ class HostMemory:
         self._context = context
         self._lock = threading.Lock()
         self._free: dict[int, list[NDArray[np.uint8]]] = {}
-        """By their size; of which there was a free one longest, first."""
+        """Free blocks by size; the size that has had a free block longest comes first."""
         self._returned: deque[NDArray[np.uint8]] = deque()
         """Where the garbage collector may put a block at any time, in any thread."""
         self._locked = _Ranges()
         """All memory that is page-locked now: blocks, and what others have pinned."""
         self._pins: dict[object, NDArray[Any]] = {}
-        """What others have pinned, held until it is unpinned: copies into a range that is still
-        known, but is others' memory by now, would go astray."""
+        """Pinned arrays of others, referenced until they are unpinned: copies into a range that is
+        still registered, but has become other memory, would go astray."""
         self._is_closed = self._is_broken = False
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """An uninitialised array; an ordinary one if it is large or no more pages can be locked.
+        """Returns an uninitialised array, page-locked unless it is large or no more pages can be
+        locked.
 
-        Raises the driver's errors where the context is broken."""
+        Raises the driver's errors where the context is broken.
+        """
         size = math.prod(shape) * np.dtype(dtype).itemsize
         if size > LOCKED_BYTES:
             return np.empty(shape, dtype)
@@ -81,10 +83,11 @@ class HostMemory:
         return array
 
     def staged(self, array: NDArray[Any]) -> NDArray[Any]:
-        """A C-contiguous array as it is best sent: a page-locked copy, or itself if it is locked
-        already or too large for that.
+        """Returns a C-contiguous array in the form that is sent fastest: a page-locked copy, or
+        itself if it is page-locked or too large for that.
 
-        Raises as `array` does."""
+        Raises as `array` does.
+        """
         if array.nbytes > LOCKED_BYTES or self.is_locked(array):
             return array
         copied = self.array(array.shape, array.dtype)
@@ -92,15 +95,16 @@ class HostMemory:
         return copied
 
     def is_locked(self, array: NDArray[Any]) -> bool:
-        """Whether all of a C-contiguous array is page-locked."""
+        """Returns whether all of a C-contiguous array is page-locked."""
         with self._lock:
             return self._locked.holds(_address(array), array.nbytes)
 
     def pin(self, memory: NDArray[Any]) -> Callable[[], None]:
-        """Page-locks a C-contiguous array of others, if the driver does; what undoes it."""
+        """Page-locks a C-contiguous array of others if the driver can, and returns a function that
+        undoes it."""
         place = _address(memory), memory.nbytes
         with self._lock:
-            if self._is_closed or not memory.nbytes or not registration.register(*place):
+            if self._is_closed or not memory.nbytes or not library.register(*place):
                 return lambda: None
             pinned = object()
             self._pins[pinned] = memory
@@ -115,12 +119,13 @@ class HostMemory:
                 self._locked.remove(*place)
                 # Where the context is broken, it goes with the process.
                 with suppress(self._driver.error), current(self._driver, self._context):
-                    registration.unregister(*place)
+                    library.unregister(*place)
 
     def close(self) -> None:
-        """Frees what nobody holds, and later what somebody still does, such as results.
+        """Frees all blocks that are not referenced; the others, such as results, are freed later.
 
-        Raises the driver's errors where the context is broken."""
+        Raises the driver's errors where the context is broken.
+        """
         with self._lock:
             self._is_closed = True
             self._unpin_all()
@@ -129,7 +134,7 @@ class HostMemory:
                 self._free_block(self._oldest())
 
     def abandon(self) -> None:
-        """The same for a context that is broken, in which nothing can be freed any more."""
+        """Closes without freeing, for a broken context."""
         with self._lock:
             self._is_closed = self._is_broken = True
             self._unpin_all()
@@ -140,7 +145,7 @@ class HostMemory:
     def _unpin_all(self) -> None:
         while self._pins:
             _, memory = self._pins.popitem()
-            registration.unregister(_address(memory), memory.nbytes)
+            library.unregister(_address(memory), memory.nbytes)
 
     def _give_back(self, block: NDArray[np.uint8]) -> None:
         if self._is_broken:
@@ -151,9 +156,10 @@ class HostMemory:
             self._returned.append(block)
 
     def _take(self, size: int) -> NDArray[np.uint8] | None:
-        """The smallest free block that is large enough, unless it is far too large.
+        """Returns the smallest free block that is large enough, unless it is far too large.
 
-        Raises the driver's errors where the context is broken."""
+        Raises the driver's errors where the context is broken.
+        """
         _free_orphans()
         self._collect()
         while (
@@ -202,7 +208,7 @@ class _Ranges:
         self._ranges.remove((start, start + size))
 
     def holds(self, start: int, size: int) -> bool:
-        """Whether one of them has all of a range."""
+        """Returns whether one of them contains a range."""
         index = bisect_right(self._ranges, start, key=lambda one: one[0]) - 1
         return index >= 0 and start + size <= self._ranges[index][1]
 
@@ -214,8 +220,8 @@ def _address(array: NDArray[Any]) -> int:
 def abandon(part: object) -> None:
     """Keeps a part of a context from ever being freed.
 
-    For contexts that are broken or about to end, and all that is theirs with them: pycuda would say
-    on the terminal, of each part, that it cannot be freed.
+    For parts of contexts that are broken or about to end: pycuda would print for each of them that
+    it cannot be freed.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(part))
 

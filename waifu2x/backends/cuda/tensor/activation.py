@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from waifu2x.backends.gpu.fp32.activation_text import cheapest
+from waifu2x.backends.gpu.fp32.activation import cheapest
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.expressions import (
+    ADD,
     Expression,
     Function,
     Operator,
@@ -19,26 +20,33 @@ _CHOICES = {"max": "fmaxf", "min": "fminf"}
 
 
 def has_plane_slopes(activation: Activation) -> bool:
-    """Whether a kernel reads a slope for each plane, rather than one for all as an argument."""
+    """Returns whether a kernel reads a slope for each plane, rather than one for all as an
+    argument."""
     slopes = activation.slopes
     is_common = bool((slopes == slopes[0]).all()) and 0 <= slopes[0] <= 1
     return activation.has_slopes and not is_common
 
 
 def activation_macro(activation: Activation, terms: int) -> dict[str, str]:
-    """ACTIVATE of convolutions: of a sum x with its bias, and a slope.
+    """Returns ACTIVATE of a sum x with its bias, and a slope.
 
-    For results of one 16-bit term, exp and the division of a sigmoid are instructions that are
-    right to 21 bits: the rest took most of the time of a convolution that ends with them. So are
-    those of a tanh, as which they are wrong by 2**-21 of 1, however small it is.
+    For results of one 16-bit term, exp and the division of a sigmoid are instructions with 21
+    correct bits: exact ones took most of the time of a convolution that ends with them. A tanh of
+    such instructions is off by at most 2**-21, however small it is.
     """
     is_plain = has_plane_slopes(activation)
     function = activation.function if is_plain else cheapest(activation)
     return {"ACTIVATE(x, slope)": _text(function, is_fast=terms == 1)}
 
 
+def join_macro(join: Expression, terms: int) -> dict[str, str]:
+    """Returns JOIN of a value made and the residual's, unless that is a sum, which kernels add
+    together with a factor; by the instructions of `activation_macro`."""
+    return {} if join == ADD else {"JOIN(x, residual)": _text(join, is_fast=terms == 1)}
+
+
 def numbered_macro(functions: Sequence[Expression]) -> dict[str, str]:
-    """ACTIVATE of a kernel that computes several: one is chosen by its number among them."""
+    """Returns ACTIVATE of a kernel that chooses among several activations by number."""
     *others, text = map(_text, functions)
     for number in reversed(range(len(others))):
         text = f"((number) == {number} ? {others[number]} : {text})"

@@ -3,96 +3,64 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cuda.arguments import Address, structs
-from waifu2x.backends.cuda.tensor.layout import FewLayout, MapArguments, MapLayout
-from waifu2x.backends.cuda.tensor.step import Task, TensorStep
+from waifu2x.backends.cuda.tensor.layout import MapArguments
+from waifu2x.backends.cuda.tensor.step import TensorContext, TensorStep, TensorTask
 from waifu2x.backends.cuda.tensor.units import is_sm75
-from waifu2x.backends.gpu.device.launch import Launch
+from waifu2x.backends.gpu.device.launch import KernelSpec, Launch
+from waifu2x.backends.gpu.device.source import float_text
 from waifu2x.lowering.ops.attention import AttendWindows
 from waifu2x.lowering.plan.box import round_up
-from waifu2x.lowering.program import Program
 from waifu2x.networks.windows import Windows
 from waifu2x.system.lazy_dataclass import dataclass
-
-if TYPE_CHECKING:
-    from waifu2x.backends.cuda.runtime import CudaRuntime
 
 _MATRIX = 16
 """Queries, or keys, of a product; planes of heads are padded to it."""
 MOST_DEPTH = 64
-"""Planes of a head, at most: of more, results do not fit the registers."""
+"""The most planes of a head: results of more do not fit the registers."""
 _EIGHT = 8
 """Planes of a vector; keys side by side."""
 LEAST_SCALE = 1e-3
 """Smaller ones make biases over the scale too large."""
 MOST_BIASES = 1 << 12
-"""Biases of a head, at most: of more, tables do not fit the shared memory of every chip."""
+"""The most biases of a head: larger tables do not fit the shared memory of every chip."""
 _MOST_STEP = 64
 """Keys whose logits are in registers at once..."""
 _DEEP, _DEEP_STEP = 32, 32
 """...and of heads of more planes than that."""
 _MOST_WARPS = 8
 _SMALL_WARPS, _WARPS_AT_ONCE, _MOST_AT_ONCE, _FEWEST_AT_ONCE = range(4, 7), 20, 24, 16
-"""Warps of small blocks, which are taken where a multiprocessor has room for so many warps of them:
-while some wait for memory, others compute. Windows of few keys need fewer registers, and so have
-the most warps; chips after sm_90 have the fewest..."""
+"""Warps of small blocks, and of a multiprocessor, which must have room for them: while some wait
+for memory, others compute. Windows of few keys need fewer registers, and so have the most warps;
+chips after sm_90 have the fewest..."""
 _SMALL_ITEMS = 16
-"""...and which have so much work, or copies of parts of vectors would take most of their time."""
+"""...and the least work of a block: with less, copying parts of vectors takes most of the time."""
 _RESERVED_BYTES = 1 << 10
 """Shared memory that the driver takes of each block's share."""
 _LOG2E = math.log2(math.e)
 
 
-class AttentionArguments(NamedTuple):
-    """`Attention` in `kernels/tensor_attention.cu`."""
-
-    queries: Address
-    keys: Address
-    values: Address
-    target: Address
-    biases: Address
-    flags: Address
-    query_map: MapArguments
-    key_map: MapArguments
-    value_map: MapArguments
-    target_map: MapArguments
-    first_top: int
-    first_left: int
-    down: int
-    rows: int
-    columns: int
-    key_rows: int
-    key_columns: int
-    filled_rows: int
-    filled_columns: int
-    across: int
-    beyond: int
-
-
 @dataclass(frozen=True)
 class NearVectors:
-    """How keys, or values, lie in shared memory: in vectors of 8 planes, as in their map."""
+    """The layout of queries, keys or values in shared memory: vectors of 8 planes, as in maps."""
 
     eights: int
-    """Vectors around the planes of a head, at most."""
+    """The most vectors around the planes of a head."""
     filled: int
-    """Vectors of a pixel: as far as products read."""
+    """Vectors of a pixel that products read."""
 
     @property
     def pitch(self) -> int:
-        """Vectors from a pixel to the next: an odd number, so that eight pixels are in different
-        banks."""
+        """Vectors from a pixel to the next: odd, so that eight pixels are in different banks."""
         return self.filled | 1
 
 
 def near_vectors(first: int, heads: int, depth: int, each: int) -> NearVectors:
-    """Those of blocks of `each` of the heads, of `depth` planes, from plane `first` of a map on."""
+    """Returns the layout of blocks of `each` of `heads` heads, of `depth` planes, which begin at
+    plane `first` of a map."""
     eights = max(-(-((first + head * depth) % _EIGHT + depth) // _EIGHT) for head in range(heads))
 
     def begins(head: int) -> int:
@@ -104,31 +72,31 @@ def near_vectors(first: int, heads: int, depth: int, each: int) -> NearVectors:
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """How attention is cut, which no bit of the result depends on."""
+    """How the work of attention is cut; results are the same to the bit."""
 
     heads: int
-    """Those of a block."""
+    """Heads of a block."""
     tiles: int
-    """Those of a block, of 16 queries each."""
+    """Tiles of 16 queries of a block."""
     chunk: int
     """Keys in shared memory at once."""
     step: int
-    """Keys whose logits are in registers at once: this one decides in which order they add up, and
-    follows from the windows."""
+    """Keys whose logits are in registers at once. It decides in which order they add up, so it
+    follows from the windows alone."""
     warps: int
     queries: NearVectors
     keys: NearVectors
     values: NearVectors
     pairs: int
-    """Biases of a block, each with the next."""
+    """Pairs of a bias and the next one, of a block."""
     bytes: int
     """Shared memory of a block."""
     blocks: int
-    """At a time on a multiprocessor, at least: it decides how many registers there are."""
+    """The least blocks of a multiprocessor, which decides the registers of each."""
 
 
 def numbered_keys(windows: Windows) -> tuple[int, int]:
-    """Keys of a window from one row to the next, with such that are not there; and all of them."""
+    """Returns the keys of a row of a window, padded, and those of all its rows."""
     row = round_up(windows.keys(1), _EIGHT)
     return row, windows.keys(0) * row
 
@@ -136,13 +104,13 @@ def numbered_keys(windows: Windows) -> tuple[int, int]:
 def attention_shape(
     step: AttendWindows, terms: int, shared_bytes: int, *, is_late: bool = False
 ) -> AttentionShape:
-    """The shape in so much shared memory of a block: two blocks at a time where they fit, with all
-    heads that do. `is_late`: for a chip after sm_90, whose compiler needs more registers."""
+    """Returns the shape for `shared_bytes` of a block: two blocks at once where they fit, with as
+    many heads as fit. `is_late`: for a chip after sm_90, whose compiler needs more registers."""
     windows, heads = step.windows, step.heads
     depth = step.planes // heads
     _, numbers = numbered_keys(windows)
     most = _MOST_STEP if depth <= _DEEP else _DEEP_STEP
-    # The fewest keys that are none, then the most at once.
+    # The fewest padding keys, then the most at once.
     together = min(range(most, 0, -_MATRIX), key=lambda step: (round_up(numbers, step), -step))
 
     chunk = round_up(numbers, together)
@@ -155,7 +123,7 @@ def attention_shape(
         pairs = _pairs(step, each, round_up(numbers, together))
         vectors = tiles * _MATRIX * queries.pitch + chunk * (keys.pitch + values.pitch)
         needed = vectors * 16 * terms + pairs * 8 + chunk // _EIGHT
-        # The fewest that have no work in the last round.
+        # As few as possible without work in the last round.
         warps = min(counts, key=lambda warps: round_up(each * tiles, warps))
         blocks = blocks or at_once // warps
         return AttentionShape(
@@ -192,14 +160,13 @@ def attention_shape(
 
 
 def _bias_pitch(windows: Windows) -> int:
-    """Biases from a head to the next: vectors of two, each with the next."""
+    """Returns the biases from a head to the next, an even number."""
     rows, columns = windows.bias_sides
     return round_up(rows * columns, 2)
 
 
 def _pairs(step: AttendWindows, each: int, keys: int) -> int:
-    """Biases that blocks of so many heads and numbers of keys may read, with such that nobody
-    needs."""
+    """Returns the pairs of biases that blocks of `each` heads and `keys` numbered keys may read."""
     if not step.has_bias:
         return 0
     windows = step.windows
@@ -214,65 +181,55 @@ def _pairs(step: AttendWindows, each: int, keys: int) -> int:
     return pairs + ((windows.keys(0) - 1) * columns + 1 if is_padded and keys == numbered else 0)
 
 
-class TensorAttentionStep(TensorStep):
+class TensorAttentionStep(TensorStep[AttendWindows]):
     """Attention in windows."""
 
-    def __init__(
-        self,
-        runtime: CudaRuntime,
-        program: Program,
-        number: int,
-        layouts: Sequence[MapLayout | FewLayout],
-    ) -> None:
-        super().__init__(runtime, program, number)
-        step = program.steps[number]
-        assert isinstance(step, AttendWindows)
-        target = layouts[step.target.value]
-        assert isinstance(target, MapLayout)
-        self._step, self._layouts, self._target = step, layouts, target
+    def __init__(self, context: TensorContext, number: int) -> None:
+        super().__init__(context, number)
+        runtime = context.runtime
+        self._target = self.layout(self.step.target.value)
         is_late = runtime.capability > (9, 0)
-        self._shape = attention_shape(step, target.terms, runtime.shared_bytes, is_late=is_late)
+        self._shape = attention_shape(
+            self.step, context.terms, runtime.shared_bytes, is_late=is_late
+        )
 
-    def launch(self, task: Task) -> Launch:
-        """The launch for the results in a box of whole windows."""
-        step, windows, shape = self._step, self._step.windows, self._shape
+    def launch(self, task: TensorTask) -> Launch:
+        """Returns the launch for the results in a box of whole windows."""
+        step, windows, shape = self.step, self.step.windows, self._shape
         box, grid = task.boxes[self.number], task.grid
         down, across = box.height // windows.rows, box.width // windows.columns
-        rows, columns = task.batch.sizes[step.source.value]
-        arguments = AttentionArguments(
-            task.address(step.source.value),
-            task.address(step.keys.value),
-            task.address(step.values.value),
-            task.address(step.target.value),
-            self.uploaded("biases", self._biases),
-            task.check.flags,
-            self._whole(task, step.source.value),
-            self._whole(task, step.keys.value),
-            self._whole(task, step.values.value),
-            self._whole(task, step.target.value),
-            box.top,
-            box.left,
-            down,
-            rows,
-            columns,
-            *task.batch.sizes[step.keys.value],
-            windows.filled(rows),
-            windows.filled(columns),
-            grid.across,
-            task.check.beyond,
-        )
+        (rows, columns), keys = (task.batch.sizes[view.value] for view in (step.source, step.keys))
+        fields = {
+            "queries": task.address(step.source.value),
+            "keys": task.address(step.keys.value),
+            "values": task.address(step.values.value),
+            "out": task.address(step.target.value),
+            "biases": self.uploaded("biases", self._biases),
+            "flags": task.check.flags,
+            "query_map": self._whole(task, step.source.value),
+            "key_map": self._whole(task, step.keys.value),
+            "value_map": self._whole(task, step.values.value),
+            "to": self._whole(task, step.target.value),
+            "first_top": box.top,
+            "first_left": box.left,
+            "down": down,
+            "rows": rows,
+            "columns": columns,
+            "key_rows": keys[0],
+            "key_columns": keys[1],
+            "filled_rows": windows.filled(rows),
+            "filled_columns": windows.filled(columns),
+            "across": grid.across,
+            "beyond": task.check.beyond,
+        }
         parts = -(-windows.rows * windows.columns // (shape.tiles * _MATRIX))
         blocks = (across, step.heads // shape.heads * parts, down * grid.pictures)
-        return self.launch_of(
-            ("tensor_attention", self._macros()),
-            shape.warps * 32,
-            shape.bytes,
-            blocks,
-            lambda: structs(arguments),
-        )
+        threads = shape.warps * 32
+        spec = KernelSpec("tensor_attention", self._macros(), threads, shared=shape.bytes)
+        return self.launch_with(spec, blocks, fields)
 
     def _macros(self) -> dict[str, str | int]:
-        step, windows, target, shape = self._step, self._step.windows, self._target, self._shape
+        step, windows, target, shape = self.step, self.step.windows, self._target, self._shape
         depth = step.planes // step.heads
         row, keys = numbered_keys(windows)
         made: dict[str, str | int] = {
@@ -297,7 +254,7 @@ class TensorAttentionStep(TensorStep):
             "WINDOW_COLUMNS": windows.columns,
             "OVERLAP": windows.overlap,
             "CELL": windows.cell,
-            "SCALE": f"{float(np.float32(step.scale * _LOG2E))!r}f",
+            "SCALE": float_text(step.scale * _LOG2E),
             "SHARED": shape.bytes,
             "SM75": int(is_sm75(self.runtime.capability)),
             "TERMS": target.terms,
@@ -310,8 +267,7 @@ class TensorAttentionStep(TensorStep):
         }
         names, views = ("QUERY", "KEY", "VALUE"), (step.source, step.keys, step.values)
         for name, view, plane in zip(names, views, step.first, strict=True):
-            layout = self._layouts[view.value]
-            assert isinstance(layout, MapLayout)
+            layout = self.layout(view.value)
             made[f"{name}_GROUP"] = layout.group
             made[f"{name}_STORED"] = layout.stored
             made[f"{name}_PLANE"] = plane
@@ -323,20 +279,19 @@ class TensorAttentionStep(TensorStep):
 
     @property
     def _written(self) -> int:
-        """Planes that it writes: who writes the last of a part writes the zeros behind it, too."""
-        target, planes = self._step.target, self._step.planes
+        """Planes that it writes: with a part's last plane, the zeros behind it."""
+        target, planes = self.step.target, self.step.planes
         if target.plane + planes < self.program.values[target.value].parts[target.part]:
             return planes
         return self._target.parts[target.part] - target.plane
 
-    def _whole(self, task: Task, value: int) -> MapArguments:
-        """A map, by places in the value."""
-        layout, held = self._layouts[value], task.places[value].box
-        assert isinstance(layout, MapLayout)
+    def _whole(self, task: TensorTask, value: int) -> MapArguments:
+        """Returns a map, by places in the value."""
+        layout, held = self.layout(value), task.places[value].box
         return layout.arguments(held, task.grid, -held.top, -held.left)
 
     def _biases(self) -> NDArray[np.float32]:
-        step = self._step
+        step = self.step
         if not step.has_bias:
             return np.zeros((1, 2), np.float32)
         flat = (step.bias.astype(np.float64) / step.scale).astype(np.float32)

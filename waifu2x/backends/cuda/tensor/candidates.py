@@ -38,7 +38,8 @@ _MOST_HELD = 576
 def candidates(
     job: TensorJob, units: Units, capability: tuple[int, int], shared_bytes: int
 ) -> list[Shape]:
-    """Shapes that fit a block's shared memory, the usual one for large pictures first."""
+    """Returns the shapes that fit a block's shared memory, the usual one for large pictures
+    first."""
     shapes: list[Shape]
     if units == "wgmma":
         shapes = list(_row_by_row(job, shared_bytes))
@@ -57,13 +58,13 @@ def candidates(
         if (shape.shared(job) + _RESERVED_BYTES) * shape.blocks <= shared_bytes + _RESERVED_BYTES
     ]
     rolling: list[Shape] = [shape for shape in fitting if isinstance(shape, RollingShape)]
-    # Of several groups they add in another order than tiles do, which then no size takes.
+    # They add several groups in another order than tiles do: one kernel for all sizes, then.
     return rolling if rolling and job.inputs > job.group else fitting
 
 
 def _row_by_row(job: TensorJob, shared_bytes: int) -> Iterator[RowsShape | RollingShape]:
-    """Shapes that go down a picture row by row: where all weights of 64 output planes fit the
-    registers of a warpgroup, else those of 32 shared memory."""
+    """Yields shapes that go down a picture row by row: where all weights of 64 output planes fit
+    the registers of a warpgroup, else those of 32 shared memory."""
     if job.terms == 2 or job.side == 1 or job.last:
         return
     each = job.outputs // job.sparse_taps
@@ -82,7 +83,8 @@ def _row_by_row(job: TensorJob, shared_bytes: int) -> Iterator[RowsShape | Rolli
 
 
 def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
-    """Measured on an H200, see benchmarks/results. Weights stay in shared memory where they fit."""
+    """Returns the shapes of `wgmma`, measured on an H200 (see benchmarks/results). Weights stay in
+    shared memory where they fit."""
     all_of_them = job.steps
     order: tuple[tuple[int, int], ...]
     if job.last:
@@ -92,7 +94,7 @@ def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
             ((8, 1, 112, 4, 2), (4, 1, 112, 4, 2)) if job.tap_columns and job.inputs <= 64 else ()
         )
         if job.side > 3:
-            # Of larger tiles the sums of all rows would not fit.
+            # The sums of all rows of larger tiles would not fit.
             return [
                 WgmmaShape(rows, 1, 232, all_of_them, 2, a_stages, partial_rows=1)
                 for rows, a_stages in ((4, 2), (4, 1), (2, 2))
@@ -143,7 +145,8 @@ def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
 
 
 def _single_tap_shapes(job: TensorJob) -> Iterator[WgmmaShape]:
-    """Device memory is the bound: more tiles on their way, and where they fit two blocks."""
+    """Yields the shapes of one tap, whose bound is device memory: more tiles under way, and two
+    blocks where they fit."""
     usual = 2 if job.outputs > job.inputs else 4
     for rows, blocks, a_stages, width in (
         (2, 2, usual, 64),
@@ -154,7 +157,7 @@ def _single_tap_shapes(job: TensorJob) -> Iterator[WgmmaShape]:
         (4, 1, 2, 128),
     ):
         if blocks == 2 and job.terms == 2:
-            # Two terms of what is added want more registers than two blocks leave.
+            # Two terms of an addend take more registers than two blocks leave.
             continue
         registers = 104 if blocks == 2 else 232
         for stages in dict.fromkeys((job.steps, 4)):
@@ -165,9 +168,9 @@ def _single_tap_shapes(job: TensorJob) -> Iterator[WgmmaShape]:
 
 
 def _mma_shapes(job: TensorJob) -> Iterator[MmaShape]:
-    """For chips with asynchronous copies: those for much shared memory, measured on an H200, then
-    those for 163 and for 99 KiB of it. Chips with so little have slower units, which smaller tiles
-    feed."""
+    """Yields the shapes for chips with asynchronous copies: for much shared memory, measured on an
+    H200, then for 163 and for 99 KiB of it. Chips with so little have slower units, which smaller
+    tiles feed."""
     whole, half, quarter = (64, 64), (32, 64), (32, 32)
     all_of_them = job.steps
     shapes: tuple[MmaShape, ...]
@@ -221,15 +224,17 @@ def _mma_shapes(job: TensorJob) -> Iterator[MmaShape]:
 def ranked(
     job: TensorJob, shapes: list[Shape], rows: int, columns: int, multiprocessors: int
 ) -> tuple[list[Shape], str]:
-    """The usual shape first, and the class of sizes in which a measured one may be better.
+    """Returns the shapes, the usual one first, and the class of sizes that share a measured choice.
 
-    A small picture takes what keeps more of the chip busy. Of few tiles for each multiprocessor
-    the last may be a large part, so that tiles of other rows than the usual save a tenth and more;
-    where device memory is the bound, or warps feed the units, rows are not all that counts.
+    A small picture takes the shape that keeps more of the chip busy. With few tiles for each
+    multiprocessor, the last one may be a large part of the time, so other rows than the usual ones
+    save a tenth and more. Where device memory is the bound, or warps feed the units, rows are not
+    the only thing that counts.
     """
 
     def rounds(shape: Shape, each: int) -> int:
-        """Rows of COLUMNS that the busiest multiprocessor computes, of so many planes each time."""
+        """Returns the rows of COLUMNS that the busiest multiprocessor computes, `each` tiles
+        deep."""
         across = -(-columns // shape.columns)
         tiles = -(-across * -(-rows // shape.rows) * each // shape.consumers)
         found = -(-tiles // multiprocessors) * shape.rows * shape.consumers
@@ -242,14 +247,15 @@ def ranked(
         return found
 
     def clocks(shape: Shape) -> float:
-        """About the clocks of the busiest multiprocessor: multiplying, or reading shared memory."""
+        """Returns about the clocks of the busiest multiprocessor, multiplying or reading shared
+        memory."""
         width = shape.width(job)
         reads = width // 2 if isinstance(shape, RollingShape) else 16 + width // 4
         found = rounds(shape, depth(job, shape)) * max(width // 2, reads)
         return found * _NARROW_COST if job.terms == 2 and width < job.width else found
 
     def cost(shape: WgmmaShape) -> float:
-        """The same with what else it takes, where there is more than one round."""
+        """Returns the clocks with the other costs of more than one round."""
         copied = 1 if shape.b_stages == job.steps else _COPIED_COST
         return clocks(shape) * (1 + _HALO_COST / shape.rows) * copied
 
@@ -266,5 +272,5 @@ def ranked(
 
 
 def _first(shape: Shape, shapes: list[Shape]) -> list[Shape]:
-    """The shapes, one of them moved to the front."""
+    """Returns the shapes, one of them moved to the front."""
     return [shape, *(other for other in shapes if other is not shape)]

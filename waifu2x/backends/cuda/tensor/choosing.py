@@ -1,18 +1,18 @@
-"""Whether 16 bits are exact enough for a network: what `auto` decides by, on matrix units.
+"""The choice of `auto` on matrix units: whether 16 bits are exact enough for a network.
 
-Measured once for a network and a kind of device, by the pictures of `backends/accuracy.py`, and
-kept; known networks have been measured before (`recorded.py`). 16 bits have to keep what is
-promised of a smooth drawing and of a photo. Where they do not of the hard drawing, whose values are
-far larger then (SPAN answers single hard pixels with values 60 times as large, and keeps 33 dB
-instead of 77), they are trusted for smaller values only: kernels flag any picture that has larger
-ones, and it is computed in fp32, as those are that leave the range of 16 bits.
+It is measured once for a network and a kind of device, by the pictures of `backends/accuracy.py`,
+and kept; RECORDED has it for known networks. 16 bits have to keep the promised PSNR of a smooth
+drawing and of a photo. Where they do not keep that of the hard drawing, whose values are far larger
+then (SPAN answers single hard pixels with values 60 times as large, and keeps 33 dB instead of 77),
+they are trusted for smaller values only. Kernels flag any picture with larger ones, which is then
+computed in fp32, as are pictures whose values leave the range of 16 bits.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 import numpy as np
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from waifu2x import __version__
 from waifu2x.backends import accuracy
 from waifu2x.backends.accuracy import PROMISED
-from waifu2x.backends.cuda.tensor.recorded import RECORDED
 from waifu2x.backends.cuda.tensor.step import LARGEST
 from waifu2x.backends.gpu.device import source
 from waifu2x.backends.gpu.network import FlaggedError
@@ -45,7 +44,7 @@ _SOURCES = (
     "lowering/**/*.py",
     "networks/**/*.py",
 )
-"""What decides what the kernels make of a model's file."""
+"""The sources that decide how the kernels compute a model."""
 _REPEATS = 4
 """A probe stands so often below and beside itself: then kernels for large pictures run."""
 IN_FP32 = 0.0
@@ -53,19 +52,39 @@ IN_FP32 = 0.0
 IN_FLOATS = -1.0
 """Nor do two terms have room."""
 
+RECORDED: Mapping[str, float] = {
+    "83ee2819de1815c0": LARGEST,  # vgg_7/art, noise 0, 1x
+    "29c5bcffb348d89c": LARGEST,  # vgg_7/art, noise 1, 1x
+    "12c9d1954f09688e": LARGEST,  # vgg_7/art, noise 2, 1x
+    "2ec55156848546cc": LARGEST,  # vgg_7/art, noise 3, 1x
+    "76449dbc1138cf2e": LARGEST,  # vgg_7/art, 2x
+    "f94251863bde4acd": LARGEST,  # upconv_7/art, 2x
+    "390f86cfc7f576fb": LARGEST,  # cunet/art, noise 1, 1x
+    "e3534d80f6d2064d": LARGEST,  # cunet/art, 2x
+    "b781d09f565d72b4": LARGEST,  # cunet/art, noise 1, 2x
+    "171d153c8c579382": LARGEST,  # cugan/se, 2x
+    "6b1126378ce13655": LARGEST,  # cugan/pro, 2x
+    "3d4313c78f6e3b22": LARGEST,  # realesrgan/animevideo, 2x
+    "2532d1ee6cc6033c": LARGEST,  # realesrgan/anime, 4x
+    "1d39b6d7467ea8e7": 128.0,  # span/photo, 2x
+}
+"""Results for networks that many use, by the first 16 digits of the model's digest, so that their
+first picture need not wait. `benchmarks/bench_trusted.py` measures them again and prints these
+rows."""
+
 Run = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
-"""A picture (rows, columns, planes) through a network; raises FlaggedError where values are beyond
-what is trusted."""
+"""Runs a picture (rows, columns, planes) through a network; raises FlaggedError for values beyond
+the trusted size."""
 Trial = Callable[[float], AbstractContextManager[Run]]
 """A network on the device while the context lasts: in 16 bits, trusted up to a value, or IN_FP32.
 Raises BackendError."""
 
 
 def trusted(model: Model, kind: str, trial: Trial) -> float:
-    """The largest value up to which 16 bits keep what `auto` promises of a model; IN_FP32, or
-    IN_FLOATS. `kind` says which chips compute alike.
+    """Returns the largest value up to which 16 bits keep the promise of `auto` for a model;
+    IN_FP32, or IN_FLOATS. `kind` identifies chips that compute alike.
 
-    Raises BackendError where it has to be measured and cannot be.
+    Raises BackendError if it must be measured and cannot be.
     """
     digest = model_digest(model)
     known = RECORDED.get(digest[:16])
@@ -112,8 +131,7 @@ def _measured(planes: int, trial: Trial) -> float:
 
 
 def _smallest(pictures: list[NDArray[np.uint8]], trial: Trial) -> float:
-    """The smallest power of two that no value of these pictures exceeds; LARGEST is not enough
-    for half of it."""
+    """Returns the smallest power of two, or LARGEST, that no value of these pictures exceeds."""
     below, enough = 0, math.ceil(math.log2(LARGEST))
     while enough - below > 1:
         middle = (below + enough) // 2
@@ -125,7 +143,7 @@ def _smallest(pictures: list[NDArray[np.uint8]], trial: Trial) -> float:
 
 
 def _is_flagged(pictures: list[NDArray[np.uint8]], most: float, trial: Trial) -> bool:
-    """Whether any picture has values beyond what is trusted."""
+    """Returns whether any picture has values beyond the trusted size."""
     with trial(most) as fast:
         try:
             for picture in pictures:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cuda.arguments import Address, address_of, structs
-from waifu2x.backends.cuda.tensor.activation import activation_macro, has_plane_slopes
+from waifu2x.backends.cuda.arguments import Address
+from waifu2x.backends.cuda.tensor.activation import activation_macro, has_plane_slopes, join_macro
 from waifu2x.backends.cuda.tensor.candidates import candidates, ranked
 from waifu2x.backends.cuda.tensor.layout import (
     COLUMNS_BEYOND,
@@ -44,22 +42,19 @@ from waifu2x.backends.cuda.tensor.step import (
     LayerExtent,
     Range,
     SourceArguments,
-    Task,
+    TensorContext,
     TensorStep,
+    TensorTask,
+    within,
 )
-from waifu2x.backends.cuda.tensor.units import Units, is_sm75
-from waifu2x.backends.gpu.device.launch import Arguments, Launch
-from waifu2x.backends.gpu.device.runtime import Macros
-from waifu2x.backends.gpu.plan.tuning import Choose
+from waifu2x.backends.cuda.tensor.units import is_sm75
+from waifu2x.backends.gpu.device.launch import KernelSpec, Launch
+from waifu2x.backends.gpu.device.runtime import Buffer, Macros
 from waifu2x.lowering.ops.conv import Conv
 from waifu2x.lowering.plan.box import Box
 from waifu2x.lowering.plan.symbols import larger, smaller
-from waifu2x.lowering.program import Program
-from waifu2x.networks.expressions import GATE, GELU, LEAKY, MISH, MULTIPLY, SILU
+from waifu2x.networks.expressions import GELU, LEAKY, MISH, SILU
 from waifu2x.networks.model import Size
-
-if TYPE_CHECKING:
-    from waifu2x.backends.cuda.runtime import CudaRuntime
 
 NOTHING = Box(0, 0, 0, 0)
 _FIRST_ROWS = 4
@@ -67,152 +62,94 @@ _WARP = 32
 _SPARSE_SIDE = 2
 """Taps in each direction, as `sparse_taps` has them."""
 _PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0, 0: 1.0}
-"""What a pixel of 1 is worth, by the macro PIXEL: integers come as fractions of a power of two."""
+"""The value that a pixel of 1 has, by the macro PIXEL: integers are read as fractions of a power of
+two."""
 
 PASSING = (LEAKY, SILU, MISH, GELU)
-"""Activations of which infinite sums, and those that are no numbers, come as such."""
+"""Activations that keep infinite sums infinite, and sums that are no numbers no numbers."""
 
 
-class TensorConvArguments(NamedTuple):
-    """`Conv` in `kernels/tensor.cuh`."""
-
-    source: Address
-    weights: Address
-    epilogue: Address
-    target: Address
-    residual: Address
-    flags: Address
-    source_map: MapArguments
-    target_map: MapArguments
-    residual_map: MapArguments
-    extent: LayerExtent
-    valid: Range
-    stored: Range
-    factor: np.float32
-    slope: np.float32
-    beyond: int
-    factors: Address = Address(0)
-    residual_factors: Address = Address(0)
-    factors_each: int = 0
-    margin: Range = Range()
-
-
-class TensorConvStep(TensorStep):
+class TensorConvStep(TensorStep[Conv]):
     """A convolution: a first one, which reads pixels, a last one, which makes them, or any other.
 
-    Pixels are also maps of few planes.
+    Pixels include maps of few planes.
     """
 
-    def __init__(
-        self,
-        runtime: CudaRuntime,
-        program: Program,
-        number: int,
-        layouts: Sequence[MapLayout | FewLayout],
-        units: Units,
-        terms: int,
-        choose: Choose,
-        vector_places: Sequence[int],
-    ) -> None:
-        super().__init__(runtime, program, number)
-        step = program.steps[number]
-        assert isinstance(step, Conv)
-        self._step = step
-        self._layouts = layouts
-        self._units = units
-        self._terms = terms
-        self._choose = choose
-        self._vector_places = vector_places
-        self._source = layouts[step.source.value]
-        self._target = layouts[step.target.value]
+    def __init__(self, context: TensorContext, number: int) -> None:
+        super().__init__(context, number)
+        step = self.step
+        self._source = self.layouts[step.source.value]
+        self._target = self.layouts[step.target.value]
         self._is_first = step.source.value == 0 or isinstance(self._source, FewLayout)
-        self._job: TensorJob | None = None
-        if not self._is_first:
-            assert isinstance(self._source, MapLayout)
-            last = self._map_target is None
-            parts = self._source.parts[step.source.first : step.source.first + step.source.parts]
-            inputs = sum(parts) * self._source.space_to_depth**2
-            outputs = step.out_planes if last else self._outputs
-            group = self._source.group
-            padding = group - 1 - int((self.input_places % group).max())
-            scales = step.residual_factors is not None
-            folds = self._map_target is not None and self._map_target.space_to_depth > 1
-            self._job = TensorJob(
-                inputs,
-                group,
-                outputs,
-                step.taps,
-                terms,
-                last,
-                padding=padding,
-                scales=scales,
-                folds=folds,
-                hides=step.activation.function not in PASSING,
-                own_gate=step.own_gate is not None,
-            )
-            if not last and has_sparse_taps(step):
-                self._job = replace(
-                    self._job, side=_SPARSE_SIDE, sparse_taps=step.depth_to_space**2
-                )
-            self._candidates = candidates(
-                self._job, units, runtime.capability, runtime.shared_bytes
-            )
+        self._job = None if self._is_first else self._found_job()
+        if self._job is not None:
+            limits = context.runtime.capability, context.runtime.shared_bytes
+            self._candidates = candidates(self._job, context.units, *limits)
+            depths = {depth(self._job, shape) for shape in self._candidates}
+            self.makes_own_pixels = self._job.side == 1 and not self._job.last and depths == {1}
         self._shapes: dict[tuple[str, Shape], Shape] = {}
-        """By the class of sizes and the usual one for it."""
+        """Chosen shapes, by the class of sizes and the usual shape for it."""
 
-    def launch(self, task: Task) -> Launch:
-        """The launch for what a task computes of it."""
-        return self._first(task) if self._is_first else self._conv(task)
-
-    @property
-    def makes_own_pixels(self) -> bool:
-        """Whether each block makes all planes of some pixels, of nothing but these pixels."""
-        job = self._job
-        return (
-            job is not None
-            and job.side == 1
-            and not job.last
-            and all(depth(job, shape) == 1 for shape in self._candidates)
+    def _found_job(self) -> TensorJob:
+        step, source, target = self.step, self.layout(self.step.source.value), self._map_target
+        last = target is None
+        parts = source.parts[step.source.first : step.source.first + step.source.parts]
+        sparse = not last and has_sparse_taps(step)
+        return TensorJob(
+            inputs=sum(parts) * source.space_to_depth**2,
+            group=source.group,
+            outputs=step.out_planes if last else self._outputs,
+            side=_SPARSE_SIDE if sparse else step.taps,
+            terms=self.context.terms,
+            last=last,
+            sparse_taps=step.depth_to_space**2 if sparse else 1,
+            padding=source.group - 1 - int((self.input_places % source.group).max()),
+            scales=step.residual_factors is not None,
+            folds=target is not None and target.space_to_depth > 1,
+            hides=step.activation.function not in PASSING,
+            own_gate=step.own_gate is not None,
         )
+
+    def launch(self, task: TensorTask) -> Launch:
+        return self._first(task) if self._is_first else self._conv(task)
 
     @property
     def resizes(self) -> bool:
         """Whether pixels at the edges of the result are for another kernel."""
-        return self._step.resized is not None
+        return self.step.resized is not None
 
     @property
     def _map_target(self) -> MapLayout | None:
         """The target's layout if it is a map of many planes."""
-        is_map = self._step.target.value != self.program.result
+        is_map = self.step.target.value != self.program.result
         return self._target if is_map and isinstance(self._target, MapLayout) else None
 
     @property
     def _each(self) -> int:
         """Planes of a pixel of the target's part, padded."""
         assert isinstance(self._target, MapLayout)
-        return self._target.parts[self._step.target.part]
+        return self._target.parts[self.step.target.part]
 
     @property
     def _outputs(self) -> int:
         """Planes of the result, padded for a map, or for what a first one makes."""
-        return self._each * self._step.depth_to_space**2 if self._map_target else PLANE_UNIT
+        return self._each * self.step.depth_to_space**2 if self._map_target else PLANE_UNIT
 
     @cached_property
     def _output_places(self) -> NDArray[np.intp]:
         """Where the planes of the result stand among the padded ones."""
-        pixels = self._step.depth_to_space**2
+        pixels = self.step.depth_to_space**2
         if self._map_target is None:
-            return np.arange(self._step.out_planes)
-        planes = np.arange(self._step.out_planes // pixels)
+            return np.arange(self.step.out_planes)
+        planes = np.arange(self.step.out_planes // pixels)
         places: NDArray[np.intp] = np.arange(pixels)[:, np.newaxis] * self._each + planes
         return places.ravel()
 
-    # A first one.
+    # A first convolution.
 
-    def _first(self, task: Task) -> Launch:
-        step, pixels = self._step, self._pixels_read(task)
-        box = self.computed(task)
-        bits, geometry = pixels
+    def _first(self, task: TensorTask) -> Launch:
+        step, box = self.step, self.computed(task)
+        bits, geometry = self._pixels_read(task)
         rows, columns = box.height, box.width
         across, down, pictures = task.grid
         extent = LayerExtent(rows, columns, across=across, pictures=pictures)
@@ -230,34 +167,29 @@ class TensorConvStep(TensorStep):
             "ENLARGE": step.source.enlarge,
             "BORDER": BORDERS[self.program.model.border] if is_picture else 0,
             "OUT_PLANES": self._outputs,
-            "TERMS": self._terms,
+            "TERMS": self.context.terms,
             "SM75": int(is_sm75(self.runtime.capability)),
             "LAST": int(self._map_target is None),
             **self.store_macros(task, box),
         }
 
-        def arguments() -> Arguments:
-            def weights() -> NDArray[Any]:
-                weight = placed(step.weight, 0, self._output_places, self._outputs)
-                return pack_first(weight, _PIXEL_UNITS[bits], self._map_target is None)
+        def weights() -> NDArray[Any]:
+            weight = placed(step.weight, 0, self._output_places, self._outputs)
+            return pack_first(weight, _PIXEL_UNITS[bits], self._map_target is None)
 
-            source = task.batch.source
-            address = address_of(source.buffer) if is_picture else task.address(step.source.value)
-            conv = TensorConvArguments(
-                address,
-                self.uploaded(bits, weights),
-                self._epilogue(self._outputs),
-                self.target_address(task),
-                *self.stores(task, box, cell, extent),
-            )
-            return structs(conv, geometry)
-
+        fields = {
+            "in": task.batch.source.buffer if is_picture else task.address(step.source.value),
+            "weights": self.uploaded(bits, weights),
+            "epilogue": self._epilogue(self._outputs),
+            **self.stores(task, box, cell, extent),
+        }
         blocks = (-(-columns // COLUMNS), -(-rows // _FIRST_ROWS), self._outputs // 32)
-        return self.launch_of(("tensor_first", chosen), _FIRST_ROWS * _WARP, 0, blocks, arguments)
+        spec = KernelSpec("tensor_first", chosen, _FIRST_ROWS * _WARP)
+        return self.launch_with(spec, blocks, fields, geometry)
 
-    def _pixels_read(self, task: Task) -> tuple[int, SourceArguments]:
-        """The macro PIXEL, and where a first one reads."""
-        view, box = self._step.source, self.computed(task)
+    def _pixels_read(self, task: TensorTask) -> tuple[int, SourceArguments]:
+        """Returns the macro PIXEL, and the place where a first convolution reads."""
+        view, box = self.step.source, self.computed(task)
         top, left = box.top + view.offset, box.left + view.offset
         if view.value == 0:
             source = task.batch.source
@@ -267,12 +199,11 @@ class TensorConvStep(TensorStep):
         held = task.places[view.value].box
         return 0, SourceArguments(held.height, held.width, top - held.top, left - held.left, 0)
 
-    # Any other.
+    # Any other convolution.
 
-    def _conv(self, task: Task) -> Launch:
-        step, job, source = self._step, self._job, self._source
+    def _conv(self, task: TensorTask) -> Launch:
+        step, job, source = self.step, self._job, self.layout(self.step.source.value)
         assert job is not None
-        assert isinstance(source, MapLayout)
         held = task.places[step.source.value].box
         whole = self.computed(task)
         box = self._without_margin(task, whole)
@@ -304,33 +235,22 @@ class TensorConvStep(TensorStep):
             **self.store_macros(task, box),
         }
 
-        def arguments() -> Arguments:
-            pack = pack_last if job.tap_columns else pack_middle if job.last else shape.pack
-            planes = width if job.last else job.outputs
-            return structs(
-                TensorConvArguments(
-                    task.address(step.source.value),
-                    self.uploaded(
-                        (shape.stem, width),
-                        lambda: self._with_gate(pack(self._weight, width, job.group, job.terms)),
-                    ),
-                    self._epilogue(planes),
-                    self.target_address(task),
-                    *self.stores(task, box, read, extent, whole),
-                )
-            )
-
-        blocks = (
-            grid(job, shape, tiles, self.runtime.limits.compute_units),
-            1,
-            1,
-        )
-        return self.launch_of(
-            (shape.stem, chosen), shape.threads(job), shape.shared(job), blocks, arguments
-        )
+        pack = pack_last if job.tap_columns else pack_middle if job.last else shape.pack
+        fields = {
+            "in": task.address(step.source.value),
+            "weights": self.uploaded(
+                (shape.stem, width),
+                lambda: self._with_gate(pack(self._weight, width, job.group, job.terms)),
+            ),
+            "epilogue": self._epilogue(width if job.last else job.outputs),
+            **self.stores(task, box, read, extent, whole),
+        }
+        blocks = grid(job, shape, tiles, self.runtime.limits.compute_units)
+        spec = KernelSpec(shape.stem, chosen, shape.threads(job), shared=shape.shared(job))
+        return self.launch_with(spec, (blocks, 1, 1), fields)
 
     def _shape(self, size: Size) -> Shape:
-        """How work of so many rows and columns is cut."""
+        """Returns the shape for work of that many rows and columns."""
         job = self._job
         assert job is not None
         best_first, size_class = ranked(
@@ -338,13 +258,13 @@ class TensorConvStep(TensorStep):
         )
         key = size_class, best_first[0]
         if key not in self._shapes:
-            self._shapes[key] = self._choose(self.number, best_first, f"{job} {size_class}")
+            self._shapes[key] = self.context.choose(self.number, best_first, f"{job} {size_class}")
         return self._shapes[key]
 
     @cached_property
     def _weight(self) -> NDArray[Any]:
         """(outputs, inputs, side, side), padded as maps are."""
-        step, job = self._step, self._job
+        step, job = self.step, self._job
         assert job is not None
         outputs = job.outputs if job.tap_columns or not job.last else job.width
         taps = sparse_taps(step) if job.sparse_taps > 1 else step.weight
@@ -352,15 +272,15 @@ class TensorConvStep(TensorStep):
         return placed(weight, 1, self.input_places, job.inputs)
 
     def _gate_macros(self) -> Macros:
-        gate = self._step.own_gate
+        gate = self.step.own_gate
         if gate is None:
             return {}
-        text = activation_macro(gate.activation, self._terms)["ACTIVATE(x, slope)"]
+        text = activation_macro(gate.activation, self.context.terms)["ACTIVATE(x, slope)"]
         return {"GATE_ACTIVATE(x)": text}
 
     def _with_gate(self, weights: NDArray[Any]) -> NDArray[Any]:
-        """Packed weights, and behind them those of its own gate, if it has one."""
-        gate = self._step.own_gate
+        """Returns packed weights followed by those of the step's own gate, if it has one."""
+        gate = self.step.own_gate
         if gate is None:
             return weights
         weight = gate.weight
@@ -372,15 +292,14 @@ class TensorConvStep(TensorStep):
     @cached_property
     def input_places(self) -> NDArray[np.intp]:
         """Where the planes that it reads stand among the stored ones."""
-        view, source = self._step.source, self._source
-        assert isinstance(source, MapLayout)
+        view = self.step.source
         planes = self.program.values[view.value].parts[view.first : view.first + view.parts]
-        return source.planes(view.first, planes)
+        return self.layout(view.value).planes(view.first, planes)
 
-    # What they share.
+    # All convolutions.
 
-    def _epilogue(self, planes: int) -> Address:
-        step, places = self._step, self._output_places
+    def _epilogue(self, planes: int) -> Buffer:
+        step, places = self.step, self._output_places
 
         def packed() -> NDArray[np.float32]:
             epilogue = pack_epilogue(step.bias, step.activation, places, planes)
@@ -390,24 +309,24 @@ class TensorConvStep(TensorStep):
 
         return self.uploaded("epilogue", packed)
 
-    def computed(self, task: Task) -> Box:
-        """The results that are computed: those of the target's part that is in memory."""
-        box, d2s = task.boxes[self.number], self._step.depth_to_space
+    def computed(self, task: TensorTask) -> Box:
+        """Returns the results to compute: those whose part of the target is in memory."""
+        box, d2s = task.boxes[self.number], self.step.depth_to_space
         if self._map_target is None:
             return box
-        held = task.places[self._step.target.value].box
+        held = task.places[self.step.target.value].box
         top, left = larger(box.top, -(-held.top // d2s)), larger(box.left, -(-held.left // d2s))
         bottom = smaller(box.bottom, held.bottom // d2s)
         right = smaller(box.right, held.right // d2s)
         return Box(top, left, bottom - top, right - left)
 
-    def _without_margin(self, task: Task, box: Box) -> Box:
-        """The results of a box that are not zeros around the picture; the very box if all are, or
-        if the kernel makes zeros of what it computes there."""
-        value, d2s = self._step.target.value, self._step.depth_to_space
+    def _without_margin(self, task: TensorTask, box: Box) -> Box:
+        """Returns the part of a box that is not zeros around the picture; the same object if there
+        are none, or if the kernel writes zeros for the results that it computes there."""
+        value, d2s = self.step.target.value, self.step.depth_to_space
         clears = (
             self._map_target is not None
-            and self._units == "wgmma"
+            and self.context.units == "wgmma"
             and task.grid.pictures == 1
             and self.reaches_out(value, self._made(box), task)
         )
@@ -419,23 +338,22 @@ class TensorConvStep(TensorStep):
         return Box(top, left, bottom - top, right - left)
 
     def _made(self, box: Box) -> Box:
-        """The target's pixels."""
-        return Box(*(number * self._step.depth_to_space for number in box))
+        """Returns a box of results in pixels of the target."""
+        return Box(*(number * self.step.depth_to_space for number in box))
 
-    def store_macros(self, task: Task, box: Box) -> dict[str, str | int]:
-        """The macros of a kernel's epilogue and store."""
-        step, target = self._step, self._map_target
+    def store_macros(self, task: TensorTask, box: Box) -> dict[str, str | int]:
+        """Returns the macros of a kernel's epilogue and store."""
+        step, target = self.step, self._map_target
         result: dict[str, str | int] = {
             "D2S": step.depth_to_space,
             "ZERO": int(self.reaches_out(step.target.value, self._made(box), task)),
             "PLANE_SLOPES": int(has_plane_slopes(step.activation)),
             "RESIDUAL": int(step.residual is not None),
-            "GATED": int(step.join == GATE),
-            "MULTIPLIED": int(step.join == MULTIPLY),
             "SCALED_RESIDUAL": int(step.residual_factors is not None),
             "STACK": int(task.grid.pictures > 1),
             "BOUNDED": int(task.check.is_bounded),
-            **activation_macro(step.activation, self._terms),
+            **activation_macro(step.activation, self.context.terms),
+            **join_macro(step.join, self.context.terms),
         }
         if target is None:
             is_result = step.target.value == self.program.result
@@ -451,16 +369,15 @@ class TensorConvStep(TensorStep):
         if step.residual and step.residual.value == 0:
             result |= self.picture_macros(task)
         elif target and step.residual:
-            added = self._layouts[step.residual.value]
-            assert isinstance(added, MapLayout)
+            added = self.layout(step.residual.value)
             result["RESIDUAL_GROUP"] = added.group
             result["RESIDUAL_STORED"] = added.stored
             result["RESIDUAL_PART"] = added.start(step.residual.first)
         return result
 
-    def picture_macros(self, task: Task) -> dict[str, str | int]:
-        """The macros of a kernel that adds the picture, if it does."""
-        step, result = self._step, dict[str, str | int]()
+    def picture_macros(self, task: TensorTask) -> dict[str, str | int]:
+        """Returns the macros of a kernel that adds the picture, if it does."""
+        step, result = self.step, dict[str, str | int]()
         if step.residual is None:
             return result
         result["RESIDUAL_PIXEL"] = 8 * task.batch.source.dtype.itemsize
@@ -470,99 +387,80 @@ class TensorConvStep(TensorStep):
             result["RESIDUAL_BLEND"] = f"{step.resized.blend!r}f"
         return result
 
-    def target_address(self, task: Task) -> Address:
-        """Where what it makes begins."""
-        if self._step.target.value == self.program.result:
-            return address_of(task.batch.target.buffer)
-        return task.address(self._step.target.value)
-
     def stores(
         self,
-        task: Task,
+        task: TensorTask,
         box: Box,
         read: MapArguments,
         extent: LayerExtent,
         whole: Box = NOTHING,
-    ) -> tuple[Any, ...]:
-        """TensorConvArguments from `residual` on."""
-        step, grid, d2s = self._step, task.grid, self._step.depth_to_space
-        made = self._made(box)
+    ) -> dict[str, Any]:
+        """Returns the fields of `Conv` in `kernels/tensor.cuh` for a box of results, but for the
+        source, weights and epilogue. `whole` is the box with zeros around it that are cleared."""
+        step, made, check = self.step, self._made(box), task.check
         rows, columns = task.batch.sizes[step.target.value]
-        valid = Range(-made.top, -made.left, rows - made.top, columns - made.left)
-        stored = Range()
+        return {
+            **self._written(task, made),
+            **self._added(task, box, made),
+            "from": read,
+            "extent": extent,
+            "valid": Range(-made.top, -made.left, rows - made.top, columns - made.left),
+            "flags": check.flags,
+            "beyond": check.beyond,
+            "factor": step.factor,
+            "slope": step.activation.slopes[0],
+            "factors": self.vector(task, step.factors),
+            "added_factors": self.vector(task, step.residual_factors),
+            "factors_each": task.vectors.vectors_each,
+            "margin": within(whole, box),
+        }
+
+    def _written(self, task: TensorTask, made: Box) -> dict[str, Any]:
+        """Returns the fields of a target whose pixels `made` are computed."""
+        value = self.step.target.value
         if self._map_target:
-            held = task.places[step.target.value].box
+            held = task.places[value].box
             top, left = made.top - held.top, made.left - held.left
-            write = self._map_target.arguments(held, grid, top, left)
-        else:
-            held, wanted, pixels = self._pixels_written(task)
-            top, left = made.top - held.top, made.left - held.left
-            write = MapArguments(
-                pitch=pixels[1], top=top, left=left, rows=pixels[0], columns=pixels[1]
-            )
-            stored = Range(
-                wanted.top - held.top,
-                wanted.left - held.left,
-                wanted.bottom - held.top,
-                wanted.right - held.left,
-            )
-        residual, added = Address(0), MapArguments()
-        if step.residual and step.residual.value == 0:
-            source, enlarge = task.batch.source, step.residual.enlarge
-            residual = address_of(source.buffer)
-            first = step.residual.offset - self.program.model.padding * enlarge
-            top, left = made.top + first, made.left + first
-            added = MapArguments(0, 0, top, left, *source.shape[1:3])
-        elif step.residual:
-            residual = task.address(step.residual.value)
-            layout, held = (
-                self._layouts[step.residual.value],
-                task.places[step.residual.value].box,
-            )
-            offset = step.residual.offset // d2s
-            top = box.top + offset - held.top // d2s
-            left = box.left + offset - held.left // d2s
-            if isinstance(layout, MapLayout):
-                added = layout.arguments(held, grid, top, left)
-            else:
-                added = MapArguments(
-                    pitch=held.width, top=top, left=left, rows=held.height, columns=held.width
-                )
-        slope = np.float32(step.activation.slopes[0])
-        factor, check = np.float32(step.factor), task.check
-        margin = Range(
-            whole.top - box.top,
-            whole.left - box.left,
-            whole.bottom - box.top,
-            whole.right - box.left,
-        )
-        places = read, write, added, extent, valid, stored
-        factors = self._factors(task, step.factors), self._factors(task, step.residual_factors)
-        scaled = *factors, task.vectors.vectors_each, margin
-        return residual, check.flags, *places, factor, slope, check.beyond, *scaled
-
-    def _factors(self, task: Task, vector: int | None) -> Address:
-        """The address of the elements of a vector, if there is one."""
-        if vector is None:
-            return Address(0)
-        return Address(task.vectors.vectors + 4 * self._vector_places[vector])
-
-    def _pixels_written(self, task: Task) -> tuple[Box, Box, Size]:
-        """The box of each picture that there is memory for, what of it is wanted, its rows and
-        columns."""
-        value = self._step.target.value
+            to = self._map_target.arguments(held, task.grid, top, left)
+            return {"out": task.address(value), "to": to, "stored": None}
         if value == self.program.result:
-            held = task.batch.target_box
-            return held, task.batch.tile, task.batch.target.shape[1:3]
-        held = task.places[value].box
-        return held, held, (held.height, held.width)
+            batch = task.batch
+            held, wanted, (rows, columns) = batch.target_box, batch.tile, batch.target.shape[1:3]
+            out: Buffer | Address = batch.target.buffer
+        else:
+            held = wanted = task.places[value].box
+            rows, columns, out = held.height, held.width, task.address(value)
+        to = MapArguments(columns, 0, made.top - held.top, made.left - held.left, rows, columns)
+        return {"out": out, "to": to, "stored": within(wanted, held)}
+
+    def _added(self, task: TensorTask, box: Box, made: Box) -> dict[str, Any]:
+        """Returns the fields of the map or picture that is added to a box of results."""
+        view = self.step.residual
+        if view is None:
+            return {"residual": None, "added": None}
+        if view.value == 0:
+            source = task.batch.source
+            first = view.offset - self.program.model.padding * view.enlarge
+            size = source.shape[1:3]
+            added = MapArguments(0, 0, made.top + first, made.left + first, *size)
+            return {"residual": source.buffer, "added": added}
+        layout, held = self.layouts[view.value], task.places[view.value].box
+        d2s = self.step.depth_to_space
+        offset = view.offset // d2s
+        top = box.top + offset - held.top // d2s
+        left = box.left + offset - held.left // d2s
+        if isinstance(layout, MapLayout):
+            added = layout.arguments(held, task.grid, top, left)
+        else:
+            added = MapArguments(held.width, 0, top, left, held.height, held.width)
+        return {"residual": task.address(view.value), "added": added}
 
 
 def sparse_taps(step: Conv) -> NDArray[np.float32]:
-    """The weight (out, in, 2, 2) of the taps that are not zero, where `has_sparse_taps`.
+    """Returns the weight (out, in, 2, 2) of the taps that are not zero, where `has_sparse_taps`.
 
-    Of each pixel [dy][dx] that a result becomes by depth-to-space (D2S), those are the taps from
-    [dy * 2 / D2S][dx * 2 / D2S] on.
+    They are the taps from [dy * 2 / D2S][dx * 2 / D2S] on, for each pixel [dy][dx] that a result
+    becomes by depth-to-space (D2S).
     """
     d2s = step.depth_to_space
     made, read = step.out_planes // d2s**2, step.in_planes
@@ -575,7 +473,8 @@ def sparse_taps(step: Conv) -> NDArray[np.float32]:
 
 
 def has_sparse_taps(step: Conv) -> bool:
-    """Whether all other taps are zero: behind an enlargement, and of transposed convolutions."""
+    """Returns whether all other taps are zero: behind an enlargement, and in transposed
+    convolutions."""
     if step.taps != 3 or step.depth_to_space == 1:
         return False
     return bool(np.count_nonzero(sparse_taps(step)) == np.count_nonzero(step.weight))

@@ -2,64 +2,34 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
-import numpy as np
-
-from waifu2x.backends.cuda.arguments import Address, address_of, structs
-from waifu2x.backends.cuda.tensor.cells import residual_macros
+from waifu2x.backends.cuda.tensor.activation import join_macro
 from waifu2x.backends.cuda.tensor.layout import MapArguments, MapLayout, few_map
 from waifu2x.backends.cuda.tensor.pack import VECTOR_VALUES
-from waifu2x.backends.cuda.tensor.planewise import AnyPlanewiseStep, written_planes
+from waifu2x.backends.cuda.tensor.planewise import written_planes
 from waifu2x.backends.cuda.tensor.step import (
     BORDERS,
     LayerExtent,
     Range,
     SourceArguments,
-    Task,
+    TensorStep,
+    TensorTask,
+    residual_macros,
 )
-from waifu2x.backends.gpu.device.launch import Launch
-from waifu2x.lowering.ops.planewise import Planewise, PoolMaxima, Resize
+from waifu2x.backends.gpu.device.launch import KernelSpec, Launch
+from waifu2x.lowering.ops.planewise import Planewise, PlanewiseStep, PoolMaxima, Resize
 from waifu2x.lowering.values import View
-from waifu2x.networks.expressions import GATE, MULTIPLY
 
 _THREADS = 256
 
 
-class GatherArguments(NamedTuple):
-    """`Gather` in `kernels/tensor_gather.cu`."""
-
-    source: Address
-    target: Address
-    residual: Address
-    factors: Address
-    flags: Address
-    pixels: SourceArguments
-    source_map: MapArguments
-    target_map: MapArguments
-    residual_map: MapArguments
-    extent: LayerExtent
-    rows: int
-    columns: int
-    target_rows: int
-    target_columns: int
-    valid: Range
-    stored: Range
-    top: int
-    left: int
-    offset: int
-    residual_offset: int
-    factors_each: int
-    factor: np.float32
-    beyond: int
-
-
-class GatherStep(AnyPlanewiseStep):
+class GatherStep(TensorStep[PlanewiseStep]):
     """A planewise step of any kind, value by value."""
 
-    def launch(self, task: Task) -> Launch:
-        """The launch for what a task computes of it."""
-        step, box = self._step, task.boxes[self.number]
+    def launch(self, task: TensorTask) -> Launch:
+        step, box, grid = self.step, task.boxes[self.number], task.grid
+        view = step.residual
         target = self._layout(step.target.value)
         planes, written = written_planes(self.program, step)
         if target is None:
@@ -82,11 +52,11 @@ class GatherStep(AnyPlanewiseStep):
             "POOL": step.kernel if isinstance(step, PoolMaxima) else 0,
             "POOL_STEP": step.stride if isinstance(step, PoolMaxima) else 1,
             "FACTORS": len(step.vectors_read),
-            "GATE": 2 if step.join == MULTIPLY else int(step.join == GATE),
-            "TERMS": self._terms,
-            "ADDED": int(self._residual is not None),
+            "TERMS": self.context.terms,
+            "ADDED": int(view is not None),
             "ZERO": int(self.reaches_out(step.target.value, box, task)),
             **self._source_macros(task),
+            **join_macro(step.join, 2),
         }
         is_result = step.target.value == self.program.result
         if target is None:
@@ -99,50 +69,41 @@ class GatherStep(AnyPlanewiseStep):
             chosen["EACH"] = target.parts[step.target.part]
             chosen["PART"] = target.start(step.target.part) + step.target.plane
             chosen["S2D"] = target.space_to_depth
-        residual, added = Address(0), MapArguments()
-        if self._residual is not None:
-            residual, added = task.address(self._residual.value), self._map(task, self._residual)
-            layout = self._layout(self._residual.value)
-            if layout is not None:
-                chosen |= residual_macros(layout, self._residual)
-        source, pixels, source_map = self._source(task)
-        wanted, target_map = self._target(task)
-        grid = task.grid
-        arguments = GatherArguments(
-            source,
-            address_of(task.batch.target.buffer) if is_result else task.address(step.target.value),
-            residual,
-            self.factors(task),
-            task.check.flags,
-            pixels,
-            source_map,
-            target_map,
-            added,
-            LayerExtent(box.height, box.width, across=grid.across, pictures=grid.pictures),
-            *task.batch.sizes[step.source.value],
-            *task.batch.sizes[step.target.value],
-            Range(0, 0, *task.batch.sizes[step.target.value]),
-            wanted,
-            box.top,
-            box.left,
-            step.source.offset,
-            self._residual.offset if self._residual else 0,
-            task.vectors.vectors_each,
-            np.float32(step.factor),
-            task.check.beyond,
-        )
+        layout = None if view is None else self._layout(view.value)
+        if view is not None and layout is not None:
+            chosen |= residual_macros(layout, view)
+        rows, columns = task.batch.sizes[step.source.value]
+        fields = {
+            **self._source(task),
+            **self._target(task),
+            "residual": None if view is None else task.address(view.value),
+            "added": None if view is None else self._map(task, view),
+            "factors": self.vector(task, next(iter(step.vectors_read), None)),
+            "factors_each": task.vectors.vectors_each,
+            "factor": step.factor,
+            "flags": task.check.flags,
+            "beyond": task.check.beyond,
+            "extent": LayerExtent(
+                box.height, box.width, across=grid.across, pictures=grid.pictures
+            ),
+            "rows": rows,
+            "columns": columns,
+            "top": box.top,
+            "left": box.left,
+            "offset": step.source.offset,
+            "added_offset": view.offset if view else 0,
+        }
         blocks = (-(-box.width * (written // values) // _THREADS), box.height, grid.pictures)
-        kernel = ("tensor_gather", chosen)
-        return self.launch_of(kernel, _THREADS, 0, blocks, lambda: structs(arguments))
+        return self.launch_with(KernelSpec("tensor_gather", chosen, _THREADS), blocks, fields)
 
     def _layout(self, value: int) -> MapLayout | None:
-        """A value's layout if it is a map of many planes."""
-        layout = self._layouts[value]
+        """Returns a value's layout if it is a map of many planes."""
+        layout = self.layouts[value]
         is_map = 0 < value < self.program.result and isinstance(layout, MapLayout)
         return layout if is_map and isinstance(layout, MapLayout) else None
 
-    def _source_macros(self, task: Task) -> dict[str, str | int]:
-        view = self._step.source
+    def _source_macros(self, task: TensorTask) -> dict[str, str | int]:
+        view = self.step.source
         layout = self._layout(view.value)
         if layout is not None:
             return {
@@ -160,35 +121,42 @@ class GatherStep(AnyPlanewiseStep):
             "BORDER": BORDERS[self.program.model.border] if is_picture else 0,
         }
 
-    def _source(self, task: Task) -> tuple[Address, SourceArguments, MapArguments]:
-        """Where it reads: pixels, or a map."""
-        view = self._step.source
+    def _source(self, task: TensorTask) -> dict[str, Any]:
+        """Returns the fields of what it reads: pixels, or a map."""
+        view = self.step.source
         if view.value == 0:
             source = task.batch.source
             pixels = SourceArguments(*source.shape[1:3], 0, 0, self.program.model.padding)
-            return address_of(source.buffer), pixels, MapArguments()
+            return {"in": source.buffer, "source": pixels, "from": None}
         held = task.places[view.value].box
         pixels = SourceArguments(held.height, held.width, held.top, held.left, 0)
-        return task.address(view.value), pixels, self._map(task, view)
+        return {"in": task.address(view.value), "source": pixels, "from": self._map(task, view)}
 
-    def _map(self, task: Task, view: View) -> MapArguments:
-        """A map that a view reads."""
+    def _map(self, task: TensorTask, view: View) -> MapArguments:
+        """Returns the map that a view reads."""
         held, layout = task.places[view.value].box, self._layout(view.value)
         if layout is not None:
             return layout.arguments(held, task.grid, held.top, held.left)
         return few_map(held)
 
-    def _target(self, task: Task) -> tuple[Range, MapArguments]:
-        """The pixels that are wanted, and where they are stored."""
-        value = self._step.target.value
-        layout = self._layout(value)
+    def _target(self, task: TensorTask) -> dict[str, Any]:
+        """Returns the fields of what it writes."""
+        value, batch = self.step.target.value, task.batch
+        rows, columns = batch.sizes[value]
         if value == self.program.result:
-            held, wanted = task.batch.target_box, task.batch.tile
-            rows, columns = task.batch.target.shape[1:3]
-            found = MapArguments(columns, 0, held.top, held.left, rows, columns)
+            held, wanted = batch.target_box, batch.tile
+            size = batch.target.shape[1:3]
+            place = {
+                "out": batch.target.buffer,
+                "to": MapArguments(size[1], 0, held.top, held.left, *size),
+            }
         else:
-            held = wanted = task.places[value].box
-            found = few_map(held)
-            if layout is not None:
-                found = layout.arguments(held, task.grid, held.top, held.left)
-        return Range(wanted.top, wanted.left, wanted.bottom, wanted.right), found
+            wanted = task.places[value].box
+            place = {"out": task.address(value), "to": self._map(task, View(value))}
+        return {
+            **place,
+            "target_rows": rows,
+            "target_columns": columns,
+            "valid": Range(0, 0, rows, columns),
+            "stored": Range(wanted.top, wanted.left, wanted.bottom, wanted.right),
+        }

@@ -1,8 +1,8 @@
-"""Which maps of matrix units may be written where others lie that the same step reads.
+"""Maps of matrix units that a step may write over maps that it reads.
 
-Kernels that make each pixel of its own pixel alone read it before they write it: norms, planewise
-steps, what convolutions add; convolutions of one tap, where a block makes all planes of its pixels;
-attention, which reads of its queries the very planes and windows that it writes.
+Kernels that make each pixel of the same pixel alone read it before they write it: norms, planewise
+steps, and the additions of convolutions; convolutions of one tap, where a block makes all planes of
+its pixels; attention, which reads the same planes and windows of its queries that it writes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from waifu2x.lowering.values import Target, View
 def in_place(
     program: Program, layouts: Sequence[MapLayout | FewLayout], undivided: frozenset[int]
 ) -> dict[int, tuple[int, ...]]:
-    """By values, those whose place each may take: see Executor.
+    """Maps each value to those whose place it may take; see Executor.
 
-    `undivided` are the numbers of convolutions of which a block makes all planes of its pixels.
+    `undivided` are the numbers of convolutions whose blocks make all planes of their pixels.
     """
     makers: dict[int, list[int]] = {}
     for number, step in enumerate(program.steps):
@@ -47,7 +47,8 @@ def in_place(
 
 
 def clipped(program: Program) -> frozenset[int]:
-    """Values of which nothing is written beyond what there is memory for: those of attention."""
+    """Returns the values that nothing writes beyond the memory that there is: those of
+    attention."""
     others = {step.writes for step in program.steps if not isinstance(step, AttendWindows)}
     made = {step.writes for step in program.steps if isinstance(step, AttendWindows)}
     return frozenset(made - others)
@@ -59,7 +60,7 @@ def _own_pixels(
     layouts: Sequence[MapLayout | FewLayout],
     undivided: frozenset[int],
 ) -> Iterator[int]:
-    """The values of which a step reads nothing but the pixels that it writes."""
+    """Yields the values of which a step reads only the pixels that it writes."""
     step = program.steps[number]
     assert isinstance(step, MapStep)
     if step.target != Target(step.target.value):
@@ -90,8 +91,8 @@ def _own_pixels(
 
 
 def _queries(program: Program, numbers: Sequence[int]) -> Iterator[int]:
-    """The value of the queries of some attentions, if each writes the very planes that it reads of
-    it, and nothing else reads it from the first of them on."""
+    """Yields the value of the queries of some attentions, if each writes the planes that it reads
+    of it, and nothing else reads it from the first of them on."""
     steps = [program.steps[number] for number in numbers]
     queries = set[int]()
     for step in steps:

@@ -39,7 +39,7 @@ class BatchGrid(NamedTuple):
 
 
 def batch_grid(pictures: int) -> BatchGrid:
-    """About as many pictures down as across."""
+    """Returns a grid with about as many pictures down as across."""
     across = math.isqrt(pictures - 1) + 1
     return BatchGrid(across, -(-pictures // across), pictures)
 
@@ -56,7 +56,8 @@ class MapArguments(NamedTuple):
 
 
 def few_map(held: Box) -> MapArguments:
-    """Arguments for a map of few planes that holds a box, counted from the value's first pixel."""
+    """Returns arguments for a map of few planes that holds a box, counted from the value's first
+    pixel."""
     return MapArguments(held.width, 0, held.top, held.left, held.height, held.width)
 
 
@@ -77,25 +78,26 @@ class MapLayout:
         return sum(self.parts) * self.space_to_depth**2
 
     def start(self, part: int) -> int:
-        """The first plane of a part."""
+        """Returns the first plane of a part."""
         return sum(self.parts[:part])
 
     def bytes(self, box: Box, grid: BatchGrid) -> int:
-        """Memory for the pixels in a box."""
+        """Returns the bytes of the pixels in a box."""
         rows, pitch = self._extent(box, grid)
         beyond = ROWS_BEYOND * pitch + COLUMNS_BEYOND
         return (rows * pitch * self.stored + beyond * self.group) * VALUE_BYTES * self.terms
 
     def arguments(self, box: Box, grid: BatchGrid, top: int, left: int) -> MapArguments:
-        """Arguments for a map that holds a box; the first result is at its (top, left)."""
+        """Returns arguments for a map that holds a box; the first result is at its (top, left)."""
         rows, pitch = self._extent(box, grid)
         group = rows * pitch * self.group // VECTOR_VALUES
         return MapArguments(pitch, group, top, left, *self._cell(box))
 
     def planes(self, first: int, planes: tuple[int, ...]) -> NDArray[np.intp]:
-        """Where the planes of some parts, from one on, are stored, counted from the first of them.
+        """Returns where the planes of some parts, from `first` on, are stored, counted from its
+        first plane.
 
-        In the order [dy][dx][plane]; `planes` are those that each part has without padding.
+        They are in the order [dy][dx][plane]; `planes` are those of each part without padding.
         """
         starts = [self.start(first + index) - self.start(first) for index in range(len(planes))]
         single = np.concatenate(
@@ -109,7 +111,7 @@ class MapLayout:
         return box.height // self.space_to_depth, box.width // self.space_to_depth
 
     def _extent(self, box: Box, grid: BatchGrid) -> tuple[int, int]:
-        """Rows and pitch."""
+        """Returns the rows and the pitch."""
         rows, columns = self._cell(box)
         return grid.down * rows, round_up(grid.across * columns, _PHASES)
 
@@ -121,12 +123,12 @@ class FewLayout:
     planes: int
 
     def bytes(self, box: Box, grid: BatchGrid) -> int:
-        """Memory for the pixels in a box."""
+        """Returns the bytes of the pixels in a box."""
         return grid.pictures * box.height * box.width * self.planes * _FLOAT_BYTES
 
 
 def layouts(program: Program, terms: int) -> tuple[MapLayout | FewLayout, ...]:
-    """The layout of every value; those of the picture and the result mean nothing."""
+    """Returns the layout of every value; the picture's and the result's are meaningless."""
     return tuple(_layout(value, terms) for value in program.values)
 
 

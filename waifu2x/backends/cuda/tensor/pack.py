@@ -20,14 +20,19 @@ _QUADS = np.arange(32) % 8 // 2 * 8 + np.arange(32) // 8 * 2 + np.arange(32) % 2
 them."""
 
 
+def vectors_of(planes: int) -> int:
+    """Returns how many vectors of a pixel neighbouring threads take, for that many planes."""
+    return next(count for count in (8, 4, 1) if planes % (VECTOR_VALUES * count) == 0)
+
+
 def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
-    """High and low terms, whose sum has 22 bits."""
+    """Returns high and low terms, whose sum has 22 bits."""
     high = values.astype(np.float16)
     return high, (values - high.astype(np.float32)).astype(np.float16)
 
 
 def swizzled(block: NDArray[np.float16], group: int) -> NDArray[np.float16]:
-    """(..., rows, group) with the vectors of each row in the order of `swizzle_phase` in
+    """Returns (..., rows, group) with the vectors of each row in the order of `swizzle_phase` in
     `kernels/tensor.cuh`."""
     rows, vectors = block.shape[-2], group // VECTOR_VALUES
     row = np.arange(rows)
@@ -40,7 +45,7 @@ def swizzled(block: NDArray[np.float16], group: int) -> NDArray[np.float16]:
 def placed(
     values: NDArray[np.float32], axis: int, places: NDArray[np.intp], count: int
 ) -> NDArray[np.float32]:
-    """Values put along an axis at `places` of `count`; the others are zero."""
+    """Returns values at `places` of `count` along an axis, zeros elsewhere."""
     shape = list(values.shape)
     shape[axis] = count
     result = np.zeros(shape, np.float32)
@@ -51,7 +56,8 @@ def placed(
 def pack_middle(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """(tiles of `width` output planes, K-blocks, taps, width, group) of (out, in, side, side)."""
+    """Returns (out, in, side, side) as (tiles of `width` output planes, K-blocks, taps, width,
+    group)."""
     outputs, inputs = weight.shape[:2]
     # [tile][group of planes][tap][output plane][input plane]
     order = weight.reshape(outputs // width, width, inputs // group, group, -1)
@@ -61,9 +67,10 @@ def pack_middle(
 def pack_quads(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """`pack_middle`, output planes in an order by which `mma` leaves each thread of a quad with
-    eight neighbours: column c of the i-th matrix product of 32 planes is plane
-    c // 2 * 8 + i * 2 + c % 2.
+    """Returns `pack_middle` with output planes in an order by which `mma` leaves each thread of a
+    quad with eight neighbours: column c of the i-th matrix product of 32 planes is plane c
+
+    2 * 8 + i * 2 + c % 2.
     """
     outputs = np.arange(0, weight.shape[0], 32)[:, np.newaxis] + _QUADS
     return pack_middle(weight[outputs.ravel()], width, group, terms)
@@ -72,11 +79,13 @@ def pack_quads(
 def pack_rows(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """(tiles of `width` = 64 output planes, groups, taps, k16, 128, 4, 2) of (out, in, side, side):
-    fragments of `wgmma` m64k16 in registers, of one term.
+    """Returns (out, in, side, side) as (tiles of `width` = 64 output planes, groups, taps, k16,
+    128, 4, 2): fragments of `wgmma` m64k16 in registers, of one term.
 
-    Thread 32 * w + l holds output planes 16 * w + l // 4 and, word by word, those 8 further; input
-    planes l % 4 * 2 and the next, in words 2 and 3 those 8 further.
+    Thread 32 * w + l holds output planes 16 * w + l
+
+    4 and, word by word, those 8 further; input planes l % 4 * 2 and the next, in words 2 and 3
+    those 8 further.
     """
     outputs, inputs = weight.shape[:2]
     assert (width, terms) == (64, 1)
@@ -90,9 +99,8 @@ def pack_rows(
 def pack_rolling(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """(tiles of `width` output planes, groups, kx, 5, width, group) of (out, in, 3, 3), of one
-    term: taps ky = 2, 1, 0, 2, 1, so that any three neighbours are all of them.
-    """
+    """Returns (out, in, 3, 3) as (tiles of `width` output planes, groups, kx, 5, width, group), of
+    one term: taps ky = 2, 1, 0, 2, 1, so that any three neighbours are all of them."""
     outputs, inputs = weight.shape[:2]
     assert terms == 1
     cut = weight[:, :, [2, 1, 0, 2, 1]].reshape(
@@ -105,8 +113,8 @@ def pack_rolling(
 def pack_last(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """(1, K-blocks, rows of taps, width, group): the taps of a row are columns of the matrix
-    product."""
+    """Returns (1, K-blocks, rows of taps, width, group): the taps of a row are columns of the
+    matrix product."""
     outputs, inputs, side = weight.shape[:3]
     columns = np.zeros((side, width, inputs), np.float32)
     # (out, in, ky, kx) to [ky][kx][out][in]
@@ -117,12 +125,12 @@ def pack_last(
 
 
 def pack_first(weight: NDArray[np.float32], unit: float, is_last: bool) -> NDArray[np.float16]:
-    """(tiles of 32 output planes, k16, n8, lane, 2 terms, word, 2): fragments of `mma` m16n8k16.
+    """Returns (tiles of 32 output planes, k16, n8, lane, 2 terms, word, 2): fragments of `mma`
+    m16n8k16.
 
-    Output planes stand in the order of `pack_quads`, but where they become pixels.
-
-    Value k of an output plane is [ky][kx][plane], each ky padded to an even count. `unit` is what a
-    pixel value of 1 is worth, see the kernel.
+    Output planes are in the order of `pack_quads`, unless they become pixels. Value k of an output
+    plane is [ky][kx][plane], each ky padded to an even count. `unit` is the value of a pixel of 1;
+    see the kernel.
     """
     outputs, inputs, side = weight.shape[:3]
     values = round_up(side * inputs, 2)
@@ -146,7 +154,7 @@ def pack_epilogue(
     places: Sequence[int] | NDArray[np.intp],
     planes: int,
 ) -> NDArray[np.float32]:
-    """(2, planes): biases and slopes, at `places`; the others stay zero."""
+    """Returns (2, planes): biases and slopes at `places`, zeros elsewhere."""
     epilogue = np.zeros((2, planes), np.float32)
     epilogue[0, places] = bias
     epilogue[1, places] = activation.slopes
@@ -154,7 +162,8 @@ def pack_epilogue(
 
 
 def _rounds(weight: NDArray[np.float32], group: int, terms: int) -> NDArray[np.float16]:
-    """[tile][group of planes]... as K-blocks: with two terms, weights high, low and high again."""
+    """Returns [tile][group of planes]... as K-blocks: with two terms, weights high, low and high
+    again."""
     weight = np.ascontiguousarray(weight)
     if terms == 1:
         return swizzled(weight.astype(np.float16), group)

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cuda.arguments import Address, structs
 from waifu2x.backends.cuda.tensor.activation import activation_macro, has_plane_slopes
-from waifu2x.backends.cuda.tensor.conv import PASSING, TensorConvArguments, TensorConvStep
+from waifu2x.backends.cuda.tensor.conv import PASSING, TensorConvStep
 from waifu2x.backends.cuda.tensor.layout import FewLayout, MapLayout
 from waifu2x.backends.cuda.tensor.pack import pack_epilogue, pack_rows, swizzled
-from waifu2x.backends.cuda.tensor.step import LayerExtent, Range, Task, TensorStep
-from waifu2x.backends.gpu.device.launch import Arguments, Launch
+from waifu2x.backends.cuda.tensor.step import (
+    LayerExtent,
+    Range,
+    TensorContext,
+    TensorStep,
+    TensorTask,
+)
+from waifu2x.backends.gpu.device.launch import KernelSpec, Launch
 from waifu2x.backends.gpu.device.runtime import Macros
 from waifu2x.lowering.ops.conv import Conv
 from waifu2x.lowering.plan.box import Box
 from waifu2x.lowering.plan.geometry import read_by
 from waifu2x.lowering.plan.symbols import smaller
 from waifu2x.lowering.program import Program
-
-if TYPE_CHECKING:
-    from waifu2x.backends.cuda.runtime import CudaRuntime
 
 _PLANES = 64
 _MOST_RESULTS = 3
@@ -46,17 +47,8 @@ _KEPT_BYTES = _WARPGROUPS * 128 * 2 * 4
 """Shared memory for sums that are not complete, for each plane of the result."""
 
 
-class SecondArguments(NamedTuple):
-    """`Second` in `kernels/tensor_pair.cu`."""
-
-    weights: Address
-    epilogue: Address
-    valid: Range
-    slope: np.float32
-
-
 def has_pair(program: Program, layouts: Sequence[MapLayout | FewLayout]) -> bool:
-    """Whether a program ends with two convolutions that one kernel can run."""
+    """Returns whether a program ends with two convolutions that one kernel can run."""
     number = len(program.steps) - 1
     if number < 1:
         return False
@@ -98,27 +90,16 @@ def _is_plain(conv: Conv) -> bool:
     )
 
 
-class TensorPairStep(TensorStep):
-    """The first of them as `tensor_rows.cu` has it, and the last one, which makes pixels."""
+class TensorPairStep(TensorStep[Conv]):
+    """The first of them by the method of `tensor_rows.cu`, and the last one, which makes pixels."""
 
-    def __init__(
-        self,
-        runtime: CudaRuntime,
-        program: Program,
-        layouts: Sequence[MapLayout | FewLayout],
-        last: TensorConvStep,
-    ) -> None:
-        super().__init__(runtime, program, last.number - 1)
-        first, second = program.steps[-2:]
-        assert isinstance(first, Conv)
-        assert isinstance(second, Conv)
-        source = layouts[first.source.value]
-        assert isinstance(source, MapLayout)
-        self._first, self._second, self._source, self._last = first, second, source, last
+    def __init__(self, context: TensorContext, last: TensorConvStep) -> None:
+        super().__init__(context, last.number - 1)
+        self._second, self._last = last.step, last
 
-    def launch(self, task: Task) -> Launch:
-        """The launch for what a task computes of the last one."""
-        first, source, last = self._first, self._source, self._last
+    def launch(self, task: TensorTask) -> Launch:
+        """Returns the launch for the results that a task computes of the last one."""
+        first, source, last = self.step, self.layout(self.step.source.value), self._last
         held, box = task.places[first.source.value].box, last.computed(task)
         offset = first.source.offset + self._second.source.offset
         read = source.arguments(
@@ -165,37 +146,34 @@ class TensorPairStep(TensorStep):
             **last.store_macros(task, box),
         }
 
-        def arguments() -> Arguments:
-            conv = TensorConvArguments(
-                task.address(first.source.value),
-                self.uploaded("first", self._first_weights),
-                self.uploaded("first epilogue", self._first_epilogue),
-                last.target_address(task),
-                *last.stores(task, box, read, extent),
-            )
-            second = SecondArguments(
-                self.uploaded("second", self._second_weights),
-                self.uploaded("second epilogue", self._second_epilogue),
-                valid,
-                np.float32(first.activation.slopes[0]),
-            )
-            return structs(conv, second)
-
+        fields = {
+            "in": task.address(first.source.value),
+            "weights": self.uploaded("first", self._first_weights),
+            "epilogue": self.uploaded("first epilogue", self._first_epilogue),
+            **last.stores(task, box, read, extent),
+        }
+        second = {
+            "weights": self.uploaded("second", self._second_weights),
+            "epilogue": self.uploaded("second epilogue", self._second_epilogue),
+            "valid": valid,
+            "slope": first.activation.slopes[0],
+        }
         blocks = smaller(-(-strips * rows // _WARPGROUPS), self.runtime.limits.compute_units)
-        return self.launch_of(("tensor_pair", chosen), _THREADS, shared, (blocks, 1, 1), arguments)
+        spec = KernelSpec("tensor_pair", chosen, _THREADS, shared=shared)
+        return self.launch_with(spec, (blocks, 1, 1), fields, second)
 
     def _first_weights(self) -> NDArray[np.float16]:
         weight: NDArray[np.float32] = np.zeros((_PLANES, _PLANES, 3, 3), np.float32)
-        made, read = self._first.weight.shape[:2]
-        weight[:made, :read] = self._first.weight
+        made, read = self.step.weight.shape[:2]
+        weight[:made, :read] = self.step.weight
         return pack_rows(weight, _PLANES, _PLANES, 1)
 
     def _first_epilogue(self) -> NDArray[np.float32]:
-        first = self._first
+        first = self.step
         return pack_epilogue(first.bias, first.activation, range(first.out_planes), _PLANES)
 
     def _second_weights(self) -> NDArray[np.float16]:
-        """(32, 64): [ky][kx][plane], vectors as in a map."""
+        """Returns (32, 64): [ky][kx][plane], vectors as in a map."""
         made, read = self._second.weight.shape[:2]
         columns: NDArray[np.float32] = np.zeros((_PARTS, _PLANES), np.float32)
         taps = self._second.weight.transpose(2, 3, 0, 1).reshape(-1, read)

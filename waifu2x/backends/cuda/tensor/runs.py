@@ -26,7 +26,7 @@ _MIX_BYTES = 63 << 10
 
 
 def runs(program: Program, layouts: Sequence[MapLayout | FewLayout]) -> bool:
-    """Whether matrix units can run every step of a program."""
+    """Returns whether matrix units can run every step of a program."""
     return all(_runs(program, layouts, step) for step in program.steps)
 
 
@@ -82,5 +82,5 @@ def _runs(program: Program, layouts: Sequence[MapLayout | FewLayout], step: Step
 
 
 def _fits_rows(layout: MapLayout | FewLayout) -> bool:
-    """Whether `tensor_rows.cu` with a gate reads maps of a layout."""
+    """Returns whether `tensor_rows.cu` with a gate reads maps of a layout."""
     return isinstance(layout, MapLayout) and layout.group == ROWS_WIDTH

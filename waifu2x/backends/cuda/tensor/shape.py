@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from waifu2x.backends.cuda.tensor.pack import (
     pack_middle,
     pack_quads,
@@ -11,6 +9,7 @@ from waifu2x.backends.cuda.tensor.pack import (
     pack_rows,
 )
 from waifu2x.backends.gpu.device.runtime import Macros
+from waifu2x.backends.gpu.device.source import fields_of
 from waifu2x.lowering.plan.box import round_up
 from waifu2x.lowering.plan.symbols import smaller
 from waifu2x.system.lazy_dataclass import dataclass
@@ -30,12 +29,12 @@ ROWS_WIDTH = 64
 ROLLING_WIDTH = 32
 """Output planes of a tile of `kernels/tensor_rolling.cu`."""
 _RING_UNIT = 1024
-"""What the bytes of a ring of rows are a multiple of."""
+"""The unit of the bytes of a ring of rows."""
 
 
 @dataclass(frozen=True)
 class TensorJob:
-    """What a convolution has to compute, as far as shapes go."""
+    """A convolution, as far as its shapes depend on it."""
 
     inputs: int
     """Planes that it reads, as they are stored."""
@@ -50,8 +49,7 @@ class TensorJob:
     last: bool
     """Whether it makes pixels, or a map of few planes."""
     sparse_taps: int = 1
-    """Into how many equal parts of its planes it divides, each of which reads its own taps of a
-    larger convolution."""
+    """Equal parts of its planes, each of which reads its own taps of a larger convolution."""
     padding: int = 0
     """Planes at the end of each group that it reads which are padding."""
     scales: bool = False
@@ -88,8 +86,60 @@ class TensorJob:
         return self.inputs // self.group * self.taps * (3 if self.terms == 2 else 1)
 
 
+class _Tiles:
+    """How work is cut into tiles of one row of columns, or several.
+
+    `pack` packs weights (out, in, side, side) in the order in which the kernel `stem` reads them;
+    `threads`, `width`, `shared` and `macros` return the threads of a block, the output planes of a
+    tile, the bytes of shared memory of a block, and the macros that depend on the shape.
+    """
+
+    is_row_by_row = False
+    """Whether blocks go down a picture row by row."""
+    consumers = 1
+    """Groups of warps of a block that make different tiles."""
+
+    @property
+    def columns(self) -> int:
+        """Columns of a tile."""
+        return COLUMNS
+
+
+class _Warpgroups(_Tiles):
+    """Tiles of `wgmma`: some warpgroups multiply, and some warps of one more copy."""
+
+    warpgroups: int
+
+    def threads(self, job: TensorJob) -> int:
+        return (self.warpgroups + 1) * 128
+
+
+class _Rows(_Warpgroups):
+    """Tiles of one row."""
+
+    ring: int
+    is_row_by_row = True
+    rows = blocks = 1
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """Registers of threads that multiply, and of the others."""
+        return 240, 24
+
+    def macros(self, job: TensorJob) -> dict[str, str | int]:
+        registers, spare = self.registers
+        return {
+            "ROWS": self.rows,
+            "RING": self.ring,
+            "WARPGROUPS": self.warpgroups,
+            "REGISTERS": registers,
+            "SPARE_REGISTERS": spare,
+            "USED": job.group - job.padding,
+        }
+
+
 @dataclass(frozen=True)
-class WgmmaShape:
+class WgmmaShape(_Warpgroups):
     """Macros of `kernels/tensor_wgmma.cu` that leave the result as it is."""
 
     rows: int
@@ -105,25 +155,12 @@ class WgmmaShape:
     is all."""
 
     stem = "tensor_wgmma"
-    columns = COLUMNS
-    """Columns of a tile."""
-    is_row_by_row = False
-    """Whether its blocks go down a picture, a row at a time."""
-    consumers = 1
-    """Groups that make tiles of their own."""
     pack = staticmethod(pack_middle)
-    """Its order of weights."""
-
-    def threads(self, job: TensorJob) -> int:
-        """Threads of a block: those that multiply, and four warps of which two copy."""
-        return (self.warpgroups + 1) * 128
 
     def width(self, job: TensorJob) -> int:
-        """Output planes of a tile."""
         return min(job.width, self.most_width)
 
     def shared(self, job: TensorJob) -> int:
-        """Bytes of shared memory of a block."""
         pixel = job.group * 2
         pixels = (self.a_stages * (self.rows + job.side - 1) * _PITCH + 1) * pixel
         weights = self.b_stages * self.width(job) * pixel
@@ -134,11 +171,9 @@ class WgmmaShape:
         return pixels + weights + barriers + epilogue + partial * _FLOAT_BYTES
 
     def macros(self, job: TensorJob) -> dict[str, str | int]:
-        """Those of this shape."""
-        own = {name.upper(): value for name, value in asdict(self).items()}
+        own = fields_of(self)
         del own["MOST_WIDTH"]
-        own["PARTIAL_ROWS"] = self._partial_rows
-        return {**own, "USED": job.group - job.padding}
+        return {**own, "PARTIAL_ROWS": self._partial_rows, "USED": job.group - job.padding}
 
     @property
     def _partial_rows(self) -> int:
@@ -146,20 +181,20 @@ class WgmmaShape:
 
 
 @dataclass(frozen=True)
-class MmaShape:
+class MmaShape(_Tiles):
     """Macros of `kernels/tensor_mma.cu` that leave the result as it is."""
 
     rows: int
     """Rows of a tile, which is a consumer group's."""
     blocks: int
     warp: tuple[int, int]
-    """What a warp makes of a row: columns, and output planes at most."""
+    """The work of a warp in a row: columns, and at most this many output planes."""
     b_stages: int
     """Taps whose weights are in shared memory at once; of decoupled warps, rows of taps."""
     prefetched: int = 0
     """Rows of pixels that are copied before their K-block begins."""
     consumers: int = 1
-    """Groups of warps of a block, each of which makes tiles of its own."""
+    """Groups of warps of a block, which make different tiles."""
     decoupled: bool = False
     """Whether warps wait by barriers of their own, up to a row of taps apart."""
     most_width: int = 64
@@ -168,25 +203,17 @@ class MmaShape:
     """For sm_75."""
 
     stem = "tensor_mma"
-    columns = COLUMNS
-    """Columns of a tile."""
-    is_row_by_row = False
-    """Whether its blocks go down a picture, a row at a time."""
     pack = staticmethod(pack_quads)
-    """Its order of weights."""
 
     def threads(self, job: TensorJob) -> int:
-        """Threads of a block."""
         columns, _ = self.warp
         warps = self.rows * (COLUMNS // columns) * (self.width(job) // self._each(job))
         return self.consumers * warps * 32
 
     def width(self, job: TensorJob) -> int:
-        """Output planes of a tile."""
         return min(job.width, self.most_width)
 
     def shared(self, job: TensorJob) -> int:
-        """Bytes of shared memory of a block."""
         pixel = job.group * 2
         columns = COLUMNS if job.tap_columns else COLUMNS + job.side - 1
         reads = self.rows + job.side - 1
@@ -200,7 +227,6 @@ class MmaShape:
         return self.consumers * max(ring * columns * pixel, partial) + weights
 
     def macros(self, job: TensorJob) -> dict[str, str | int]:
-        """Those of this shape."""
         columns, _ = self.warp
         return {
             "ROWS": self.rows,
@@ -215,12 +241,13 @@ class MmaShape:
         }
 
     def _each(self, job: TensorJob) -> int:
-        """Output planes of a warp: of a last convolution all, so that it has what it sums up."""
+        """Returns the output planes of a warp: all in a last convolution, which adds them up in a
+        warp."""
         return self.width(job) if job.last else min(self.width(job), self.warp[1])
 
 
 @dataclass(frozen=True)
-class RowsShape:
+class RowsShape(_Rows):
     """Macros of `kernels/tensor_rows.cu` that leave the result as it is."""
 
     ring: int
@@ -228,48 +255,28 @@ class RowsShape:
 
     stem = "tensor_rows"
     pack = staticmethod(pack_rows)
-    """Its order of weights."""
-    is_row_by_row = True
-    rows = blocks = consumers = 1
     warpgroups = 2
-    """Those that multiply."""
     columns = 128
-    """Columns of a tile, which is one row."""
-
-    def threads(self, job: TensorJob) -> int:
-        """Threads of a block: those that multiply, and four warps of which one copies."""
-        return (self.warpgroups + 1) * 128
 
     def width(self, job: TensorJob) -> int:
-        """Output planes of a tile."""
         return ROWS_WIDTH
 
     def shared(self, job: TensorJob) -> int:
-        """Bytes of shared memory of a block."""
         pixel = job.group * 2
         row = job.inputs // job.group * (self.columns + 8) * pixel
         staged = self.warpgroups * self.columns * ROWS_WIDTH * 2
         if job.own_gate:
-            # What is added is beside it, and the gate's weights.
+            # Beside it are the addend and the gate's weights.
             staged = 2 * staged + ROWS_WIDTH * ROWS_WIDTH * 2
         barriers = (2 * self.ring + self.warpgroups) * _BARRIER_BYTES
         return round_up(self.ring * row + pixel, _RING_UNIT) + staged + barriers
 
     def macros(self, job: TensorJob) -> dict[str, str | int]:
-        """Those of this shape."""
-        return {
-            "ROWS": self.rows,
-            "RING": self.ring,
-            "WARPGROUPS": self.warpgroups,
-            "REGISTERS": 240,
-            "SPARE_REGISTERS": 24,
-            "USED": job.group - job.padding,
-            "OWN_GATE": int(job.own_gate),
-        }
+        return {**super().macros(job), "OWN_GATE": int(job.own_gate)}
 
 
 @dataclass(frozen=True)
-class RollingShape:
+class RollingShape(_Rows):
     """Macros of `kernels/tensor_rolling.cu` that leave the result as it is."""
 
     warpgroups: int
@@ -279,48 +286,31 @@ class RollingShape:
 
     stem = "tensor_rolling"
     pack = staticmethod(pack_rolling)
-    """Its order of weights."""
-    is_row_by_row = True
-    rows = blocks = consumers = 1
 
     @property
     def columns(self) -> int:
-        """Columns of a tile, which is one row."""
         return self.warpgroups * COLUMNS
 
-    def threads(self, job: TensorJob) -> int:
-        """Threads of a block: those that multiply, and four warps of which one copies."""
-        return (self.warpgroups + 1) * 128
+    @property
+    def registers(self) -> tuple[int, int]:
+        return (232, 40) if self.warpgroups == 2 else (152, 56)
 
     def width(self, job: TensorJob) -> int:
-        """Output planes of a tile."""
         return ROLLING_WIDTH
 
     def shared(self, job: TensorJob) -> int:
-        """Bytes of shared memory of a block."""
         pixel = job.group * 2
         weights = job.inputs // job.group * job.side * 5 * ROLLING_WIDTH * pixel
         pixels = self.ring * (self.columns + 8) * pixel + pixel
         barriers = (2 * self.ring + self.warpgroups + 1) * _BARRIER_BYTES
         return weights + pixels + ROLLING_WIDTH * _EPILOGUE_BYTES + barriers
 
-    def macros(self, job: TensorJob) -> dict[str, str | int]:
-        """Those of this shape."""
-        return {
-            "ROWS": self.rows,
-            "RING": self.ring,
-            "WARPGROUPS": self.warpgroups,
-            "REGISTERS": 232 if self.warpgroups == 2 else 152,
-            "SPARE_REGISTERS": 40 if self.warpgroups == 2 else 56,
-            "USED": job.group - job.padding,
-        }
-
 
 Shape = WgmmaShape | MmaShape | RowsShape | RollingShape
 
 
 def macros(job: TensorJob, shape: Shape) -> Macros:
-    """The macros of a kernel that depend on the job and its shape alone."""
+    """Returns the macros of a kernel that depend on the job and its shape alone."""
     width = shape.width(job)
     return {
         "IN_PLANES": job.inputs,
@@ -341,18 +331,18 @@ def macros(job: TensorJob, shape: Shape) -> Macros:
 
 
 def results(job: TensorJob, shape: Shape) -> int:
-    """Columns of a tile that are results: not all where the taps of a row are columns of the
-    matrix product."""
+    """Returns the columns of a tile that are results: not all where the taps of a row are columns
+    of the matrix product."""
     return shape.columns - (job.side - 1 if job.tap_columns else 0)
 
 
 def depth(job: TensorJob, shape: Shape) -> int:
-    """Tiles of output planes."""
+    """Returns the number of tiles of output planes."""
     return 1 if job.last else job.outputs // shape.width(job)
 
 
 def grid(job: TensorJob, shape: Shape, tiles: int, multiprocessors: int) -> int:
-    """Blocks, which take one tile after the other."""
+    """Returns the number of blocks, each of which takes one tile after the other."""
     deep = depth(job, shape)
     most = max(1, multiprocessors * shape.blocks // deep)
     return smaller(-(-tiles // shape.consumers), most) * deep

@@ -1,30 +1,31 @@
-"""What the steps of a program on matrix units share: what one is asked for, and its launches."""
+"""The common part of the steps on matrix units: their context, maps and launches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from waifu2x.backends.cuda.arguments import Address, address_of
-from waifu2x.backends.cuda.tensor.layout import BatchGrid
-from waifu2x.backends.cuda.tensor.vectors import VectorPlaces
-from waifu2x.backends.gpu.device.launch import Arguments, Groups, Launch
-from waifu2x.backends.gpu.device.runtime import Buffer, Macros
+from waifu2x.backends.cuda.arguments import Address, address_of, structs
+from waifu2x.backends.cuda.runtime import CudaBuffer, CudaRuntime
+from waifu2x.backends.cuda.tensor.layout import BatchGrid, FewLayout, MapArguments, MapLayout
+from waifu2x.backends.cuda.tensor.units import Units
+from waifu2x.backends.cuda.tensor.vectors import VectorPlaces, Vectors
+from waifu2x.backends.gpu.device.launch import Groups, KernelSpec, Launch, LaunchMaker
 from waifu2x.backends.gpu.executor import Batch, BufferPlace
+from waifu2x.backends.gpu.kernel_step import KernelStep, Kind
+from waifu2x.backends.gpu.plan.tuning import Choose
 from waifu2x.lowering.plan.box import Box
 from waifu2x.lowering.program import Program
+from waifu2x.lowering.values import Target, View
 from waifu2x.system.lazy_dataclass import dataclass
-
-if TYPE_CHECKING:
-    from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime
-
 
 BORDERS = {"replicate": 0, "reflect": 1, "zero": 2}
 """The macro BORDER."""
+LARGEST = float(np.finfo(np.float16).max)
+"""The largest 16-bit float."""
 
 
 class Range(NamedTuple):
@@ -57,96 +58,208 @@ class SourceArguments(NamedTuple):
     padding: int
 
 
-LARGEST = float(np.finfo(np.float16).max)
-"""The largest 16-bit float."""
-
-
 def beyond(largest: float) -> int:
-    """`RangeCheck.beyond` where values of up to that size, LARGEST at most, are in the room."""
+    """Returns `RangeCheck.beyond` for values up to `largest`, at most LARGEST."""
     bits = int(np.float16(largest).view(np.uint16))
     return (0x7FFF - bits) * 0x10001
 
 
 class RangeCheck(NamedTuple):
-    """Where kernels say that a value has left the room of 16 bits, and how large that is."""
+    """Where kernels flag values that are too large for the executor."""
 
     flags: Address
     """The address of a word for each picture of the batch."""
     beyond: int
-    """As `add_sizes` in `kernels/tensor.cuh` has it."""
+    """The limit, in the form of `add_sizes` in `kernels/tensor.cuh`."""
 
     @property
     def is_bounded(self) -> bool:
-        """Whether values are too large that 16 bits could hold."""
+        """Whether the limit is below LARGEST."""
         return self.beyond != beyond(LARGEST)
 
 
+class CudaFlags:
+    """Flags in page-locked memory, which kernels reach at its address here, so that nothing has to
+    be copied. Where no more pages can be locked, they are in memory of the device."""
+
+    def __init__(self, runtime: CudaRuntime, pictures: int) -> None:
+        """May raise OutOfMemoryError."""
+        self._runtime = runtime
+        self._words = runtime.host_array((pictures,), np.uint32)
+        self._words[:] = 0
+        self._buffer: CudaBuffer | None = None
+        if runtime.is_locked(self._words):
+            self.address = Address(self._words.ctypes.data)
+        else:
+            self._buffer = runtime.allocate(self._words.nbytes)
+            runtime.upload(self._buffer, self._words)
+            self.address = address_of(self._buffer)
+
+    def take(self, pictures: int) -> list[int]:
+        """Returns which of the first pictures are flagged, and clears all flags."""
+        if self._buffer is not None:
+            self._runtime.download(self._buffer, self._words)
+        words = self._words[:pictures]
+        if not words.any():
+            return []
+        found: list[int] = np.flatnonzero(words).tolist()
+        words[:] = 0
+        if self._buffer is not None:
+            self._runtime.upload(self._buffer, self._words)
+        return found
+
+
+class TensorContext(NamedTuple):
+    """Everything that the steps of one executor share."""
+
+    runtime: CudaRuntime
+    program: Program
+    layouts: Sequence[MapLayout | FewLayout]
+    """The layouts of all values."""
+    units: Units
+    terms: int
+    """16-bit terms of a value."""
+    choose: Choose
+    vectors: Vectors
+
+
 @dataclass(frozen=True)
-class Task:
+class TensorTask:
     """Everything about one pass that a step asks for."""
 
     batch: Batch
     boxes: Mapping[int, Box]
-    """What is computed, by the numbers of steps."""
+    """The results to compute, by the numbers of steps that write maps."""
+    sums: Mapping[int, Box]
+    """The boxes of sources to add up, by the numbers of PictureSum steps."""
     places: Mapping[int, BufferPlace]
     grid: BatchGrid
     vectors: VectorPlaces
     check: RangeCheck
 
     def address(self, value: int) -> Address:
-        """The address of a map."""
+        """Returns the address of a map."""
         place = self.places[value]
         return address_of(place.buffer, place.offset)
 
 
-class TensorStep:
-    """A step's data on the device, and the kernels that were built for it."""
+class KernelPart(NamedTuple):
+    """The macros and fields that one map adds to a launch."""
 
-    def __init__(self, runtime: CudaRuntime, program: Program, number: int) -> None:
-        self.runtime = runtime
-        self.program = program
-        self.number = number
-        self.kernels: dict[object, CudaKernel] = {}
-        """By what they are compiled from."""
-        self._buffers: dict[object, Buffer] = {}
+    macros: dict[str, str | int]
+    fields: dict[str, Any]
+    """By their names in the kernel's struct."""
 
-    def launch_of(
-        self,
-        source: tuple[str, Macros],
-        threads: int,
-        shared: int,
-        blocks: Groups,
-        arguments: Callable[[], Arguments],
-    ) -> Launch:
-        """A launch of the kernel that a source has, of `threads` a block and `shared` bytes."""
-        return Launch(
-            lambda: source, partial(self._kernel, source, threads, shared), blocks, arguments
-        )
 
-    def _kernel(self, source: tuple[str, Macros], threads: int, shared: int) -> CudaKernel:
-        stem, macros = source
-        key = (stem, *macros.items())
-        if key not in self.kernels:
-            program = self.runtime.build(stem, macros)
-            self.kernels[key] = program.kernel(stem, threads, shared)
-        return self.kernels[key]
+class TensorStep(KernelStep[Kind]):
+    """A step whose maps are 16-bit terms, or few planes of floats."""
 
-    def uploaded(self, key: object, make: Callable[[], NDArray[Any]]) -> Address:
-        """Data on the device, made and sent the first time."""
-        if key not in self._buffers:
-            array = np.ascontiguousarray(make())
-            buffer = self.runtime.allocate(array.nbytes)
-            self.runtime.upload(buffer, array)
-            self._buffers[key] = buffer
-        return address_of(self._buffers[key])
+    runtime: CudaRuntime
+    makes_own_pixels = False
+    """Whether each block makes all planes of some pixels from nothing but these pixels."""
 
-    def close(self) -> None:
-        """Frees its data."""
-        for buffer in self._buffers.values():
-            buffer.release()
+    def __init__(self, context: TensorContext, number: int) -> None:
+        super().__init__(context.runtime, context.program, number)
+        self.context = context
+        self.layouts = context.layouts
 
-    def reaches_out(self, value: int, box: Box, task: Task) -> bool:
-        """Whether pixels of a value are zero that lie in a box of it."""
+    def launches(self, task: TensorTask) -> Sequence[LaunchMaker]:
+        """Returns the makers of its launches in a pass."""
+        return [partial(self.launch, task)]
+
+    def launch(self, task: TensorTask) -> Launch:
+        """Returns the launch for the results that a task computes."""
+        raise NotImplementedError
+
+    def launch_with(self, spec: KernelSpec, blocks: Groups, *values: Any) -> Launch:
+        """Returns a launch of a kernel whose arguments are structs of these values."""
+        return self.launch_of(spec, blocks, structs(spec.stem, *values))
+
+    def layout(self, value: int) -> MapLayout:
+        """Returns the layout of a value of many planes."""
+        layout = self.layouts[value]
+        assert isinstance(layout, MapLayout)
+        return layout
+
+    def reaches_out(self, value: int, box: Box, task: TensorTask) -> bool:
+        """Returns whether a box of a value has pixels outside it that are zero."""
         rows, columns = task.batch.sizes[value]
         inside = box.top >= 0 and box.left >= 0 and box.bottom <= rows and box.right <= columns
         return self.program.values[value].zero_outside and not inside
+
+    def vector(self, task: TensorTask, vector: int | None) -> Address | None:
+        """Returns the address of a vector of the first picture; None for none."""
+        if vector is None:
+            return None
+        return Address(task.vectors.vectors + 4 * self.context.vectors.vector_places[vector])
+
+    # For kernels that include `kernels/tensor_cells.cuh`, which go through maps by single pixels:
+
+    def seen(self, task: TensorTask, view: View) -> MapArguments:
+        """Returns the map that a view reads, from the first result's pixel on."""
+        box, held = task.boxes[self.number], task.places[view.value].box
+        top = box.top + view.offset - held.top * view.enlarge
+        left = box.left + view.offset - held.left * view.enlarge
+        return self.layout(view.value).arguments(held, task.grid, top, left)
+
+    def read(self, task: TensorTask, view: View) -> KernelPart:
+        """Returns the map of many planes that the step reads."""
+        layout = self.layout(view.value)
+        macros: dict[str, str | int] = {
+            "GROUP": layout.group,
+            "STORED": layout.stored,
+            "TERMS": layout.terms,
+        }
+        return KernelPart(macros, {"in": task.address(view.value), "from": self.seen(task, view)})
+
+    def written(self, task: TensorTask, target: Target) -> KernelPart:
+        """Returns the map of many planes that the step writes, and the check of its values."""
+        box, held, grid = task.boxes[self.number], task.places[target.value].box, task.grid
+        rows, columns = task.batch.sizes[target.value]
+        layout = self.layout(target.value)
+        macros: dict[str, str | int] = {
+            "OUT_GROUP": layout.group,
+            "OUT_STORED": layout.stored,
+            "EACH": layout.parts[target.part],
+            "PART": layout.start(target.part) + target.plane,
+            "S2D": layout.space_to_depth,
+            "RESIDUAL": 0,
+            "ZERO": int(self.reaches_out(target.value, box, task)),
+        }
+        fields = {
+            "out": task.address(target.value),
+            "to": layout.arguments(held, grid, box.top - held.top, box.left - held.left),
+            "extent": LayerExtent(
+                box.height, box.width, across=grid.across, pictures=grid.pictures
+            ),
+            "valid": Range(-box.top, -box.left, rows - box.top, columns - box.left),
+            "flags": task.check.flags,
+            "beyond": task.check.beyond,
+        }
+        return KernelPart(macros, fields)
+
+    def added(self, task: TensorTask, view: View | None) -> KernelPart:
+        """Returns the map of many planes that the step adds, if it does."""
+        if view is None:
+            return KernelPart({}, {"residual": None, "added": None})
+        macros = {**residual_macros(self.layout(view.value), view), "RESIDUAL": 1}
+        fields = {"residual": task.address(view.value), "added": self.seen(task, view)}
+        return KernelPart(macros, fields)
+
+
+def within(box: Box, held: Box) -> Range:
+    """Returns a box by places in a map that holds another."""
+    return Range(
+        box.top - held.top, box.left - held.left, box.bottom - held.top, box.right - held.left
+    )
+
+
+def residual_macros(layout: MapLayout, view: View) -> dict[str, str | int]:
+    """Returns the macros of a map of many planes that a kernel adds."""
+    return {
+        "RESIDUAL_GROUP": layout.group,
+        "RESIDUAL_STORED": layout.stored,
+        "RESIDUAL_EACH": layout.parts[view.first],
+        "RESIDUAL_S2D": layout.space_to_depth,
+        "RESIDUAL_PART": layout.start(view.first),
+    }

@@ -1,21 +1,28 @@
-"""Which units of a chip multiply: the executor to take."""
+"""The units of a chip that multiply: which to use, and how fast matrix units are at best."""
 
 from __future__ import annotations
 
 import os
 from typing import Literal, get_args
 
+from waifu2x.backends.cuda.runtime import CudaRuntime
+from waifu2x.backends.gpu.device.launch import KernelSpec
+from waifu2x.backends.gpu.device.peak import measured
 from waifu2x.errors import BackendError
 
 Units = Literal["wgmma", "mma", "fma"]
-"""The usual one first: matrix units fed from shared memory (sm_90), from registers (from sm_75 on);
-none."""
+"""Matrix units fed from shared memory (sm_90), from registers (sm_75 and later), or none."""
 
 UNITS_VARIABLE = "WAIFU2X_CUDA_UNITS"
 
+_THREADS = 256
+_REPEATS = 4096
+_WIDTH, _GROUP = 128, 64
+"""The matrix product of the kernel that measures."""
+
 
 def available_units(capability: tuple[int, int]) -> tuple[Units, ...]:
-    """What a chip has, the usual one first. wgmma is of sm_90 alone; later chips have mma."""
+    """Returns the units of a chip, the usual one first. Chips after sm_90 have mma again."""
     units: list[Units] = ["fma"]
     if capability >= (7, 5):
         units.insert(0, "mma")
@@ -25,12 +32,12 @@ def available_units(capability: tuple[int, int]) -> tuple[Units, ...]:
 
 
 def is_sm75(capability: tuple[int, int]) -> bool:
-    """Whether the chip has only the first form of matrix products, and no asynchronous copies."""
+    """Returns whether a chip lacks the later matrix products and asynchronous copies."""
     return capability < (8, 0)
 
 
 def choose_units(capability: tuple[int, int]) -> Units:
-    """The usual one of the chip, or what WAIFU2X_CUDA_UNITS asks for. Raises BackendError."""
+    """Returns the usual units, or those that WAIFU2X_CUDA_UNITS names. Raises BackendError."""
     found = available_units(capability)
     asked = os.environ.get(UNITS_VARIABLE)
     for units in get_args(Units):
@@ -39,3 +46,23 @@ def choose_units(capability: tuple[int, int]) -> Units:
     if asked:
         raise BackendError(f"{UNITS_VARIABLE}={asked}: this device has {', '.join(found)}")
     return found[0]
+
+
+def matrix_peak(runtime: CudaRuntime, units: Units) -> float:
+    """Returns the multiply-adds a second of 16-bit values that matrix units reach at best, measured
+    by `kernels/tensor_peak.cu`."""
+    by_group = units == "wgmma"
+    macros = {
+        "WGMMA": int(by_group),
+        "SM75": int(is_sm75(runtime.capability)),
+        "REPEATS": _REPEATS,
+        "THREADS": _THREADS,
+        "WIDTH": _WIDTH,
+        "GROUP": _GROUP,
+    }
+    shared = (64 + _WIDTH) * _GROUP * 2 if by_group else 0
+    blocks = runtime.limits.compute_units * (1 if by_group else 2)
+    # 64 x 16 by 16 x WIDTH four times for each 128 threads, or 16 x 16 by 16 x 8 for each 32.
+    work = _THREADS // 128 * 4 * 64 * 16 * _WIDTH if by_group else _THREADS // 32 * 16 * 16 * 16 * 8
+    spec = KernelSpec("tensor_peak", macros, _THREADS, shared=shared)
+    return measured(runtime, spec, blocks, work * _REPEATS, _THREADS * 4)

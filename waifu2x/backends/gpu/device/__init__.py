@@ -1,1 +1,1 @@
-"""What a GPU library offers to the shared engine, and what crosses to a device."""
+"""The interface to a GPU library, and what crosses to a device."""

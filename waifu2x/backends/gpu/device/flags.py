@@ -11,8 +11,8 @@ _WORDS = 1024
 
 
 class Flags(Protocol):
-    """A word for each picture of a batch. Kernels write there, and only where a value is beyond
-    the room: nobody has to clear it before a picture."""
+    """A word for each picture of a batch. Kernels write it only for a value that is too large, so
+    it needs no clearing before a picture."""
 
     @property
     def address(self) -> int:
@@ -20,7 +20,7 @@ class Flags(Protocol):
         ...
 
     def take(self, pictures: int) -> list[int]:
-        """Which of the first pictures are flagged, by number; then none is any more.
+        """Returns the numbers of flagged pictures among the first ones, and clears all flags.
 
         The kernels that may flag them must be done.
         """
@@ -33,7 +33,7 @@ class _NoFlags:
     address = 0
 
     def take(self, pictures: int) -> list[int]:
-        """None."""
+        """Returns none."""
         return []
 
 
@@ -47,13 +47,13 @@ class FlagPool:
     """
 
     def __init__(self, make: Callable[[int], Flags]) -> None:
-        """`make` makes flags of at least so many pictures."""
+        """`make` makes flags for at least the given number of pictures."""
         self._make = make
         self._free: list[Flags] = []
 
     @contextmanager
     def taken(self, pictures: int) -> Iterator[Flags]:
-        """Flags of so many pictures, none of which is set. Kernels that set them must be done when
+        """Yields cleared flags for a number of pictures. Kernels that set them must be done when
         the context ends. May raise OutOfMemoryError."""
         if pictures > _WORDS:
             yield self._make(pictures)
@@ -63,5 +63,5 @@ class FlagPool:
         except IndexError:
             flags = self._make(_WORDS)
         yield flags
-        # What was broken off with an error may have left some: those are given up.
+        # Work that broke off with an error may have set some: those are dropped.
         self._free.append(flags)

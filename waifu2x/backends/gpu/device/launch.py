@@ -1,8 +1,9 @@
-"""Launches of kernels before they are queued: what executors make of a pass."""
+"""Launches of kernels before they are queued, and the kernels that they are of."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,36 +13,73 @@ from waifu2x.lowering.plan.symbols import Symbol, example
 
 Groups = tuple[int, int, int]
 NUMBERS = (int, float, np.float32, Symbol)
-"""Arguments that are no buffers."""
+"""Types of arguments that are not buffers."""
+
+
+class KernelSpec(NamedTuple):
+    """A kernel before it is compiled."""
+
+    stem: str
+    """The name of its file in `kernels/`."""
+    macros: Macros
+    group: int
+    """Work-items of a group."""
+    name: str = ""
+    """Its entry, if that is not named like the file."""
+    shared: int = 0
+    """Bytes of shared memory beyond what the kernel declares."""
 
 
 class Arguments(NamedTuple):
     """A kernel's arguments, in order."""
 
     codes: str
-    """What each is, as module struct says: "P" a buffer or an address, "i", "f", "d"; and at the
-    end of a struct of C that has addresses, "0P"."""
+    """The type of each, in the codes of module struct: "P" for a buffer or an address, "i", "f",
+    "d"; "0P" aligns like a struct of C that has addresses."""
     values: Sequence[Any]
 
 
 class Launch(NamedTuple):
-    """A kernel on so many groups."""
+    """A kernel on a number of groups."""
 
-    source: Callable[[], tuple[str, Macros]] | None
-    """What `Runtime.build` is asked for; None for a kernel that is built."""
+    spec: KernelSpec
     kernel: Callable[[], Kernel]
-    """Builds it the first time. Raises BackendError."""
+    """Builds the kernel the first time. Raises BackendError."""
     groups: Groups
-    arguments: Callable[[], Arguments]
-    """Uploads weights where it must; may raise OutOfMemoryError then."""
+    arguments: Arguments
 
 
 LaunchMaker = Callable[[], Launch]
-"""Makes a launch from numbers of the pass, or from symbols for them."""
+"""Makes a launch from numbers of the pass, or from symbols for them. Uploads the weights that the
+kernel reads; may raise OutOfMemoryError."""
+
+
+class KernelOwner:
+    """Holds the kernels of one task, each built when it is first launched."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self._kernels: dict[object, Kernel] = {}
+
+    def kernel(self, spec: KernelSpec) -> Kernel:
+        """Returns the kernel of a specification. Raises BackendError."""
+        key = (spec.stem, *spec[2:], *spec.macros.items())
+        if key not in self._kernels:
+            module = self.runtime.build(spec.stem, spec.macros)
+            self._kernels[key] = module.kernel(spec.name or spec.stem, spec.group, spec.shared)
+        return self._kernels[key]
+
+    def owns(self, kernel: Kernel) -> bool:
+        """Returns whether a kernel is one of these."""
+        return any(own is kernel for own in self._kernels.values())
+
+    def launch_of(self, spec: KernelSpec, groups: Groups, arguments: Arguments) -> Launch:
+        """Returns a launch of one of its kernels."""
+        return Launch(spec, partial(self.kernel, spec), groups, arguments)
 
 
 def plain(*arguments: Argument) -> Arguments:
-    """Arguments that are no structs."""
+    """Returns arguments that are buffers and numbers, not structs."""
     return Arguments("".join(map(_code, arguments)), arguments)
 
 
@@ -53,7 +91,7 @@ def _code(argument: object) -> str:
 
 
 def packed(runtime: Runtime, arguments: Arguments) -> Any:
-    """Arguments as `Runtime.queue` takes them."""
+    """Returns arguments in the form that `Runtime.queue` takes."""
     values = [
         value if isinstance(value, NUMBERS) else runtime.handle(value) for value in arguments.values
     ]
@@ -61,19 +99,18 @@ def packed(runtime: Runtime, arguments: Arguments) -> Any:
 
 
 def build(runtime: Runtime, launches: Sequence[Launch]) -> None:
-    """Builds the kernels of launches, at the same time where that is faster. Raises
-    BackendError."""
-    runtime.prepare([launch.source() for launch in launches if launch.source])
+    """Builds the kernels of launches, in parallel where that is faster. Raises BackendError."""
+    runtime.prepare([launch.spec[:2] for launch in launches])
     for launch in launches:
         launch.kernel()
 
 
 def ready(runtime: Runtime, makers: Sequence[LaunchMaker]) -> list[ReadyLaunch]:
-    """Launches with their kernels built and their arguments packed. May raise BackendError,
+    """Returns launches with built kernels and packed arguments. May raise BackendError,
     OutOfMemoryError."""
     launches = [make() for make in makers]
     build(runtime, launches)
     return [
-        ReadyLaunch(launch.kernel(), launch.groups, packed(runtime, launch.arguments()))
+        ReadyLaunch(launch.kernel(), launch.groups, packed(runtime, launch.arguments))
         for launch in launches
     ]

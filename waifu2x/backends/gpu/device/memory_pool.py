@@ -1,7 +1,7 @@
-"""A device's memory for the pictures that are being computed, and whose turn it is.
+"""A device's memory for pictures under way, and turns in using the device.
 
-Allocating takes longer than a small picture, and what a runtime replays belongs to its buffers: so
-they are kept for the next picture, as long as they are few and nobody else needs the memory.
+Allocating takes longer than a small picture, and the launches that a runtime replays belong to its
+buffers. So buffers are kept for the next picture, up to a limit, until other work needs the memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CPU_SCRATCH_BYTES = 32 << 20
 
 
 class Owner(Protocol):
-    """What holds buffers of its own, such as weights."""
+    """Holds buffers of its own, such as weights."""
 
     def close(self) -> None:
         """Frees them; closing again does nothing."""
@@ -40,12 +40,12 @@ class Owner(Protocol):
 
 
 class MemoryPool:
-    """Buffers that are taken and given back, and whose turn it is to use the device.
+    """Buffers that calls take and give back, and turns in using the device.
 
     Work that takes little of the memory shares the device (`sharing`): such calls send their
-    pictures and fetch their results while others compute, and queue their kernels one at a time
-    (`queueing`). All else has the device to itself (`working`). Compiling goes on beside either
-    (`compiling`).
+    pictures and fetch their results while others compute, and queue their kernels one after the
+    other (`queueing`). Other work has the device to itself (`working`). Compiling runs beside
+    either (`compiling`).
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -55,7 +55,7 @@ class MemoryPool:
         self._sharers = 0
         self._compilers = 0
         self._waiting = 0
-        """How many want the device for themselves: nobody begins to share it then."""
+        """Calls that wait for the device alone: no other call begins to share it meanwhile."""
         self._is_taken = False
         self._is_closed = self._is_freed = False
         self._queueing = threading.Lock()
@@ -76,8 +76,9 @@ class MemoryPool:
         """Buffers that queued kernels still use: for nothing but further kernels."""
 
     def free(self) -> int:
-        """Bytes that can be taken, as far as the library tells. What other programs take or free
-        shows after a moment: to ask takes as long as a few launches."""
+        """Returns the bytes that can be taken, as far as the library tells. It asks the library
+        only now and then, which takes as long as a few launches: memory of other programs shows
+        after a moment."""
         now, allocated = time.monotonic(), self.runtime.allocated
         if now > self._asked + _ASKED_SECONDS:
             self._asked, self._available = now, self.runtime.free_memory() + allocated
@@ -90,12 +91,12 @@ class MemoryPool:
             self._owners += 1
 
     def abandon(self, owner: Owner) -> None:
-        """Closes an owner later, when somebody next computes or compiles. The garbage collector may
-        call this in any thread, whatever that holds."""
+        """Closes an owner when the next call computes or compiles. The garbage collector may call
+        this in any thread, with any locks held."""
         self._abandoned.append(owner)
 
     def close_owner(self, owner: Owner) -> None:
-        """Closes an owner of which nothing is queued; with the last one, nothing is kept."""
+        """Closes an idle owner. Closing the last owner frees all cached memory."""
         if self._is_forked():
             return  # what it holds is the other process's
         owner.close()
@@ -107,7 +108,7 @@ class MemoryPool:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Waits until nobody else works. Raises BackendError if it was closed meanwhile."""
+        """Waits until no other call works. Raises BackendError if the pool was closed meanwhile."""
         self._check_process()
         with self._turn:
             self._waiting += 1
@@ -119,7 +120,7 @@ class MemoryPool:
             self._check_open()
             self._is_taken = True
         try:
-            # Nobody's kernels are queued any more.
+            # No kernels are queued any more.
             self._queued.move_to(self._idle)
             self._close_abandoned()
             yield
@@ -133,7 +134,7 @@ class MemoryPool:
 
     @contextmanager
     def sharing(self) -> Iterator[None]:
-        """Waits until nobody works alone. Raises BackendError if it was closed meanwhile."""
+        """Waits until no call works alone. Raises BackendError if the pool was closed meanwhile."""
         self._check_process()
         with self._turn:
             self._turn.wait_for(lambda: not (self._waiting or self._is_taken))
@@ -170,7 +171,7 @@ class MemoryPool:
             self.close_owner(owner)
 
     def _is_forked(self) -> bool:
-        """Whether this process was forked from the one that opened the device."""
+        """Returns whether this process was forked from the one that opened the device."""
         return os.getpid() != self._process
 
     def _check_process(self) -> None:
@@ -187,7 +188,7 @@ class MemoryPool:
             raise BackendError(f"{name}: this backend is closed: open a new one")
 
     def close(self) -> None:
-        """Frees everything, and closes the runtime, when whoever works or compiles has ended."""
+        """Frees everything and closes the runtime, after calls under way have ended."""
         if self._is_forked():
             return
         with self._turn:
@@ -202,21 +203,22 @@ class MemoryPool:
         self.runtime.close()
 
     def taken(self) -> ScopedAllocation:
-        """What takes buffers that nobody uses; all are given back at the end."""
+        """Returns a scope that takes free buffers and gives all of them back at its end."""
         return ScopedAllocation(self._idle)
 
     @contextmanager
     def queueing(self) -> Iterator[ScopedAllocation]:
-        """For those who share the device: waits until nobody else queues kernels.
+        """Waits until no other sharing call queues kernels.
 
-        Takes buffers for them alone, which are given back as soon as the kernels are queued.
+        The scope takes buffers for queued kernels alone, and gives them back as soon as these are
+        queued.
         """
         with self._queueing, ScopedAllocation(self._queued) as taken:
             yield taken
 
     def settle(self) -> None:
-        """After work that was broken off: waits until the device is done with its buffers, and with
-        the memory that it copied from or to. Interrupts meanwhile do not end the wait."""
+        """Waits, after work was broken off, until the device is done with its buffers and with the
+        memory that it copied from or to. Interrupts do not end the wait."""
         while True:
             try:
                 # Others may be recording what they queue: a runtime must not wait then.
@@ -229,14 +231,14 @@ class MemoryPool:
                 continue
 
     def release(self) -> None:
-        """Frees what nobody holds."""
+        """Frees all buffers that are not taken."""
         self._asked = -math.inf
         self._idle.release()
         self._queued.release()
 
 
 class FreeList:
-    """Buffers that are kept for the next who takes as much, up to so many bytes."""
+    """Keeps buffers, up to a limit in bytes, for the next call that takes as much."""
 
     def __init__(self, runtime: Runtime, most: int) -> None:
         self._runtime = runtime
@@ -245,12 +247,12 @@ class FreeList:
         self._buffers: list[Buffer] = []
 
     def size(self) -> int:
-        """Bytes that are kept."""
+        """Returns the bytes that are kept."""
         with self._lock:
             return sum(buffer.size for buffer in self._buffers)
 
     def take(self, size: int) -> Buffer:
-        """A buffer of at least that many bytes, uninitialised. Raises OutOfMemoryError."""
+        """Returns a buffer of at least that many bytes, uninitialised. Raises OutOfMemoryError."""
         size = max(size, 1)
         most = max(MOST_SPARE * size, size_class(1))
         with self._lock:
@@ -263,7 +265,7 @@ class FreeList:
             if fitting:
                 return self._buffers.pop(-min(fitting)[1])
         try:
-            # One that is too large to be kept serves nobody else.
+            # A buffer that is too large to be kept serves no other call.
             made = size_class(size)
             made = made if made <= self._most else size
             return self._runtime.allocate(made, for_maps=True)
@@ -272,7 +274,7 @@ class FreeList:
             return self._runtime.allocate(size, for_maps=True)
 
     def give_back(self, buffer: Buffer) -> None:
-        """For the next that takes as much: the one queue of a runtime serves it later."""
+        """Keeps a buffer for the next call: the runtime's one queue serves that later."""
         gone = []
         with self._lock:
             self._buffers.append(buffer)
@@ -282,14 +284,14 @@ class FreeList:
             kept.release()
 
     def move_to(self, others: FreeList) -> None:
-        """Gives all that is kept here to another list."""
+        """Moves all kept buffers to another list."""
         with self._lock:
             moved, self._buffers = self._buffers, []
         for buffer in moved:
             others.give_back(buffer)
 
     def release(self) -> None:
-        """Frees what is kept."""
+        """Frees all kept buffers."""
         with self._lock:
             gone, self._buffers = self._buffers, []
         for buffer in gone:
@@ -307,12 +309,12 @@ class ScopedAllocation:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        # The last one first: who takes the same sizes next gets each from the same place.
+        # The last one first, so that the next call with the same sizes gets the same buffers.
         while self._buffers:
             self._free_list.give_back(self._buffers.pop())
 
     def buffer(self, size: int) -> Buffer:
-        """A buffer of at least that many bytes, uninitialised. Raises OutOfMemoryError."""
+        """Returns a buffer of at least that many bytes, uninitialised. Raises OutOfMemoryError."""
         self._buffers.append(self._free_list.take(size))
         return self._buffers[-1]
 

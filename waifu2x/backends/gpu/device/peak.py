@@ -1,8 +1,10 @@
-"""What a device's fp32 units reach at best, by `kernels/peak.cl`."""
+"""The multiply-adds a second that the units of a device reach at best."""
 
 from __future__ import annotations
 
-from waifu2x.backends.gpu.device.runtime import Macros, Runtime
+from waifu2x.backends.gpu.device.launch import KernelOwner, KernelSpec
+from waifu2x.backends.gpu.device.runtime import Argument, Macros, Runtime
+from waifu2x.backends.gpu.device.source import vector_type
 
 _CHAINS = 12
 _REPEATS = 4096
@@ -11,24 +13,33 @@ _RUNS = 5
 
 
 def multiply_add_peak(runtime: Runtime) -> float:
-    """Multiply-adds a second of fp32, measured."""
+    """Returns the multiply-adds a second of fp32, measured by `kernels/peak.cl`."""
     limits = runtime.limits
     width = limits.vector if limits.is_cpu else 1
-    group = 1 if limits.is_cpu else limits.group(256)
+    group = limits.group_on_gpu(256)
     macros: Macros = {
-        "VECTOR": "float" if width == 1 else f"float{width}",
+        "VECTOR": vector_type(width),
         "WIDTH": width,
         "GROUP": group,
         "CHAINS": _CHAINS,
         "REPEATS": _REPEATS,
     }
-    kernel = runtime.build("peak", macros).kernel("peak", group)
-    groups = limits.compute_units * _GROUPS_PER_UNIT
-    target = runtime.allocate(groups * group * width * 4)
+    groups, lanes = limits.compute_units * _GROUPS_PER_UNIT, group * width
+    spec = KernelSpec("peak", macros, group)
+    return measured(runtime, spec, groups, lanes * _CHAINS * _REPEATS, lanes * 4, 0.5)
+
+
+def measured(
+    runtime: Runtime, spec: KernelSpec, groups: int, work: int, size: int, *arguments: Argument
+) -> float:
+    """Returns the multiply-adds a second of a kernel's fastest run. Each group does `work` of them
+    and writes `size` bytes to the first argument."""
+    kernel = KernelOwner(runtime).kernel(spec)
+    target = runtime.allocate(groups * size)
     try:
         with runtime.timed() as launches:
             for _ in range(_RUNS):
-                runtime.launch(kernel, (groups, 1, 1), target, 0.5)
+                runtime.launch(kernel, (groups, 1, 1), target, *arguments)
     finally:
         target.release()
-    return groups * group * width * _CHAINS * _REPEATS / min(seconds for _, seconds in launches)
+    return groups * work / min(seconds for _, seconds in launches)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.gpu.device.launch import packed, plain
-from waifu2x.backends.gpu.device.runtime import Buffer, Kernel, Macros, ReadyLaunch, Runtime
+from waifu2x.backends.gpu.device.launch import (
+    Arguments,
+    Groups,
+    KernelOwner,
+    KernelSpec,
+    packed,
+    plain,
+)
+from waifu2x.backends.gpu.device.memory_pool import ScopedAllocation
+from waifu2x.backends.gpu.device.runtime import Buffer, Macros, ReadyLaunch, Runtime
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.fp32.maps import C_TYPES
 from waifu2x.imaging.planar import PlanarPicture, PlaneFormat, joined
@@ -17,79 +25,76 @@ from waifu2x.imaging.planar import PlanarPicture, PlaneFormat, joined
 _GROUP = 128
 _EACH = 2
 """Pixels, or cells, of a work-item on a GPU."""
+_PIXEL_BYTES = 12
+_BAND_BYTES = 64 << 20
+_HALO = 1
+"""Rows beyond a band that its chroma is computed from."""
 
 
 class DevicePlanes(NamedTuple):
-    """The planes of pictures in the memory of a device, one behind the other without gaps."""
+    """Planes of pictures in device memory, one behind the other without gaps."""
 
     format: PlaneFormat
     size: tuple[int, int]
     buffer: Buffer
 
 
-class PlaneKernels:
-    """The kernels, built when they are first asked for."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._group = 1 if runtime.limits.is_cpu else runtime.limits.group(_GROUP)
-        self._kernels: dict[object, Kernel] = {}
+class PlaneKernels(KernelOwner):
+    """The kernels that convert planes of films."""
 
     def to_pixels(
         self, planes: DevicePlanes, target: DevicePixels, rows: range, offset: int
     ) -> ReadyLaunch:
-        """Writes some rows of each picture of a stack as RGB: row 0 of the first one would be row
-        `offset` of all rows of the target. May raise BackendError."""
-        kernel = self._kernel("from_planes", planes.format)
+        """Returns a launch that writes some rows of each picture of a stack as RGB; row 0 of the
+        first one is row `offset` of all rows of the target. May raise BackendError."""
         across = self._across(planes.size[1])
         places = (*planes.size, rows.start, offset, across)
-        factors = planes.format.to_rgb()
-        arguments = plain(planes.buffer, target.buffer, *places, *factors)
+        arguments = plain(planes.buffer, target.buffer, *places, *planes.format.to_rgb())
         groups = len(rows), across, target.shape[0]
-        return ReadyLaunch(kernel, groups, packed(self._runtime, arguments))
+        return self._launch("from_planes", planes.format, groups, arguments)
 
     def to_planes(
         self, source: DevicePixels, planes: DevicePlanes, cells: range, offset: int
     ) -> ReadyLaunch:
-        """Writes some rows of cells, of what shares a sample of chroma, of each picture of a stack,
-        from RGB: row 0 of the first one would be row `offset` of all rows of the source. May raise
-        BackendError."""
-        kernel = self._kernel("to_planes", planes.format)
+        """Returns a launch that makes some rows of cells, the pixels that share a sample of chroma,
+        of each picture of a stack from RGB; row 0 of the first one is row `offset` of all rows of
+        the source. May raise BackendError."""
         across = self._across(planes.format.axes[1].samples(planes.size[1]))
         places = (*planes.size, cells.start, offset, across)
         own = planes.format.from_rgb()
         factors = (*own.luma, own.luma_zero, *own.u, *own.v, own.chroma_zero)
         arguments = plain(source.buffer, planes.buffer, *places, *factors)
         groups = len(cells), across, source.shape[0]
-        return ReadyLaunch(kernel, groups, packed(self._runtime, arguments))
+        return self._launch("to_planes", planes.format, groups, arguments)
 
     def _across(self, columns: int) -> int:
-        """Groups for a row."""
-        return 1 if self._runtime.limits.is_cpu else -(-columns // (_EACH * self._group))
+        """Returns the groups for a row."""
+        limits = self.runtime.limits
+        return 1 if limits.is_cpu else -(-columns // (_EACH * limits.group(_GROUP)))
 
-    def _kernel(self, name: str, plane_format: PlaneFormat) -> Kernel:
+    def _launch(
+        self, name: str, plane_format: PlaneFormat, groups: Groups, arguments: Arguments
+    ) -> ReadyLaunch:
+        group = self.runtime.limits.group_on_gpu(_GROUP)
         rows, columns = plane_format.axes
-        is_grey, is_rgb = plane_format.is_grey, plane_format.is_rgb
-        key = name, plane_format.bits, is_grey, is_rgb, rows, columns
-        if key not in self._kernels:
-            macros: Macros = {
-                "GROUP": self._group,
-                "SAMPLE": C_TYPES[plane_format.dtype.name],
-                "PEAK": (1 << plane_format.bits) - 1,
-                "IS_GREY": int(is_grey),
-                "IS_RGB": int(is_rgb),
-                "ROW_STEP": rows.step,
-                "ROW_MIDWAY": int(rows.is_midway),
-                "COLUMN_STEP": columns.step,
-                "COLUMN_MIDWAY": int(columns.is_midway),
-            }
-            self._kernels[key] = self._runtime.build("planar", macros).kernel(name, self._group)
-        return self._kernels[key]
+        macros: Macros = {
+            "GROUP": group,
+            "SAMPLE": C_TYPES[plane_format.dtype.name],
+            "PEAK": (1 << plane_format.bits) - 1,
+            "IS_GREY": int(plane_format.is_grey),
+            "IS_RGB": int(plane_format.is_rgb),
+            "ROW_STEP": rows.step,
+            "ROW_MIDWAY": int(rows.is_midway),
+            "COLUMN_STEP": columns.step,
+            "COLUMN_MIDWAY": int(columns.is_midway),
+        }
+        kernel = self.kernel(KernelSpec("planar", macros, group, name))
+        return ReadyLaunch(kernel, groups, packed(self.runtime, arguments))
 
 
 def sent_planes(runtime: Runtime, pictures: Sequence[PlanarPicture]) -> list[NDArray[Any]]:
-    """All samples of pictures as DevicePlanes has them, in few C-contiguous arrays: where they lie,
-    but for planes whose rows lie apart."""
+    """Returns all samples of pictures in the order of DevicePlanes, in few C-contiguous arrays.
+    Copies planes whose rows lie apart."""
     planes = [plane for one in pictures for plane in one.planes]
     return joined(
         plane if plane.flags.c_contiguous else _copied(runtime, plane) for plane in planes
@@ -103,11 +108,11 @@ def _copied(runtime: Runtime, plane: NDArray[Any]) -> NDArray[Any]:
 
 
 class FetchedPlanes:
-    """The planes of results on their way from the device."""
+    """Holds the planes of results that are being fetched from the device."""
 
     def __init__(self, runtime: Runtime, pictures: Sequence[PlanarPicture]) -> None:
         self._copied: list[tuple[NDArray[Any], NDArray[Any]]] = []
-        """Planes whose rows lie apart, and where they are fetched to."""
+        """Planes whose rows lie apart, and the arrays that they are fetched into."""
         planes = []
         for plane in (plane for one in pictures for plane in one.planes):
             if plane.flags.c_contiguous:
@@ -116,9 +121,70 @@ class FetchedPlanes:
                 planes.append(runtime.host_array(plane.shape, plane.dtype))
                 self._copied.append((plane, planes[-1]))
         self.arrays = joined(planes)
-        """Where the samples of all pictures are fetched to, as DevicePlanes has them."""
+        """The arrays that samples are fetched into, in the order of DevicePlanes."""
 
     def finish(self) -> None:
-        """Puts what was fetched where it belongs."""
+        """Copies fetched samples into planes whose rows lie apart."""
         for plane, copied in self._copied:
             np.copyto(plane, copied)
+
+
+class BandConversion:
+    """Converts pixels in the machine's memory on the device, a band of rows after the other, in
+    buffers of `taken`. Nothing else may run meanwhile. May raise OutOfMemoryError."""
+
+    def __init__(self, runtime: Runtime, kernels: PlaneKernels, taken: ScopedAllocation) -> None:
+        self._runtime, self._kernels, self._taken = runtime, kernels, taken
+
+    def pixels(self, pictures: Sequence[PlanarPicture]) -> NDArray[np.float32]:
+        """Returns the RGB (N, H, W, 3) of pictures."""
+        height, width = pictures[0].size
+        made = self._runtime.host_array((len(pictures), height, width, 3), np.float32)
+        for picture, pixels in zip(pictures, made, strict=True):
+            planes = self._planes(picture)
+            sent = self._runtime.send(planes.buffer, sent_planes(self._runtime, [picture]))
+            self._runtime.follow()
+            for rows in _bands(height, width, 1):
+                target = self._band(pixels[rows.start : rows.stop])
+                self._runtime.queue([self._kernels.to_pixels(planes, target, rows, -rows.start)])
+                self._runtime.synchronize()
+                self._runtime.download(target.buffer, pixels[rows.start : rows.stop])
+                self._taken.drop(target.buffer)
+            del sent  # held until then
+            self._taken.drop(planes.buffer)
+        return made
+
+    def planes(self, pixels: NDArray[np.float32], out: Sequence[PlanarPicture]) -> None:
+        """Writes RGB (N, H, W, 3) into planes."""
+        for rgb, picture in zip(pixels, out, strict=True):
+            height, width = picture.size
+            step = picture.format.axes[0].step
+            planes = self._planes(picture)
+            for rows in _bands(height, width, step):
+                first = max(0, rows.start - _HALO)
+                read = rgb[first : rows.stop + _HALO]
+                source = self._band(read)
+                self._runtime.upload(source.buffer, read)
+                cells = range(rows.start // step, -(-rows.stop // step))
+                self._runtime.queue([self._kernels.to_planes(source, planes, cells, -first)])
+                self._runtime.synchronize()
+                self._taken.drop(source.buffer)
+            fetched = FetchedPlanes(self._runtime, [picture])
+            self._runtime.wait(self._runtime.fetch(planes.buffer, fetched.arrays))
+            fetched.finish()
+            self._taken.drop(planes.buffer)
+
+    def _planes(self, picture: PlanarPicture) -> DevicePlanes:
+        size = picture.format.nbytes(*picture.size)
+        return DevicePlanes(picture.format, picture.size, self._taken.buffer(size))
+
+    def _band(self, rows: NDArray[Any]) -> DevicePixels:
+        height, width, planes = rows.shape
+        return DevicePixels(self._taken.buffer(rows.nbytes), rows.dtype, (1, height, width, planes))
+
+
+def _bands(height: int, width: int, step: int) -> Iterator[range]:
+    """Yields the rows of bands, a multiple of `step` in each but the last one."""
+    rows = max(1, _BAND_BYTES // (_PIXEL_BYTES * width * step)) * step
+    for first in range(0, height, rows):
+        yield range(first, min(first + rows, height))

@@ -92,7 +92,7 @@ class PlaneTransfer:
         return [self._kernels.to_planes(self._made, self._target, range(cells), 0)]
 
     def _key(self, planes: DevicePlanes) -> tuple[object, ...]:
-        """All that a launch depends on beside pixels and their shapes."""
+        """Returns everything that a launch depends on besides pixels and their shapes."""
         return planes.format, self._runtime.handle(planes.buffer)
 
 

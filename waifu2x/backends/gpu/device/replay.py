@@ -1,4 +1,4 @@
-"""What a runtime keeps of work that comes again, whatever its library can do with it."""
+"""Records of repeated work that a runtime keeps, in a form of its own."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Records(Generic[_Record]):
     """Records by their keys, those that were used last. Threads may share it."""
 
     def __init__(self, forget: Callable[[_Record], None] = lambda record: None) -> None:
-        """`forget` frees a record that is dropped."""
+        """`forget` frees a dropped record."""
         self._forget = forget
         self._lock = threading.Lock()
         self._kept: OrderedDict[Hashable, tuple[object, _Record]] = OrderedDict()
         """With their owners."""
 
     def find(self, key: Hashable) -> _Record | None:
-        """The record of a key; None if there is none."""
+        """Returns the record of a key; None if there is none."""
         with self._lock:
             if key not in self._kept:
                 return None

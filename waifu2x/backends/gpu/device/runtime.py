@@ -1,5 +1,5 @@
-"""What the shared engine asks of a GPU library: one device, an in-order queue of kernels on it, and
-copies beside that."""
+"""The interface to a GPU library: one device, an in-order queue of kernels on it, and copies beside
+that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from waifu2x.backends import Device, Pin
 from waifu2x.system.lazy_dataclass import dataclass
 
 Macros = Mapping[str, str | int]
-"""What a kernel is specialised by; a number or C text each."""
+"""Macros that specialise a kernel, numbers or C text."""
 
 
 class OutOfMemoryError(Exception):
@@ -22,7 +22,7 @@ class OutOfMemoryError(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """What kernels and tiles are fitted to."""
+    """Limits that kernels and tiles are fitted to."""
 
     is_cpu: bool
     """A processor behind a GPU's interface: its caches do what local memory does on a GPU."""
@@ -37,8 +37,12 @@ class Limits:
     """Bytes of the largest buffer."""
 
     def group(self, most: int) -> int:
-        """Work-items of a group: a power of two, `most` or the largest that the device allows."""
+        """Returns the work-items of a group: a power of two, `most` or the device's largest."""
         return min(most, 1 << (self.max_group.bit_length() - 1))
+
+    def group_on_gpu(self, most: int) -> int:
+        """Returns the same for a GPU; on a processor, a work-item is a group."""
+        return 1 if self.is_cpu else self.group(most)
 
 
 class Buffer(Protocol):
@@ -63,8 +67,9 @@ class Kernel(Protocol):
 class KernelModule(Protocol):
     """Compiled source."""
 
-    def kernel(self, name: str, group: int) -> Kernel:
-        """The entry of that name, with the group size that it was compiled for."""
+    def kernel(self, name: str, group: int, shared: int = 0) -> Kernel:
+        """Returns the entry of that name, with the group size that it was compiled for; `shared`
+        bytes of shared memory beyond what it declares are for CUDA alone."""
         ...
 
 
@@ -75,11 +80,11 @@ class ReadyLaunch(NamedTuple):
     """A Kernel."""
     groups: tuple[int, int, int]
     packed: Any
-    """What `Runtime.packer` makes."""
+    """Arguments that `Runtime.packer` has packed."""
 
 
 Event = Any
-"""What `Runtime.fetch` gives, to wait for."""
+"""A moment that `Runtime.fetch` returns, to wait for."""
 Argument = Buffer | int | float
 """A kernel's argument: an int is C's int, a float C's float."""
 
@@ -88,8 +93,8 @@ class Runtime(Protocol):
     """One device and one in-order queue of kernels.
 
     Calls may come from any thread. Those that queue kernels or wait for all of them (`launch`,
-    `queue`, `replay`, `follow`, `fetch`, `synchronize`, `timed`, `close`) come one at a time; all
-    others may run meanwhile.
+    `queue`, `replay`, `follow`, `fetch`, `synchronize`, `timed`, `close`) must not overlap; all
+    others may.
     """
 
     device: Device
@@ -106,19 +111,20 @@ class Runtime(Protocol):
         ...
 
     def free_memory(self) -> int:
-        """Bytes that can be allocated now, as far as the library tells."""
+        """Returns the bytes that can be allocated now, as far as the library tells."""
         ...
 
     def allocate(self, size: int, *, for_maps: bool = False) -> Buffer:
-        """A buffer of that many bytes, which anybody may use. Raises OutOfMemoryError.
+        """Returns a buffer of that many bytes with undefined content. Raises OutOfMemoryError.
 
-        What is in it is not defined. `for_maps` says that kernels read on beyond what they have
-        written, to no effect: where a checker would call that an error, it holds zeros at first.
+        `for_maps`: kernels read beyond what they have written, without effect. Where a checker
+        would call that an error, the buffer holds zeros at first.
         """
         ...
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """An uninitialised array in the machine's memory, of the kind that is fastest to fill."""
+        """Returns an uninitialised array in the machine's memory, of the kind that is fastest to
+        fill."""
         ...
 
     def pin(self, memory: NDArray[Any]) -> Pin:
@@ -126,20 +132,20 @@ class Runtime(Protocol):
         ...
 
     def upload(self, buffer: Buffer, array: NDArray[Any]) -> None:
-        """A C-contiguous array to the start of a buffer that no kernel uses, beside what is queued;
-        it is there then. May raise OutOfMemoryError."""
+        """Copies a C-contiguous array to the start of a buffer that no kernel uses, and waits for
+        it, independent of queued work. May raise OutOfMemoryError."""
         ...
 
     def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
-        """The start of a buffer into a C-contiguous array, beside what is queued: whoever writes to
-        the buffer must be done."""
+        """Copies the start of a buffer into a C-contiguous array, independent of queued work:
+        kernels that write to the buffer must be done."""
         ...
 
     def build(self, stem: str, macros: Macros) -> KernelModule:
-        """A file of `kernels/`, compiled, or from the cache. Raises BackendError.
+        """Returns a file of `kernels/`, compiled or from the cache. Raises BackendError.
 
-        It is shared by all that ask for the same, and goes when nobody holds it or one of its
-        kernels any more.
+        Equal calls share the module, which is unloaded when neither it nor a kernel of it is
+        referenced.
         """
         ...
 
@@ -148,11 +154,11 @@ class Runtime(Protocol):
         ...
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], *arguments: Argument) -> None:
-        """Queues a kernel on so many groups. May raise OutOfMemoryError."""
+        """Queues a kernel on a number of groups. May raise OutOfMemoryError."""
         ...
 
     def handle(self, buffer: Buffer) -> Any:
-        """What packed arguments hold of a buffer."""
+        """Returns a buffer in the form that packed arguments hold."""
         ...
 
     def packer(self, codes: str) -> Callable[..., Any]:
@@ -176,31 +182,31 @@ class Runtime(Protocol):
         ...
 
     def forget(self, owner: object) -> None:
-        """Drops what `replay` has kept for an owner, of which nothing is queued any more."""
+        """Drops the records of `replay` for an owner without queued work."""
         ...
 
     def send(
         self, buffer: Buffer, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
     ) -> object:
-        """Begins what `upload` does, for arrays that lie in the buffer one behind the other. They
-        are to stay as they are, and what this gives to be held, until kernels behind `follow` are
-        done. May raise OutOfMemoryError.
+        """Starts an upload of arrays that lie in the buffer one behind the other. The arrays and
+        the returned object must be kept unchanged until kernels behind `follow` are done. May raise
+        OutOfMemoryError.
 
-        `in_order` copies in the queue of kernels, which then need not follow: what is small and
-        alone is there sooner. Such calls come one at a time.
+        `in_order` copies in the queue of kernels, which then need not follow: a single small copy
+        arrives sooner. Such calls must not overlap.
         """
         ...
 
     def follow(self) -> None:
-        """Whatever is queued from now on comes after all that was sent."""
+        """Makes everything that is queued from now on come after all that was sent."""
         ...
 
     def fetch(
         self, buffer: Buffer, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
     ) -> Event:
-        """Begins what `download` does, for arrays likewise, after all that is queued by now; they
-        are there at the moment that this gives, which is waited for with a core if `in_order`. May
-        raise OutOfMemoryError."""
+        """Starts a download into arrays, as `send`, after all work queued by now. Returns the
+        moment when they are complete; `in_order` waits for it with a busy core. May raise
+        OutOfMemoryError."""
         ...
 
     def wait(self, event: Event) -> None:
@@ -208,7 +214,7 @@ class Runtime(Protocol):
         ...
 
     def synchronize(self) -> None:
-        """Waits for all that was queued, sent or fetched. May raise OutOfMemoryError."""
+        """Waits for everything that was queued, sent or fetched. May raise OutOfMemoryError."""
         ...
 
     def timed(self) -> AbstractContextManager[list[tuple[Kernel, float]]]:

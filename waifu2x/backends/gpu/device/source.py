@@ -1,10 +1,14 @@
-"""Kernel sources as one text each: what is compiled, and what its cache entry is keyed by."""
+"""Sources of kernels, each as one text, and the macros that specialise them."""
 
 from __future__ import annotations
 
 import functools
 import logging
 import re
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
 
 from waifu2x.backends.gpu.device.runtime import Macros
 from waifu2x.system import cache
@@ -15,7 +19,7 @@ _INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 
 @functools.cache
 def announce_compiling(device: str, kind: str) -> None:
-    """Says once in a process why it takes longer this time; `kind` is that of cache entries."""
+    """Logs once per process why this start takes longer; `kind` is that of cache entries."""
     log = logging.getLogger(__name__)
     if why := cache.obstacle(kind):
         log.warning("compiling for %s, some seconds in each run: %s", device, why)
@@ -24,14 +28,14 @@ def announce_compiling(device: str, kind: str) -> None:
 
 
 def exists(name: str) -> bool:
-    """Whether there is such a file of `kernels/`."""
+    """Returns whether `kernels/` has a file of that name."""
     return (shipped_kernels() / name).is_file()
 
 
 @functools.cache
 def read(name: str) -> str:
-    """A file of `kernels/`, with the files of that folder that it includes in their places, each
-    once."""
+    """Returns a file of `kernels/`, each `#include` of a file of that folder replaced by its text
+    the first time."""
     seen: set[str] = set()
 
     def included(name: str) -> str:
@@ -45,18 +49,38 @@ def read(name: str) -> str:
 
 
 def of(stem: str) -> str:
-    """The file of that stem, in whichever language it is written."""
+    """Returns the text of the file of that stem, `.cl` or `.cu`."""
     return read(f"{stem}.cl" if exists(f"{stem}.cl") else f"{stem}.cu")
 
 
 @functools.cache
 def digest(stem: str) -> str:
-    """The digest of the file of that stem."""
+    """Returns the digest of the file of that stem."""
     return cache.digest(of(stem))
 
 
+def float_text(value: float) -> str:
+    """Returns a number as a float of C, rounded to 32 bits."""
+    return f"{float(np.float32(value))!r}f"
+
+
+def vector_type(width: int) -> str:
+    """Returns the type of `width` floats in the words of `kernels/dialect.h`."""
+    return "float" if width == 1 else f"float{width}"
+
+
+def switches(**conditions: object) -> dict[str, str | int]:
+    """Returns the macros whose conditions hold, each 1: kernels ask whether they are defined."""
+    return {name: 1 for name, condition in conditions.items() if condition}
+
+
+def fields_of(shape: Any) -> dict[str, str | int]:
+    """Returns the fields of a dataclass of numbers as macros of the same names."""
+    return {name.upper(): int(value) for name, value in asdict(shape).items()}
+
+
 def definitions(macros: Macros) -> tuple[list[str], str]:
-    """Options of a compiler that define macros, and what to put before the text: those that have
+    """Returns compiler options that define macros, and lines for the start of the text: macros with
     arguments, such as `ACTIVATE(x, slope)`, which not every driver takes as an option."""
     options = [f"-D{name}={value}" for name, value in macros.items() if "(" not in name]
     lines = [f"#define {name} {value}\n" for name, value in macros.items() if "(" in name]

@@ -1,4 +1,5 @@
-"""What crosses to the device and back in a call that shares it: pixels, or planes of films."""
+"""The data that crosses to the device and back in a call that shares it: pixels, or planes of
+films."""
 
 from __future__ import annotations
 
@@ -40,16 +41,16 @@ class Transfer(Protocol):
         ...
 
     def source(self, scratch: ScopedAllocation) -> DevicePixels:
-        """The pixels that the first model reads, which `before` makes."""
+        """Returns the pixels that the first model reads, which `before` makes."""
         ...
 
     def target(self, scratch: ScopedAllocation) -> DevicePixels:
-        """Where the last model writes, for `behind` to read."""
+        """Returns the pixels that the last model writes, which `behind` reads."""
         ...
 
     @property
     def before(self) -> Beside:
-        """What is launched before the first model..."""
+        """Launches before the first model..."""
         ...
 
     @property
@@ -117,11 +118,11 @@ def _stack(pixels: NDArray[Any]) -> NDArray[Any]:
 
 
 def stack_shape(pictures: NDArray[Any]) -> StackShape:
-    """The shape of a stack of pictures."""
+    """Returns the shape of a stack of pictures."""
     count, height, width, planes = pictures.shape
     return count, height, width, planes
 
 
 def device_pixels(taken: ScopedAllocation, dtype: np.dtype[Any], shape: StackShape) -> DevicePixels:
-    """Memory for pictures. May raise OutOfMemoryError."""
+    """Returns memory for pictures. May raise OutOfMemoryError."""
     return DevicePixels(taken.buffer(math.prod(shape) * dtype.itemsize), dtype, shape)

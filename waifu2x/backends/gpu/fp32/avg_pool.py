@@ -1,220 +1,164 @@
-"""Global average pooling and linear layers in fp32, by `kernels/avg_pool.cl` and `linear.cl`."""
+"""Sums over the picture in fp32, by `kernels/avg_pool.cl`, and linear layers, by `linear.cl`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
+
 import numpy as np
 
-from waifu2x.backends.gpu.device.launch import Groups, Launch, LaunchMaker, plain
-from waifu2x.backends.gpu.device.runtime import Buffer, Kernel, Limits, Macros, Runtime
-from waifu2x.backends.gpu.executor import Batch
-from waifu2x.backends.gpu.fp32.activation_text import dialect_macro
-from waifu2x.backends.gpu.fp32.maps import UNIT, Map, blocks_of
+from waifu2x.backends.gpu.device.launch import (
+    Arguments,
+    KernelOwner,
+    KernelSpec,
+    Launch,
+    LaunchMaker,
+    plain,
+)
+from waifu2x.backends.gpu.device.runtime import Argument, Buffer, Limits, Macros, Runtime
+from waifu2x.backends.gpu.fp32.activation import activation_macro
+from waifu2x.backends.gpu.fp32.maps import CHUNKS, UNIT, VectorLayout, blocks_of
+from waifu2x.backends.gpu.fp32.step import Fp32Context, Fp32Step, Fp32Task
 from waifu2x.lowering.ops.attention import CrossSums
 from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
 from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.program import Program
-from waifu2x.lowering.values import Value
 from waifu2x.networks.model import Size
-from waifu2x.system.lazy_dataclass import dataclass
-
-CHUNKS = 64
-"""Parts of a box whose sums are made apart."""
-
-
-def chunks_of(period: int) -> int:
-    """The same for each place in cells of so many pixels a side, whose sums are apart anyway."""
-    return max(1, CHUNKS // period**2)
-
 
 GROUP = 64
-_ALIGNMENT = 32
-"""Floats: each vector begins at a multiple of it."""
-SUM_BYTES = 8
+
+_Sum = TypeVar("_Sum", bound=GlobalAvgPool | CrossSums)
 
 
-@dataclass(frozen=True)
-class VectorLayout:
-    """Where the vectors, the sums and what they are made of lie, for one picture."""
-
-    vectors: tuple[int, ...]
-    """The first float of each."""
-    sums: dict[int, int]
-    """By the numbers of PictureSum steps: the first 64-bit integer of the sums."""
-    partial: int
-    """The first 64-bit integer of partial sums."""
-    sum_count: int
-    """64-bit integers of all sums of a picture, which lie before everything else."""
-    size: int
-    """Bytes of a picture."""
-
-
-def vector_layout(program: Program, block: int) -> VectorLayout:
-    """The layout of a program's vectors."""
-    sums: dict[int, int] = {}
-    count = partial = 0
-    for number, step in enumerate(program.steps):
-        if isinstance(step, GlobalAvgPool):
-            sums[number] = count
-            count += 2 * program.vectors[step.vector]
-            blocks = _blocks(program.values[step.source.value], block)
-            partial = max(partial, 2 * blocks * block * CHUNKS)
-        elif isinstance(step, CrossSums):
-            sums[number] = count
-            own = 2 * program.vectors[step.vector]
-            count += own
-            partial = max(partial, own * chunks_of(step.period))
-    at = count * SUM_BYTES // 4
-    vectors = []
-    for length in program.vectors:
-        at = -(-at // _ALIGNMENT) * _ALIGNMENT
-        vectors.append(at)
-        at += length
-    first = -(-at // _ALIGNMENT) * _ALIGNMENT * 4 // SUM_BYTES
-    size = (first + partial) * SUM_BYTES
-    return VectorLayout(tuple(vectors), sums, first, count, -(-size // 256) * 256)
-
-
-class Sums:
-    """The kernel that clears all sums."""
+class SumClearing(KernelOwner):
+    """The kernel that sets all sums to zero."""
 
     def __init__(self, runtime: Runtime, layout: VectorLayout, block: int) -> None:
-        """Raises BackendError."""
-        self._runtime = runtime
+        super().__init__(runtime)
         self._layout = layout
-        macros = _macros(runtime.limits, block, blocks=1, planes=1, space_to_depth=1)
-        group = int(macros["GROUP"])
-        self._group = group
-        self.kernel: Kernel = runtime.build("avg_pool", macros).kernel("clear", group)
+        group = runtime.limits.group_on_gpu(GROUP)
+        self._spec = KernelSpec("avg_pool", _macros(runtime.limits, block), group, "clear")
 
-    def clearing(self, vectors: Buffer, pictures: int) -> Launch:
-        """Its launch. Sums lie before partial ones, which need no clearing."""
-        count = self._layout.size // SUM_BYTES * (pictures - 1) + self._layout.sum_count
-        groups = (-(-count // self._group), 1, 1)
-        return Launch(None, lambda: self.kernel, groups, lambda: plain(vectors, count))
+    def launch(self, vectors: Buffer, pictures: int) -> Launch:
+        """Returns its launch; partial sums, which lie behind the sums, need no clearing."""
+        count = self._layout.sum_step * (pictures - 1) + self._layout.sum_count
+        groups = -(-count // self._spec.group), 1, 1
+        return self.launch_of(self._spec, groups, plain(vectors, count))
 
 
-class Fp32AvgPoolStep:
-    """A mean over the picture: sums of parts of it, then what is made of them."""
+class SumKernels(NamedTuple):
+    """How a step adds up over the picture."""
 
-    def __init__(
-        self, runtime: Runtime, program: Program, number: int, layout: VectorLayout, block: int
-    ) -> None:
-        """Raises BackendError."""
-        step = program.steps[number]
-        assert isinstance(step, GlobalAvgPool)
-        value = program.values[step.source.value]
-        self._runtime = runtime
-        self._layout = layout
-        self._first = layout.sums[number]
-        self._vector = layout.vectors[step.vector]
-        self._blocks = _blocks(value, block)
-        self._planes = program.vectors[step.vector]
-        macros = _macros(
-            *(runtime.limits, block, self._blocks, self._planes, value.space_to_depth),
-            squared=step.squared,
+    kernels: Sequence[KernelSpec]
+    """One adds up parts of a box, one adds these to the sums, and one makes the vector of them."""
+    groups: tuple[int, int]
+    """Groups of the first one, for each picture."""
+
+
+class Fp32SumStep(Fp32Step[_Sum]):
+    """Sums over the picture."""
+
+    _work: SumKernels
+
+    def launches(self, task: Fp32Task) -> Sequence[LaunchMaker]:
+        box = task.sums[self.number]
+        if not (box.height and box.width):
+            return []
+        return [partial(self._parts, task, box), partial(self._all, task)]
+
+    def finishing(self, task: Fp32Task) -> Sequence[LaunchMaker]:
+        return [partial(self._vector, task)]
+
+    def _places(self, box: Box, corner: tuple[int, int]) -> tuple[int, ...]:
+        """Returns the arguments for a box of a map that begins at a corner."""
+        return (box.top - corner[0], box.left - corner[1], box.height, box.width)
+
+    def _factors(self, size: Size) -> tuple[float, ...]:
+        """Returns what the vector is scaled by, for a source of that size."""
+        return ()
+
+    def _parts(self, task: Fp32Task, box: Box) -> Launch:
+        source = task.maps[self.step.source.value]
+        sums: tuple[Argument, ...] = task.vectors, self.layout.partial, self.layout.sum_step
+        arguments = plain(*source.start(), *self._places(box, source.corner), *sums)
+        groups = *self._work.groups, task.pictures
+        return self.launch_of(self._work.kernels[0], groups, arguments)
+
+    def _all(self, task: Fp32Task) -> Launch:
+        layout = self.layout
+        places = layout.sums[self.number], layout.partial, layout.sum_step
+        return self._each(self._work.kernels[1], 2, task, plain(task.vectors, *places))
+
+    def _vector(self, task: Fp32Task) -> Launch:
+        layout, step = self.layout, self.step
+        arguments = plain(
+            *(task.vectors, layout.sums[self.number], layout.sum_step),
+            *(task.vectors, layout.vectors[step.vector], layout.step),
+            *self._factors(task.batch.sizes[step.source.value]),
         )
-        self._group = int(macros["GROUP"])
-        built = runtime.build("avg_pool", macros)
-        self._sum, self._add, self._mean = (
-            built.kernel(name, self._group) for name in ("sum", "add", "mean")
-        )
+        return self._each(self._work.kernels[2], 1, task, arguments)
 
-    def owns(self, kernel: Kernel) -> bool:
-        """Whether it launches a kernel."""
-        return any(own is kernel for own in (self._sum, self._add, self._mean))
-
-    def sums(self, source: Map, box: Box, vectors: Buffer, pictures: int) -> list[LaunchMaker]:
-        """What adds the pixels of a box to the sums."""
-        step = self._layout.size // SUM_BYTES
-        top, left = source.corner
-        places = (box.top - top, box.left - left, box.height, box.width)
-        wide = (CHUNKS, self._blocks, pictures)
-        return [
-            lambda: Launch(
-                None,
-                lambda: self._sum,
-                wide,
-                lambda: plain(*source.start, *places, vectors, self._layout.partial, step),
-            ),
-            lambda: Launch(
-                None,
-                lambda: self._add,
-                self._groups(2 * self._planes, pictures),
-                lambda: plain(vectors, self._first, self._layout.partial, step),
-            ),
-        ]
-
-    def finish(self, size: Size, vectors: Buffer, pictures: int) -> Launch:
-        """The launch for the mean of a map of that size."""
-        source = (vectors, self._first, self._layout.size // SUM_BYTES)
-        target = (vectors, self._vector, self._layout.size // 4)
-        factor = 1 / (size[0] * size[1])
-        return Launch(
-            None,
-            lambda: self._mean,
-            self._groups(self._planes, pictures),
-            lambda: plain(*source, *target, factor),
-        )
-
-    def _groups(self, count: int, pictures: int) -> Groups:
-        return -(-count // self._group), 1, pictures
-
-    def close(self) -> None:
-        """Nothing to free."""
+    def _each(self, spec: KernelSpec, times: int, task: Fp32Task, arguments: Arguments) -> Launch:
+        """Returns a launch with a work-item for each element of the vector, `times` over."""
+        count = times * self.program.vectors[self.step.vector]
+        return self.launch_of(spec, (-(-count // spec.group), 1, task.pictures), arguments)
 
 
-class Fp32LinearStep:
-    """A fully connected layer, its weights on the device."""
+class Fp32AvgPoolStep(Fp32SumStep[GlobalAvgPool]):
+    """A mean over the picture."""
 
-    def __init__(self, runtime: Runtime, step: Linear, layout: VectorLayout) -> None:
-        """Raises BackendError, OutOfMemoryError."""
-        self._runtime = runtime
-        self._places = (layout.vectors[step.source], layout.vectors[step.vector], layout.size // 4)
+    def __init__(self, context: Fp32Context, number: int) -> None:
+        super().__init__(context, number)
+        limits, step = self.runtime.limits, self.step
+        value = self.program.values[step.source.value]
+        blocks, planes = blocks_of(value, self.block)[0], self.program.vectors[step.vector]
+        macros = _macros(limits, self.block, blocks, planes, value.space_to_depth, step.squared)
+        group = limits.group_on_gpu(GROUP)
+        kernels = [KernelSpec("avg_pool", macros, group, name) for name in ("sum", "add", "mean")]
+        self._work = SumKernels(kernels, (CHUNKS, blocks))
+
+    def _factors(self, size: Size) -> tuple[float, ...]:
+        return (1 / (size[0] * size[1]),)
+
+
+class Fp32LinearStep(Fp32Step[Linear]):
+    """A fully connected layer."""
+
+    def __init__(self, context: Fp32Context, number: int) -> None:
+        super().__init__(context, number)
+        step = self.step
         outputs, inputs = step.weight.shape
-        self._outputs = outputs
-        self._group = runtime.limits.group(GROUP)
-        macros: dict[str, str | int] = {"GROUP": self._group, "INPUTS": inputs, "OUTPUTS": outputs}
-        macros |= dialect_macro(step.activation.function)
-        self._kernel = runtime.build("linear", macros).kernel("linear", self._group)
-        weight = np.ascontiguousarray(step.weight.T, np.float32)
+        group = self.runtime.limits.group(GROUP)
+        macros: Macros = {
+            "GROUP": group,
+            "INPUTS": inputs,
+            "OUTPUTS": outputs,
+            **activation_macro(step.activation.function),
+        }
+        self._spec = KernelSpec("linear", macros, group)
+        self._weight = self.upload(np.asarray(step.weight.T, np.float32))
         epilogue = np.stack([step.bias, step.activation.slopes]).astype(np.float32)
-        self._weight, self._bias = (
-            runtime.allocate(weight.nbytes),
-            runtime.allocate(epilogue.nbytes),
-        )
-        runtime.upload(self._weight, weight)
-        runtime.upload(self._bias, epilogue)
+        self._epilogue = self.upload(epilogue)
 
-    def owns(self, kernel: Kernel) -> bool:
-        """Whether it launches a kernel."""
-        return kernel is self._kernel
-
-    def launch(self, batch: Batch, vectors: Buffer) -> Launch:
-        """Its launch."""
-        return Launch(
-            None,
-            lambda: self._kernel,
-            (-(-self._outputs // self._group), 1, batch.source.shape[0]),
-            lambda: plain(vectors, *self._places, self._weight, self._bias),
-        )
-
-    def close(self) -> None:
-        """Frees the weights."""
-        self._weight.release()
-        self._bias.release()
+    def launch(self, task: Fp32Task) -> Launch:
+        """Returns the launch for the vectors of all pictures."""
+        step, vectors = self.step, self.layout.vectors
+        places = vectors[step.source], vectors[step.vector], self.layout.step
+        groups = -(-len(step.weight) // self._spec.group), 1, task.pictures
+        arguments = plain(task.vectors, *places, self._weight, self._epilogue)
+        return self.launch_of(self._spec, groups, arguments)
 
 
 def _macros(
     limits: Limits,
     block: int,
-    blocks: int,
-    planes: int,
-    space_to_depth: int,
-    *,
+    blocks: int = 1,
+    planes: int = 1,
+    space_to_depth: int = 1,
     squared: bool = False,
 ) -> Macros:
     return {
-        "GROUP": 1 if limits.is_cpu else limits.group(GROUP),
+        "GROUP": limits.group_on_gpu(GROUP),
         "BLOCK": block,
         "BLOCKS": blocks,
         "PLANES": planes,
@@ -223,7 +167,3 @@ def _macros(
         "SQUARED": int(squared),
         "UNIT": UNIT,
     }
-
-
-def _blocks(value: Value, block: int) -> int:
-    return blocks_of(value, block)[0]

@@ -6,173 +6,91 @@ import math
 
 import numpy as np
 
-from waifu2x.backends.gpu.device.launch import Arguments, Groups, Launch, LaunchMaker, plain
-from waifu2x.backends.gpu.device.runtime import Buffer, Kernel, Macros, Runtime
-from waifu2x.backends.gpu.executor import Batch
-from waifu2x.backends.gpu.fp32.avg_pool import GROUP, SUM_BYTES, VectorLayout, chunks_of
-from waifu2x.backends.gpu.fp32.maps import UNIT, Map, Maps, bounds
+from waifu2x.backends.gpu.device.launch import KernelSpec, Launch, plain
+from waifu2x.backends.gpu.fp32.avg_pool import GROUP, Fp32SumStep, SumKernels
+from waifu2x.backends.gpu.fp32.maps import UNIT, bounds, chunks_of
+from waifu2x.backends.gpu.fp32.step import Fp32Context, Fp32Step, Fp32Task
 from waifu2x.lowering.ops.attention import ChannelWeights, CrossSums, MixPlanes
 from waifu2x.lowering.plan.box import Box
-from waifu2x.lowering.program import Program
-from waifu2x.networks.model import Size
 
 _LOCAL_FLOATS = 2048
-"""The most that a run of pixels takes: what leaves room for other groups."""
+"""The most that a run of pixels takes, which leaves room for other groups."""
 _PIXELS = 32
 _REGISTER_SUMS = 8
 _MEMORY_SUMS = 1024
-"""The most sums of a work-item, where they lie in registers and where not."""
+"""The most sums of a work-item: in registers on a GPU, in memory on a processor."""
 
 
-class Fp32CrossSumsStep:
-    """Sums of products of planes: of parts of the picture, then all of them."""
+class Fp32CrossSumsStep(Fp32SumStep[CrossSums]):
+    """Sums of products of planes."""
 
-    def __init__(
-        self, runtime: Runtime, program: Program, number: int, layout: VectorLayout, block: int
-    ) -> None:
-        """Raises BackendError."""
-        step = program.steps[number]
-        assert isinstance(step, CrossSums)
-        self._layout = layout
-        self._planes = step.first
-        self._first = layout.sums[number]
-        self._vector = layout.vectors[step.vector]
-        self._elements = program.vectors[step.vector]
-        depth = step.planes // step.heads
-        macros = _macros(runtime, block, step.heads, depth, step.period)
-        self._group = int(macros["GROUP"])
-        slices = -(-depth * (depth + 2) // (self._group * int(macros["EACH"])))
-        self._chunks = chunks_of(step.period)
-        self._across = step.parts * step.heads * slices
-        built = runtime.build("channel_attention", macros)
-        self._multiply, self._add, self._floats = (
-            built.kernel(name, self._group) for name in ("multiply", "add", "floats")
-        )
+    def __init__(self, context: Fp32Context, number: int) -> None:
+        super().__init__(context, number)
+        step, depth = self.step, self.step.planes // self.step.heads
+        names = "multiply", "add", "floats"
+        kernels = [_spec(context, name, step.heads, depth, step.period) for name in names]
+        slices = -(-depth * (depth + 2) // (kernels[0].group * int(kernels[0].macros["EACH"])))
+        across = step.parts * step.heads * slices
+        self._work = SumKernels(kernels, (across, chunks_of(step.period)))
 
-    def owns(self, kernel: Kernel) -> bool:
-        """Whether it launches a kernel."""
-        return any(own is kernel for own in (self._multiply, self._add, self._floats))
-
-    def sums(self, source: Map, box: Box, vectors: Buffer, pictures: int) -> list[LaunchMaker]:
-        """What adds the pixels of a box to the sums."""
-        step = self._layout.size // SUM_BYTES
-        top, left = source.corner
-        places = (*self._planes, top, left, box.top - top, box.left - left, box.height, box.width)
-        return [
-            lambda: Launch(
-                None,
-                lambda: self._multiply,
-                (self._across, self._chunks, pictures),
-                lambda: plain(*source.start, *places, vectors, self._layout.partial, step),
-            ),
-            lambda: Launch(
-                None,
-                lambda: self._add,
-                self._groups(2 * self._elements, pictures),
-                lambda: plain(vectors, self._first, self._layout.partial, step),
-            ),
-        ]
-
-    def finish(self, size: Size, vectors: Buffer, pictures: int) -> Launch:
-        """The launch after which the vector has the sums, of a map of any size."""
-        source = (vectors, self._first, self._layout.size // SUM_BYTES)
-        target = (vectors, self._vector, self._layout.size // 4)
-        groups = self._groups(self._elements, pictures)
-        return Launch(None, lambda: self._floats, groups, lambda: plain(*source, *target))
-
-    def _groups(self, count: int, pictures: int) -> Groups:
-        return -(-count // self._group), 1, pictures
-
-    def close(self) -> None:
-        """Nothing to free."""
+    def _places(self, box: Box, corner: tuple[int, int]) -> tuple[int, ...]:
+        return (*self.step.first, *corner, *super()._places(box, corner))
 
 
-class Fp32ChannelWeightsStep:
-    """The weights by which planes are mixed; temperatures are on the device."""
+class Fp32ChannelWeightsStep(Fp32Step[ChannelWeights]):
+    """The weights by which planes are mixed."""
 
-    def __init__(
-        self, runtime: Runtime, step: ChannelWeights, layout: VectorLayout, block: int
-    ) -> None:
-        """Raises BackendError, OutOfMemoryError."""
-        heads = len(step.temperature)
-        period = math.isqrt(step.parts)
-        macros = _macros(runtime, block, heads, step.planes // heads, period)
-        self._group = int(macros["GROUP"])
-        self._planes = step.planes * step.parts
-        self._places = layout.vectors[step.source], layout.vectors[step.vector], layout.size // 4
-        self._kernel = runtime.build("channel_attention", macros).kernel("weights", self._group)
-        temperatures = np.ascontiguousarray(step.temperature, np.float32)
-        self._temperatures = runtime.allocate(temperatures.nbytes)
-        runtime.upload(self._temperatures, temperatures)
+    def __init__(self, context: Fp32Context, number: int) -> None:
+        super().__init__(context, number)
+        step, heads = self.step, len(self.step.temperature)
+        depth = step.planes // heads
+        self._spec = _spec(context, "weights", heads, depth, math.isqrt(step.parts))
+        self._temperatures = self.upload(np.asarray(step.temperature, np.float32))
 
-    def owns(self, kernel: Kernel) -> bool:
-        """Whether it launches a kernel."""
-        return kernel is self._kernel
-
-    def launch(self, batch: Batch, vectors: Buffer) -> Launch:
-        """Its launch."""
-        groups = -(-self._planes // self._group), 1, batch.source.shape[0]
-
-        def arguments() -> Arguments:
-            return plain(vectors, *self._places, self._temperatures)
-
-        return Launch(None, lambda: self._kernel, groups, arguments)
-
-    def close(self) -> None:
-        """Frees the temperatures."""
-        self._temperatures.release()
+    def launch(self, task: Fp32Task) -> Launch:
+        """Returns the launch for the vectors of all pictures."""
+        step, vectors = self.step, self.layout.vectors
+        groups = -(-step.planes * step.parts // self._spec.group), 1, task.pictures
+        places = vectors[step.source], vectors[step.vector], self.layout.step
+        arguments = plain(task.vectors, *places, self._temperatures)
+        return self.launch_of(self._spec, groups, arguments)
 
 
-class Fp32MixStep:
+class Fp32MixStep(Fp32Step[MixPlanes]):
     """Planes mixed by weights."""
 
-    def __init__(
-        self, runtime: Runtime, program: Program, step: MixPlanes, layout: VectorLayout, block: int
-    ) -> None:
-        """Raises BackendError."""
-        self._step = step
-        self._place = layout.vectors[step.vector], layout.size // 4
-        target = program.values[step.target.value]
-        self._zero_outside = target.zero_outside
-        self._blocks = -(-target.parts[step.target.part] // block)
-        macros = _macros(runtime, block, step.heads, step.planes // step.heads, step.period)
-        self._group = int(macros["GROUP"])
-        self._kernel = runtime.build("channel_attention", macros).kernel("mix_planes", self._group)
+    def __init__(self, context: Fp32Context, number: int) -> None:
+        super().__init__(context, number)
+        step = self.step
+        depth = step.planes // step.heads
+        self._spec = _spec(context, "mix_planes", step.heads, depth, step.period)
 
-    def owns(self, kernel: Kernel) -> bool:
-        """Whether it launches a kernel."""
-        return kernel is self._kernel
-
-    def launch(self, batch: Batch, box: Box, maps: Maps, vectors: Buffer) -> Launch:
-        """The launch for the results in a box."""
-        step = self._step
+    def launch(self, task: Fp32Task) -> Launch:
+        """Returns the launch for the results in a box."""
+        step, box, maps = self.step, task.boxes[self.number], task.maps
         source, target = maps[step.source.value], maps[step.target.value]
-        kept = Box(0, 0, *batch.sizes[step.target.value]) if self._zero_outside else box
-        groups = -(-box.width // self._group), self._blocks, box.height * batch.source.shape[0]
-
-        def arguments() -> Arguments:
-            return plain(
-                *(*source.start, *target.part_start(step.target.part)),
-                *(*source.corner, *target.corner),
-                *(step.first, box.top, box.left, box.height, box.width),
-                *(vectors, *self._place, *bounds(kept, 0, 0)),
-            )
-
-        return Launch(None, lambda: self._kernel, groups, arguments)
-
-    def close(self) -> None:
-        """Nothing to free."""
+        stored = self.program.values[step.target.value]
+        kept = task.whole(step.target.value, 0, 0) if stored.zero_outside else bounds(box, 0, 0)
+        blocks = -(-stored.parts[step.target.part] // self.block)
+        groups = -(-box.width // self._spec.group), blocks, box.height * task.pictures
+        arguments = plain(
+            *(*source.start(), *target.start(step.target.part)),
+            *(*source.corner, *target.corner),
+            *(step.first, box.top, box.left, box.height, box.width),
+            *(task.vectors, self.layout.vectors[step.vector], self.layout.step, *kept),
+        )
+        return self.launch_of(self._spec, groups, arguments)
 
 
-def _macros(runtime: Runtime, block: int, heads: int, depth: int, period: int) -> Macros:
-    """Those of all kernels, so that they are compiled together."""
-    limits = runtime.limits
-    group = 1 if limits.is_cpu else limits.group(GROUP)
+def _spec(context: Fp32Context, name: str, heads: int, depth: int, period: int) -> KernelSpec:
+    """Returns a kernel of the file; those of a step have the same macros, and so one module."""
+    limits = context.runtime.limits
+    group = limits.group_on_gpu(GROUP)
     most = _MEMORY_SUMS if limits.is_cpu else _REGISTER_SUMS
-    return {
+    macros = {
         "GROUP": group,
         "UNIT": UNIT,
-        "BLOCK": block,
+        "BLOCK": context.block,
         "HEADS": heads,
         "DEPTH": depth,
         "PERIOD": period,
@@ -180,3 +98,4 @@ def _macros(runtime: Runtime, block: int, heads: int, depth: int, period: int) -
         "PIXELS": max(1, min(_PIXELS, _LOCAL_FLOATS // (2 * depth))),
         "EACH": min(most, -(-depth * (depth + 2) // group)),
     }
+    return KernelSpec("channel_attention", macros, group, name)

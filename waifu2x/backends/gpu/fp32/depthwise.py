@@ -4,114 +4,73 @@ from __future__ import annotations
 
 import numpy as np
 
-from waifu2x.backends.gpu.device.launch import Arguments, Launch, plain
-from waifu2x.backends.gpu.device.runtime import Argument, Kernel, Macros, Runtime
-from waifu2x.backends.gpu.executor import Batch
-from waifu2x.backends.gpu.fp32.activation_text import cheapest, dialect_macro
-from waifu2x.backends.gpu.fp32.maps import UNIT, Maps, bounds
+from waifu2x.backends.gpu.device.launch import KernelSpec, Launch, plain
+from waifu2x.backends.gpu.device.source import switches, vector_type
+from waifu2x.backends.gpu.fp32.activation import activation_macro, cheapest, join_macro
+from waifu2x.backends.gpu.fp32.maps import UNIT
+from waifu2x.backends.gpu.fp32.step import Fp32Context, Fp32Step, Fp32Task
 from waifu2x.lowering.ops.conv import Depthwise
-from waifu2x.lowering.plan.box import Box, round_up
-from waifu2x.lowering.program import Program
-from waifu2x.networks.expressions import MULTIPLY
+from waifu2x.lowering.plan.box import round_up
 
 _GROUP = 32
 _LINE = 4
 
 
-class Fp32DepthwiseStep:
-    """A depthwise convolution, its weights on the device."""
+class Fp32DepthwiseStep(Fp32Step[Depthwise]):
+    """A depthwise convolution."""
 
-    def __init__(self, runtime: Runtime, program: Program, step: Depthwise, block: int) -> None:
-        """Raises BackendError, OutOfMemoryError."""
-        self._runtime = runtime
-        self._step = step
-        self._group = 1 if runtime.limits.is_cpu else runtime.limits.group(_GROUP)
-        self._target = program.values[step.target.value]
-        self._kernel: Kernel | None = None
-        planes, taps = len(step.weight), step.taps
-        width = round_up(planes, block)
+    def __init__(self, context: Fp32Context, number: int) -> None:
+        super().__init__(context, number)
+        step, block = self.step, self.block
+        planes, width = len(step.weight), round_up(len(step.weight), block)
         self._blocks = width // block
-        self._macros = self._made_macros(block, width)
-        weight = np.zeros((width, taps**2), np.float32)
-        weight[:planes] = step.weight.reshape(planes, -1)
-        blocks = weight.reshape(self._blocks, block, -1).transpose(0, 2, 1)
-        epilogue = np.zeros((2, width), np.float32)
-        epilogue[:, :planes] = step.bias, step.activation.slopes
-        self._weight = runtime.allocate(weight.nbytes)
-        self._bias = runtime.allocate(epilogue.nbytes)
-        runtime.upload(self._weight, np.ascontiguousarray(blocks))
-        runtime.upload(self._bias, epilogue)
-
-    def _made_macros(self, block: int, width: int) -> Macros:
-        step, planes = self._step, len(self._step.weight)
+        self._zero_outside = self.program.values[step.target.value].zero_outside
+        group = self.runtime.limits.group_on_gpu(_GROUP)
         macros: dict[str, str | int] = {
             "UNIT": UNIT,
             "BLOCK": block,
-            "VECTOR": "float" if block == 1 else f"float{block}",
-            "GROUP": self._group,
+            "VECTOR": vector_type(block),
+            "GROUP": group,
             "LINE": _LINE,
             "TAPS": step.taps,
             "PLANES": planes,
             "OUT_PLANES": width,
             "SUB_PLANES": width,
-            "SUB_BLOCKS": width // block,
+            "SUB_BLOCKS": self._blocks,
             "STORED": width,
             "D2S": 1,
             "S2D": 1,
-            **dialect_macro(cheapest(step.activation)),
+            **activation_macro(cheapest(step.activation)),
+            **join_macro(step.join),
+            **switches(
+                RESIDUAL=step.residual,
+                ZERO_OUTSIDE=self._zero_outside,
+            ),
         }
         if not step.activation.has_slopes:
             macros["SLOPE"] = "0.0f"
-        if step.residual is not None:
-            macros["RESIDUAL"] = 1
-        if step.join == MULTIPLY:
-            macros["MULTIPLIED"] = 1
-        if self._target.zero_outside:
-            macros["ZERO_OUTSIDE"] = 1
-        return macros
+        self._spec = KernelSpec("depthwise", macros, group)
+        weight = np.zeros((width, step.taps**2), np.float32)
+        weight[:planes] = step.weight.reshape(planes, -1)
+        blocks = weight.reshape(self._blocks, block, -1).transpose(0, 2, 1)
+        epilogue = np.zeros((2, width), np.float32)
+        epilogue[:, :planes] = step.bias, step.activation.slopes
+        self._weight = self.upload(blocks)
+        self._epilogue = self.upload(epilogue)
 
-    def built(self) -> Kernel:
-        """The kernel. Raises BackendError."""
-        if self._kernel is None:
-            program = self._runtime.build("depthwise", self._macros)
-            self._kernel = program.kernel("depthwise", self._group)
-        return self._kernel
-
-    def owns(self, kernel: Kernel) -> bool:
-        """Whether it launches a kernel."""
-        return kernel is self._kernel
-
-    def launch(self, batch: Batch, box: Box, maps: Maps) -> Launch:
-        """The launch for the results in a box."""
-        step = self._step
-        columns = -(-box.width // (self._group * _LINE))
-        groups = (columns, self._blocks, box.height * batch.source.shape[0])
-
-        def arguments() -> Arguments:
-            view, residual = step.source, step.residual
-            source = maps[view.value]
-            place = box.top + view.offset, box.left + view.offset
-            target = maps[step.target.value].arguments(box.top, box.left, step.target.part)
-            added: list[Argument] = []
-            if residual is not None:
-                top, left = box.top + residual.offset, box.left + residual.offset
-                added += maps[residual.value].arguments(top, left, residual.first)
-            if self._target.zero_outside:
-                size = Box(0, 0, *batch.sizes[step.target.value])
-                added += bounds(size, box.top, box.left)
-            return plain(
-                *source.arguments(*place, view.first),
-                self._weight,
-                self._bias,
-                box.height,
-                box.width,
-                *target,
-                *added,
-            )
-
-        return Launch(lambda: ("depthwise", self._macros), self.built, groups, arguments)
-
-    def close(self) -> None:
-        """Frees the weights."""
-        self._weight.release()
-        self._bias.release()
+    def launch(self, task: Fp32Task) -> Launch:
+        """Returns the launch for the results in a box."""
+        step, box, maps = self.step, task.boxes[self.number], task.maps
+        columns = -(-box.width // (self._spec.group * _LINE))
+        arguments = plain(
+            *maps.read(step.source, box),
+            self._weight,
+            self._epilogue,
+            box.height,
+            box.width,
+            *maps.written(step.target, box),
+            *(maps.read(step.residual, box) if step.residual else ()),
+            *(task.whole(step.target.value, *box[:2]) if self._zero_outside else ()),
+        )
+        groups = columns, self._blocks, box.height * task.pictures
+        return self.launch_of(self._spec, groups, arguments)

@@ -8,24 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.gpu.device.runtime import Limits, Macros
-from waifu2x.backends.gpu.fp32.conv import NARROW, Planes, padded_weight
+from waifu2x.backends.gpu.device.source import fields_of, vector_type
+from waifu2x.backends.gpu.fp32.conv_planes import NARROW, Planes, padded_weight
 from waifu2x.lowering.plan.box import round_up
 from waifu2x.system.lazy_dataclass import dataclass
 
 _FEW = 16
-"""Planes of results that are pixels, which a work-item makes alone."""
-
-
+"""The most planes of pixels that a work-item makes alone."""
 _USUAL_TAPS = 3
 _LINE = 4
-"""The most results of a line with more taps."""
+"""The most results of a line of kernels with more taps."""
 _LINE_DOWN = 2
-"""The same for lines that go down: their groups are larger, and leave fewer registers."""
+"""The most results of a line that goes down: its larger groups leave fewer registers."""
 
 
 @dataclass(frozen=True)
 class DirectShape:
-    """How the work is cut: see the macros of the kernel."""
+    """How the work is cut: the macros of the kernel."""
 
     line: int
     vectors: int
@@ -42,22 +41,18 @@ class DirectShape:
 
     @property
     def planes(self) -> int:
-        """Output planes of a group."""
         return self.lanes * self.vectors * self.width
 
     @property
     def rows(self) -> int:
-        """Rows of pixels of a group."""
         return self.group_y * (self.line if self.down else 1)
 
     @property
     def columns(self) -> int:
-        """Columns of pixels of a group."""
         return self.group_x * (1 if self.down else self.line)
 
     @property
     def group(self) -> int:
-        """Work-items of a group."""
         return self.lanes * self.group_x * self.group_y
 
     def macros(self, planes: Planes) -> Macros:
@@ -65,16 +60,9 @@ class DirectShape:
             "TAPS": planes.taps,
             "IN_PLANES": round_up(planes.in_count, self.load),
             "OUT_PLANES": round_up(planes.out_count, self.planes),
-            "LINE": self.line,
-            "VECTORS": self.vectors,
-            "WIDTH": self.width,
-            "VECTOR": "float" if self.width == 1 else f"float{self.width}",
-            "LANES": self.lanes,
+            "VECTOR": vector_type(self.width),
             "GROUP": self.group,
-            "GROUP_X": self.group_x,
-            "GROUP_Y": self.group_y,
-            "DOWN": int(self.down),
-            "LOAD": self.load,
+            **fields_of(self),
         }
 
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -87,7 +75,7 @@ class DirectShape:
 
 
 def candidates(limits: Limits, planes: Planes) -> list[DirectShape]:
-    """Shapes for a convolution on a device, the usual one first."""
+    """Returns the shapes of a convolution on a device, the usual one first."""
     found = _candidates(limits, planes)
     if planes.taps <= _USUAL_TAPS:
         return found
@@ -114,7 +102,7 @@ def _candidates(limits: Limits, planes: Planes) -> list[DirectShape]:
 
 
 def _for_gpus(planes: Planes, count: int) -> list[DirectShape]:
-    """Shapes of groups of 64 work-items and more, for so many output planes."""
+    """Returns shapes of groups of 64 work-items and more, for `count` output planes."""
     if planes.to_pixels and count <= NARROW:
         cuts = ((4, 8), (4, 4), (8, 4), (2, 8))
         return [DirectShape(line, 1, 4, 1, 32, rows, down=True) for line, rows in cuts]
@@ -126,14 +114,14 @@ def _for_gpus(planes: Planes, count: int) -> list[DirectShape]:
         return [DirectShape(8, 1, 4, 4, 8, rows) for rows in (4, 8)]
     vectors = 2 if count > 32 else 1
     if planes.taps == 1:
-        # Fewer multiply-adds for each load: what is best depends on the caches.
+        # Fewer multiply-adds for each load: the best shape depends on the caches.
         ways = ((4, vectors, 4), (4, 2 * vectors, 4), (4, vectors, 8), (8, vectors, 4))
         return [DirectShape(line, v, 4, 8, 4, rows) for line, v, rows in ways]
     return [DirectShape(8, vectors, 4, 8, 4, rows) for rows in (4, 8)]
 
 
 def _fitted(shape: DirectShape, most: int) -> DirectShape:
-    """The shape with so many work-items in a group at most: fewer lines, then fewer planes."""
+    """Returns the shape with at most `most` work-items a group: fewer lines, then fewer planes."""
     while shape.group > most:
         if shape.group_y > 1:
             shape = replace(shape, group_y=shape.group_y // 2)

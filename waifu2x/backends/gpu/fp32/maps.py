@@ -1,4 +1,4 @@
-"""Where the fp32 executor's maps lie, as `kernels/maps.h` says, and how kernels are told."""
+"""Where the fp32 executor's maps and vectors lie, and their arguments: see `kernels/maps.h`."""
 
 from __future__ import annotations
 
@@ -7,36 +7,45 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from waifu2x.backends.gpu.device.runtime import Argument, Limits, Macros
+from waifu2x.backends.gpu.device.source import float_text
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels
+from waifu2x.lowering.ops.attention import CrossSums
+from waifu2x.lowering.ops.vector import GlobalAvgPool
 from waifu2x.lowering.plan.box import Box, round_up
-from waifu2x.lowering.values import Value, View
+from waifu2x.lowering.program import Program
+from waifu2x.lowering.values import Target, Value, View
 from waifu2x.networks.model import Model
 from waifu2x.system.lazy_dataclass import dataclass
 
 FLOAT_BYTES = 4
 UNIT = 64
-"""Floats; places and steps of maps are counted in it."""
+"""Floats: the unit of a map's offset and of the step between pictures."""
 ALIGNMENT = UNIT * FLOAT_BYTES
 MAP_LIMIT = (1 << 31) * FLOAT_BYTES - ALIGNMENT
 """Bytes: kernels count the floats of a picture's map in 31 bits."""
 _GPU_BLOCK = 4
+CHUNKS = 64
+"""Parts of a box that are summed separately."""
+_SUM_BYTES = 8
+_VECTOR_UNIT = 32
+"""Floats: each vector begins at a multiple of it."""
 
 C_TYPES = {"uint8": "uchar", "uint16": "ushort", "float32": "float"}
 
 
 def block_of(limits: Limits) -> int:
-    """Planes of a block of maps."""
+    """Returns the planes of a block of maps."""
     return limits.vector if limits.is_cpu else _GPU_BLOCK
 
 
 def blocks_of(value: Value, block: int) -> list[int]:
-    """Blocks of each part of a value; after space-to-depth, those of one of its pixels each."""
+    """Returns the blocks of each part of a value; after space-to-depth, of each of its pixels."""
     count = value.space_to_depth**2
     return [-(-planes // block) for planes in value.parts * count]
 
 
 def places_of(value: Value, first: int, parts: int, block: int) -> list[int]:
-    """Where the planes of some parts of a value are stored, from the first one's."""
+    """Returns where the planes of some parts of a value are stored, counted from part `first`."""
     found: list[int] = []
     start = 0
     pixels = value.space_to_depth**2
@@ -48,28 +57,30 @@ def places_of(value: Value, first: int, parts: int, block: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Margin:
-    """Stored pixels beyond a map's own that whole groups of work-items write and read."""
+    """Stored pixels beyond a map that whole groups of work-items write and read."""
 
     rows: int = 0
     columns: int = 0
 
     def hull(self, other: Margin) -> Margin:
-        """Enough for both."""
+        """Returns the larger margin on each side."""
         return Margin(max(self.rows, other.rows), max(self.columns, other.columns))
 
 
 @dataclass(frozen=True)
 class BlockLayout:
-    """How much memory a part of a value takes."""
+    """The memory of a map."""
 
     pitch: int
+    """Stored pixels from a row to the next."""
     area: int
+    """Stored pixels of a block."""
     step: int
     """UNITs from a picture to the next."""
 
 
 def layout_of(value: Value, box: Box, margin: Margin, block: int) -> BlockLayout:
-    """The layout of the pixels in a box."""
+    """Returns the layout of the pixels in a box."""
     rows = -(-box.height // value.space_to_depth) + margin.rows
     pitch = -(-box.width // value.space_to_depth) + margin.columns
     floats = sum(blocks_of(value, block)) * rows * pitch * block
@@ -86,7 +97,7 @@ class Map:
     block: int
 
     def arguments(self, y: int, x: int, part: int = 0) -> tuple[Argument, ...]:
-        """MAP of a kernel whose coordinates begin at a stored pixel of a part of the value."""
+        """Returns MAP of a kernel whose coordinates begin at stored pixel (y, x) of a part."""
         s2d, box = self.value.space_to_depth, self.place.box
         blocks = sum(blocks_of(self.value, self.block)[:part])
         first = (y - box.top // s2d) * self.layout.pitch + x - box.left // s2d
@@ -101,22 +112,17 @@ class Map:
 
     @property
     def corner(self) -> tuple[int, int]:
-        """Its first pixel in the value."""
+        """The first pixel of the value that it holds."""
         return self.place.box.top, self.place.box.left
 
-    @property
-    def start(self) -> tuple[Argument, ...]:
-        """MAP of a kernel whose coordinates begin where it does; see `part_start` for a part."""
-        return self.part_start(0)
-
-    def part_start(self, part: int) -> tuple[Argument, ...]:
-        """The same for one part."""
+    def start(self, part: int = 0) -> tuple[Argument, ...]:
+        """Returns MAP of a kernel whose coordinates begin where the map of a part does."""
         box, s2d = self.place.box, self.value.space_to_depth
         return self.arguments(box.top // s2d, box.left // s2d, part)
 
 
 class Maps:
-    """All maps of a pass."""
+    """The maps of a pass, by values."""
 
     def __init__(
         self,
@@ -135,11 +141,78 @@ class Maps:
         layout = layout_of(stored, place.box, self._margins[value], self._block)
         return Map(place, stored, layout, self._block)
 
+    def read(self, view: View, box: Box) -> tuple[Argument, ...]:
+        """Returns MAP of a kernel that makes a box of results of a view."""
+        top, left = box.top + view.offset, box.left + view.offset
+        return self[view.value].arguments(top, left, view.first)
+
+    def written(self, target: Target, box: Box) -> tuple[Argument, ...]:
+        """Returns MAP of a kernel that writes a box of a target stored by single pixels."""
+        return self[target.value].arguments(box.top, box.left, target.part)
+
+
+@dataclass(frozen=True)
+class VectorLayout:
+    """Where sums, vectors and partial sums of a picture lie, in this order."""
+
+    vectors: tuple[int, ...]
+    """The first float of each vector."""
+    sums: dict[int, int]
+    """The first 64-bit integer of the sums of each PictureSum step, by its number."""
+    partial: int
+    """The first 64-bit integer of partial sums."""
+    sum_count: int
+    """64-bit integers of all sums."""
+    size: int
+    """Bytes of a picture."""
+
+    @property
+    def sum_step(self) -> int:
+        """64-bit integers from a picture to the next."""
+        return self.size // _SUM_BYTES
+
+    @property
+    def step(self) -> int:
+        """Floats from a picture to the next."""
+        return self.size // FLOAT_BYTES
+
+
+def chunks_of(period: int) -> int:
+    """Returns the CHUNKS for each place of cells of `period` x `period` pixels, which have sums of
+    their own."""
+    return max(1, CHUNKS // period**2)
+
+
+def vector_layout(program: Program, block: int) -> VectorLayout:
+    """Returns the layout of a program's vectors."""
+    sums: dict[int, int] = {}
+    count = partial = 0
+    for number, step in enumerate(program.steps):
+        if isinstance(step, GlobalAvgPool):
+            sums[number] = count
+            count += 2 * program.vectors[step.vector]
+            blocks = blocks_of(program.values[step.source.value], block)[0]
+            partial = max(partial, 2 * blocks * block * CHUNKS)
+        elif isinstance(step, CrossSums):
+            sums[number] = count
+            own = 2 * program.vectors[step.vector]
+            count += own
+            partial = max(partial, own * chunks_of(step.period))
+    at = count * _SUM_BYTES // FLOAT_BYTES
+    vectors = []
+    for length in program.vectors:
+        vectors.append(round_up(at, _VECTOR_UNIT))
+        at = vectors[-1] + length
+    first = round_up(at, _VECTOR_UNIT) * FLOAT_BYTES // _SUM_BYTES
+    size = (first + partial) * _SUM_BYTES
+    return VectorLayout(tuple(vectors), sums, first, count, round_up(size, 256))
+
 
 def picture_arguments(
     batch: Batch, model: Model, view: View, top: int, left: int
 ) -> tuple[Argument, ...]:
-    """PICTURE of a kernel whose coordinates begin at a pixel of a view of the picture."""
+    """Returns PICTURE of a kernel whose coordinates begin at pixel (top, left) of a view of the
+    picture."""
     _, height, width, _ = batch.source.shape
     y, y_rest = divmod(top + view.offset, view.enlarge)
     x, x_rest = divmod(left + view.offset, view.enlarge)
@@ -148,7 +221,7 @@ def picture_arguments(
 
 
 def result_arguments(batch: Batch, top: int, left: int) -> tuple[Argument, ...]:
-    """PIXELS of a kernel whose coordinates begin at a pixel of the result."""
+    """Returns PIXELS of a kernel whose coordinates begin at pixel (top, left) of the result."""
     _, rows, columns, _ = batch.target.shape
     box = batch.target_box
     places = (rows, columns, top - box.top, left - box.left)
@@ -156,18 +229,18 @@ def result_arguments(batch: Batch, top: int, left: int) -> tuple[Argument, ...]:
 
 
 def bounds(box: Box, top: int, left: int) -> tuple[Argument, ...]:
-    """Arguments for the range of a box, in coordinates that begin at (top, left)."""
+    """Returns the bounds of a box, in coordinates that begin at (top, left)."""
     return box.top - top, box.bottom - top, box.left - left, box.right - left
 
 
 def source_macros(pixels: DevicePixels, model: Model, view: View) -> Macros:
-    """Those of `pixels.h`."""
+    """Returns the macros of `pixels.h`."""
     unit = 1.0
     if pixels.dtype != np.float32:
-        unit = float(np.float32(1 / np.iinfo(pixels.dtype).max))
+        unit = 1 / np.iinfo(pixels.dtype).max
     return {
         "SOURCE_TYPE": C_TYPES[pixels.dtype.name],
-        "SOURCE_UNIT": f"{unit!r}f",
+        "SOURCE_UNIT": float_text(unit),
         "SOURCE_PLANES": model.in_planes,
         "ENLARGE": view.enlarge,
         **({} if model.border == "replicate" else {f"BORDER_{model.border.upper()}": 1}),
@@ -175,7 +248,7 @@ def source_macros(pixels: DevicePixels, model: Model, view: View) -> Macros:
 
 
 def target_macros(pixels: DevicePixels, planes: int) -> Macros:
-    """Those of `levels.h`."""
+    """Returns the macros of `levels.h`."""
     peak = 0 if pixels.dtype == np.float32 else int(np.iinfo(pixels.dtype).max)
     return {
         "TARGET_TYPE": C_TYPES[pixels.dtype.name],

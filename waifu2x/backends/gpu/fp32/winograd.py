@@ -1,21 +1,29 @@
-"""Convolutions by `kernels/winograd.cl`: 3x3, many planes, maps at both ends."""
+"""Convolutions of 3x3 taps and many planes, between maps, by `kernels/winograd.cl`, on processors
+by `winograd_vector.cl`."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.gpu.device.runtime import Limits, Macros
-from waifu2x.backends.gpu.fp32.conv import Planes, padded_weight
+from waifu2x.backends.gpu.device.source import fields_of, vector_type
+from waifu2x.backends.gpu.fp32.conv_planes import Planes, padded_weight
 from waifu2x.backends.gpu.fp32.maps import FLOAT_BYTES
 from waifu2x.backends.winograd import share, transform_weights
 from waifu2x.lowering.plan.box import round_up
 from waifu2x.system.lazy_dataclass import dataclass
 
+_CELL = 4
+_FREQUENCIES = (_CELL + 2) ** 2
+"""The frequencies of a cell of `winograd_vector.cl`."""
+
 
 @dataclass(frozen=True)
 class WinogradShape:
-    """How the work is cut: see the macros of the kernel."""
+    """How the work is cut: the macros of `winograd.cl`."""
 
     cell_y: int
     cell_x: int
@@ -32,7 +40,6 @@ class WinogradShape:
 
     @property
     def planes(self) -> int:
-        """Output planes of a group."""
         return self.outs
 
     @property
@@ -41,22 +48,19 @@ class WinogradShape:
 
     @property
     def frequencies(self) -> int:
-        """How many frequencies a cell has."""
+        """Frequencies of a cell."""
         return (self.cell_y + 2) * (self.cell_x + 2)
 
     @property
     def rows(self) -> int:
-        """Rows of pixels of a group."""
         return self.tile_y * self.cell_y
 
     @property
     def columns(self) -> int:
-        """Columns of pixels of a group."""
         return self.tile_x * self.cell_x
 
     @property
     def group(self) -> int:
-        """Work-items of a group."""
         cells = self.tile_y * self.tile_x
         lanes = cells // self.cells_item * (self.outs // self.outs_item)
         return lanes * self.frequencies // self.frequencies_item
@@ -74,21 +78,13 @@ class WinogradShape:
         return {
             "IN_PLANES": round_up(planes.in_count, self.depth),
             "OUT_PLANES": round_up(planes.out_count, self.outs),
-            "CELL_Y": self.cell_y,
-            "CELL_X": self.cell_x,
-            "TILE_Y": self.tile_y,
-            "TILE_X": self.tile_x,
-            "OUTS": self.outs,
-            "CELLS_ITEM": self.cells_item,
-            "OUTS_ITEM": self.outs_item,
-            "FREQUENCIES_ITEM": self.frequencies_item,
-            "DEPTH": self.depth,
             "GROUP": self.group,
             "LOCAL_FLOATS": self.local_bytes // FLOAT_BYTES,
+            **fields_of(self),
         }
 
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The weights transformed: U."""
+        """Returns the transformed weights: U."""
         inputs = round_up(planes.in_count, self.depth)
         full = padded_weight(planes, weight, inputs, round_up(planes.out_count, self.outs))
         transformed = transform_weights(full, self.cell_y, self.cell_x)
@@ -106,19 +102,70 @@ _SHAPES = (
     WinogradShape(2, 4, 4, 4, 32, 8, 8, 1, 4),
     WinogradShape(2, 2, 4, 8, 32, 8, 8, 1, 4),
 )
-"""Usual ones first, by measurements on an H200. F(4x4) multiplies less than F(2x4), spills a few
-registers where there are 168 for a work-item, and is at most 6 % faster: OpenCL does not tell
-how many there are, so it is taken only where `tuning` found it faster. The last two are for devices
-with groups of 256 work-items at most."""
+"""The usual ones first, by measurements on an H200. F(4x4) multiplies less than F(2x4), spills a
+few registers where a work-item has 168, and is at most 6 % faster. OpenCL does not tell how many
+there are, so it is taken only where `tuning` found it faster. The last two are for devices with
+groups of at most 256 work-items."""
 
 
-def candidates(limits: Limits, planes: Planes) -> list[WinogradShape]:
-    """Shapes for a convolution, the usual one first; none for one that it is not made for.
+@dataclass(frozen=True)
+class WinogradVectorShape:
+    """How the work is cut: the macros of `winograd_vector.cl`."""
 
-    Padding may not cost more than half of the work.
-    """
+    width: int
+    vectors: int
+    line: int
+    cells: int
+
+    stem = "winograd_vector"
+    share = share(_CELL, _CELL)
+    plane_groups = False
+    rows = _CELL
+    group = 1
+
+    @property
+    def planes(self) -> int:
+        return self.width * self.vectors
+
+    @property
+    def columns(self) -> int:
+        return self.cells * _CELL
+
+    def local_bytes(self, planes: Planes) -> int:
+        """Returns the local memory of a group."""
+        columns = 6 * (self.cells * _CELL + 2)
+        vectors = self.vectors + -(-planes.in_count // self.width)
+        return FLOAT_BYTES * self.width * (columns + _FREQUENCIES * self.cells * vectors)
+
+    def macros(self, planes: Planes) -> Macros:
+        return {
+            "IN_PLANES": round_up(planes.in_count, self.width),
+            "OUT_PLANES": round_up(planes.out_count, self.planes),
+            "VECTOR": vector_type(self.width),
+            "LOCAL_FLOATS": self.local_bytes(planes) // FLOAT_BYTES,
+            **fields_of(self),
+        }
+
+    def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Returns the transformed weights: U."""
+        inputs = round_up(planes.in_count, self.width)
+        full = padded_weight(planes, weight, inputs, round_up(planes.out_count, self.planes))
+        transformed = transform_weights(full, _CELL, _CELL)
+        grouped = transformed.reshape(_FREQUENCIES, -1, self.planes, inputs)
+        return np.ascontiguousarray(grouped.transpose(1, 0, 3, 2))
+
+
+def candidates(
+    limits: Limits, planes: Planes
+) -> Sequence[WinogradShape] | Sequence[WinogradVectorShape]:
+    """Returns the shapes of a convolution, the usual one first; none if it is not made for it."""
     if planes.taps != 3 or planes.from_pixels or planes.to_pixels:
         return []
+    return _on_processors(limits, planes) if limits.is_cpu else _on_gpus(limits, planes)
+
+
+def _on_gpus(limits: Limits, planes: Planes) -> Sequence[WinogradShape]:
+    """Returns shapes whose padding costs less than half of the work."""
     return [
         shape
         for shape in _SHAPES
@@ -127,3 +174,12 @@ def candidates(limits: Limits, planes: Planes) -> list[WinogradShape]:
         and limits.max_group >= shape.group
         and limits.local_bytes >= shape.local_bytes
     ]
+
+
+def _on_processors(limits: Limits, planes: Planes) -> Sequence[WinogradVectorShape]:
+    """Returns shapes whose sums take twelve of the sixteen or more registers of processors."""
+    width = limits.vector
+    if planes.is_narrow or width < 4 or min(planes.in_count, planes.out_count) < 2 * width:
+        return []
+    shapes = [WinogradVectorShape(width, 2, 6, cells) for cells in (12, 6)]
+    return [shape for shape in shapes if limits.local_bytes >= shape.local_bytes(planes)]

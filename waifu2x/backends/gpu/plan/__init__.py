@@ -1,1 +1,1 @@
-"""Plans what is launched: tiles, phases, and where maps lie."""
+"""Plans launches: tiles, phases, and where maps lie."""

@@ -31,10 +31,8 @@ _LARGEST_TILE = 1 << 15
 def worthwhile(
     executor: Executor, sizes: Sequence[Size], memory: int, scratch: int, tile: int | None
 ) -> tuple[int, ...]:
-    """The program's cuts that make a picture the cheapest in so many bytes.
-
-    `memory` is for all maps, `scratch` of it for those of a tile; `tile` as of `grids`.
-    """
+    """Returns the program's cuts that make a picture cheapest within `memory` bytes for all maps,
+    of which a tile's maps take at most `scratch`; `tile` as in `grids`."""
     program = executor.program
     spans = _Spans(executor, sizes)
     costs = [0.0]
@@ -58,7 +56,8 @@ def worthwhile(
 
 
 def grids(size: Size, tile: int | None, bands: int) -> Iterator[Size]:
-    """Tiles down and across for results of a size, fewest first: doubled one after the other."""
+    """Yields tiles down and across for results of a size, fewest first, doubled on one side each
+    time."""
     height, width = size
     side = min(tile or _LARGEST_TILE, _LARGEST_TILE)
     down, across = max(bands, -(-height // side)), -(-width // side)
@@ -73,9 +72,9 @@ def grids(size: Size, tile: int | None, bands: int) -> Iterator[Size]:
 
 
 def enlarged(program: Program) -> int | None:
-    """The step from which on maps are larger than the picture, where all that follows hangs on one
-    map that is kept as it is; None in networks without attention, where nothing else takes as much
-    memory."""
+    """Returns the step from which on maps are larger than the picture, if all later steps depend on
+    one map that is kept as it is. None in networks without attention, where no other maps take as
+    much memory."""
     attends = [n for n, s in enumerate(program.steps) if isinstance(s, AttendWindows | CrossSums)]
     larger = [
         number
@@ -94,12 +93,12 @@ def enlarged(program: Program) -> int | None:
 
 
 def step_cost(program: Program, number: int, box: Box) -> float:
-    """About the multiply-adds of a step for its results in a box."""
+    """Returns about the multiply-adds of a step for its results in a box."""
     return float(box.height * box.width) * program.steps[number].cost(program)
 
 
 def whole(program: Program, number: int, sizes: Sequence[Size]) -> Box:
-    """About what a step makes of a whole picture."""
+    """Returns about the results of a step for a whole picture, as a box."""
     step = program.steps[number]
     if not isinstance(step, MapStep):
         return Box(0, 0, 0, 0)
@@ -128,8 +127,8 @@ class _Spans:
                 self._sizes[value] = executor.map_bytes(value, box, 1)
 
     def bytes(self, start: int, end: int) -> tuple[float, float]:
-        """The bytes of maps that are kept while the steps from `start` to before `end` run, and the
-        most that these have of their own at a time."""
+        """Returns the bytes of maps that are kept while the steps from `start` to before `end` run,
+        and the peak of the bytes of their own maps."""
         crossing = [(self._first < cut) & (self._last >= cut) for cut in (start, end)]
         kept = crossing[0] | crossing[1]
         own = ~kept & (self._first < end) & (self._last >= start)
@@ -140,5 +139,5 @@ class _Spans:
 
 
 def _part(length: int, count: int, more: float) -> float:
-    """The part of a side that one of `count` tiles takes together with its halo."""
+    """Returns the part of a side that one of `count` tiles takes together with its halo."""
     return min(1.0, (length / count + more) / length) if count > 1 else 1.0

@@ -1,9 +1,9 @@
-"""What is launched for pictures that are computed undivided, whatever their size.
+"""Launches for pictures that are computed undivided, of any size.
 
-The first few sizes are planned with their numbers. From then on it is planned with symbols (see
-`lowering.symbols`): once for all sizes for which the same is decided, which are nearly all. A new
-size is then a formula away, and so are its launches, each of which has formulas of its own: how a
-kernel is cut depends on the size, and where it is cut otherwise there is another formula.
+The first few sizes are planned with their numbers. From then on planning uses symbols (see
+`lowering.plan.symbols`), once for all sizes with the same decisions, which are nearly all. A new
+size is then a formula away. Each launch has formulas of its own: how a kernel is cut depends on the
+size, and each way to cut it has another formula.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class LaunchPlan(Protocol):
     """Bytes for all maps."""
 
     def launches(self, buffers: Buffers, flags: Flags) -> Sequence[ReadyLaunch]:
-        """All of them, in order. One thread at a time. May raise BackendError for a kernel that can
-        only be built now, and OutOfMemoryError."""
+        """Returns all launches, in order, for one thread after the other. May raise BackendError
+        for a kernel that can only be built now, and OutOfMemoryError."""
         ...
 
 
@@ -78,7 +78,7 @@ class LaunchPlans:
         """How many sizes."""
 
     def plan(self, ends: Ends, size: Size) -> LaunchPlan | None:
-        """The plan for pictures of a size; None if kernels cannot count their maps."""
+        """Returns the plan for pictures of a size; None if kernels cannot count their maps."""
         key = ends, size
         with self._lock:
             found = self._plans.get(key)
@@ -99,10 +99,8 @@ class LaunchPlans:
         if found is None:
             return False
         slots = Buffers(*(_Slot(0) for _ in Buffers._fields))
-        launches = [make() for make in _makers(found, ends, size, slots, NO_FLAGS)]
-        launch.build(self._runtime, launches)
-        for one in launches:
-            one.arguments()
+        makers = _makers(found, ends, size, slots, NO_FLAGS)
+        launch.build(self._runtime, [make() for make in makers])
         return True
 
     def _planned(self, ends: Ends, size: Size) -> LaunchPlan | None:
@@ -148,7 +146,7 @@ class _Slot:
         """Does nothing."""
 
     def take(self, pictures: int) -> list[int]:
-        """None."""
+        """Returns none."""
         return []
 
 
@@ -172,7 +170,7 @@ class _AnySize:
         """By the numbers of launches."""
 
     def plan(self, size: Size) -> LaunchPlan | None:
-        """The plan for a size; None where something else is decided."""
+        """Returns the plan for a size; None if it leads to other decisions."""
         found = self._formula(*size)
         if found is None:
             return None
@@ -182,7 +180,7 @@ class _AnySize:
     def launches(
         self, terms: Sequence[int], buffers: Buffers, flags: Flags
     ) -> Sequence[ReadyLaunch]:
-        """The launches for a size, by the terms of its formula."""
+        """Returns the launches for a size, given the terms of its formula."""
         handles = (*map(self._runtime.handle, buffers), flags.address)
         made: list[ReadyLaunch] = []
         missing: list[int] = []
@@ -214,8 +212,8 @@ class _AnySize:
             del self._formulas[number][:-_KEPT_FORMULAS]
 
     def _traced(self, made: launch.Launch) -> tuple[Any, dict[str, Any]]:
-        """What `Trace.part` asks for: the groups of a launch and its packed arguments."""
-        codes, values = made.arguments()
+        """Returns what `Trace.part` asks for: the groups of a launch and its packed arguments."""
+        codes, values = made.arguments
         named: dict[str, Any] = {"pack": self._runtime.packer(codes)}
         texts: list[Any] = []
         for value in values:
@@ -245,7 +243,7 @@ class _SizeOfAny:
 def _makers(
     found: Schedule, ends: Ends, size: Size, buffers: Buffers, flags: Flags
 ) -> list[LaunchMaker]:
-    """What makes the launches of a schedule whose maps lie in one block."""
+    """Returns the makers of a schedule's launches, with all maps in one block."""
     executor = found.executor
     model = executor.program.model
     result = found.sizes[executor.program.result]

@@ -1,29 +1,52 @@
-"""Where the maps of pictures that are computed undivided lie: all in one block of memory, each from
-the step that writes it first to the last one that reads it, in whatever phases.
+"""Where the maps of pictures that are computed undivided lie.
 
-A map may take the place of one that its steps read for the last time: see `Executor.in_place`.
+All lie in one block of memory, each from the step that writes it first to the last one that reads
+it, through all phases. A map may take the place of one that its steps read for the last time: see
+`Executor.in_place`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from waifu2x.backends.gpu.executor import Executor
-from waifu2x.backends.gpu.plan.places import MapPlace, Pass
 from waifu2x.lowering.plan import liveness
 from waifu2x.lowering.plan.box import Box, hull
+from waifu2x.lowering.plan.geometry import Work
 from waifu2x.lowering.plan.liveness import Span
+from waifu2x.system.lazy_dataclass import dataclass
 
 Name = tuple[int, int]
-"""A value, and the phase that makes it; -1 for what is kept from phase to phase."""
+"""A value and the phase that makes it, or -1 if it is kept from phase to phase."""
+
+
+@dataclass(frozen=True)
+class MapPlace:
+    """Where a map lies, like a BufferPlace."""
+
+    is_kept: bool
+    """Whether it is kept from phase to phase. Such maps have a block of memory of their own, unless
+    pictures are computed undivided."""
+    offset: int
+    box: Box
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One phase on one tile; see PassWork."""
+
+    work: Work
+    places: Mapping[int, MapPlace]
+    sums: Mapping[int, Box]
+    tile: Box
 
 
 def together(
     executor: Executor, passes: Sequence[Pass], pictures: int
 ) -> tuple[list[Pass], int, bool]:
-    """The passes, one of each phase, with all maps in one block; its bytes; and whether kernels can
-    count all maps."""
+    """Returns the passes, one of each phase, with all maps in one block, the bytes of the block,
+    and whether kernels can count all maps."""
     found = Lifetimes(executor, passes)
     found.take_places()
     spans = {
@@ -53,7 +76,7 @@ def _name(value: int, place: MapPlace, index: int) -> Name:
 
 
 class Lifetimes:
-    """When maps are needed, by the steps of all phases one after the other."""
+    """When maps are needed, counted by the steps of all phases one after the other."""
 
     def __init__(self, executor: Executor, passes: Sequence[Pass]) -> None:
         self._executor = executor
@@ -61,19 +84,19 @@ class Lifetimes:
         self.first: dict[Name, int] = {}
         self.last: dict[Name, int] = {}
         self.index: dict[Name, int] = {}
-        """The phases that write maps first."""
+        """The phase that writes each map first."""
         self.numbers: dict[int, int] = {}
-        """The steps that run, by when."""
+        """The step that runs at each time."""
         self.beneath: dict[Name, Name] = {}
-        """By maps that take the place of another, the other."""
+        """The map whose place each map takes, if any."""
         self.ends: dict[Name, int] = {}
-        """When the last map is gone of those that lie in the place of one, the first of them;"""
+        """When the last of the maps in one place ends, by the first of them..."""
         self.extents: dict[Name, Box] = {}
-        """and what that place holds."""
+        """...and the box that the place holds."""
         self._written: dict[Name, int] = {}
-        """When maps are written last."""
+        """When each map is written last."""
         self._beside: dict[Name, dict[int, Name]] = {}
-        """What else there is in the phase that writes a map, by values."""
+        """Maps each value to the other maps of the phase that writes it, by their values."""
         read: dict[Name, Box] = {}
         steps, time = executor.program.steps, 0
         for index, one in enumerate(passes):
@@ -105,7 +128,7 @@ class Lifetimes:
                 self.boxes[name] = read[name]
 
     def take_places(self) -> None:
-        """Lets maps take the places of others, where these are read for the last time."""
+        """Lets maps take the places of others that are read for the last time."""
         self.ends, self.extents = dict(self.last), dict(self.boxes)
         taken = set[Name]()
         for name in sorted(self.boxes, key=self.first.__getitem__):
@@ -124,7 +147,7 @@ class Lifetimes:
                 break
 
     def root(self, name: Name) -> Name:
-        """The map in whose place it lies, of those that stand one after the other."""
+        """Returns the first of the maps in the place of one."""
         while name in self.beneath:
             name = self.beneath[name]
         return name

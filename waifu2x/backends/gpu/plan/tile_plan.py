@@ -11,8 +11,7 @@ from functools import cached_property
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.plan import cuts
 from waifu2x.backends.gpu.plan.cuts import step_cost
-from waifu2x.backends.gpu.plan.lifetimes import together
-from waifu2x.backends.gpu.plan.places import MapPlace, Pass
+from waifu2x.backends.gpu.plan.lifetimes import MapPlace, Pass, together
 from waifu2x.lowering.ops.base import PictureSum
 from waifu2x.lowering.ops.conv import Conv
 from waifu2x.lowering.plan import geometry, liveness, phases
@@ -50,7 +49,7 @@ class MapMemory:
     scratch: int
     """Bytes of it that the maps of a tile should take: a wish, worth little more work."""
     buffer: int
-    """What a single buffer can have."""
+    """The bytes of the largest buffer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,13 +90,13 @@ def find(
     bands: int = 1,
     divided: Callable[[], Executor | None] = lambda: None,
 ) -> Schedule:
-    """The passes that cost least of those that fit, for pictures of that size.
+    """Returns the cheapest passes that fit the memory, for pictures of that size.
 
     `tile` is a wish for the side of tiles, in pixels of the result, which stand in at least `bands`
     rows. Each phase has the fewest tiles that fit; several pictures are not divided. Where that is
-    more than one, and maps are kept from phase to phase, fewer of them may leave memory for larger
-    tiles. `divided` has the same program with cuts to choose from, and is asked for only where one
-    tile does not do; None if there is none. Raises MapMemoryError.
+    more than one, keeping fewer maps from phase to phase may leave memory for larger tiles.
+    `divided` returns an executor of the program with cuts, or None; it is asked only where one tile
+    does not fit. Raises MapMemoryError.
     """
     wish = _Wish(pictures, memory, tile, bands)
     planned = _plan(executor, size, pictures, math.inf)
@@ -112,11 +111,11 @@ def find(
 
 
 def whole(executor: Executor, size: Size, pictures: int) -> Schedule | None:
-    """One pass for each phase, whatever memory that takes, with all maps in one block; None for
-    maps that kernels cannot count.
+    """Returns one pass for each phase, with all maps in one block of any size; None for maps that
+    kernels cannot count.
 
-    Where enlarged maps would take the most memory, these are made in bands of the picture, as many
-    as it takes. The size may be symbols.
+    Where enlarged maps would take the most memory, they are made in bands of the picture, as many
+    as needed. The size may be symbols.
     """
     start = cuts.enlarged(executor.program) if pictures == 1 else None
     program = replace(executor.program, cuts=() if start is None else (start,))
@@ -137,7 +136,8 @@ def whole(executor: Executor, size: Size, pictures: int) -> Schedule | None:
 
 
 def _in_segments(executor: Executor, divided: Executor, size: Size, wish: _Wish) -> Schedule | None:
-    """Cut where that is worthwhile; where estimates are too close, not at all or everywhere."""
+    """Returns a schedule with the worthwhile cuts; where estimates are too close, the cheaper one
+    of no cuts and all cuts."""
 
     def made(some: tuple[int, ...]) -> Schedule | None:
         own = divided if some else executor
@@ -154,7 +154,7 @@ def _in_segments(executor: Executor, divided: Executor, size: Size, wish: _Wish)
 
 
 def _keeping_less(executor: Executor, size: Size, wish: _Wish) -> Schedule | None:
-    """The cheapest, whatever it keeps from phase to phase."""
+    """Returns the cheapest schedule over several shares of memory for kept maps."""
     best: Schedule | None = None
     tried = set()
     for share in (math.inf, *_KEPT_SHARES):
@@ -170,7 +170,7 @@ def _keeping_less(executor: Executor, size: Size, wish: _Wish) -> Schedule | Non
 
 
 def pass_cost(program: Program, one: Pass) -> float:
-    """About the multiply-adds of a pass."""
+    """Returns about the multiply-adds of a pass."""
     return sum(step_cost(program, step, box) for step, box in one.work.steps.items())
 
 
@@ -181,7 +181,7 @@ def _plan(
     budget: float,
     chosen: tuple[int, ...] = (),
 ) -> list[Phase]:
-    """The phases of a program, cut at some of the places that it offers."""
+    """Returns the phases of a program that is cut at some of the places that it offers."""
     program = replace(executor.program, cuts=chosen)
     sizes = geometry.sizes(program, *size)
 
@@ -196,7 +196,8 @@ def _plan(
 
 @dataclass(frozen=True)
 class _Wish:
-    """What a schedule is wanted for: so many pictures, in so much memory, in tiles or bands."""
+    """What a schedule has to meet: a number of pictures, the memory, and wishes for tiles and
+    bands."""
 
     pictures: int
     memory: MapMemory
@@ -204,7 +205,7 @@ class _Wish:
     bands: int
 
     def grids(self, size: Size, is_last: bool) -> Iterator[Size]:
-        """Tiles down and across of a phase, for results of that size."""
+        """Returns the tiles down and across of a phase, for results of that size."""
         if self.pictures > 1:
             return iter([(1, 1)])
         return cuts.grids(size, self.tile, self.bands if is_last else 1)
@@ -271,8 +272,8 @@ class _Planner:
         return self._executor.map_bytes(value, box, self._wish.pictures)
 
     def schedule(self, most_tiles: float = math.inf) -> Schedule | None:
-        """All passes, each phase in the fewest tiles that fit; None if there is one that cannot, or
-        takes more than so many."""
+        """Returns all passes, each phase in the fewest tiles that fit; None if a phase does not
+        fit, or takes more than `most_tiles`."""
         memory = self._wish.memory
         if not self._is_countable or self._kept_bytes > min(memory.buffer, memory.total):
             return None
@@ -296,8 +297,8 @@ class _Planner:
         )
 
     def whole(self, bands: int) -> Schedule | None:
-        """Each phase in one tile, but the last one in so many bands, or not at all for 0; None if
-        there are maps that kernels cannot count."""
+        """Returns each phase in one tile, but the last one in `bands` bands, or without it for 0;
+        None if kernels cannot count a map."""
         last = len(self._phases) - 1
         if not self._undivided:
             self._undivided = [self._one(number, (1, 1), 0, 0) for number in range(last)]
@@ -322,7 +323,7 @@ class _Planner:
     def _passes(
         self, number: int, most: int, most_tiles: float
     ) -> tuple[list[list[Pass]], int] | None:
-        """Those of a phase, by rows of tiles, and the bytes of a tile's maps."""
+        """Returns the passes of a phase, by rows of tiles, and the bytes of a tile's maps."""
         size = self._sizes[self._program.result]
         grids = list(self._wish.grids(size, number == len(self._phases) - 1))
         for grid in grids[self._first(number, grids, most) :]:
@@ -341,8 +342,8 @@ class _Planner:
         return None
 
     def _first(self, number: int, grids: Sequence[Size], most: int) -> int:
-        """The first way to cut a phase whose tiles fit so many bytes, and those that are wished
-        for if that costs little more: most tiles need what the one in the middle does."""
+        """Returns the index of the first grid whose tiles fit `most` bytes, or of a later one whose
+        tiles have the wished size for little more work. The tile in the middle stands for all."""
         least, found = math.inf, len(grids)
         for index, (down, across) in enumerate(grids):
             typical = self._one(number, (down, across), down // 2, across // 2)
@@ -359,7 +360,8 @@ class _Planner:
         return found
 
     def _one(self, number: int, grid: Size, row: int, column: int) -> tuple[Pass, int] | None:
-        """A phase on one tile and the bytes of its own maps; None if there is nothing to do."""
+        """Returns a phase on one tile and the bytes of its own maps; None if there is nothing to
+        compute."""
         phase, program = self._phases[number], self._program
         sums = {n: self._part(_averaged(program, n), grid, row, column) for n in phase.averages}
         roots: dict[int, Box] = {}
@@ -395,7 +397,8 @@ class _Planner:
     def _part(
         self, value: int, grid: Size, row: int, column: int, extent: Box | None = None
     ) -> Box:
-        """A value's part in a tile; the parts of all tiles are the extent, or the value's size."""
+        """Returns a value's part in a tile; the parts of all tiles are the extent, or the value's
+        size."""
         down, across = grid
         size = self._sizes[value]
         everything = Box(0, 0, *size)
@@ -412,7 +415,7 @@ class _Planner:
         return Box(top, left, max(bottom - top, 0), max(right - left, 0))
 
     def _unit(self, value: int) -> int:
-        """Multiples at which a value can be cut without computing anything twice."""
+        """Returns the multiples at which a value can be cut without computing anything twice."""
         unit = math.lcm(*self._executor.unit, self._program.values[value].space_to_depth)
         blocks = [
             step.depth_to_space

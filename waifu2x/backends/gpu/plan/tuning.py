@@ -24,7 +24,7 @@ _KIND = "tuning"
 
 
 class Candidate(Protocol):
-    """A way to cut the work; its `repr` says all that makes it what it is."""
+    """A way to cut the work; its `repr` identifies it."""
 
     @property
     def stem(self) -> str:
@@ -36,13 +36,13 @@ Option = TypeVar("Option", bound=Candidate)
 
 
 class Choose(Protocol):
-    """What an executor asks how to cut a step."""
+    """Chooses how to cut the work of steps."""
 
     def __call__(self, step: int, candidates: Sequence[Option], work: str) -> Option:
-        """One of the candidates for a step by its number; the usual one comes first.
+        """Returns one of the candidates for a step, by its number; the usual one comes first.
 
-        `work` tells apart what must not share an answer: planes, taps, a precision, a class of
-        sizes.
+        `work` distinguishes work that must not share an answer: planes, taps, a precision, a class
+        of sizes.
         """
         ...
 
@@ -66,14 +66,15 @@ class StoredChoices:
         cache.store(_KIND, self.key(candidates, work), repr(best).encode())
 
     def key(self, candidates: Sequence[Candidate], work: str) -> str:
-        """The key of the cache's entry: all that the best candidate depends on."""
+        """Returns the key of the cache's entry, made of everything that the best candidate depends
+        on."""
         sources = [source.digest(stem) for stem in sorted({option.stem for option in candidates})]
         return cache.digest(__version__, self._device.name, self._device.detail, work, *sources)
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What an executor asked for."""
+    """A question of an executor."""
 
     step: int
     candidates: Sequence[Candidate]
@@ -125,7 +126,7 @@ def tune(
 
 
 def _words(option: Candidate) -> str:
-    """Its kernel, and its fields as a dataclass shows them."""
+    """Returns a candidate's kernel, and its fields as a dataclass shows them."""
     return f"{option.stem}: {repr(option).partition('(')[2].removesuffix(')')}"
 
 

@@ -1,9 +1,10 @@
-"""Activations as source text: the macro ACTIVATE of kernels, made of expressions."""
+"""Activations as text of `.cl` files: the macro ACTIVATE."""
 
 from __future__ import annotations
 
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.expressions import (
+    ADD,
     LEAKY,
     Expression,
     Function,
@@ -18,19 +19,25 @@ _LARGER = maximum(Input(), Input() * Parameter())
 
 
 def cheapest(activation: Activation) -> Expression:
-    """The activation's function: x or x * slope is the larger one if no slope exceeds 1."""
+    """Returns the activation's function; max(x, x * slope) for leaky ones of slopes up to 1."""
     if activation.function == LEAKY and (activation.slopes <= 1).all():
         return _LARGER
     return activation.function
 
 
-def dialect_macro(function: Expression) -> dict[str, str]:
-    """ACTIVATE of `.cl` files: of a sum x and a slope of any type of `kernels/dialect.h`."""
+def activation_macro(function: Expression) -> dict[str, str]:
+    """Returns ACTIVATE of a sum x and a slope, of any type of `kernels/dialect.h`."""
     return {"ACTIVATE(type, x, slope)": emitted(function, _DialectText())}
 
 
+def join_macro(join: Expression) -> dict[str, str]:
+    """Returns JOIN of `.cl` files, of values made and of the residual's, of any type of
+    `kernels/dialect.h`; nothing for a sum, which kernels add by themselves."""
+    return {} if join == ADD else {"JOIN(type, x, residual)": emitted(join, _DialectText())}
+
+
 class _DialectText:
-    """Text in the words of `kernels/dialect.h`."""
+    """Emits text in the words of `kernels/dialect.h`."""
 
     def number(self, value: float) -> str:
         return f"SPLAT(type, {value!r}f)"

@@ -1,0 +1,76 @@
+"""The common part of the fp32 executor's steps: their context, and what a pass asks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from waifu2x.backends.gpu.device.launch import Launch, LaunchMaker
+from waifu2x.backends.gpu.device.runtime import Argument, Buffer, Runtime
+from waifu2x.backends.gpu.executor import Batch
+from waifu2x.backends.gpu.fp32.maps import Maps, VectorLayout, bounds
+from waifu2x.backends.gpu.kernel_step import KernelStep, Kind
+from waifu2x.backends.gpu.plan.tuning import Choose
+from waifu2x.lowering.plan.box import Box
+from waifu2x.lowering.program import Program
+
+
+class Fp32Context(NamedTuple):
+    """Everything that the steps of one executor share."""
+
+    runtime: Runtime
+    program: Program
+    block: int
+    """Planes of a block of maps."""
+    layout: VectorLayout
+    choose: Choose
+
+
+class Fp32Task(NamedTuple):
+    """Everything about one pass that a step asks for."""
+
+    batch: Batch
+    boxes: Mapping[int, Box]
+    """The results to compute, by the numbers of steps that write maps."""
+    sums: Mapping[int, Box]
+    """The boxes of sources to add up, by the numbers of PictureSum steps."""
+    maps: Maps
+    vectors: Buffer
+
+    @property
+    def pictures(self) -> int:
+        """Pictures of the batch."""
+        return self.batch.source.shape[0]
+
+    def whole(self, value: int, top: int, left: int) -> tuple[Argument, ...]:
+        """Returns the bounds of a value, in coordinates that begin at (top, left)."""
+        return bounds(Box(0, 0, *self.batch.sizes[value]), top, left)
+
+
+class Fp32Step(KernelStep[Kind]):
+    """A step whose maps and vectors are floats, its weights on the device."""
+
+    def __init__(self, context: Fp32Context, number: int) -> None:
+        """Raises OutOfMemoryError."""
+        super().__init__(context.runtime, context.program, number)
+        self.block = context.block
+        self.layout = context.layout
+
+    def upload(self, array: NDArray[Any]) -> Buffer:
+        """Returns an array in device memory. May raise OutOfMemoryError."""
+        return self.uploaded(len(self._buffers), lambda: array)
+
+    def launches(self, task: Fp32Task) -> Sequence[LaunchMaker]:
+        """Returns the makers of its launches in a pass."""
+        return [partial(self.launch, task)]
+
+    def finishing(self, task: Fp32Task) -> Sequence[LaunchMaker]:
+        """Returns the makers of its launches behind the last pass of a phase."""
+        return [partial(self.launch, task)]
+
+    def launch(self, task: Fp32Task) -> Launch:
+        """Returns the launch of a step that has one."""
+        raise NotImplementedError
