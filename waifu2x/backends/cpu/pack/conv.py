@@ -147,7 +147,8 @@ def _is_direct(packing: Packing, step: Conv, kind: int) -> bool:
         and step.depth_to_space <= records.MOST_DEPTH_TO_SPACE
     )
     if kind in (records.FEW_OUTPUTS, records.FEW_TILES):
-        fits = target.padded == target.parts and step.depth_to_space == 1 and not added
+        is_plain = len(target.parts) == target.space_to_depth == 1 and target.padded == target.parts
+        fits = is_plain and step.depth_to_space == 1 and not added
     else:
         fits = target.planes % PLANE_UNIT[packing.arithmetic] == 0
         if kind not in (records.TILES, records.PIXEL_TILES):
