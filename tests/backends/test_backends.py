@@ -390,6 +390,12 @@ def test_operations_together(
         check_graph(backend, model, height, width, tile, precision)
 
 
+@in_every_kind
+def test_maps_of_several_parts_of_few_planes(backend: Backend, precision: Precision) -> None:
+    """Four planes fill a vector of four lanes: nothing pads the parts then."""
+    check_graph(backend, residual_in_residual(1), 21, 34, 16, precision)
+
+
 @in_every_mode
 def test_every_operation_and_activation(backend: Backend, precision: Precision) -> None:
     model = every_operation()

@@ -29,6 +29,7 @@ from waifu2x.system import cache, sources
 
 _KIND = "numba"
 SOURCES = (
+    "backends/cpu/pack/__init__.py",
     "backends/cpu/pack/attention_shapes.py",
     "backends/cpu/compile/isa.py",
     "backends/cpu/kernels/*.py",

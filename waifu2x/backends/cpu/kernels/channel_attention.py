@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.memory import Job, record
+from waifu2x.backends.cpu.kernels.memory import KernelJob, record
 from waifu2x.backends.cpu.kernels.register_tiles import accumulate_apart
 from waifu2x.backends.cpu.kernels.values import pixel_start
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
@@ -57,7 +57,7 @@ class Mixed(NamedTuple):
 
 def _emit_products(
     v: Emitter,
-    job: Job,
+    job: KernelJob,
     run: Run,
     height: ir.Value,
     queries: ir.Value,
@@ -82,7 +82,7 @@ def _emit_products(
             v.add_split(value, CROSS_BITS, CROSS_LIMIT, job.sums, place, run.rest)
 
 
-def _emit_squares(v: Emitter, job: Job, run: Run, source: ir.Value, sums: ir.Value) -> None:
+def _emit_squares(v: Emitter, job: KernelJob, run: Run, source: ir.Value, sums: ir.Value) -> None:
     """Adds the squares of planes to sums."""
     planes = v.field(job.task, "planes")
     with v.loop(planes, LANES) as plane:
@@ -97,7 +97,7 @@ def _emit_squares(v: Emitter, job: Job, run: Run, source: ir.Value, sums: ir.Val
 
 def _emit_mixed(
     v: Emitter,
-    job: Job,
+    job: KernelJob,
     height: ir.Value,
     plane: ir.Value,
     stored: ir.Value,

@@ -13,7 +13,7 @@ from llvmlite import ir
 from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.activations import emit_activated
-from waifu2x.backends.cpu.kernels.memory import Job, locate_source, pixel_row, record
+from waifu2x.backends.cpu.kernels.memory import KernelJob, locate_source, pixel_row, record
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.pack.records import FUNCTIONS, JOINED, SOURCE_ROWS
 from waifu2x.backends.cpu.pack.shapes import LANES
@@ -22,7 +22,7 @@ _RUN = 8 if VECTOR.registers >= 32 else 6
 """Neighbouring pixels whose sums are in registers."""
 
 
-def _emit_function(v: Emitter, job: Job, slot: ir.Value, plane: ir.Value) -> None:
+def _emit_function(v: Emitter, job: KernelJob, slot: ir.Value, plane: ir.Value) -> None:
     """Applies the function of a task to a vector in a slot; its number 0 is a leaky ReLU."""
     total = v.get(slot)
     slopes = v.load_constant(job.constants, v.add(v.field(job.task, "slopes"), plane))
@@ -35,7 +35,7 @@ def _emit_function(v: Emitter, job: Job, slot: ir.Value, plane: ir.Value) -> Non
 
 def _emit_run(
     v: Emitter,
-    job: Job,
+    job: KernelJob,
     row: ir.Value,
     offset: ir.Value,
     pixel: ir.Value,

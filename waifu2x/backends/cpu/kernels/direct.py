@@ -25,7 +25,7 @@ from llvmlite import ir
 from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import (
-    Job,
+    KernelJob,
     Tile,
     locate_results,
     locate_source,
@@ -48,7 +48,7 @@ _SPAN_FLOATS = 16384
 
 def _emit_rows(
     v: Emitter,
-    job: Job,
+    job: KernelJob,
     tile: Tile,
     count: ir.Value,
     row: Callable[[ir.Value], ir.Value],
@@ -73,7 +73,7 @@ def _emit_rows(
 
 
 def _emit_few_inputs(
-    v: Emitter, job: Job, tile: Tile, row: ir.Value, offset: ir.Value, pixel: ir.Value
+    v: Emitter, job: KernelJob, tile: Tile, row: ir.Value, offset: ir.Value, pixel: ir.Value
 ) -> None:
     """Emits a tile of a convolution of any taps, of row `row` of those that are located, its inputs
     `offset` floats along."""
@@ -85,7 +85,9 @@ def _emit_few_inputs(
     _emit_rows(v, job, tile, taps, located, pixel, v.mul(pixel, taps), 1)
 
 
-def _emit_pointwise(v: Emitter, job: Job, tile: Tile, source: ir.Value, pixel: ir.Value) -> None:
+def _emit_pointwise(
+    v: Emitter, job: KernelJob, tile: Tile, source: ir.Value, pixel: ir.Value
+) -> None:
     """Emits a tile of a 1x1 convolution, its pixels `pixel` floats apart from `source` on."""
     depth = v.field(job.task, "depth")
     _emit_rows(v, job, tile, v.index(1), lambda y: source, pixel, depth, 4)
@@ -93,7 +95,7 @@ def _emit_pointwise(v: Emitter, job: Job, tile: Tile, source: ir.Value, pixel: i
 
 def _emit_few_outputs(
     v: Emitter,
-    job: Job,
+    job: KernelJob,
     outputs: ir.Value,
     row: ir.Value,
     x: ir.Value,

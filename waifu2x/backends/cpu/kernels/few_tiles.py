@@ -26,7 +26,7 @@ from llvmlite import ir
 
 from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.memory import Job, locate_results, locate_source, record
+from waifu2x.backends.cpu.kernels.memory import KernelJob, locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.pack.records import SOURCE_ROWS, TARGET_ROWS
 from waifu2x.backends.cpu.pack.shapes import BLOCK, COLUMNS, TILE_FLOATS
@@ -34,7 +34,7 @@ from waifu2x.backends.cpu.pack.shapes import BLOCK, COLUMNS, TILE_FLOATS
 
 def _emit_sums(
     v: Emitter,
-    job: Job,
+    job: KernelJob,
     height: ir.Value,
     pixel: ir.Value,
     offset: ir.Value,
@@ -76,7 +76,7 @@ def _emit_sums(
                 v.tile("tilestored64", sums[y][m], place, v.index(COLUMNS * 4))
 
 
-def _emit_results(v: Emitter, job: Job, sums: ir.Value, target: ir.Value) -> None:
+def _emit_results(v: Emitter, job: KernelJob, sums: ir.Value, target: ir.Value) -> None:
     """Emits results of a row of pixels from their P: the first `planes` lanes of each sum.
 
     The other lanes are stored as well, where the results of the next pixels overwrite them, or in

@@ -28,7 +28,7 @@ from waifu2x.backends.cpu.kernels.integers import (
     tiles,
 )
 from waifu2x.backends.cpu.kernels.memory import (
-    Job,
+    KernelJob,
     Tile,
     locate_results,
     locate_source,
@@ -44,7 +44,9 @@ from waifu2x.backends.cpu.pack.shapes import LANES, MOST_INPUT, PART_PAIRS, tile
 _tile_height = native(tile_height)
 
 
-def _emit_inputs(v: Emitter, job: Job, count: ir.Value, source: ir.Value, pixel: ir.Value) -> None:
+def _emit_inputs(
+    v: Emitter, job: KernelJob, count: ir.Value, source: ir.Value, pixel: ir.Value
+) -> None:
     """Makes integers, one behind the other, of `count` pixels, `pixel` floats apart.
 
     Their scales lie side by side, those of parts a span apart.
@@ -72,7 +74,7 @@ def _emit_inputs(v: Emitter, job: Job, count: ir.Value, source: ir.Value, pixel:
                 store_integers(v, values, fineness, to, v.half(plane))
 
 
-def _emit_tile(v: Emitter, job: Job, tile: Tile, height: ir.Value, x: ir.Value) -> None:
+def _emit_tile(v: Emitter, job: KernelJob, tile: Tile, height: ir.Value, x: ir.Value) -> None:
     """Emits a tile of results: `height` neighbouring pixels from pixel `x` of the span on."""
     if not VECTOR.integers:
         return

@@ -36,7 +36,7 @@ from llvmlite import ir
 from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import (
-    Job,
+    KernelJob,
     block_at,
     locate_results,
     locate_source,
@@ -171,7 +171,7 @@ def tiles(v: Emitter, width: ir.Value, height: ir.Value) -> Iterator[tuple[int, 
 
 
 def sum_products(
-    v: Emitter, job: Job, shape: tuple[int, int], pairs: Pairs, *, fetches: bool
+    v: Emitter, job: KernelJob, shape: tuple[int, int], pairs: Pairs, *, fetches: bool
 ) -> None:
     """Emits a register tile of M = V U of that shape, (cells, depth) pairs times (depth, vectors),
     part by part. `fetches`: it asks for weights that come later."""
@@ -200,7 +200,9 @@ def sum_products(
                 v.store(total, to, n * LANES)
 
 
-def _emit_input(v: Emitter, job: Job, offset: ir.Value, pixel: ir.Value, cell: InputCell) -> None:
+def _emit_input(
+    v: Emitter, job: KernelJob, offset: ir.Value, pixel: ir.Value, cell: InputCell
+) -> None:
     """Transforms the planes of one cell: 8x8 pixels, `offset` floats along the rows that are
     located -> 64 frequencies of integers and floats, by way of the task's staging memory."""
     if not VECTOR.integers:
@@ -246,7 +248,7 @@ def _emit_input(v: Emitter, job: Job, offset: ir.Value, pixel: ir.Value, cell: I
                     store_integers(v, values, fineness, target, to)
 
 
-def _emit_product(v: Emitter, job: Job, pairs: Pairs) -> None:
+def _emit_product(v: Emitter, job: KernelJob, pairs: Pairs) -> None:
     """Emits `sum_products` of any shape."""
     if not VECTOR.integers:
         return
@@ -254,7 +256,7 @@ def _emit_product(v: Emitter, job: Job, pairs: Pairs) -> None:
         sum_products(v, job, shape, pairs, fetches=True)
 
 
-def _emit_output(v: Emitter, job: Job, products: Products, scales: ir.Value) -> None:
+def _emit_output(v: Emitter, job: KernelJob, products: Products, scales: ir.Value) -> None:
     """Emits `emit_output` of sums of products whose factors are at `scales`."""
     if not VECTOR.integers:
         return

@@ -17,7 +17,7 @@ from llvmlite import ir
 from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.integers import blocks, largest, scale_of, store_integers
-from waifu2x.backends.cpu.kernels.memory import Job, memory_row, pointer, record
+from waifu2x.backends.cpu.kernels.memory import KernelJob, memory_row, pointer, record
 from waifu2x.backends.cpu.kernels.values import clear, get, pixel_plane, pixel_start
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.pack.records import BY_PLANES, MAP, SUM_BITS, SUM_LIMIT
@@ -39,7 +39,7 @@ class _Integers(NamedTuple):
     """and where their scales do, both in floats."""
 
 
-def _emit_sum(v: Emitter, job: Job, source: ir.Value, start: ir.Value) -> None:
+def _emit_sum(v: Emitter, job: KernelJob, source: ir.Value, start: ir.Value) -> None:
     """Adds a row of pixels, or their squares, to sums of integers, plane by plane; `source` is the
     record of their map, `start` counts its values."""
     task = job.task

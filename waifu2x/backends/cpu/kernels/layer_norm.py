@@ -9,13 +9,13 @@ from __future__ import annotations
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.memory import Job, pixel_row, record
+from waifu2x.backends.cpu.kernels.memory import KernelJob, pixel_row, record
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.pack.shapes import LANES
 
 
 def _emit_row(
-    v: Emitter, job: Job, source: ir.Value, source_pixel: ir.Value, target: ir.Value
+    v: Emitter, job: KernelJob, source: ir.Value, source_pixel: ir.Value, target: ir.Value
 ) -> None:
     """Emits a row of pixels. The weights are followed by the biases, then by vectors of eps and of
     what makes a sum a mean."""

@@ -17,7 +17,7 @@ from waifu2x.backends.cpu.pack.shapes import CHUNK, LANES, tile_width
 _tile_width = native(tile_width)
 
 
-class Job(NamedTuple):
+class KernelJob(NamedTuple):
     """A task that is to run, and the memory that it works on: what each kernel is handed."""
 
     task: Any

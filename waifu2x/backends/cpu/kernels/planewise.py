@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.activations import activated, emit_activated, joined
-from waifu2x.backends.cpu.kernels.memory import Job, pixel_row, record
+from waifu2x.backends.cpu.kernels.memory import KernelJob, pixel_row, record
 from waifu2x.backends.cpu.kernels.resizing import bicubic_row, bilinear_row, maxima_row
 from waifu2x.backends.cpu.kernels.values import get, pixel_plane, pixel_start, put
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
@@ -26,7 +26,7 @@ from waifu2x.networks.expressions import has_parameter
 
 def _emit_planes(
     v: Emitter,
-    job: Job,
+    job: KernelJob,
     source: ir.Value,
     source_pixel: ir.Value,
     residual: ir.Value,
@@ -89,7 +89,7 @@ def _emit_planes(
 
 def _emit_runs(
     v: Emitter,
-    job: Job,
+    job: KernelJob,
     count: ir.Value,
     run: ir.Value,
     source: ir.Value,

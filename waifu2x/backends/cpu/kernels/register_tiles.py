@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from waifu2x.backends.cpu.kernels.memory import Job
+from waifu2x.backends.cpu.kernels.memory import KernelJob
 from waifu2x.backends.cpu.kernels.vector import Emitter
 from waifu2x.backends.cpu.pack.records import LINE_FLOATS
 from waifu2x.backends.cpu.pack.shapes import LANES
@@ -98,7 +98,7 @@ def accumulate_pairs(
 class Epilogue:
     """Ends the sums of one task for some vectors of planes; made once for many pixels."""
 
-    def __init__(self, v: Emitter, job: Job, plane: ir.Value) -> None:
+    def __init__(self, v: Emitter, job: KernelJob, plane: ir.Value) -> None:
         """`plane` is the first of the vectors'."""
         task = job.task
         self._v, self._scratch, self._constants = v, job.scratch, job.constants

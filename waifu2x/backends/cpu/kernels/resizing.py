@@ -11,13 +11,13 @@ import numpy as np
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.memory import Job, memory_row, record
+from waifu2x.backends.cpu.kernels.memory import KernelJob, memory_row, record
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.pack.shapes import LANES
 
 
 def _emit_mixed(
-    v: Emitter, job: Job, taps: ir.Value, places: tuple[ir.Value, ...], target: ir.Value
+    v: Emitter, job: KernelJob, taps: ir.Value, places: tuple[ir.Value, ...], target: ir.Value
 ) -> None:
     """Emits the sum of four pixels of up to LANES planes, each times its tap."""
     products = [

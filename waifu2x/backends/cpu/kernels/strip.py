@@ -20,7 +20,7 @@ from waifu2x.backends.cpu.kernels.integers import convolve_integers
 from waifu2x.backends.cpu.kernels.kept_maps import add_rows, keep_rows, load_rows, rearrange_rows
 from waifu2x.backends.cpu.kernels.layer_norm import norm_rows
 from waifu2x.backends.cpu.kernels.memory import (
-    Job,
+    KernelJob,
     advance,
     atomic_load,
     atomic_store,
@@ -58,7 +58,7 @@ def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[n
         if numbers[records.STOP] != 0:
             return
         task = record(tasks, order[run])
-        job = Job(task, maps, places, scratch, weights, constants, vectors, sums)
+        job = KernelJob(task, maps, places, scratch, weights, constants, vectors, sums)
         start = ticks()
         kind = task.kind
         if kind == records.FEW_INPUTS:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from waifu2x.backends.cpu.kernels.memory import Job
+from waifu2x.backends.cpu.kernels.memory import KernelJob
 from waifu2x.backends.cpu.kernels.vector import Emitter
 from waifu2x.backends.cpu.pack.shapes import BLOCK, LANES
 
@@ -34,7 +34,7 @@ class Variant(NamedTuple):
 class TileEpilogue:
     """BLOCK planes of the pixels of a pending block, pair by pair."""
 
-    def __init__(self, v: Emitter, job: Job, pending: ir.Value, variant: Variant) -> None:
+    def __init__(self, v: Emitter, job: KernelJob, pending: ir.Value, variant: Variant) -> None:
         self._v, self._scratch, self._variant = v, job.scratch, variant
         self._vectors = range(0, BLOCK, LANES)
         self.pairs = v.integer(pending, PAIRS)

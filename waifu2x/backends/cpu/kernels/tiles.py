@@ -33,7 +33,7 @@ from llvmlite import ir
 from waifu2x.backends.cpu.compile.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import (
-    Job,
+    KernelJob,
     advance,
     locate_results,
     locate_source,
@@ -70,7 +70,7 @@ from waifu2x.backends.cpu.pack.shapes import (
 )
 
 
-class Block(NamedTuple):
+class TileBlock(NamedTuple):
     """A block of results: two tiles of pixels times two of outputs at most."""
 
     height: Any
@@ -101,7 +101,7 @@ def _emit_release(v: Emitter) -> None:
         v.tile("tilerelease")
 
 
-def _emit_block(v: Emitter, job: Job, block: Block, pending: ir.Value) -> None:
+def _emit_block(v: Emitter, job: KernelJob, block: TileBlock, pending: ir.Value) -> None:
     """Computes the sums of a block. Meanwhile the vector units finish the pending block, some
     pixels a step."""
     if not VECTOR.tiles:
@@ -138,7 +138,12 @@ def _variants(v: Emitter, task: ir.Value) -> Iterator[Variant]:
 
 
 def _emit_products(
-    v: Emitter, job: Job, block: Block, sums: list[list[int]], terms: int, epilogue: TileEpilogue
+    v: Emitter,
+    job: KernelJob,
+    block: TileBlock,
+    sums: list[list[int]],
+    terms: int,
+    epilogue: TileEpilogue,
 ) -> None:
     """Adds all products of a block to tiles `sums`."""
     pixel = block.pixel
@@ -166,7 +171,9 @@ def _emit_products(
         v.set(due, v.minus_offset(v.get(due), now))
 
 
-def _emit_steps(v: Emitter, job: Job, pixel: ir.Value, row: ir.Value, steps: ir.Value) -> None:
+def _emit_steps(
+    v: Emitter, job: KernelJob, pixel: ir.Value, row: ir.Value, steps: ir.Value
+) -> None:
     """Writes the table of the places where the inputs of each step begin, for a row of results."""
     rows, across, k_blocks, k_step = (
         v.field(job.task, name) for name in ("taps", "across", "k_blocks", "k_step")
@@ -181,7 +188,7 @@ def _emit_steps(v: Emitter, job: Job, pixel: ir.Value, row: ir.Value, steps: ir.
             v.set(step, v.add(v.get(step), 1))
 
 
-def _emit_finish(v: Emitter, job: Job, pending: ir.Value) -> None:
+def _emit_finish(v: Emitter, job: KernelJob, pending: ir.Value) -> None:
     """Finishes the last block."""
     if not VECTOR.tiles:
         return
@@ -250,7 +257,7 @@ def convolve_tiles(job):  # type: ignore[no-untyped-def]
             weights = task.weight
             for plane in range(0, task.planes, BLOCK):
                 width = 2 if task.planes - plane > COLUMNS else 1
-                block = Block(height, width, x * pixel, pixel, table, weights, plane, sums_at)
+                block = TileBlock(height, width, x * pixel, pixel, table, weights, plane, sums_at)
                 product_block(job, block, pending)
                 sums_at, pending_sums = pending_sums, sums_at
                 pending[PAIRS] = pairs

@@ -27,7 +27,7 @@ from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import (
-    Job,
+    KernelJob,
     advance,
     block_at,
     chunk_width,
@@ -121,7 +121,9 @@ def input_row(v: Emitter, stacked: ir.Value, y: ir.Value) -> list[ir.Value]:
     return _transform_input(v, [v.load(across, x * SIDE * LANES) for x in range(SIDE)])
 
 
-def emit_output(v: Emitter, job: Job, products: Products, factors: ir.Value | None = None) -> None:
+def emit_output(
+    v: Emitter, job: KernelJob, products: Products, factors: ir.Value | None = None
+) -> None:
     """Emits the transform of products and the store of their results.
 
     Products are multiplied by `factors`, vectors (64, LANES), of which that of FLAT is 1: it adds
@@ -165,7 +167,7 @@ def emit_output(v: Emitter, job: Job, products: Products, factors: ir.Value | No
 
 def _emit_input(
     v: Emitter,
-    job: Job,
+    job: KernelJob,
     rows: ir.Value,
     offset: ir.Value,
     pixel: ir.Value,
@@ -190,7 +192,7 @@ def _emit_input(
 
 def _emit_product(
     v: Emitter,
-    job: Job,
+    job: KernelJob,
     width: ir.Value,
     inputs: ir.Value,
     depth: ir.Value,
@@ -206,7 +208,7 @@ def _emit_product(
             v.store(v.get(slot), job.scratch, v.add(products, n * LANES))
 
 
-def _emit_output(v: Emitter, job: Job, products: Products) -> None:
+def _emit_output(v: Emitter, job: KernelJob, products: Products) -> None:
     """Emits `emit_output` of floats."""
     emit_output(v, job, products)
 

@@ -8,14 +8,14 @@ import numpy as np
 
 from waifu2x.backends.cpu.pack.packing import Packing
 from waifu2x.backends.cpu.pack.records import ATTENTION, MIX, PLANE_ATTENTION
-from waifu2x.backends.cpu.pack.tasks import ROWS, RowWindow, Task, TaskSchedule
+from waifu2x.backends.cpu.pack.tasks import ROWS, CpuTask, RowWindow, TaskSchedule
 from waifu2x.lowering.ops.attention import AttendPlanes, AttendWindows, MixPlanes
 
 _POWERS_OF_TWO = math.log2(math.e)
 """Logits times that are what two is raised to the power of."""
 
 
-def pack_windows(packing: Packing, number: int, step: AttendWindows) -> list[Task]:
+def pack_windows(packing: Packing, number: int, step: AttendWindows) -> list[CpuTask]:
     """Packs step `number`: a row of windows at a time."""
     windows = step.windows
     overlap, cell = windows.overlap, windows.cell
@@ -46,10 +46,10 @@ def pack_windows(packing: Packing, number: int, step: AttendWindows) -> list[Tas
         "bias": table,
     }
     schedule = TaskSchedule(number, windows.rows, read, step.target.value, step.target.part)
-    return [Task(schedule, ATTENTION, fields, step.scale * _POWERS_OF_TWO)]
+    return [CpuTask(schedule, ATTENTION, fields, step.scale * _POWERS_OF_TWO)]
 
 
-def pack_planes(packing: Packing, number: int, step: AttendPlanes) -> list[Task]:
+def pack_planes(packing: Packing, number: int, step: AttendPlanes) -> list[CpuTask]:
     """Packs step `number`: a row of windows, which are square, at a time."""
     side = step.windows.rows
     read = RowWindow(step.source.value), RowWindow(step.values.value)
@@ -61,10 +61,10 @@ def pack_planes(packing: Packing, number: int, step: AttendPlanes) -> list[Task]
         "bias": packing.arrays.add_constant(step.temperature),
     }
     schedule = TaskSchedule(number, side, read, step.target.value, step.target.part)
-    return [Task(schedule, PLANE_ATTENTION, fields)]
+    return [CpuTask(schedule, PLANE_ATTENTION, fields)]
 
 
-def pack_mix(packing: Packing, number: int, step: MixPlanes) -> list[Task]:
+def pack_mix(packing: Packing, number: int, step: MixPlanes) -> list[CpuTask]:
     """Packs step `number`."""
     fields = _fields(packing, step, step.first) | {
         "vector": packing.vector_starts[step.vector],
@@ -72,7 +72,7 @@ def pack_mix(packing: Packing, number: int, step: MixPlanes) -> list[Task]:
     }
     read = (RowWindow(step.source.value),)
     schedule = TaskSchedule(number, ROWS, read, step.target.value, step.target.part)
-    return [Task(schedule, MIX, fields)]
+    return [CpuTask(schedule, MIX, fields)]
 
 
 def _fields(

@@ -38,7 +38,7 @@ class AttentionPlaces(NamedTuple):
     biases: int
     """and the biases of all pairs, key by key."""
     logits: int
-    """Of a block of queries: all logits, key by key,"""
+    """All logits of a block of queries, key by key,"""
     highest: int
     """the highest of each query,"""
     shares: int

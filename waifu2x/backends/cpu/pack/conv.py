@@ -18,8 +18,8 @@ from waifu2x.backends.cpu.pack.tasks import (
     IN_INTEGERS,
     ON_TILES,
     ROWS,
+    CpuTask,
     RowWindow,
-    Task,
     TaskSchedule,
 )
 from waifu2x.lowering.ops.conv import Conv, Depthwise
@@ -56,10 +56,10 @@ class _Store:
     """Whether that is the step's own target: then its epilogue does all that the step says."""
 
 
-def pack_conv(packing: Packing, number: int, step: Conv) -> list[Task]:
+def pack_conv(packing: Packing, number: int, step: Conv) -> list[CpuTask]:
     """Packs step `number`: before the convolution, the picture with padded planes where it needs
     those, and behind it a planewise task where its own epilogue does not do."""
-    tasks: list[Task] = []
+    tasks: list[CpuTask] = []
     maps, view = packing.maps, step.source
     source = maps.source_map(view)
     if not view.value and step.taps == 1:
@@ -76,7 +76,7 @@ def pack_conv(packing: Packing, number: int, step: Conv) -> list[Task]:
     return tasks
 
 
-def pack_depthwise(packing: Packing, number: int, step: Depthwise) -> list[Task]:
+def pack_depthwise(packing: Packing, number: int, step: Depthwise) -> list[CpuTask]:
     """Packs step `number`. Its maps are floats, padded to whole vectors."""
     value, part = step.target.value, step.target.part
     planes, arrays = packing.layout(value).padded[part], packing.arrays
@@ -98,7 +98,7 @@ def pack_depthwise(packing: Packing, number: int, step: Depthwise) -> list[Task]
         windows.append(packing.residual_window(step.residual))
         fields |= packing.residual(step.residual)
     return [
-        Task(TaskSchedule(number, ROWS, tuple(windows), value, part), records.DEPTHWISE, fields)
+        CpuTask(TaskSchedule(number, ROWS, tuple(windows), value, part), records.DEPTHWISE, fields)
     ]
 
 
@@ -147,7 +147,8 @@ def _is_direct(packing: Packing, step: Conv, kind: int) -> bool:
         and step.depth_to_space <= records.MOST_DEPTH_TO_SPACE
     )
     if kind in (records.FEW_OUTPUTS, records.FEW_TILES):
-        fits = target.padded == target.parts and step.depth_to_space == 1 and not added
+        is_plain = len(target.parts) == target.space_to_depth == 1 and target.padded == target.parts
+        fits = is_plain and step.depth_to_space == 1 and not added
     else:
         fits = target.planes % PLANE_UNIT[packing.arithmetic] == 0
         if kind not in (records.TILES, records.PIXEL_TILES):
@@ -157,7 +158,7 @@ def _is_direct(packing: Packing, step: Conv, kind: int) -> bool:
 
 def _conv_task(
     packing: Packing, number: int, step: Conv, view: View, kind: int, store: _Store
-) -> Task:
+) -> CpuTask:
     """Packs the convolution itself; `view` is of the map that it reads."""
     source, target, block = packing.layout(view.value), store.target, store.depth_to_space
     depth = _depth(source, view)
@@ -192,7 +193,7 @@ def _conv_task(
         target.part,
         (block, made.space_to_depth),
     )
-    return Task(schedule, kind, fields, step.factor)
+    return CpuTask(schedule, kind, fields, step.factor)
 
 
 def _depth(source: PixelLayout, view: View) -> int:

@@ -7,11 +7,11 @@ import numpy as np
 from waifu2x.backends.cpu.pack.packing import Packing
 from waifu2x.backends.cpu.pack.records import LAYER_NORM
 from waifu2x.backends.cpu.pack.shapes import LANES
-from waifu2x.backends.cpu.pack.tasks import ROWS, Task, TaskSchedule
+from waifu2x.backends.cpu.pack.tasks import ROWS, CpuTask, TaskSchedule
 from waifu2x.lowering.ops.norm import NormPlanes
 
 
-def pack_norm(packing: Packing, number: int, step: NormPlanes) -> list[Task]:
+def pack_norm(packing: Packing, number: int, step: NormPlanes) -> list[CpuTask]:
     """Packs step `number`. Its maps are floats, padded to whole vectors."""
     value, part = step.target.value, step.target.part
     planes, count = packing.layout(value).padded[part], len(step.weight)
@@ -26,4 +26,4 @@ def pack_norm(packing: Packing, number: int, step: NormPlanes) -> list[Task]:
         "slopes": packing.arrays.add_constant(np.concatenate([constants.ravel(), ends])),
     }
     schedule = TaskSchedule(number, ROWS, (packing.window(step.source),), value, part)
-    return [Task(schedule, LAYER_NORM, fields)]
+    return [CpuTask(schedule, LAYER_NORM, fields)]

@@ -18,8 +18,8 @@ from waifu2x.backends.cpu.pack.tasks import (
     OF_WINDOWS,
     ON_TILES,
     ROWS,
+    CpuTask,
     RowWindow,
-    Task,
     TaskSchedule,
 )
 from waifu2x.backends.winograd import share
@@ -43,7 +43,7 @@ class PackedProgram:
     maps: MapLayouts
     vector_starts: list[int]
     """Where each vector begins among all of them, and how long they are together."""
-    tasks: dict[int, list[Task]]
+    tasks: dict[int, list[CpuTask]]
     """The tasks of each step that writes a map, in order."""
     unit: tuple[int, int]
     """Rows and columns that steps compute whole multiples of."""
@@ -67,7 +67,7 @@ class PackedProgram:
         """The steps that run in 16-bit integers."""
         return self._steps_of(IN_INTEGERS)
 
-    def phase_tasks(self, phase: Phase) -> list[Task]:
+    def phase_tasks(self, phase: Phase) -> list[CpuTask]:
         """Returns all tasks that a strip of a phase runs."""
         own = [task for number in phase.steps for task in self.tasks[number]]
         read = {window.map for task in own for window in task.schedule.windows}
@@ -75,7 +75,7 @@ class PackedProgram:
         for enlarge, map_ in self.maps.pictures.items():
             if map_ in read:
                 fields = {"target": map_, "enlarge": enlarge}
-                tasks.append(Task(TaskSchedule(0, ROWS, target=map_), records.READ, fields))
+                tasks.append(CpuTask(TaskSchedule(0, ROWS, target=map_), records.READ, fields))
         return [*tasks, *own, *self._ends(phase)]
 
     def cut(self, value: int) -> int:
@@ -102,12 +102,12 @@ class PackedProgram:
             number for number, own in self.tasks.items() if any(task.kind in kinds for task in own)
         }
 
-    def _load(self, value: int) -> Task:
+    def _load(self, value: int) -> CpuTask:
         """Packs the copy of a map that an earlier phase has kept whole, into its ring."""
         fields = {"target": value, "as_integers": int(self.maps.is_kept_as_integers(value))}
-        return Task(TaskSchedule(value, ROWS, target=value, part=None), records.LOAD, fields)
+        return CpuTask(TaskSchedule(value, ROWS, target=value, part=None), records.LOAD, fields)
 
-    def _ends(self, phase: Phase) -> Iterator[Task]:
+    def _ends(self, phase: Phase) -> Iterator[CpuTask]:
         """Yields the tasks that keep maps and add to sums over them, by the values that they
         read."""
         pooled = []
@@ -121,12 +121,12 @@ class PackedProgram:
             for _, number in sorted(end for end in pooled if end[0] == value):
                 yield self._sum(value, number)
 
-    def _keep(self, value: int) -> Task:
+    def _keep(self, value: int) -> CpuTask:
         window = RowWindow(value, parts=len(self.maps.layouts[value].parts))
         fields = {"source": value, "as_integers": int(self.maps.is_kept_as_integers(value))}
-        return Task(TaskSchedule(value, ROWS, (window,)), records.KEEP, fields)
+        return CpuTask(TaskSchedule(value, ROWS, (window,)), records.KEEP, fields)
 
-    def _sum(self, value: int, number: int) -> Task:
+    def _sum(self, value: int, number: int) -> CpuTask:
         """Packs the sums of a map's planes, of their squares, or of products of planes."""
         layout, step = self.maps.layouts[value], self.program.steps[number]
         if isinstance(step, CrossSums):
@@ -139,7 +139,7 @@ class PackedProgram:
                 "depth": step.planes // step.heads,
                 "period": step.period,
             }
-            return Task(TaskSchedule(number, ROWS, (RowWindow(value),)), records.CROSS, fields)
+            return CpuTask(TaskSchedule(number, ROWS, (RowWindow(value),)), records.CROSS, fields)
         assert isinstance(step, GlobalAvgPool)
         even = layout.space_to_depth == 1 and layout.planes % LANES == 0
         window = RowWindow(value, unit=layout.space_to_depth, parts=len(layout.parts))
@@ -150,4 +150,4 @@ class PackedProgram:
             "squared": int(step.squared),
             "rest": (self.vector_starts[step.vector + 1] - self.vector_starts[step.vector]) // 2,
         }
-        return Task(TaskSchedule(number, ROWS, (window,)), records.POOL, fields)
+        return CpuTask(TaskSchedule(number, ROWS, (window,)), records.POOL, fields)

@@ -17,7 +17,7 @@ from waifu2x.backends.cpu.pack.packed import PackedProgram
 from waifu2x.backends.cpu.pack.packing import Packing
 from waifu2x.backends.cpu.pack.planewise import pack_planewise, pack_rearrange
 from waifu2x.backends.cpu.pack.records import WINOGRAD
-from waifu2x.backends.cpu.pack.tasks import Task
+from waifu2x.backends.cpu.pack.tasks import CpuTask
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.ops.attention import AttendPlanes, AttendWindows, MixPlanes
 from waifu2x.lowering.ops.conv import Conv, Depthwise
@@ -33,7 +33,7 @@ from waifu2x.lowering.values import Target
 from waifu2x.networks.expressions import MULTIPLY
 from waifu2x.networks.model import Model
 
-_PACKERS: Mapping[type, Callable[[Packing, int, Any], list[Task]]] = {
+_PACKERS: Mapping[type, Callable[[Packing, int, Any], list[CpuTask]]] = {
     **dict.fromkeys((Planewise, PoolMaxima, Resize), pack_planewise),
     Rearrange: pack_rearrange,
     Conv: pack_conv,

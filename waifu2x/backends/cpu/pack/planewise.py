@@ -13,7 +13,7 @@ from waifu2x.backends.cpu.pack.layouts import PixelLayout
 from waifu2x.backends.cpu.pack.maps import FEW
 from waifu2x.backends.cpu.pack.packing import Packing
 from waifu2x.backends.cpu.pack.shapes import LANES
-from waifu2x.backends.cpu.pack.tasks import ROWS, RowWindow, Task, TaskSchedule
+from waifu2x.backends.cpu.pack.tasks import ROWS, CpuTask, RowWindow, TaskSchedule
 from waifu2x.lowering.ops.conv import Conv
 from waifu2x.lowering.ops.planewise import Planewise, PlanewiseStep, PoolMaxima, Rearrange, Resize
 from waifu2x.lowering.plan.box import round_up
@@ -48,7 +48,7 @@ class Formula(NamedTuple):
     pool_step: int = 1
 
 
-def pack_planewise(packing: Packing, number: int, step: PlanewiseStep) -> list[Task]:
+def pack_planewise(packing: Packing, number: int, step: PlanewiseStep) -> list[CpuTask]:
     """Packs step `number`."""
     view = step.source
     source = packing.maps.source_map(replace(view, enlarge=1))
@@ -80,7 +80,7 @@ def pack_planewise(packing: Packing, number: int, step: PlanewiseStep) -> list[T
     return [work.task()]
 
 
-def pack_rearrange(packing: Packing, number: int, step: Rearrange) -> list[Task]:
+def pack_rearrange(packing: Packing, number: int, step: Rearrange) -> list[CpuTask]:
     """Packs step `number`, which reads a map that an earlier phase has kept whole."""
     value, part = step.source.value, step.target.part
     fields = {
@@ -93,10 +93,10 @@ def pack_rearrange(packing: Packing, number: int, step: Rearrange) -> list[Task]
         "as_integers": int(packing.maps.finished().is_kept_as_integers(value)),
     }
     schedule = TaskSchedule(number, ROWS, target=step.target.value, part=part)
-    return [Task(schedule, records.REARRANGE, fields)]
+    return [CpuTask(schedule, records.REARRANGE, fields)]
 
 
-def store_task(packing: Packing, number: int, step: Conv, source: int) -> Task:
+def store_task(packing: Packing, number: int, step: Conv, source: int) -> CpuTask:
     """Packs what is left to do behind a convolution whose sums with biases are in the map
     `source`."""
     group, block = step.out_planes // step.depth_to_space**2, step.depth_to_space
@@ -116,7 +116,7 @@ def store_task(packing: Packing, number: int, step: Conv, source: int) -> Task:
     return work.task()
 
 
-def padding_task(packing: Packing, number: int, window: RowWindow, wide: int) -> Task:
+def padding_task(packing: Packing, number: int, window: RowWindow, wide: int) -> CpuTask:
     """Packs a copy of a map of one part into the map `wide`, which is padded with more planes."""
     planes = packing.layout(wide).parts[0]
     return _Planewise(packing, number, window, planes, Target(wide), Formula()).task()
@@ -175,7 +175,7 @@ class _Planewise:
     """How its source is read, where the step decides that."""
     scale: int = 1
 
-    def task(self) -> Task:
+    def task(self) -> CpuTask:
         """Returns the task."""
         packing, target, writes = self.packing, self.target, self.writes
         method = self.method
@@ -197,7 +197,7 @@ class _Planewise:
             windows.append(packing.residual_window(view))
             fields |= packing.residual(view)
         kind = records.WRITE if writes else records.PLANEWISE
-        return Task(self._schedule(tuple(windows)), kind, fields, self.formula.factor)
+        return CpuTask(self._schedule(tuple(windows)), kind, fields, self.formula.factor)
 
     @property
     def writes(self) -> bool:

@@ -65,7 +65,7 @@ class TaskSchedule:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class CpuTask:
     """A step or a part of one, as compiled code runs it on strips of any picture."""
 
     schedule: TaskSchedule

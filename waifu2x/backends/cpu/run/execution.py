@@ -18,7 +18,7 @@ from waifu2x.backends.cpu.pack.records import (
     PIXEL_CODES,
     SUM_BITS,
 )
-from waifu2x.backends.cpu.pack.tasks import Task
+from waifu2x.backends.cpu.pack.tasks import CpuTask
 from waifu2x.backends.cpu.run.plans import SizePlan
 from waifu2x.backends.cpu.run.strips import PhaseStrips, StripBatch
 from waifu2x.backends.cpu.run.work_queue import TaskBatch
@@ -139,7 +139,7 @@ class StripExecution:
         running = self._workers.start(table, batch.floats, *arrays, waits=waits)
         return None if running is None else _RunningStrips(running, batch, tasks, sums)
 
-    def _locate(self, table: NDArray[Any], task: Task, first: int) -> None:
+    def _locate(self, table: NDArray[Any], task: CpuTask, first: int) -> None:
         """Fills in where the memory outside strips lies that a task reads or writes, (pictures,
         strips); sums of strips are those of vectors from element `first` on."""
         packed = self._packed
@@ -169,7 +169,7 @@ class StripExecution:
             number = task.schedule.step if self._is_of_layer(task) else -1
             self.ticks[number] = self.ticks.get(number, 0) + spent
 
-    def _is_of_layer(self, task: Task) -> bool:
+    def _is_of_layer(self, task: CpuTask) -> bool:
         """Whether a task computes maps for a convolution or for attention."""
         steps = self._packed.program.steps
         layers = Conv | AttentionStep | MixPlanes

@@ -18,8 +18,9 @@ from waifu2x.backends.cpu.pack.shapes import (
     TILE_ROWS,
     WIDTHS,
 )
-from waifu2x.backends.cpu.pack.tasks import Task
+from waifu2x.backends.cpu.pack.tasks import CpuTask
 from waifu2x.lowering.plan.box import round_up
+from waifu2x.lowering.plan.geometry import round_up
 
 SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
 """Pixels at the end of each row, for tiles that run past the last column and those that read
@@ -54,7 +55,7 @@ class Scratch(NamedTuple):
     """Pixels that are done at once, of 1x1 convolutions in integers."""
 
 
-def scratch(task: Task, width: int, cache_bytes: int) -> Scratch:
+def scratch(task: CpuTask, width: int, cache_bytes: int) -> Scratch:
     """Returns the needs of a task for rows of `width` columns, with an L2 cache of that size."""
     kind, fields = task.kind, task.fields
     if kind in (records.WINOGRAD, records.INTEGER_WINOGRAD):
@@ -90,7 +91,7 @@ def scratch(task: Task, width: int, cache_bytes: int) -> Scratch:
     return Scratch()
 
 
-def _attention_floats(task: Task) -> int:
+def _attention_floats(task: CpuTask) -> int:
     fields = task.fields
     overlap, cell = fields["overlap"], fields["cell"]
     sides = fields["window_rows"], fields["window_columns"]
@@ -100,7 +101,7 @@ def _attention_floats(task: Task) -> int:
     return places.end
 
 
-def _winograd_scratch(task: Task, width: int, cache_bytes: int) -> Scratch:
+def _winograd_scratch(task: CpuTask, width: int, cache_bytes: int) -> Scratch:
     depth, planes = task.fields["depth"], task.fields["planes"]
     cells = round_up(width // records.CELL, ROW_BLOCK)
     if task.kind == records.WINOGRAD:

@@ -26,7 +26,7 @@ from waifu2x.backends.cpu.pack.records import (
     addresses,
 )
 from waifu2x.backends.cpu.pack.shapes import LANES
-from waifu2x.backends.cpu.pack.tasks import Task
+from waifu2x.backends.cpu.pack.tasks import CpuTask
 from waifu2x.backends.cpu.run.division import LayerCosts, best_division, layer_costs
 from waifu2x.backends.cpu.run.schedule import RunOrder, order
 from waifu2x.backends.cpu.run.scratch import SPARE_PIXELS, Scratch, scratch
@@ -213,7 +213,7 @@ class PhaseStrips:
             floats += rows * row_floats
         return maps, floats
 
-    def _box(self, task: Task, work: geometry.Work, roots: Mapping[int, Box]) -> Box:
+    def _box(self, task: CpuTask, work: geometry.Work, roots: Mapping[int, Box]) -> Box:
         """Returns the rows and columns that a task computes."""
         schedule = task.schedule
         if task.kind in (READ, LOAD):
