@@ -20,7 +20,6 @@ from waifu2x.backends.cpu.pack.shapes import (
 )
 from waifu2x.backends.cpu.pack.tasks import CpuTask
 from waifu2x.lowering.plan.box import round_up
-from waifu2x.lowering.plan.geometry import round_up
 
 SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
 """Pixels at the end of each row, for tiles that run past the last column and those that read
