@@ -52,11 +52,7 @@ class Worker:
     """Makes the files of the queue, in a thread and those of a driver."""
 
     def __init__(
-        self,
-        queue: Queue,
-        spool: Spool,
-        upscalers: Upscalers,
-        results: JobResults,
+        self, queue: Queue, spool: Spool, upscalers: Upscalers, results: JobResults
     ) -> None:
         self._queue = queue
         self._spool = spool
