@@ -407,7 +407,7 @@ def test_a_full_disk_loses_nothing(run: Run) -> None:
 
 
 def test_a_limit_on_files_cuts_no_bytecode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the tests themselves: processes share a folder of bytecode."""
+    """Processes of tests share a folder of bytecode."""
     monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "bytecode"))
     (tmp_path / "module.py").write_text(f"print({'x' * 1000!r})")
     command = [sys.executable, "-c", "import module"]

@@ -431,27 +431,40 @@ def test_an_interrupt_while_workers_begin(
 
 
 INTERRUPTED_WHILE_LOADING = """
-import os, signal, sys
+import os, signal, sys, time
 from multiprocessing import forkserver, get_context
+from pathlib import Path
 from waifu2x.flows.batch.worker import prepare
 
 if __name__ == "__main__":
-    prepare()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored, as in background
+    prepare("loaded")
+    while not Path("loading").exists():
+        time.sleep(0.01)
     os.kill(forkserver._forkserver._forkserver_pid, signal.SIGINT)
     process = get_context("forkserver").Process(target=print, args=("works",))
     process.start()
     process.join()
     os.kill(os.getpid(), signal.SIGINT)
 """
+LOADED_WHILE_INTERRUPTED = """
+import signal, time
+from pathlib import Path
+
+Path("loading").touch()
+while signal.SIGINT not in signal.sigpending():
+    time.sleep(0.01)
+"""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="processes are started in another way")
 def test_an_interrupt_while_the_process_that_starts_others_loads_modules(tmp_path: Path) -> None:
     """A terminal's Ctrl-C reaches all: only the program itself says so."""
-    script = tmp_path / "script.py"
-    script.write_text(INTERRUPTED_WHILE_LOADING)
-    command = [sys.executable, str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    (tmp_path / "loaded.py").write_text(LOADED_WHILE_INTERRUPTED)
+    (tmp_path / "script.py").write_text(INTERRUPTED_WHILE_LOADING)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600
+    )
     assert done.stdout == "works\n"
     assert done.stderr.count("Traceback") == 1
     assert done.returncode == -signal.SIGINT
