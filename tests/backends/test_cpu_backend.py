@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tests.helpers import obvious
 from tests.helpers.steps import is_scale
+from tests.helpers.graphs import fit_padding
 from waifu2x.backends import open_backend
 from waifu2x.backends.call import Call
 from waifu2x.backends.cpu import backend as cpu
@@ -32,7 +33,6 @@ from waifu2x.backends.cpu.run.workers import MOST_FREE_BYTES, Workers
 from waifu2x.errors import BackendError
 from waifu2x.lowering.ops.vector import GlobalAvgPool
 from waifu2x.networks.activations import leaky
-from waifu2x.networks.builder import fit_padding
 from waifu2x.networks.nodes import Convolution, Dense, Enlarge, Mean, Multiply
 from waifu2x.system import machine
 

@@ -15,6 +15,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from tests.helpers import obvious
+from tests.helpers.graphs import fit_padding
 from waifu2x.backends import Precision, open_backend
 from waifu2x.backends.call import Call
 from waifu2x.backends.cpu.compile.compiled import Compiled
@@ -24,7 +25,6 @@ from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.pack.records import FUNCTIONS
 from waifu2x.backends.cpu.pack.shapes import LANES
 from waifu2x.networks.activations import Activation
-from waifu2x.networks.builder import fit_padding
 from waifu2x.networks.expressions import (
     ACTIVATIONS,
     SIGMOID,
@@ -143,7 +143,7 @@ expressions.ACTIVATIONS = dict(expressions.ACTIVATIONS, elu=elu)
 from tests.helpers import obvious
 from waifu2x.backends import open_backend
 from waifu2x.networks.activations import Activation
-from waifu2x.networks.builder import fit_padding
+from tests.helpers.graphs import fit_padding
 from waifu2x.networks.nodes import Convolution, PixelShuffle
 
 rng = np.random.default_rng(1)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from tests.by_hand.tensor_maps import unpacked
 from tests.helpers import emulated_mma
 from tests.helpers.attention import attention_model, channel_attention_model
-from tests.helpers.graphs import RandomGraph, multiplied_maps
+from tests.helpers.graphs import RandomGraph, fit_padding, multiplied_maps
 from waifu2x.backends import Device
 from waifu2x.backends.cuda.arguments import Address, Struct, parameters, structs
 from waifu2x.backends.cuda.compilers import Compiler, cached, nvcc, nvrtc
@@ -66,7 +66,7 @@ from waifu2x.lowering.passes.fusing import fused
 from waifu2x.lowering.plan.box import Box
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import Activation, elementwise, leaky
-from waifu2x.networks.builder import GraphBuilder, fit_padding
+from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.expressions import ACTIVATIONS, LEAKY, Expression
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (

@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.helpers import obvious
+from tests.helpers.graphs import fit_padding
 from waifu2x.backends import open_backend
 from waifu2x.backends.accuracy import drawing
 from waifu2x.backends.call import Call
@@ -26,7 +27,6 @@ from waifu2x.lowering.lower import lower
 from waifu2x.lowering.ops.conv import Conv
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import leaky
-from waifu2x.networks.builder import fit_padding
 from waifu2x.networks.nodes import (
     Add,
     Concatenate,

@@ -18,6 +18,7 @@ import pytest
 from tests.helpers.attention import attention_model, channel_attention_model
 from tests.helpers.graphs import (
     RandomGraph,
+    fit_padding,
     grouped_convolutions,
     kernels_of_many_taps,
     multiplied_maps,
@@ -40,7 +41,6 @@ from waifu2x.imaging.planar import DEPTHS, SITINGS, SUBSAMPLINGS, PlaneFormat
 from waifu2x.lowering.lower import lower
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import elementwise, leaky
-from waifu2x.networks.builder import fit_padding
 from waifu2x.networks.expressions import ACTIVATIONS
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tests.backends.test_cuda import Recorded, usual
 from tests.helpers import obvious
 from waifu2x.backends.call import Call
+from tests.helpers.graphs import fit_padding
 from waifu2x.backends.cuda.tensor.executor import TensorExecutor
 from waifu2x.backends.gpu.compiled_model import CompiledModel
 from waifu2x.backends.gpu.device import launch
@@ -31,7 +32,6 @@ from waifu2x.errors import BackendError
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.plan import geometry
 from waifu2x.lowering.plan.box import Box
-from waifu2x.networks.builder import fit_padding
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Enlarge
 

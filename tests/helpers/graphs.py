@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
@@ -13,7 +14,8 @@ from waifu2x.networks.activations import Activation, leaky
 from waifu2x.networks.attention import PlanesFrom
 from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.expressions import ACTIVATIONS, LEAKY
-from waifu2x.networks.model import Model
+from waifu2x.networks.model import Border, Model
+from waifu2x.networks.nodes import Node
 from waifu2x.networks.windows import Windows
 
 _PLANES = (1, 3, 5, 8, 16, 24, 32, 40, 64)
@@ -107,6 +109,16 @@ class RandomGraph(GraphBuilder):
         weight, bias = self._weights(planes, few)
         factors = self.dense(less, weight, bias, self._slopes("sigmoid", planes))
         return self.multiply(source, factors)
+
+
+def fit_padding(
+    name: str, in_planes: int, nodes: Iterable[Node], border: Border = "replicate"
+) -> Model:
+    """A model of nodes alone, with the padding and the multiple that they need."""
+    builder = GraphBuilder(name, in_planes)
+    for node in nodes:
+        builder.append(node)
+    return builder.model(border)
 
 
 def halving_model(seed: int) -> Model:

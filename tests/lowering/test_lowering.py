@@ -13,6 +13,7 @@ from tests.helpers import obvious
 from tests.helpers.graphs import residual_in_residual
 from tests.helpers.steps import is_copy, is_scale
 from waifu2x.backends.call import Call
+from tests.helpers.graphs import fit_padding, residual_in_residual
 from waifu2x.backends.reference.backend import NumpyNetwork
 from waifu2x.errors import ModelError
 from waifu2x.lowering.lower import lower
@@ -26,7 +27,7 @@ from waifu2x.lowering.plan.box import Box, aligned, overlap
 from waifu2x.lowering.values import View
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import leaky
-from waifu2x.networks.builder import GraphBuilder, fit_padding
+from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
     Add,

@@ -10,10 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.helpers import obvious
+from tests.helpers.graphs import fit_padding
 from waifu2x.errors import ModelError
 from waifu2x.networks import model, shapes
 from waifu2x.networks.activations import leaky
-from waifu2x.networks.builder import GraphBuilder, fit_padding
+from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.nodes import Concatenate, Convolution, Enlarge, PixelShuffle
 from waifu2x.networks.shapes import MOST_PLANES, ValueShape
 from waifu2x.networks.shared import doubled, halved

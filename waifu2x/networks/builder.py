@@ -382,17 +382,3 @@ class GraphBuilder:
                 first = first or error
         assert first is not None
         raise first
-
-
-def fit_padding(
-    name: str, in_planes: int, nodes: Iterable[Node], border: Border = "replicate"
-) -> Model:
-    """A model from its nodes alone: the padding and the multiple that they need, found.
-
-    Raises ModelError for nodes that do not fit together, and if no padding makes the result a
-    multiple of the picture's size.
-    """
-    builder = GraphBuilder(name, in_planes)
-    for node in nodes:
-        builder.append(node)
-    return builder.model(border)
