@@ -86,7 +86,7 @@ def model_of(windows: Windows, heads: int, depth: int) -> Model:
     qkv = linear(0, 3, 3 * planes)
     bias = rng.normal(size=(heads, *windows.bias_sides)).astype(np.float32)
     queries, keys, values = (PlanesFrom(qkv, part * planes) for part in range(3))
-    value = net.window_attention(queries, keys, values, planes, windows, depth**-0.5, bias)
+    value = net.append(WindowAttention(queries, keys, values, planes, windows, depth**-0.5, bias))
     linear(value, planes, 3)
     return net.model()
 

@@ -16,7 +16,6 @@ from waifu2x.networks.nodes import (
     MultiplyMaps,
     PixelShuffle,
     PixelUnshuffle,
-    sources,
 )
 
 _ALONE = {TANH: "TanH", SIGMOID: "Sigmoid"}
@@ -35,20 +34,20 @@ def ncnn_files(model: Model) -> tuple[str, bytes]:
             case Convolution():
                 writer.convolution(node, value)
             case Enlarge(factor=by):
-                writer.layer("Interp", sources(node), value, f"0=1 1={by}.0 2={by}.0")
+                writer.layer("Interp", node.sources, value, f"0=1 1={by}.0 2={by}.0")
             case PixelShuffle(factor=by):
-                writer.layer("PixelShuffle", sources(node), value, f"0={by}")
+                writer.layer("PixelShuffle", node.sources, value, f"0={by}")
             case PixelUnshuffle(factor=by):
-                writer.layer("Reorg", sources(node), value, f"0={by}")
+                writer.layer("Reorg", node.sources, value, f"0={by}")
             case Crop(pixels=edge):
                 edges = f"-23309=2,{edge},{edge} -23310=2,-{edge},-{edge} -23311=2,1,2"
-                writer.layer("Crop", sources(node), value, edges)
+                writer.layer("Crop", node.sources, value, edges)
             case Add(factor=1):
-                writer.layer("BinaryOp", sources(node), value, "0=0")
+                writer.layer("BinaryOp", node.sources, value, "0=0")
             case MultiplyMaps():
-                writer.layer("BinaryOp", sources(node), value, "0=2")
+                writer.layer("BinaryOp", node.sources, value, "0=2")
             case Concatenate():
-                writer.layer("Concat", sources(node), value, "0=0")
+                writer.layer("Concat", node.sources, value, "0=0")
             case _:
                 raise ImportError(f"{type(node).__name__} is not written in files for ncnn")
     return writer.text(), writer.weights
@@ -59,7 +58,7 @@ class _Writer:
     those of a value that several layers read."""
 
     def __init__(self, model: Model) -> None:
-        self._readers = Counter(source for node in model.nodes for source in sources(node))
+        self._readers = Counter(source for node in model.nodes for source in node.sources)
         self._read: Counter[int] = Counter()
         self._lines: list[str] = []
         self._blobs = 0

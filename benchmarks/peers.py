@@ -35,7 +35,6 @@ from waifu2x.networks.nodes import (
     PixelShuffle,
     PixelUnshuffle,
     TransposedConvolution,
-    sources,
 )
 from waifu2x.system.machine import core_count
 
@@ -85,7 +84,7 @@ def onnx_model(model: Model) -> bytes:
 
     for value, node in enumerate(model.nodes, 1):
         result = f"v{value}"
-        inputs = [f"v{source}" for source in sources(node)]
+        inputs = [f"v{source}" for source in node.sources]
         match node:
             case Convolution():
                 arrays = [constant(f"w{value}", node.weight), constant(f"b{value}", node.bias)]

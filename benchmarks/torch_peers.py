@@ -28,7 +28,9 @@ from waifu2x.networks.nodes import (
     DepthwiseConvolution,
     Enlarge,
     Gate,
+    GroupNorm,
     Interpolate,
+    LayerNorm,
     Mean,
     Multiply,
     MultiplyMaps,
@@ -37,7 +39,6 @@ from waifu2x.networks.nodes import (
     Slice,
     TransposedConvolution,
 )
-from waifu2x.networks.norms import GroupNorm, LayerNorm
 
 Peer = tuple[Callable[[Any], Any], Any]
 """A function of a tensor, and what turns the float32 picture into its tensor."""

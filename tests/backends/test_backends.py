@@ -48,7 +48,7 @@ from waifu2x.networks.activations import Activation, leaky
 from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.expressions import ACTIVATIONS, LEAKY, Expression
 from waifu2x.networks.model import Model
-from waifu2x.networks.nodes import Convolution, PixelShuffle, PixelUnshuffle
+from waifu2x.networks.nodes import Convolution, GroupNorm, PixelShuffle, PixelUnshuffle
 
 PROMISED_DB = {"fp32": 100.0, "fp16": 65.0, "bf16": 60.0, "int16": 60.0, "auto": 60.0}
 """On the shipped models, and as it turns out on random ones too."""
@@ -360,7 +360,7 @@ def test_means_of_values_of_any_size(backend: Backend, size: float, precision: P
     zeros, ones = np.zeros(20, np.float32), np.ones(20, np.float32)
     value = net.convolution(0, kernel(20, 3, 3, size / 3), zeros, padding=1)
     factors = net.dense(net.mean(value), np.eye(20, dtype=np.float32) / np.float32(size), ones)
-    value = net.group_norm(net.multiply(value, factors), ones, zeros, 5, 1e-8)
+    value = net.append(GroupNorm(net.multiply(value, factors), ones, zeros, 5, 1e-8))
     net.convolution(value, kernel(3, 20, 3, 0.02), np.full(3, 0.5, np.float32), padding=1)
     model, pixels = net.model(), picture(21, 34, 3)
     result = run(backend, [model], pixels, precision=precision)

@@ -16,8 +16,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.helpers import obvious
-from tests.helpers.steps import is_scale
 from tests.helpers.graphs import fit_padding
+from tests.helpers.steps import is_scale
 from waifu2x.backends import open_backend
 from waifu2x.backends.call import Call
 from waifu2x.backends.cpu import backend as cpu

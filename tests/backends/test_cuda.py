@@ -76,6 +76,8 @@ from waifu2x.networks.nodes import (
     Enlarge,
     Gate,
     Interpolate,
+    InterpolateTo,
+    MaxPool,
     Mean,
     Multiply,
     Node,
@@ -260,8 +262,8 @@ def reduced() -> Model:
     value = net.random_convolution(0, 48, 3, 1, 1, "linear")
     few = net.random_convolution(value, 16, 1, 1, 0, "linear")
     inner = net.random_convolution(few, 16, 3, 2, 0, "linear")
-    inner = net.random_convolution(net.max_pool(inner, 7, 3), 16, 3, 1, 1, "linear")
-    inner = net.add(net.interpolate_to(inner, few), few)
+    inner = net.random_convolution(net.append(MaxPool(inner, 7, 3)), 16, 3, 1, 1, "linear")
+    inner = net.add(net.append(InterpolateTo(inner, few)), few)
     value = net.multiply(value, net.random_convolution(inner, 48, 1, 1, 0, "sigmoid"))
     net.random_convolution(value, 3, 3, 1, 1, "linear")
     return net.model()

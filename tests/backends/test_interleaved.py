@@ -19,6 +19,7 @@ from waifu2x.lowering.lower import lower
 from waifu2x.lowering.passes.segments import segmented
 from waifu2x.lowering.plan import phases
 from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Interleave
 from waifu2x.networks.windows import Windows
 
 
@@ -28,10 +29,10 @@ def grid_attention(parts: int) -> Model:
     net = RandomGraph(3, parts)
     value = first = net.random_convolution(0, 20, 3, 1, 1, "leaky")
     for _ in range(2):
-        inner = net.interleave(net.random_norm(value), parts)
+        inner = net.append(Interleave(net.random_norm(value), parts))
         inner = net.random_attention(inner, Windows(parts, parts), 2, 5)
         inner = net.random_convolution(inner, 20, 1, 1, 0, "linear")
-        value = net.add(net.interleave(inner, parts, inverse=True), value)
+        value = net.add(net.append(Interleave(inner, parts, inverse=True)), value)
         value = net.squeeze(net.random_convolution(value, 20, 3, 1, 1, "gelu"))
     net.random_convolution(net.add(value, first), 3, 3, 1, 1, "linear")
     return net.model(multiple=parts)
@@ -41,15 +42,17 @@ def places_of_all_kinds() -> Model:
     """Places of the picture; of parts of concatenations, some of which are finished in a later
     phase; of maps of few planes; one behind the other; at half the resolution; the last node."""
     net = RandomGraph(3, 9)
-    first = net.random_convolution(net.interleave(0, 2), 16, 3, 1, 1, "relu")
-    turned = net.interleave(first, 3, inverse=True)
-    both = net.concatenate(turned, first, net.interleave(turned, 3))
+    first = net.random_convolution(net.append(Interleave(0, 2)), 16, 3, 1, 1, "relu")
+    turned = net.append(Interleave(first, 3, inverse=True))
+    both = net.concatenate(turned, first, net.append(Interleave(turned, 3)))
     halved = net.random_convolution(both, 8, 2, 2, 0, "linear")
-    halved = net.squeeze(net.interleave(net.concatenate(halved, net.interleave(halved, 3)), 3))
+    halved = net.squeeze(
+        net.append(Interleave(net.concatenate(halved, net.append(Interleave(halved, 3))), 3))
+    )
     value = net.random_transposed(halved, 16, 2, 2, 0, "linear")
-    late = net.concatenate(turned, net.interleave(net.add(value, turned), 2))
+    late = net.concatenate(turned, net.append(Interleave(net.add(value, turned), 2)))
     value = net.random_convolution(late, 3, 3, 1, 1, "linear")
-    net.interleave(value, 2, inverse=True)
+    net.append(Interleave(value, 2, inverse=True))
     return net.model(multiple=6)
 
 

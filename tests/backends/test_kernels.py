@@ -48,6 +48,7 @@ from waifu2x.networks.nodes import (
     Convolution,
     Crop,
     Enlarge,
+    Interleave,
     Node,
     PixelShuffle,
     PixelUnshuffle,
@@ -176,8 +177,8 @@ def attention() -> Iterator[Model]:
 def spread() -> Model:
     """Pixels at other places, by vectors and one plane after the other."""
     net = RandomGraph(3, 0)
-    value = net.interleave(net.random_convolution(0, 40, 3, 1, 1, "linear"), 8)
-    value = net.interleave(net.concatenate(value, 0, value), 8, inverse=True)
+    value = net.append(Interleave(net.random_convolution(0, 40, 3, 1, 1, "linear"), 8))
+    value = net.append(Interleave(net.concatenate(value, 0, value), 8, inverse=True))
     net.random_convolution(value, 3, 3, 1, 1, "linear")
     return net.model(multiple=8)
 

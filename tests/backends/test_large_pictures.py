@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from tests.backends.test_cuda import Recorded, usual
 from tests.helpers import obvious
-from waifu2x.backends.call import Call
 from tests.helpers.graphs import fit_padding
+from waifu2x.backends.call import Call
 from waifu2x.backends.cuda.tensor.executor import TensorExecutor
 from waifu2x.backends.gpu.compiled_model import CompiledModel
 from waifu2x.backends.gpu.device import launch

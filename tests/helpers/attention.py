@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.helpers.graphs import RandomGraph
-from waifu2x.networks.attention import PlanesFrom
+from waifu2x.networks.attention import PlanesFrom, WindowAttention
 from waifu2x.networks.model import Model
 from waifu2x.networks.windows import Windows
 
@@ -39,14 +39,16 @@ def attention_model(
         bias = net.rng.normal(size=(own, *windows.bias_sides)).astype(np.float32)
         begin = part * own * depth
         made.append(
-            net.window_attention(
-                PlanesFrom(queries, begin),
-                PlanesFrom(keys, begin + planes),
-                PlanesFrom(keys, begin + 2 * planes),
-                own * depth,
-                windows,
-                depth**-0.5 * gain,
-                bias,
+            net.append(
+                WindowAttention(
+                    PlanesFrom(queries, begin),
+                    PlanesFrom(keys, begin + planes),
+                    PlanesFrom(keys, begin + 2 * planes),
+                    own * depth,
+                    windows,
+                    depth**-0.5 * gain,
+                    bias,
+                )
             )
         )
     whole = made[0] if parts == 1 else net.concatenate(*made)

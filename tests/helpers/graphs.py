@@ -11,11 +11,20 @@ from hypothesis import strategies as st
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.activations import Activation, leaky
-from waifu2x.networks.attention import PlanesFrom
+from waifu2x.networks.attention import ChannelAttention, PlanesFrom, WindowAttention
 from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.expressions import ACTIVATIONS, LEAKY
 from waifu2x.networks.model import Border, Model
-from waifu2x.networks.nodes import Node
+from waifu2x.networks.nodes import (
+    Gate,
+    GroupNorm,
+    Interleave,
+    Interpolate,
+    InterpolateTo,
+    LayerNorm,
+    MaxPool,
+    Node,
+)
 from waifu2x.networks.windows import Windows
 
 _PLANES = (1, 3, 5, 8, 16, 24, 32, 40, 64)
@@ -67,8 +76,8 @@ class RandomGraph(GraphBuilder):
         weight = self.rng.uniform(0.3, 0.7, planes).astype(np.float32)
         bias = self.rng.normal(0, 0.1, planes).astype(np.float32)
         if groups:
-            return self.group_norm(source, weight, bias, groups, eps)
-        return self.layer_norm(source, weight, bias, eps)
+            return self.append(GroupNorm(source, weight, bias, groups, eps))
+        return self.append(LayerNorm(source, weight, bias, eps))
 
     def random_transposed(
         self, source: int, planes: int, side: int, stride: int, crop: int, kind: str
@@ -85,7 +94,7 @@ class RandomGraph(GraphBuilder):
         bias = self.rng.normal(size=(heads, *windows.bias_sides)).astype(np.float32)
         queries, keys, values = (PlanesFrom(made, part * planes) for part in range(3))
         scale = 1.5 * depth**-0.5
-        return self.window_attention(queries, keys, values, planes, windows, scale, bias)
+        return self.append(WindowAttention(queries, keys, values, planes, windows, scale, bias))
 
     def random_channel_attention(
         self, source: int, heads: int, depth: int, window: int = 0, period: int = 1
@@ -95,8 +104,10 @@ class RandomGraph(GraphBuilder):
         made = self.random_convolution(source, 3 * planes, 1, 1, 0, "linear")
         queries, keys, values = (PlanesFrom(made, part * planes) for part in range(3))
         temperature = self.rng.uniform(0.5, 4, heads).astype(np.float32)
-        return self.channel_attention(
-            *(queries, keys, values, planes, temperature), window=window, period=period
+        return self.append(
+            ChannelAttention(
+                *(queries, keys, values, planes, temperature), window=window, period=period
+            )
         )
 
     def squeeze(self, source: int) -> int:
@@ -226,16 +237,18 @@ def reduced_maps() -> Model:
     value = net.random_convolution(0, 24, 3, 1, 1, "leaky")
     for kernel, stride in ((7, 3), (2, 2)):
         few = net.random_convolution(value, 12, 1, 1, 0, "linear")
-        inner = net.max_pool(net.random_convolution(few, 12, 3, 2, 0, "linear"), kernel, stride)
-        inner = net.interpolate_to(net.random_convolution(inner, 12, 3, 1, 1, "linear"), few)
+        inner = net.append(
+            MaxPool(net.random_convolution(few, 12, 3, 2, 0, "linear"), kernel, stride)
+        )
+        inner = net.append(InterpolateTo(net.random_convolution(inner, 12, 3, 1, 1, "linear"), few))
         inner = net.random_convolution(net.add(inner, few), 24, 1, 1, 0, "sigmoid")
         value = net.multiply(value, inner)
     left, right = net.split(value, 9, 15)
-    inner = net.random_depthwise(net.max_pool(right, 8, 8), 3, 1, "linear")
-    right = net.interpolate_to(net.max_pool(inner, 1, 2), right)
+    inner = net.random_depthwise(net.append(MaxPool(right, 8, 8)), 3, 1, "linear")
+    right = net.append(InterpolateTo(net.append(MaxPool(inner, 1, 2)), right))
     value = net.random_convolution(net.concatenate(left, right), 12, 3, 1, 1, "leaky")
-    inner = net.max_pool(net.pixel_shuffle(value, 2), 5, 2)
-    net.interpolate_to(inner, net.random_convolution(value, 3, 3, 1, 1, "linear"))
+    inner = net.append(MaxPool(net.pixel_shuffle(value, 2), 5, 2))
+    net.append(InterpolateTo(inner, net.random_convolution(value, 3, 3, 1, 1, "linear")))
     return net.model(multiple=4)
 
 
@@ -250,7 +263,7 @@ def every_operation() -> Model:
     few, rest = net.split(value, 8, 16)
     few = net.random_convolution(few, 8, 5, 1, 2, "silu")
     value = net.squeeze(net.concatenate(few, rest))
-    value = net.add(net.interpolate_to(net.max_pool(value, 3, 2), value), value, 0.5)
+    value = net.add(net.append(InterpolateTo(net.append(MaxPool(value, 3, 2)), value)), value, 0.5)
     halved = net.random_convolution(value, 24, 2, 2, 0, "slopes")
     net.random_transposed(halved, 3, 2, 2, 0, "linear")
     return net.model()
@@ -365,7 +378,7 @@ def _block(draw: st.DrawFn, builder: RandomGraph, value: int, planes: int, kind:
             return builder.random_convolution(value, min(planes, 16), side, 1, side // 2, kind)
         case "gate":
             inner = builder.random_convolution(value, shape.planes, 3, 1, 1, "linear")
-            return builder.gate(inner, value)
+            return builder.append(Gate(inner, value))
         case "attention":
             sides = st.integers(1, 9)
             rows, columns = draw(sides), draw(sides)
@@ -382,17 +395,17 @@ def _block(draw: st.DrawFn, builder: RandomGraph, value: int, planes: int, kind:
             window, period = draw(st.sampled_from([(0, 1), (0, 1), (0, 3), (5, 1), (8, 1)]))
             return builder.random_channel_attention(value, heads, depth, window, period)
         case "reduced":
-            inner = builder.max_pool(value, draw(st.integers(1, 9)), draw(st.integers(1, 5)))
+            inner = builder.append(MaxPool(value, draw(st.integers(1, 9)), draw(st.integers(1, 5))))
             if draw(st.booleans()):
                 inner = builder.random_convolution(inner, shape.planes, 3, 1, 1, "linear")
-            return builder.add(builder.interpolate_to(inner, value), value)
+            return builder.add(builder.append(InterpolateTo(inner, value)), value)
         case "maxima":
-            return builder.max_pool(value, draw(st.sampled_from([2, 4])), 2)
+            return builder.append(MaxPool(value, draw(st.sampled_from([2, 4])), 2))
         case "interleaved":
             made = builder.random_convolution(value, planes, 1, 1, 0, kind)
-            return builder.interleave(made, 2, inverse=draw(st.booleans()))
+            return builder.append(Interleave(made, 2, inverse=draw(st.booleans())))
         case "resize":
-            return builder.interpolate(value, draw(st.sampled_from([1, 2])), 2)
+            return builder.append(Interpolate(value, draw(st.sampled_from([1, 2])), 2))
         case "up":
             return builder.random_transposed(value, planes, 2, 2, 0, kind)
         case "up4":

@@ -20,8 +20,7 @@ from waifu2x.networks.attention import ChannelAttention, WindowAttention
 from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.expressions import ACTIVATIONS
 from waifu2x.networks.model import Model
-from waifu2x.networks.norms import GroupNorm, LayerNorm
-from waifu2x.networks.pooling import InterpolateTo, MaxPool
+from waifu2x.networks.nodes import GroupNorm, InterpolateTo, LayerNorm, MaxPool
 
 _PAD_MODES = {"replicate": "edge", "reflect": "reflect", "zero": "constant"}
 
@@ -196,6 +195,7 @@ def _made(node: graph.Node, found: list[NDArray[np.float64]]) -> NDArray[np.floa
             return attention_of_planes(node, *(found[source] for source in node.sources))
         case WindowAttention():
             return attention_in_windows(node, *(found[source] for source in node.sources))
+    raise AssertionError(node)
 
 
 def _resized(source: NDArray[np.float64], up: int, down: int) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from tests.helpers.graphs import RandomGraph
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.expressions import ACTIVATIONS
 from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Interleave, Interpolate, InterpolateTo, MaxPool
 
 _PLANES = 16
 
@@ -41,8 +42,10 @@ def _joined(name: str) -> Model:
 
 def _interleaved() -> Model:
     net = RandomGraph(3, 12)
-    value = net.interleave(net.random_convolution(0, _PLANES, 3, 1, 1, "leaky"), 4)
-    value = net.interleave(net.random_convolution(value, _PLANES, 1, 1, 0, "silu"), 4, inverse=True)
+    value = net.append(Interleave(net.random_convolution(0, _PLANES, 3, 1, 1, "leaky"), 4))
+    value = net.append(
+        Interleave(net.random_convolution(value, _PLANES, 1, 1, 0, "silu"), 4, inverse=True)
+    )
     return _finished(net, value, multiple=4)
 
 
@@ -83,10 +86,10 @@ OPERATIONS: Mapping[str, Callable[[], Model]] = {
         lambda net, value: net.pixel_unshuffle(net.pixel_shuffle(net.squeeze(value), 2), 2)
     ),
     "resize, bicubic": lambda: _between(
-        lambda net, value: net.interpolate(net.interpolate(value, 2, 1), 1, 2)
+        lambda net, value: net.append(Interpolate(net.append(Interpolate(value, 2, 1)), 1, 2))
     ),
     "maxima, and resize to a size, bilinear": lambda: _between(
-        lambda net, value: net.interpolate_to(net.max_pool(value, 3, 2), value)
+        lambda net, value: net.append(InterpolateTo(net.append(MaxPool(value, 3, 2)), value))
     ),
     "pixels interleaved": _interleaved,
     "squeeze and excite": lambda: _between(lambda net, value: net.squeeze(value)),

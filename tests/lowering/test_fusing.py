@@ -27,6 +27,7 @@ from waifu2x.lowering.values import View
 from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.expressions import GATE
 from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Gate, Interpolate
 
 
 def assert_same(program: Program, model: Model, size: tuple[int, int] = (19, 23)) -> None:
@@ -48,7 +49,7 @@ def gated() -> Model:
     value = builder.random_convolution(0, 8, 3, 1, 1, "leaky")
     for kind in ("silu", "linear"):
         inner = builder.random_convolution(value, 8, 3, 1, 1, kind)
-        value = builder.gate(inner, value)
+        value = builder.append(Gate(inner, value))
     builder.random_convolution(value, 3, 3, 1, 1, "linear")
     return builder.model("zero")
 
@@ -100,7 +101,7 @@ def test_a_convolution_that_something_else_reads_keeps_its_result() -> None:
     builder = RandomGraph(3, 5)
     inner = builder.random_convolution(0, 8, 3, 1, 1, "leaky")
     made = builder.random_convolution(inner, 8, 3, 1, 1, "leaky")
-    joined = builder.concatenate(builder.gate(made, inner), made)
+    joined = builder.concatenate(builder.append(Gate(made, inner)), made)
     builder.random_convolution(joined, 3, 3, 1, 1, "linear")
     model = builder.model("zero")
     program = fused(lower(model))
@@ -199,7 +200,7 @@ def test_a_resize_is_one_with_the_convolution_before(size: tuple[int, int], *, a
     large = builder.pixel_shuffle(value, 4)
     if adds:
         large = builder.add(large, builder.enlarge(0, 4))
-    builder.interpolate(large, 1, 2)
+    builder.append(Interpolate(large, 1, 2))
     model = builder.model("zero")
     program = fused(lower(model))
     assert [type(step) for step in program.steps] == [Conv, Conv]

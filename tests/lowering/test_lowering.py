@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers import obvious
-from tests.helpers.graphs import residual_in_residual
+from tests.helpers.graphs import fit_padding, residual_in_residual
 from tests.helpers.steps import is_copy, is_scale
 from waifu2x.backends.call import Call
-from tests.helpers.graphs import fit_padding, residual_in_residual
 from waifu2x.backends.reference.backend import NumpyNetwork
 from waifu2x.errors import ModelError
 from waifu2x.lowering.lower import lower
@@ -35,6 +34,8 @@ from waifu2x.networks.nodes import (
     Convolution,
     Crop,
     Enlarge,
+    InterpolateTo,
+    MaxPool,
     Mean,
     Multiply,
     Node,
@@ -253,7 +254,7 @@ def test_what_depends_on_the_size_of_the_whole_is_not_cut() -> None:
     """Blocks of a network that is cut run as pictures of their own size."""
     net = GraphBuilder("deep", 3)
     value = net.extend(residual_in_residual(3).nodes)
-    net.interpolate_to(net.max_pool(value, 2, 2), value)
+    net.append(InterpolateTo(net.append(MaxPool(value, 2, 2)), value))
     program = lower(net.model())
     assert segments.segmented(program) is program
     assert segments.segmented(lower(residual_in_residual(3))).cuts

@@ -31,6 +31,7 @@ from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.expressions import ADD, GATE
 from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Gate, GroupNorm, Interpolate, InterpolateTo, LayerNorm, MaxPool
 
 
 def everything() -> Model:
@@ -52,16 +53,16 @@ def everything() -> Model:
     scaled = net.multiply(halved, factors)
     weight = np.full((8, 8, 2, 2), 0.1, np.float32)
     doubled = net.transposed(scaled, weight, bias, leaky(1.0, 8), stride=2)
-    value = net.gate(net.add(doubled, first), first)
+    value = net.append(Gate(net.add(doubled, first), first))
     value = net.multiply(net.multiply(value, first), conv(first, 8))
-    value = net.group_norm(value, np.ones(8, np.float32), np.zeros(8, np.float32), 2)
-    value = net.layer_norm(value, np.ones(8, np.float32), np.zeros(8, np.float32))
+    value = net.append(GroupNorm(value, np.ones(8, np.float32), np.zeros(8, np.float32), 2))
+    value = net.append(LayerNorm(value, np.ones(8, np.float32), np.zeros(8, np.float32)))
     each = np.full((8, 1, 3, 3), 0.1, np.float32)
     value = net.convolution(value, each, np.zeros(8, np.float32), padding=1, groups=8)
     wide = net.concatenate(value, first)
     value = net.pixel_unshuffle(net.pixel_shuffle(wide, 2), 2)
-    value = net.interpolate_to(net.max_pool(value, 3, 2), value)
-    value = net.interpolate(net.interpolate(conv(value, 12), 2, 1), 1, 2)
+    value = net.append(InterpolateTo(net.append(MaxPool(value, 3, 2)), value))
+    value = net.append(Interpolate(net.append(Interpolate(conv(value, 12), 2, 1)), 1, 2))
     net.add(net.pixel_shuffle(conv(value, 12), 2), net.enlarge(0, 2))
     return net.model()
 

@@ -180,14 +180,14 @@ def test_what_attention_reads_has_to_fit() -> None:
     own, windows = PlanesFrom(0), Windows(2, 2)
     bias = np.zeros((1, 3, 3), np.float32)
     with pytest.raises(ModelError, match="reads planes 1 to 4 of a map of 3"):
-        net.window_attention(own, PlanesFrom(0, 1), own, 3, windows, 1.0, bias)
+        net.append(WindowAttention(own, PlanesFrom(0, 1), own, 3, windows, 1.0, bias))
     with pytest.raises(ModelError, match="2 heads of 3 planes"):
-        net.window_attention(own, own, own, 3, windows, 1.0, np.zeros((2, 3, 3), np.float32))
+        net.append(WindowAttention(own, own, own, 3, windows, 1.0, np.zeros((2, 3, 3), np.float32)))
     with pytest.raises(ModelError, match=r"bias has the shape \(1, 3, 2\)"):
-        net.window_attention(own, own, own, 3, windows, 1.0, bias[:, :, :2])
+        net.append(WindowAttention(own, own, own, 3, windows, 1.0, bias[:, :, :2]))
     small = PlanesFrom(net.pixel_unshuffle(0, 2))
     with pytest.raises(ModelError, match="at different places"):
-        net.window_attention(own, small, small, 3, windows, 1.0, bias)
+        net.append(WindowAttention(own, small, small, 3, windows, 1.0, bias))
 
 
 def test_attention_between_planes_is_of_one_map() -> None:
@@ -195,9 +195,9 @@ def test_attention_between_planes_is_of_one_map() -> None:
     other = net.crop(0, 0)
     own, temperature = PlanesFrom(0), np.ones(1, np.float32)
     with pytest.raises(ModelError, match="queries and keys are of different maps"):
-        net.channel_attention(own, PlanesFrom(other), own, 3, temperature)
+        net.append(ChannelAttention(own, PlanesFrom(other), own, 3, temperature))
     with pytest.raises(ModelError, match="2 heads of 3 planes"):
-        net.channel_attention(own, own, own, 3, np.ones(2, np.float32))
+        net.append(ChannelAttention(own, own, own, 3, np.ones(2, np.float32)))
 
 
 @pytest.mark.parametrize(
@@ -214,14 +214,14 @@ def test_parts_that_do_not_fit(window: int, period: int, message: str) -> None:
     net = GraphBuilder("net", 3)
     own, temperature = PlanesFrom(0), np.ones(1, np.float32)
     with pytest.raises(ModelError, match=message):
-        net.channel_attention(own, own, own, 3, temperature, window=window, period=period)
+        net.append(ChannelAttention(own, own, own, 3, temperature, window=window, period=period))
 
 
 def test_heads_of_windows_have_few_planes() -> None:
     net = GraphBuilder("net", 65)
     own, temperature = PlanesFrom(0), np.ones(1, np.float32)
     with pytest.raises(ModelError, match="between 65 planes in windows of 8x8; at most 64 planes"):
-        net.channel_attention(own, own, own, 65, temperature, window=8)
+        net.append(ChannelAttention(own, own, own, 65, temperature, window=8))
 
 
 def test_attention_between_planes_by_omnisr() -> None:

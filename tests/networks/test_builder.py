@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +13,20 @@ from numpy.typing import NDArray
 from tests.helpers import obvious
 from tests.helpers.graphs import fit_padding
 from waifu2x.errors import ModelError
-from waifu2x.networks import model, shapes
+from waifu2x.networks import model
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import GraphBuilder
-from waifu2x.networks.nodes import Concatenate, Convolution, Enlarge, PixelShuffle
-from waifu2x.networks.shapes import MOST_PLANES, ValueShape
+from waifu2x.networks.nodes import (
+    MOST_PLANES,
+    Concatenate,
+    Convolution,
+    Enlarge,
+    InterpolateTo,
+    MaxPool,
+    Node,
+    PixelShuffle,
+    ValueShape,
+)
 from waifu2x.networks.shared import doubled, halved
 
 
@@ -62,13 +72,12 @@ def test_every_shape_is_known_while_the_graph_grows() -> None:
 def test_shapes_are_inferred_once(monkeypatch: pytest.MonkeyPatch) -> None:
     inferred: list[str] = []
 
-    def counted(node: object, *rest: object) -> ValueShape:
+    def counted(node: Node, *rest: Any) -> ValueShape:
         inferred.append(type(node).__name__)
-        return infer(node, *rest)  # type: ignore[arg-type]
+        return infer(node, *rest)
 
-    infer = shapes.infer_shape
-    for module in ("builder", "shapes"):
-        monkeypatch.setattr(f"waifu2x.networks.{module}.infer_shape", counted)
+    infer = Node.infer_shape
+    monkeypatch.setattr(Node, "infer_shape", counted)
     net = GraphBuilder("m", 3)
     net.pixel_shuffle(net.convolution(net.pixel_unshuffle(0, 4), *weights(48, 48, 1)), 4)
     assert net.model().multiple == 4
@@ -89,13 +98,19 @@ REFUSED: dict[str, tuple[Callable[[GraphBuilder], object], str]] = {
         lambda net: net.add(net.convolution(0, *weights(4, 3, 1)), 0),
         "adds the 3 planes of the picture to the 4 of node 1 (Convolution)",
     ),
-    "maxima of nothing": (lambda net: net.max_pool(0, 0, 1), "kernel 0, stride 1; at most 64"),
-    "far maxima": (lambda net: net.max_pool(0, 2, 65), "kernel 2, stride 65; at most 64"),
+    "maxima of nothing": (
+        lambda net: net.append(MaxPool(0, 0, 1)),
+        "kernel 0, stride 1; at most 64",
+    ),
+    "far maxima": (lambda net: net.append(MaxPool(0, 2, 65)), "kernel 2, stride 65; at most 64"),
     "like a smaller one": (
-        lambda net: net.interpolate_to(net.enlarge(0, 2), 0),
+        lambda net: net.append(InterpolateTo(net.enlarge(0, 2), 0)),
         "its result is smaller than what it reads",
     ),
-    "like a vector": (lambda net: net.interpolate_to(0, net.mean(0)), "its result is smaller"),
+    "like a vector": (
+        lambda net: net.append(InterpolateTo(0, net.mean(0))),
+        "its result is smaller",
+    ),
     "nothing": (lambda net: net.append(Concatenate(())), "reads no value"),
     "later": (lambda net: net.append(Enlarge(1, 2)), "reads value 1, which is not made before"),
     "factor": (lambda net: net.pixel_shuffle(0, 2), "3 planes are not a multiple of 4"),

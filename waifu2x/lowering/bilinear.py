@@ -14,8 +14,7 @@ from fractions import Fraction
 from waifu2x.lowering.ops.planewise import Resize
 from waifu2x.lowering.values import Target, View
 from waifu2x.networks.model import Model
-from waifu2x.networks.nodes import Convolution, sources
-from waifu2x.networks.pooling import InterpolateTo, MaxPool
+from waifu2x.networks.nodes import Convolution, InterpolateTo, MaxPool
 
 
 def bilinear_resize(
@@ -44,8 +43,8 @@ def _left_out(model: Model) -> list[Fraction]:
             found.append(found[node.like])
             continue
         # Maps that are joined are of one size.
-        own = min(found[source] for source in sources(node))
-        resolution = model.shapes[sources(node)[0]].resolution
+        own = min(found[source] for source in node.sources)
+        resolution = model.shapes[node.sources[0]].resolution
         if isinstance(node, Convolution | MaxPool) and resolution is not None:
             own += (node.stride - 1) / resolution
         found.append(own)

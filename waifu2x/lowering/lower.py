@@ -51,8 +51,12 @@ from waifu2x.networks.nodes import (
     DepthwiseConvolution,
     Enlarge,
     Gate,
+    GroupNorm,
     Interleave,
     Interpolate,
+    InterpolateTo,
+    LayerNorm,
+    MaxPool,
     Mean,
     Multiply,
     MultiplyMaps,
@@ -60,8 +64,6 @@ from waifu2x.networks.nodes import (
     PixelUnshuffle,
     TransposedConvolution,
 )
-from waifu2x.networks.norms import GroupNorm, LayerNorm
-from waifu2x.networks.pooling import InterpolateTo, MaxPool
 from waifu2x.networks.windows import Windows
 
 

@@ -1,16 +1,16 @@
-"""Graphs of networks, built node by node, every shape known while they grow."""
+"""Builds graphs of networks node by node, every shape known while they grow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.activations import Activation, leaky
-from waifu2x.networks.attention import ChannelAttention, PlanesFrom, WindowAttention
 from waifu2x.networks.model import Border, Model
 from waifu2x.networks.nodes import (
     Add,
@@ -20,9 +20,6 @@ from waifu2x.networks.nodes import (
     Dense,
     DepthwiseConvolution,
     Enlarge,
-    Gate,
-    Interleave,
-    Interpolate,
     Mean,
     Multiply,
     MultiplyMaps,
@@ -31,21 +28,15 @@ from waifu2x.networks.nodes import (
     PixelUnshuffle,
     Slice,
     TransposedConvolution,
+    ValueShape,
     Weighted,
     affine,
-    arrays,
-    renumbered,
-    sources,
     ungrouped,
 )
-from waifu2x.networks.norms import GroupNorm, LayerNorm
-from waifu2x.networks.pooling import InterpolateTo, MaxPool
-from waifu2x.networks.shapes import ValueShape, infer_shape, node_label, picture_shape
-from waifu2x.networks.windows import Windows
 
 MOST_NODES = 10_000
 _MOST_MADE = 256 << 20
-"""Bytes of all weights that a graph makes itself, such as those of one factor for each plane."""
+"""Bytes of all weights that a builder makes itself, such as diagonals of one factor a plane."""
 _MULTIPLES = (1, 2, 4, 8, 16)
 """Rows and columns of a picture may have to be made up to a multiple of one of these."""
 
@@ -57,30 +48,32 @@ Weight = NDArray[np.float32]
 
 
 class GraphBuilder:
-    """A graph in the making. Each method adds a node and returns the value that it makes.
+    """A graph in the making. `append` adds a node of any kind and returns the value that it makes;
+    further methods add the most frequent kinds.
 
-    A value is a number: 0 is the padded picture, node i makes value i + 1. Whatever does not fit
+    A value is a number: 0 is the padded picture, node i makes value i + 1. A node that does not fit
     raises ModelError, which names the file and the layer.
     """
 
     def __init__(self, name: str, in_planes: int) -> None:
-        """A graph for pictures of so many planes; `name` is the file's, for messages."""
+        """Begins a graph for pictures of `in_planes` planes; `name` is the file's, for messages."""
         self.name = name
         self.layer = ""
-        """What messages call the nodes that are added now: the file's own name for its layer.
-        Empty: number and kind of the node."""
+        """The file's own name for the layer whose nodes are added now, for messages. Empty: number
+        and kind of the node."""
         self._nodes: list[Node] = []
         self._makers = ["the picture"]
         self._made = 0
-        """Bytes of weights that were made here."""
+        """Bytes of weights that the builder made."""
+        self._shapes = [ValueShape(in_planes, Fraction(1), Fraction(0))]
         try:
-            self._shapes = [picture_shape(in_planes)]
+            self._shapes[0].check_bounds()
         except ModelError as error:
             raise ModelError(f"{name}: the picture {error}") from None
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The nodes so far."""
+        """The nodes, in order."""
         return tuple(self._nodes)
 
     @property
@@ -89,29 +82,29 @@ class GraphBuilder:
         return len(self._nodes)
 
     def shape(self, value: int) -> ValueShape:
-        """What is known of a value."""
+        """Returns planes, resolution and origin of a value."""
         return self._shapes[value]
 
     def planes(self, value: int) -> int:
-        """Planes of a value."""
+        """Returns the planes of a value."""
         return self._shapes[value].planes
 
     def is_vector(self, value: int) -> bool:
-        """Whether a value is a number for each plane, and not a map."""
+        """Returns whether a value is a number for each plane, and not a map."""
         return self._shapes[value].resolution is None
 
     def maker(self, value: int) -> str:
-        """What messages call the layer that made a value."""
+        """Returns the name that messages use for the layer that made a value."""
         return self._makers[value]
 
     def node(self, value: int) -> Node | None:
-        """The node that makes a value; None for the picture."""
+        """Returns the node that makes a value; None for the picture."""
         return self._nodes[value - 1] if value else None
 
     def append(self, node: Node) -> int:
-        """Adds a node of any kind, whose numbers must be finite: what is computed of a file's may
-        not be."""
-        label = self.layer or node_label(len(self._shapes), node)
+        """Adds a node of any kind; returns its value. Its numbers must be finite: those computed
+        from a file's may not be."""
+        label = self.layer or node.label(len(self._shapes))
         if len(self._nodes) == MOST_NODES:
             raise ModelError(f"{self.name}: {label}: more than {MOST_NODES} nodes")
         self._shapes.append(self._infer(node, self._shapes, label))
@@ -123,12 +116,12 @@ class GraphBuilder:
         """Adds the nodes of another graph, whose picture is `source`; returns the last value."""
         places = [source]
         for node in nodes:
-            places.append(self.append(renumbered(node, places)))
+            places.append(self.append(node.renumbered(places)))
         return places[-1]
 
     def exchange(self, value: int, node: Node) -> None:
-        """Puts another node, which makes a value of the same shape, in the place of one. Its
-        numbers must be finite."""
+        """Replaces the node that makes a value by one that makes a value of the same shape, from
+        finite numbers."""
         label = self.layer or self._makers[value]
         if self._infer(node, self._shapes[:value], label) != self._shapes[value]:
             raise ModelError(f"{self.name}: {label}: changes the shape of what {label} makes")
@@ -136,15 +129,15 @@ class GraphBuilder:
 
     def _infer(self, node: Node, before: Sequence[ValueShape], label: str) -> ValueShape:
         try:
-            shape = infer_shape(node, before, self._makers)
-            if not all(np.isfinite(array).all() for array in arrays(node)):
+            shape = node.infer_shape(before, self._makers)
+            if not all(np.isfinite(array).all() for array in node.arrays):
                 raise ModelError("its numbers become too large for single precision")
         except ModelError as error:
             raise ModelError(f"{self.name}: {label}: {error}") from None
         return shape
 
     def _count_made(self, numbers: int) -> None:
-        """Counts weights that are about to be made."""
+        """Counts weights before they are made; raises ModelError if they are too many."""
         self._made += 4 * numbers
         if self._made > _MOST_MADE:
             label = self.layer or f"node {len(self._shapes)}"
@@ -164,11 +157,11 @@ class GraphBuilder:
         padding: int = 0,
         groups: int = 1,
     ) -> int:
-        """A cross-correlation by a weight (out_planes, in_planes / groups, kH, kW), then an
-        activation.
+        """Adds a cross-correlation by a weight (out_planes, in_planes / groups, kH, kW), then an
+        activation, by default none.
 
-        Without padding by zeros it is valid. Without an activation it is linear. Each of several
-        groups of neighbouring planes is made of such a group of the source's.
+        Without padding by zeros it is valid. Each of several groups of neighbouring planes reads
+        one such group of the source.
         """
         function = activation or leaky(1.0, len(bias))
         if groups == 1:
@@ -205,27 +198,27 @@ class GraphBuilder:
         stride: int,
         crop: int = 0,
     ) -> int:
-        """A transposed convolution by a weight (out_planes, in_planes, kH, kW), then an
-        activation; so many pixels of its result are dropped on each side."""
+        """Adds a transposed convolution by a weight (out_planes, in_planes, kH, kW), then an
+        activation; `crop` pixels of its result are dropped on each side."""
         function = activation or leaky(1.0, len(bias))
         return self.append(TransposedConvolution(source, weight, bias, function, stride, crop))
 
     def dense(
         self, source: int, weight: Weight, bias: Weight, activation: Activation | None = None
     ) -> int:
-        """A vector times a weight (out_planes, in_planes), then an activation."""
+        """Adds a vector times a weight (out_planes, in_planes), then an activation."""
         return self.append(Dense(source, weight, bias, activation or leaky(1.0, len(bias))))
 
     def affine(self, source: int, factors: Weight, shifts: Weight) -> int:
-        """x * factor + shift, plane by plane, both (planes,): a convolution of one tap."""
+        """Adds x * factor + shift, plane by plane, both (planes,): a convolution of one tap."""
         self._count_made(len(factors) ** 2)
         return self.append(affine(source, factors, shifts))
 
     def activate(self, value: int, activation: Activation) -> int:
-        """A function of each number of a value: of the layer with weights that made it, if that is
-        linear and nothing else has read it, else of a layer that leaves all as it is."""
+        """Applies an activation to a value: in the layer with weights that made it, if that is
+        linear and nothing else has read it, else in a new layer that passes all planes on."""
         node = self.node(value)
-        is_read = any(value in sources(later) for later in self._nodes[value:])
+        is_read = any(value in later.sources for later in self._nodes[value:])
         if isinstance(node, Weighted) and node.activation.is_linear and not is_read:
             self.exchange(value, replace(node, activation=activation))
             return value
@@ -237,56 +230,35 @@ class GraphBuilder:
         return self.append(replace(affine(value, ones, zeros), activation=activation))
 
     def enlarge(self, source: int, factor: int) -> int:
-        """Each pixel repeated in both directions (nearest neighbour)."""
+        """Repeats each pixel in both directions (nearest neighbour)."""
         return self.append(Enlarge(source, factor))
 
     def pixel_shuffle(self, source: int, factor: int) -> int:
-        """Planes [plane][dy][dx] of a pixel as the planes of factor x factor pixels."""
+        """Makes planes [plane][dy][dx] of a pixel the planes of factor x factor pixels."""
         return self.append(PixelShuffle(source, factor))
 
     def pixel_unshuffle(self, source: int, factor: int) -> int:
-        """The inverse of pixel_shuffle."""
+        """Does the inverse of pixel_shuffle."""
         return self.append(PixelUnshuffle(source, factor))
 
     def crop(self, source: int, pixels: int) -> int:
-        """The map without so many pixels on each side."""
+        """Drops `pixels` pixels on each side of a map."""
         return self.append(Crop(source, pixels))
 
     def add(self, source: int, other: int, factor: float = 1.0) -> int:
-        """source * factor + other."""
+        """Adds source * factor + other."""
         return self.append(Add(source, other, factor))
 
-    def gate(self, source: int, other: int) -> int:
-        """(source + other) * (sigmoid(source) - 1/2)."""
-        return self.append(Gate(source, other))
-
-    def interpolate(self, source: int, up: int, down: int) -> int:
-        """The map up / down times as large, by bicubic interpolation."""
-        return self.append(Interpolate(source, up, down))
-
-    def interpolate_to(self, source: int, like: int) -> int:
-        """The map enlarged to the size of another one, by bilinear interpolation."""
-        return self.append(InterpolateTo(source, like))
-
-    def max_pool(self, source: int, kernel: int, stride: int) -> int:
-        """The maximum of each plane over kernel x kernel pixels, at every `stride` pixels."""
-        return self.append(MaxPool(source, kernel, stride))
-
-    def interleave(self, source: int, parts: int, *, inverse: bool = False) -> int:
-        """The pixels of parts x parts rectangles of a map interleaved, or back to where they
-        were."""
-        return self.append(Interleave(source, parts, inverse))
-
     def concatenate(self, *values: int) -> int:
-        """The planes of several maps, one after the other."""
+        """Joins the planes of several maps, one after the other."""
         return self.append(Concatenate(values))
 
     def slice(self, source: int, first: int, planes: int) -> int:
-        """Some neighbouring planes of a map, from plane `first` on."""
+        """Takes `planes` neighbouring planes of a map, from plane `first` on."""
         return self.append(Slice(source, first, planes))
 
     def split(self, source: int, *planes: int) -> tuple[int, ...]:
-        """All planes of a map, so many in each of the values that are returned."""
+        """Divides the planes of a map: each value returned has the next `planes` of them."""
         starts = np.cumsum((0, *planes)).tolist()
         if starts[-1] != self.planes(source):
             layer = self.layer or self.maker(source)
@@ -295,68 +267,26 @@ class GraphBuilder:
             )
         return tuple(self.slice(source, *part) for part in zip(starts, planes, strict=False))
 
-    def layer_norm(self, source: int, weight: Weight, bias: Weight, eps: float = 1e-5) -> int:
-        """The planes of each pixel less their mean, divided by their deviation, then * weight +
-        bias, both (planes,)."""
-        return self.append(LayerNorm(source, weight, bias, eps))
-
-    def group_norm(
-        self, source: int, weight: Weight, bias: Weight, groups: int, eps: float = 1e-5
-    ) -> int:
-        """The same of all values of a group of planes over the whole map."""
-        return self.append(GroupNorm(source, weight, bias, groups, eps))
-
     def mean(self, source: int) -> int:
-        """The mean of each plane over the whole map: a vector."""
+        """Takes the mean of each plane over the whole map: a vector."""
         return self.append(Mean(source))
 
     def multiply(self, source: int, factors: int) -> int:
-        """Each plane of a map times its element of a vector, or times that of another map of as
-        many planes or one."""
+        """Multiplies each plane of a map by its element of a vector, or by that plane of another
+        map, or by its only one."""
         if self.is_vector(factors):
             return self.append(Multiply(source, factors))
         return self.append(MultiplyMaps(source, factors))
 
-    def window_attention(
-        self,
-        queries: PlanesFrom,
-        keys: PlanesFrom,
-        values: PlanesFrom,
-        planes: int,
-        windows: Windows,
-        scale: float,
-        bias: Weight,
-    ) -> int:
-        """Attention of so many planes in windows; see WindowAttention for the biases."""
-        node = WindowAttention(queries, keys, values, planes, windows, scale, bias)
-        return self.append(node)
-
-    def channel_attention(
-        self,
-        queries: PlanesFrom,
-        keys: PlanesFrom,
-        values: PlanesFrom,
-        planes: int,
-        temperature: Weight,
-        *,
-        window: int = 0,
-        period: int = 1,
-    ) -> int:
-        """Attention between so many planes, over the whole map, in windows, or of the pixels that
-        lie a period apart; a temperature for each head."""
-        return self.append(
-            ChannelAttention(queries, keys, values, planes, temperature, window, period)
-        )
-
     def model(
         self, border: Border = "replicate", *, same_planes: bool = False, multiple: int = 1
     ) -> Model:
-        """The network, with the padding that it needs, found, and the multiple: the least one of
-        `multiple`.
+        """Returns the network with the padding that it needs and the least multiple of `multiple`
+        that it needs.
 
-        What no padding shows is taken to be zero, as its padded convolutions do: so they can read
-        it. Raises ModelError if no padding makes the result a multiple of the picture's size, or,
-        with `same_planes`, if it has other planes than the picture.
+        Where no padding shows, the border is zero, as it is for padded convolutions, which can then
+        read it. Raises ModelError if no padding makes the result a multiple of the picture's size,
+        or, with `same_planes`, if it has other planes than the picture.
         """
         if not self._nodes:
             raise ModelError(f"{self.name}: a network without nodes")

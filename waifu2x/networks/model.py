@@ -10,16 +10,13 @@ from functools import cached_property
 from typing import Literal
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.attention import ChannelAttention, WindowAttention
 from waifu2x.networks.nodes import (
     Convolution,
-    Dense,
     DepthwiseConvolution,
     Node,
-    TransposedConvolution,
+    ValueShape,
     Weighted,
 )
-from waifu2x.networks.shapes import ValueShape, infer_lengths, infer_shapes
 from waifu2x.system.lazy_dataclass import dataclass
 
 Border = Literal["replicate", "reflect", "zero"]
@@ -67,8 +64,7 @@ class Model:
     def __post_init__(self, inferred: Sequence[ValueShape] | None) -> None:
         if not self.nodes:
             raise ModelError(f"{self.name}: a network without nodes")
-        shapes = inferred or infer_shapes(self.name, self.in_planes, self.nodes)
-        object.__setattr__(self, "shapes", tuple(shapes))
+        object.__setattr__(self, "shapes", tuple(inferred or self._infer_shapes()))
         self._check()
 
     @cached_property
@@ -111,17 +107,8 @@ class Model:
 
     def node_multiply_adds(self, value: int) -> Fraction:
         """Returns multiply-adds of the node that makes a value, for one output pixel."""
-        node = self.nodes[value - 1]
-        if isinstance(node, WindowAttention | ChannelAttention):
-            resolution = self.shapes[value].resolution
-            assert resolution is not None
-            return node.multiply_adds * resolution**2 / self.scale**2
-        if not isinstance(node, Weighted) or isinstance(node, Dense):
-            return Fraction(0)
-        at = node.source if isinstance(node, TransposedConvolution) else value
-        resolution = self.shapes[at].resolution
-        assert resolution is not None
-        return node.weight.size * resolution**2 / self.scale**2
+        resolution = self.shapes[value].resolution or Fraction(0)
+        return self.nodes[value - 1].multiply_adds * resolution**2 / self.scale**2
 
     def sizes(self, height: int, width: int) -> tuple[Size, ...]:
         """Returns rows and columns of every value for a picture of that size; (1, 1) of vectors."""
@@ -129,8 +116,25 @@ class Model:
         return tuple(zip(rows, columns, strict=True))
 
     def _lengths(self, length: int) -> list[int]:
-        padded = -(-length // self.multiple) * self.multiple + 2 * self.padding
-        return infer_lengths(self.name, self.nodes, padded)
+        """Returns rows, or columns, of every value."""
+        lengths = [-(-length // self.multiple) * self.multiple + 2 * self.padding]
+        for value, node in enumerate(self.nodes, 1):
+            try:
+                lengths.append(node.infer_length(lengths))
+            except ModelError as error:
+                raise ModelError(f"{self.name}: {node.label(value)}: {error}") from None
+        return lengths
+
+    def _infer_shapes(self) -> list[ValueShape]:
+        shapes, makers = [ValueShape(self.in_planes, Fraction(1), Fraction(0))], ["the picture"]
+        shapes[0].check_bounds()
+        for value, node in enumerate(self.nodes, 1):
+            makers.append(node.label(value))
+            try:
+                shapes.append(node.infer_shape(shapes, makers))
+            except ModelError as error:
+                raise ModelError(f"{self.name}: {makers[-1]}: {error}") from None
+        return shapes
 
     def _check(self) -> None:
         """Raises ModelError unless the result is a picture that lies on the picture."""

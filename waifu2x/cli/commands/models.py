@@ -231,17 +231,17 @@ def _description(path: Path, model: Model) -> dict[str, Any]:
 
 
 def _layer(node: Weighted) -> dict[str, Any]:
-    from waifu2x.networks.nodes import Convolution, Dense, DepthwiseConvolution
+    from waifu2x.networks.nodes import Convolution, Dense, TransposedConvolution
 
     out_planes, in_planes = node.weight.shape[:2]
     planes = {"in_planes": in_planes, "out_planes": out_planes}
     if isinstance(node, Dense):
         return {"kind": "dense", **planes}
-    if isinstance(node, DepthwiseConvolution):
-        taps = {"taps": node.weight.shape[-1], "stride": 1}
+    if not isinstance(node, Convolution | TransposedConvolution):
+        taps = {"taps": node.taps, "stride": 1}
         return {"kind": "depthwise convolution", **planes, "in_planes": out_planes, **taps}
     kind = "convolution" if isinstance(node, Convolution) else "transposed convolution"
-    return {"kind": kind, **planes, "taps": node.weight.shape[-1], "stride": node.stride}
+    return {"kind": kind, **planes, "taps": node.taps, "stride": node.stride}
 
 
 def _layer_text(layer: dict[str, Any]) -> str:

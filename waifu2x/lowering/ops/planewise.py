@@ -125,7 +125,7 @@ class ResamplingStep(PlanewiseStep):
 @dataclass(frozen=True)
 class Resize(ResamplingStep):
     """The map `up / down` times as large: bicubic as `networks.nodes.Interpolate` defines it, or
-    bilinear to the size of its target, as `networks.pooling.InterpolateTo` defines it.
+    bilinear to the size of its target, as `networks.nodes.InterpolateTo` defines it.
 
     Only a bicubic one may write the result. The factor of a bilinear one is about up / down: how
     much exactly depends on the sizes of both values.
@@ -171,7 +171,7 @@ class Resize(ResamplingStep):
 @dataclass(frozen=True)
 class PoolMaxima(ResamplingStep):
     """Maxima over kernel x kernel pixels of the source, at every `stride` pixels, as
-    `networks.pooling.MaxPool` defines them. The target is not the result."""
+    `networks.nodes.MaxPool` defines them. The target is not the result."""
 
     node: int
     source: View

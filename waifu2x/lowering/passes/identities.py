@@ -21,6 +21,7 @@ from waifu2x.networks.activations import Activation, leaky
 from waifu2x.networks.digests import note_rewritten
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
+    MOST_PLANES,
     Add,
     Concatenate,
     Convolution,
@@ -29,10 +30,7 @@ from waifu2x.networks.nodes import (
     MultiplyMaps,
     Node,
     PixelShuffle,
-    renumbered,
-    sources,
 )
-from waifu2x.networks.shapes import MOST_PLANES
 
 _MOST_WEIGHTS = 1 << 24
 """Weights of a convolution of a small map instead of the enlarged one: the caches hold far fewer.
@@ -46,7 +44,7 @@ def simplified(model: Model) -> Model:
     """The new number of each value of the model."""
     counts = [0] * (len(model.nodes) + 1)
     for node in model.nodes:
-        for source in sources(node):
+        for source in node.sources:
             counts[source] += 1
 
     def only(value: int) -> Node | None:
@@ -93,7 +91,7 @@ def simplified(model: Model) -> Model:
                     made = add(replace(inner, source=wide))
                     places.append(add(PixelShuffle(made, shuffle.factor)))
                     continue
-        places.append(add(renumbered(node, places)))
+        places.append(add(node.renumbered(places)))
     if len(nodes) == len(model.nodes):
         return model
     rewritten = without_unread(replace(model, nodes=tuple(nodes)))
@@ -178,10 +176,10 @@ def without_unread(model: Model) -> Model:
     live = {len(model.nodes)}
     for value in range(len(model.nodes), 0, -1):
         if value in live:
-            live.update(sources(model.nodes[value - 1]))
+            live.update(model.nodes[value - 1].sources)
     places, nodes = [0], list[Node]()
     for value, node in enumerate(model.nodes, 1):
         if value in live:
-            nodes.append(renumbered(node, places))
+            nodes.append(node.renumbered(places))
         places.append(len(nodes))
     return replace(model, nodes=tuple(nodes))

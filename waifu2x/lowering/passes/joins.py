@@ -12,18 +12,19 @@ from waifu2x.networks.nodes import (
     Dense,
     DepthwiseConvolution,
     Enlarge,
+    GroupNorm,
     Interleave,
     Interpolate,
+    InterpolateTo,
+    LayerNorm,
+    MaxPool,
     Mean,
     Multiply,
     MultiplyMaps,
     Node,
     PixelShuffle,
     TransposedConvolution,
-    sources,
 )
-from waifu2x.networks.norms import GroupNorm, LayerNorm
-from waifu2x.networks.pooling import InterpolateTo, MaxPool
 
 _ATTENTION = WindowAttention | ChannelAttention
 _REDUCED = InterpolateTo | MaxPool
@@ -93,7 +94,7 @@ class Joins:
 
     def taken(self, value: int) -> int | None:
         """Returns the graph value that the node of another takes along."""
-        operands = sources(self.model.nodes[value - 1])
+        operands = self.model.nodes[value - 1].sources
         return next((v for v in operands if self.fused.get(v) == value), None)
 
     def flat(self, value: int) -> tuple[int, ...]:
@@ -123,7 +124,7 @@ class Joins:
             return False
         source = node.source
         while source and isinstance(self.node(source), Crop):
-            source = sources(self.model.nodes[source - 1])[0]
+            source = self.model.nodes[source - 1].sources[0]
         return source == 0
 
     def _fusions(self) -> dict[int, int]:
@@ -217,4 +218,4 @@ def _live(model: Model) -> list[int]:
 
 def _read(node: Node) -> tuple[int, ...]:
     """Returns the values whose numbers a node reads, not those whose size alone it needs."""
-    return (node.source,) if isinstance(node, InterpolateTo) else sources(node)
+    return (node.source,) if isinstance(node, InterpolateTo) else node.sources

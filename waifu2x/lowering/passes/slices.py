@@ -23,8 +23,6 @@ from waifu2x.networks.nodes import (
     DepthwiseConvolution,
     Node,
     Slice,
-    renumbered,
-    sources,
 )
 
 _WITH_OUTPUTS = Convolution | DepthwiseConvolution
@@ -50,7 +48,7 @@ class _Rewriting:
         """The values of slices, by source, first plane and planes."""
         readers: dict[int, list[Node]] = {}
         for node in model.nodes:
-            for source in sources(node):
+            for source in node.sources:
                 readers.setdefault(source, []).append(node)
         last = len(model.nodes)
         divided = {
@@ -70,7 +68,7 @@ class _Rewriting:
                 if value == last and found != len(self.nodes):
                     found = self._passed_on(found, 0, node.planes)
             else:
-                found = self._add(renumbered(node, places), model.shapes[value].planes)
+                found = self._add(node.renumbered(places), model.shapes[value].planes)
             places.append(found)
             if value in divided:
                 self._divided.add(found)

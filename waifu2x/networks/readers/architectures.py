@@ -22,7 +22,7 @@ from waifu2x.networks.activations import Activation, elementwise, leaky
 from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.expressions import SIGMOID
 from waifu2x.networks.model import Border, Model
-from waifu2x.networks.nodes import Node, Weighted, sources
+from waifu2x.networks.nodes import Node, Weighted
 from waifu2x.system.lazy_dataclass import dataclass
 
 SLOPE = 0.1
@@ -94,7 +94,7 @@ class _LayeredGraph(GraphBuilder):
         """Adds a node; one without weights is named, in messages, as the layer that it reads."""
         value = super().append(node)
         if not isinstance(node, Weighted):
-            self._makers[value] = self._makers[sources(node)[0]]
+            self._makers[value] = self._makers[node.sources[0]]
         return value
 
     def next_convolution(

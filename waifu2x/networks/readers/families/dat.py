@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.activations import elementwise
-from waifu2x.networks.attention import PlanesFrom
+from waifu2x.networks.attention import ChannelAttention, PlanesFrom, WindowAttention
 from waifu2x.networks.expressions import GELU, SIGMOID, Expression
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.families.ends import FirstAndLast, residual_convolution
@@ -49,7 +49,7 @@ def _block(net: NamedGraph, source: int, key: str, is_shifted: bool) -> int:
         temperature = net.weights.take(f"{attn}.temperature", None, 1, 1).reshape(-1)
         parts = PlanesFrom(joined), PlanesFrom(joined, planes), PlanesFrom(own)
         net.layer = attn[:80]
-        made = net.channel_attention(*parts, planes, temperature)
+        made = net.append(ChannelAttention(*parts, planes, temperature))
         by_pixel, by_plane = _of_pixels(net, beside, attn), _of_planes(net, made, attn)
         first, second = net.multiply(made, by_pixel), net.multiply(beside, by_plane)
     else:
@@ -90,7 +90,7 @@ def _in_windows(net: NamedGraph, joined: int, own: int, key: str, is_shifted: bo
         )
         net.layer = f"{key}.attns.{half}"[:80]
         scale = (planes // 2 / len(bias)) ** -0.5
-        made = net.window_attention(*parts, planes // 2, windows, scale, bias)
+        made = net.append(WindowAttention(*parts, planes // 2, windows, scale, bias))
         halves.append(made)
     return net.concatenate(*halves)
 

@@ -7,9 +7,10 @@ import numpy as np
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.activations import Activation, elementwise
-from waifu2x.networks.attention import PlanesFrom
+from waifu2x.networks.attention import ChannelAttention, PlanesFrom, WindowAttention
 from waifu2x.networks.expressions import GELU, SIGMOID, SILU, Expression
 from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Interleave, InterpolateTo, MaxPool
 from waifu2x.networks.readers.families.swin import bias_of, linear, normalised
 from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 from waifu2x.networks.windows import Windows
@@ -51,8 +52,8 @@ def _block(net: NamedGraph, source: int, key: str, side: int) -> int:
     value = _gated(net, value, f"{key}.4")
     value = _between_planes(net, value, f"{key}.5", window=side)
     value = _gated(net, value, f"{key}.6")
-    spread = _between_pixels(net, net.interleave(value, side), f"{key}.8", side, inner=True)
-    value = net.add(net.interleave(spread, side, inverse=True), value)
+    spread = _between_pixels(net, net.append(Interleave(value, side)), f"{key}.8", side, inner=True)
+    value = net.add(net.append(Interleave(spread, side, inverse=True)), value)
     value = _gated(net, value, f"{key}.10")
     value = _between_planes(net, value, f"{key}.11", period=side)
     return _gated(net, value, f"{key}.12")
@@ -84,7 +85,7 @@ def _between_pixels(
     queries, keys, values = (PlanesFrom(joined, first * planes) for first in range(3))
     net.layer = key[:80]
     windows, scale = Windows(side, side), (planes / _HEADS) ** -0.5
-    made = net.window_attention(queries, keys, values, planes, windows, scale, bias)
+    made = net.append(WindowAttention(queries, keys, values, planes, windows, scale, bias))
     made = linear(net, made, f"{key}.fn.to_out.0")
     return made if inner else net.add(made, source)
 
@@ -99,8 +100,8 @@ def _between_planes(
     queries, keys, values = (PlanesFrom(joined, first * planes) for first in range(3))
     temperature = net.weights.take(f"{key}.fn.temperature", _HEADS, 1, 1).reshape(-1)
     net.layer = key[:80]
-    made = net.channel_attention(
-        queries, keys, values, planes, temperature, window=window, period=period
+    made = net.append(
+        ChannelAttention(queries, keys, values, planes, temperature, window=window, period=period)
     )
     return net.add(_same(net, made, f"{key}.fn.project_out", taps=1), source)
 
@@ -126,8 +127,8 @@ def _weighed_pixels(net: NamedGraph, source: int, key: str) -> int:
     few = _same(net, source, f"{key}.conv1", taps=1)
     net.layer = f"{key}.conv2"[:80]
     weight, bias = net.weights.convolution(f"{key}.conv2")
-    reduced = net.max_pool(net.convolution(few, weight, bias, stride=2), 7, 3)
-    reduced = net.interpolate_to(_same(net, reduced, f"{key}.conv3"), few)
+    reduced = net.append(MaxPool(net.convolution(few, weight, bias, stride=2), 7, 3))
+    reduced = net.append(InterpolateTo(_same(net, reduced, f"{key}.conv3"), few))
     both = net.add(reduced, _same(net, few, f"{key}.conv_f", taps=1))
     return net.multiply(source, _same(net, both, f"{key}.conv4", SIGMOID, taps=1))
 

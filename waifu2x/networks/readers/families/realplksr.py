@@ -6,6 +6,7 @@ from waifu2x.errors import ModelError
 from waifu2x.networks.activations import elementwise
 from waifu2x.networks.expressions import MISH, SIGMOID
 from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import GroupNorm
 from waifu2x.networks.readers.families.swin import normalised
 from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
@@ -44,7 +45,7 @@ def _block(net: NamedGraph, source: int, key: str) -> int:
     if not is_local:
         numbers = [weights.take(f"{key}.norm.{part}", planes) for part in ("weight", "bias")]
         net.layer = f"{key}.norm"
-        value = net.group_norm(value, numbers[0], numbers[1], _GROUPS, _GROUP_EPS)
+        value = net.append(GroupNorm(value, numbers[0], numbers[1], _GROUPS, _GROUP_EPS))
     return net.add(value, source)
 
 

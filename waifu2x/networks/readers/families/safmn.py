@@ -7,6 +7,7 @@ from waifu2x.errors import ModelError
 from waifu2x.networks.activations import elementwise
 from waifu2x.networks.expressions import GELU
 from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import MaxPool
 from waifu2x.networks.readers.families.swin import normalised
 from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
@@ -52,7 +53,7 @@ def _seen_from_afar(net: NamedGraph, source: int, key: str) -> int:
     for part, value in enumerate(net.split(source, *[planes] * _PARTS)):
         side, layer = 2**part, f"{key}.{part}"
         if side > 1:
-            value = net.max_pool(value, side, side)
+            value = net.append(MaxPool(value, side, side))
         value = net.depthwise(value, layer)
         seen.append(net.enlarge(value, side) if side > 1 else value)
     return net.concatenate(*seen)

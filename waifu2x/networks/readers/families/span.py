@@ -9,6 +9,7 @@ from waifu2x.errors import ModelError
 from waifu2x.networks.activations import elementwise
 from waifu2x.networks.expressions import LEAKY, SILU, Expression
 from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Gate
 from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 _MEAN = (0.4488, 0.4371, 0.4040)
@@ -38,7 +39,7 @@ def span(weights: NamedWeights) -> Model:
     for block in range(1, 7):
         tap = same(value, f"block_{block}.c1_r", SILU)
         inner = same(tap, f"block_{block}.c2_r", SILU)
-        value = net.gate(same(inner, f"block_{block}.c3_r"), value)
+        value = net.append(Gate(same(inner, f"block_{block}.c3_r"), value))
         after_first = after_first or value
     joined = net.concatenate(start, same(value, "conv_2"), after_first, tap)
     joined = net.same_size(joined, "conv_cat", taps=1)

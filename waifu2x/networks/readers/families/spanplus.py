@@ -6,6 +6,7 @@ from waifu2x.errors import ModelError
 from waifu2x.networks.activations import elementwise
 from waifu2x.networks.expressions import LEAKY, MISH, Expression
 from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Gate
 from waifu2x.networks.readers.families.span import folded
 from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
@@ -46,7 +47,7 @@ def _block(net: NamedGraph, source: int, key: str) -> tuple[int, int]:
     """Adds a block; returns its result and that of its first convolution."""
     first = _same(net, source, f"{key}.c1_r", MISH)
     last = _same(net, _same(net, first, f"{key}.c2_r", MISH), f"{key}.c3_r")
-    return net.gate(last, source), first
+    return net.append(Gate(last, source)), first
 
 
 def _same(net: NamedGraph, source: int, key: str, function: Expression = LEAKY) -> int:

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.activations import elementwise
-from waifu2x.networks.attention import PlanesFrom
+from waifu2x.networks.attention import PlanesFrom, WindowAttention
 from waifu2x.networks.expressions import GELU, Expression
+from waifu2x.networks.nodes import LayerNorm
 from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 from waifu2x.networks.windows import Windows
 
@@ -31,7 +32,7 @@ def normalised(net: NamedGraph, source: int, layer: str, eps: float = 1e-5) -> i
     planes = net.planes(source)
     net.layer = layer[:80]
     weight, bias = (net.weights.take(f"{layer}.{part}", planes) for part in ("weight", "bias"))
-    return net.layer_norm(source, weight, bias, eps)
+    return net.append(LayerNorm(source, weight, bias, eps))
 
 
 def bias_of(weights: NamedWeights, key: str) -> NDArray[np.float32]:
@@ -59,7 +60,7 @@ def attention(
     parts = [PlanesFrom(joined, first * planes) for first in range(3)]
     net.layer = key[:80]
     scale = (planes / len(bias)) ** -0.5
-    made = net.window_attention(parts[0], parts[1], parts[2], planes, windows, scale, bias)
+    made = net.append(WindowAttention(parts[0], parts[1], parts[2], planes, windows, scale, bias))
     return linear(net, made, f"{key}.proj")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.activations import elementwise
-from waifu2x.networks.attention import PlanesFrom
+from waifu2x.networks.attention import PlanesFrom, WindowAttention
 from waifu2x.networks.expressions import GELU
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.families.ends import FirstAndLast, residual_convolution
@@ -100,7 +100,7 @@ def _with_cells(net: NamedGraph, source: int, key: str, is_shifted: bool) -> int
     windows = Windows(window, window, shift, shift, cell=2)
     parts = PlanesFrom(queries), PlanesFrom(cells), PlanesFrom(cells, planes)
     scale = (planes / len(bias)) ** -0.5
-    made = net.window_attention(*parts, planes, windows, scale, bias)
+    made = net.append(WindowAttention(*parts, planes, windows, scale, bias))
     return linear(net, made, f"{key}.proj")
 
 
@@ -129,7 +129,7 @@ def _overlapped(net: NamedGraph, source: int, key: str, window: int) -> int:
     windows = Windows(window, window, overlap=(keys - window) // 2)
     net.layer = key[:80]
     scale = (planes / len(bias)) ** -0.5
-    made = net.window_attention(parts[0], parts[1], parts[2], planes, windows, scale, bias)
+    made = net.append(WindowAttention(parts[0], parts[1], parts[2], planes, windows, scale, bias))
     value = net.add(linear(net, made, f"{key}.proj"), source)
     normal = normalised(net, value, f"{key}.norm2")
     return net.add(mixed(net, normal, f"{key}.mlp.fc1", f"{key}.mlp.fc2"), value)

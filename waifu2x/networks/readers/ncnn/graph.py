@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from waifu2x.errors import ModelError
 from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.model import Model
-from waifu2x.networks.nodes import PixelShuffle, sources
+from waifu2x.networks.nodes import PixelShuffle
 from waifu2x.networks.readers.limits import MAX_BYTES, ModelBudget
 from waifu2x.networks.readers.ncnn.files import BinFile, Line
 from waifu2x.system.lazy_dataclass import dataclass
@@ -138,7 +138,7 @@ class BlobGraph:
             )
         if net is None or not net.last:
             raise ModelError(f"{name}: no layer says how many planes the picture has")
-        used = {source for node in net.nodes for source in sources(node)}
+        used = {source for node in net.nodes for source in node.sources}
         for value in range(net.last):
             if value not in used:
                 raise ModelError(f"{name}: {net.maker(value)}: nothing reads what it makes")

@@ -18,7 +18,7 @@ from waifu2x.errors import ModelError
 from waifu2x.networks.activations import Activation, elementwise, leaky
 from waifu2x.networks.expressions import LEAKY, SIGMOID, SILU
 from waifu2x.networks.model import Model
-from waifu2x.networks.nodes import Add, Convolution, Gate, Weighted
+from waifu2x.networks.nodes import Add, Convolution, Gate, Interpolate, Weighted
 from waifu2x.networks.readers.limits import read_file
 from waifu2x.networks.readers.ncnn.files import BinFile, Line, Number, parse_lines
 from waifu2x.networks.readers.ncnn.graph import Blob, BlobGraph, GateFactor
@@ -325,7 +325,7 @@ def _interpolate(graph: BlobGraph, line: Line) -> int:
     line.expect(5, "size of another blob", 0)
     line.expect(6, "aligned corners", 0)
     if kind == 3:
-        return graph.net.interpolate(source, *factor.as_integer_ratio())
+        return graph.net.append(Interpolate(source, *factor.as_integer_ratio()))
     if factor.denominator != 1:
         raise ModelError(f"{line.where}: keys 1 and 2 (factors) are {high} and {wide}")
     return graph.net.enlarge(source, int(factor))

@@ -17,12 +17,12 @@ from waifu2x.networks.nodes import (
     Convolution,
     Dense,
     DepthwiseConvolution,
+    Gate,
+    GroupNorm,
+    LayerNorm,
     Node,
     Weighted,
-    renumbered,
-    sources,
 )
-from waifu2x.networks.norms import GroupNorm, LayerNorm
 from waifu2x.networks.readers.limits import ModelBudget
 from waifu2x.networks.readers.onnx import elementwise as functions
 from waifu2x.networks.readers.onnx.messages import OnnxNode
@@ -111,7 +111,7 @@ class OnnxGraph(GraphBuilder):
         if border == "zero" and not found.pending.is_nothing:
             raise node.refused("pads the picture by zeros behind a function: not supported")
         edge = Edge(margin, border, multiple)
-        if self.edge not in (None, edge) or any(0 in sources(each) for each in self._nodes):
+        if self.edge not in (None, edge) or any(0 in each.sources for each in self._nodes):
             raise node.refused("pads a picture that something else reads too: not supported")
         self.edge = edge
         size = map_size(
@@ -248,7 +248,7 @@ class OnnxGraph(GraphBuilder):
         if factor.value not in pair:
             return None
         pair.remove(factor.value)
-        return self.gate(factor.value, pair[0])
+        return self.append(Gate(factor.value, pair[0]))
 
     def like(self, found: MapValue, value: int) -> MapValue:
         """Returns a value, nothing pending, of the size that the file counts for a map."""
@@ -259,20 +259,20 @@ class OnnxGraph(GraphBuilder):
         needed, uses = {result}, [0] * (self.last + 1)
         for value in range(self.last, 0, -1):
             if value in needed:
-                for source in sources(self._nodes[value - 1]):
+                for source in self._nodes[value - 1].sources:
                     needed.add(source)
                     uses[source] += 1
         net = GraphBuilder(self.name, self.planes(0))
         places = [0] * (self.last + 1)
         for value in sorted(needed - {0}):
             node = self._nodes[value - 1]
-            source = sources(node)[0]
+            source = node.sources[0]
             net.layer = self.maker(value)
             merged = None
             if value in self._simple and uses[source] == 1:
                 merged = _merged(net.node(places[source]), node, self._simple[value])
             if merged is None:
-                places[value] = net.append(renumbered(node, places))
+                places[value] = net.append(node.renumbered(places))
             else:
                 net.exchange(places[source], merged)
                 places[value] = places[source]

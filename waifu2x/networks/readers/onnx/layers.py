@@ -8,6 +8,7 @@ from typing import cast
 import numpy as np
 
 from waifu2x.networks.activations import leaky
+from waifu2x.networks.nodes import MaxPool
 from waifu2x.networks.readers.onnx.call import Floats, NodeCall
 from waifu2x.networks.readers.onnx.folding import axes_of
 from waifu2x.networks.readers.onnx.norms import mean_of_planes
@@ -97,7 +98,7 @@ def max_pool(call: NodeCall) -> Value:
     if not plain or len(kernels) != 1 or len(strides) != 1:
         raise node.refused("other than whole kernels of one side, without pads: not supported")
     kernel, stride = kernels.pop(), strides.pop()
-    made = graph.max_pool(call.graph.plain(call.up_to_its_edges(found)), kernel, stride)
+    made = graph.append(MaxPool(call.graph.plain(call.up_to_its_edges(found)), kernel, stride))
     return found.made(made, lambda length: max((length - kernel) // stride + 1, 1))
 
 

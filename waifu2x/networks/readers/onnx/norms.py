@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from waifu2x.networks.nodes import GroupNorm, LayerNorm
 from waifu2x.networks.readers.onnx import views
 from waifu2x.networks.readers.onnx.call import Floats, NodeCall
 from waifu2x.networks.readers.onnx.values import Constant, DividedMap, NormPart, Value
@@ -29,7 +30,7 @@ def group_normalization(call: NodeCall) -> Value:
     if groups < 1 or planes % groups:
         raise node.refused(f"damaged: {groups} groups of {planes} planes")
     weight, bias = _each(call, 1, planes, 1.0), _each(call, 2, planes, 0.0)
-    made = graph.group_norm(graph.plain(found), weight, bias, groups, _eps(call))
+    made = graph.append(GroupNorm(graph.plain(found), weight, bias, groups, _eps(call)))
     return graph.like(found, made)
 
 
@@ -41,7 +42,7 @@ def instance_normalization(call: NodeCall) -> Value:
         raise node.refused("a norm of other than groups of planes: not supported")
     planes = graph.planes(call.up_to_its_edges(view.source).value)
     arrays = _each(call, 1, planes, 1.0, groups), _each(call, 2, planes, 0.0, groups)
-    made = graph.group_norm(view.source.value, *arrays, groups, _eps(call))
+    made = graph.append(GroupNorm(view.source.value, *arrays, groups, _eps(call)))
     return views.with_source(graph, view, graph.like(view.source, made))
 
 
@@ -122,7 +123,7 @@ def _whole_norm(call: NodeCall, centred: Value | None, divisor: Value | None) ->
 
 def _normed(call: NodeCall, view: DividedMap, weight: Floats, bias: Floats, eps: float) -> Value:
     graph = call.graph
-    made = graph.layer_norm(view.source.value, weight, bias, eps)
+    made = graph.append(LayerNorm(view.source.value, weight, bias, eps))
     return views.with_source(graph, view, graph.like(view.source, made))
 
 

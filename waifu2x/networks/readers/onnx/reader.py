@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from waifu2x.errors import ModelError
 from waifu2x.networks.expressions import Arithmetic, Input, Number
 from waifu2x.networks.model import Model
-from waifu2x.networks.pooling import InterpolateTo
+from waifu2x.networks.nodes import InterpolateTo
 from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES, ModelBudget
 from waifu2x.networks.readers.onnx import arithmetic, layers, norms, places, resizing, views
 from waifu2x.networks.readers.onnx.call import NodeCall

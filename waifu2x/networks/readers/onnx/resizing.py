@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from waifu2x.networks.nodes import Interpolate, InterpolateTo
 from waifu2x.networks.readers.onnx import views
 from waifu2x.networks.readers.onnx.call import NodeCall
 from waifu2x.networks.readers.onnx.folding import axes_of
@@ -74,7 +75,7 @@ def resize(call: NodeCall) -> Value:
         if node.get("cubic_coeff_a", -0.75) != -0.75 or node.get("exclude_outside", 0):
             raise node.refused("another cubic than that of -0.75: not supported")
         call.up_to_its_edges(found)
-        made = graph.interpolate(source, by.numerator, by.denominator)
+        made = graph.append(Interpolate(source, by.numerator, by.denominator))
         return found.made(made, lambda length: length * by.numerator // by.denominator)
     raise node.refused(f"mode {mode[:20]!r} by {by}, {places[:20]}: not supported")
 
@@ -89,12 +90,12 @@ def _linear(call: NodeCall, found: MapValue) -> Value:
         size = map_size(zip(*wanted, strict=True))
         like = graph.of_size(size)
         if like is not None:
-            return MapValue(graph.interpolate_to(source, like), size)
+            return MapValue(graph.append(InterpolateTo(source, like)), size)
     by = _scale(call, found)
     if by.denominator != 1:
         raise node.refused(f"mode 'linear' by {by}: not supported")
     like = graph.enlarge(source, int(by))
-    return found.made(graph.interpolate_to(source, like), lambda length: length * int(by))
+    return found.made(graph.append(InterpolateTo(source, like)), lambda length: length * int(by))
 
 
 def _scale(call: NodeCall, found: MapValue) -> Fraction:
