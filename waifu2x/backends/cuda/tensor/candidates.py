@@ -181,6 +181,8 @@ def _mma_shapes(job: TensorJob) -> Iterator[MmaShape]:
             MmaShape(4, 2, whole, 4),
             MmaShape(2, 2, half, 3),
             MmaShape(2, 1, half, 3),
+            # A single tap of many planes: no more than the next one's weights are copied before.
+            *((MmaShape(4, 2, whole, 2), MmaShape(2, 1, half, 2)) if job.side == 1 else ()),
         )
     elif job.side == 1:
         shapes = (
