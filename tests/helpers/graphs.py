@@ -17,6 +17,7 @@ from waifu2x.networks.expressions import ACTIVATIONS, LEAKY
 from waifu2x.networks.model import Border, Model
 from waifu2x.networks.nodes import (
     Gate,
+    GridSample,
     GroupNorm,
     Interleave,
     Interpolate,
@@ -110,6 +111,19 @@ class RandomGraph(GraphBuilder):
             )
         )
 
+    def random_samples(
+        self, source: int, scale: int, groups: int, reach: float = 1.0, far: float = 0.0
+    ) -> int:
+        """A map sampled some `reach` pixels off, and by about `far` more to any side, as many
+        times as make it `scale` times as large."""
+        made = 2 * groups * scale**2
+        weight, bias = self._weights(made, self.planes(source), 1, 1)
+        bias += np.where(bias > 0, far, -far).astype(np.float32)
+        offsets = self.convolution(source, weight * np.float32(reach), bias)
+        scope = self.random_convolution(source, made, 1, 1, 0, "sigmoid")
+        offsets = self.multiply(offsets, scope)
+        return self.append(GridSample(source, offsets, scale, groups))
+
     def squeeze(self, source: int) -> int:
         """Squeeze and excite."""
         planes = self.planes(source)
@@ -130,6 +144,18 @@ def fit_padding(
     for node in nodes:
         builder.append(node)
     return builder.model(border)
+
+
+def sampled_head(scale: int, groups: int, *, far: float = 0.0, planes: int = 48) -> Model:
+    """Convolutions, and samples of what they make, as DySample has them."""
+    net = RandomGraph(3, scale)
+    value = net.random_convolution(0, 24, 3, 1, 1, "leaky")
+    value = net.random_convolution(value, planes, 3, 1, 1, "linear")
+    value = net.random_samples(value, scale, groups, 0.5, far)
+    value = net.random_convolution(value, 3 * scale**2, 1, 1, 0, "linear")
+    if scale > 1:
+        net.pixel_shuffle(value, scale)
+    return net.model()
 
 
 def halving_model(seed: int) -> Model:
@@ -310,6 +336,7 @@ def _block(draw: st.DrawFn, builder: RandomGraph, value: int, planes: int, kind:
         "reduced",
         "residual",
         "gate",
+        "sampled",
         "multiplied",
         "sliced",
         "norm",
@@ -379,6 +406,12 @@ def _block(draw: st.DrawFn, builder: RandomGraph, value: int, planes: int, kind:
         case "gate":
             inner = builder.random_convolution(value, shape.planes, 3, 1, 1, "linear")
             return builder.append(Gate(inner, value))
+        case "sampled":
+            made = builder.random_convolution(value, 8, 1, 1, 0, kind)
+            scale, groups = draw(st.sampled_from([1, 2])), draw(st.sampled_from([1, 4]))
+            far = draw(st.sampled_from([0.0, 1e6]))
+            made = builder.random_samples(made, scale, groups, far=far)
+            return builder.random_convolution(made, planes, 1, 1, 0, "linear")
         case "attention":
             sides = st.integers(1, 9)
             rows, columns = draw(sides), draw(sides)

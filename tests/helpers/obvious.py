@@ -166,6 +166,8 @@ def _made(node: graph.Node, found: list[NDArray[np.float64]]) -> NDArray[np.floa
             if node.inverse:
                 apart = (apart[1], n, apart[3], n)
             return own.reshape(*apart, planes).transpose(1, 0, 3, 2, 4).reshape(own.shape)
+        case graph.GridSample():
+            return _sampled(node, found[node.source], found[node.offsets])
         case graph.Concatenate():
             return np.concatenate([found[source] for source in node.sources], axis=-1)
         case graph.Slice():
@@ -196,6 +198,29 @@ def _made(node: graph.Node, found: list[NDArray[np.float64]]) -> NDArray[np.floa
         case WindowAttention():
             return attention_in_windows(node, *(found[source] for source in node.sources))
     raise AssertionError(node)
+
+
+def _sampled(
+    node: graph.GridSample, source: NDArray[np.float64], offsets: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Each sample is all pixels of the source, weighed by their distance along both axes."""
+    rows, columns, planes = source.shape
+    each = planes // node.groups
+    made = np.empty((rows, columns, node.scale**2 * planes))
+    moves = offsets.reshape(rows, columns, node.scale, node.scale, node.groups, 2)
+    for y, x, dy, dx, group in np.ndindex(moves.shape[:-1]):
+        across, down = moves[y, x, dy, dx, group]
+        # In pixels, from the middles of the first row and column.
+        row = min(max(y + (dy + 0.5) / node.scale - 0.5 + down, 0), rows - 1)
+        column = min(max(x + (dx + 0.5) / node.scale - 0.5 + across, 0), columns - 1)
+        by_row = np.maximum(1 - abs(np.arange(rows) - row), 0)
+        by_column = np.maximum(1 - abs(np.arange(columns) - column), 0)
+        own = slice(group * each, (group + 1) * each)
+        first = (dy * node.scale + dx) * planes + group * each
+        made[y, x, first : first + each] = np.einsum(
+            "y,x,yxc->c", by_row, by_column, source[:, :, own]
+        )
+    return made
 
 
 def _resized(source: NDArray[np.float64], up: int, down: int) -> NDArray[np.float64]:

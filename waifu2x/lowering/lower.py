@@ -28,7 +28,13 @@ from waifu2x.lowering.ops.attention import (
 from waifu2x.lowering.ops.base import compacted
 from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.ops.norm import NormPlanes, NormVector
-from waifu2x.lowering.ops.planewise import Planewise, PoolMaxima, Rearrange, Resize
+from waifu2x.lowering.ops.planewise import (
+    InterleavePixels,
+    Planewise,
+    PoolMaxima,
+    Resize,
+    SampleGrid,
+)
 from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
 from waifu2x.lowering.passes.identities import simplified
 from waifu2x.lowering.passes.joins import Joins
@@ -51,6 +57,7 @@ from waifu2x.networks.nodes import (
     DepthwiseConvolution,
     Enlarge,
     Gate,
+    GridSample,
     GroupNorm,
     Interleave,
     Interpolate,
@@ -144,7 +151,14 @@ class _Lowering:
             case Interleave():
                 whole = self._places.unfolded(node.source)
                 target = self._zero_target(value)
-                step = Rearrange(value, whole, target, node.parts, node.inverse)
+                pixels = InterleavePixels(value, whole, target, node.parts, node.inverse)
+                self._places.steps.append(pixels)
+            case GridSample():
+                whole, offsets = map(self._places.unfolded, node.sources)
+                if offsets.value == whole.value:
+                    offsets = View(self._places.copied(node.offsets, 1, zero=True))
+                maps = value, whole, self._zero_target(value)
+                step = SampleGrid(*maps, node.scale, node.groups, offsets)
                 self._places.steps.append(step)
             case MultiplyMaps():
                 inner = self._graph.taken(value)

@@ -475,6 +475,38 @@ class Interleave(Node):
 
 
 @dataclass(frozen=True)
+class GridSample(Node):
+    """Samples of a map at computed places, by bilinear interpolation of 2x2 pixels: `scale` x
+    `scale` for each pixel, moved by offsets.
+
+    Each of `groups` of neighbouring planes has offsets of its own, in pixels of the map. Sample
+    (dy, dx) of pixel (y, x) and group g, k = dy * scale + dx, lies at the row y - 1/2 + (dy + 1/2)
+    / scale + offsets[y][x][(k * groups + g) * 2 + 1], and at such a column by the offset before
+    that one; beyond the map it is that of the nearest place at its edges. Plane c of sample k is
+    plane k * planes + c of the result.
+    """
+
+    source: int
+    offsets: int
+    scale: int
+    groups: int
+
+    _read_by = ("source", "offsets")
+
+    def _shape(self, read: Sequence[ValueShape], makers: Sequence[str]) -> ValueShape:
+        source, offsets = read
+        source.check_alike(offsets)
+        area = _positive(self.scale) ** 2
+        if self.groups < 1 or source.planes % self.groups:
+            raise ModelError(f"{self.groups} groups of {source.planes} planes")
+        if offsets.planes != 2 * self.groups * area:
+            raise ModelError(
+                f"reads {2 * self.groups * area} offsets, but {makers[1]} makes {offsets.planes}"
+            )
+        return replace(source, planes=source.planes * area)
+
+
+@dataclass(frozen=True)
 class Concatenate(Node):
     """Planes of several maps of one size, one after the other."""
 

@@ -267,8 +267,8 @@ class _Execution:
             start = time.perf_counter()
             step = program.steps[number]
             assert isinstance(step, MapStep)
-            near = () if step.read_whole else step.reads
-            for value in {view.value for view in near} | {step.target.value}:
+            near = {view.value for view in step.reads if view not in step.read_whole}
+            for value in near | {step.target.value}:
                 if value not in maps:
                     maps[value] = self._map(value, phase, work.values[value])
             place = boxes.scaled(box, step.stored_block)
@@ -285,11 +285,12 @@ class _Execution:
             elif isinstance(step, AttendPlanes):
                 made = planes_attended(step, box, self._sizes, maps)
             elif isinstance(step, Rearrange):
-                made = self._arithmetic.rearranged(step, box, self._kept[step.source.value])
+                whole = self._kept[step.source.value]
+                made = self._arithmetic.rearranged(step, box, whole, maps)
             else:
                 assert isinstance(step, PlanewiseStep)
                 made = self._arithmetic.planewise(step, box, maps)
-            if step.residual:
+            if step.residual and not isinstance(step, Rearrange):
                 added = self._arithmetic.added(step, step.residual, place, maps)
                 scaled_by = step.residual_factors if isinstance(step, Conv) else None
                 if scaled_by is not None:

@@ -12,7 +12,15 @@ from waifu2x.imaging.dtypes import to_unit
 from waifu2x.lowering.ops.base import MapStep
 from waifu2x.lowering.ops.conv import Conv, Depthwise, Resized
 from waifu2x.lowering.ops.norm import NormPlanes
-from waifu2x.lowering.ops.planewise import Planewise, PlanewiseStep, PoolMaxima, Rearrange, Resize
+from waifu2x.lowering.ops.planewise import (
+    InterleavePixels,
+    Planewise,
+    PlanewiseStep,
+    PoolMaxima,
+    Rearrange,
+    Resize,
+    SampleGrid,
+)
 from waifu2x.lowering.plan.box import Box, divided, scaled
 from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import View
@@ -165,8 +173,13 @@ class StepArithmetic:
             planes = planes + self._vectors[step.shifts]
         return planes * step.factor
 
-    def rearranged(self, step: Rearrange, box: Box, source: Planes) -> Planes:
+    def rearranged(
+        self, step: Rearrange, box: Box, source: Planes, maps: Mapping[int, MapPart]
+    ) -> Planes:
         """Returns results in a box from the whole source; those beyond the map may be anything."""
+        if isinstance(step, SampleGrid):
+            return self._sampled(step, box, source, maps)
+        assert isinstance(step, InterleavePixels)
         places = []
         for first, end, length in (
             (box.top, box.bottom, len(source)),
@@ -176,6 +189,34 @@ class StepArithmetic:
             places.append(place % cells * (length // cells) + place // cells)
         made: Planes = source[np.ix_(*places)]
         return made
+
+    def _sampled(
+        self, step: SampleGrid, box: Box, source: Planes, maps: Mapping[int, MapPart]
+    ) -> Planes:
+        side, each = step.scale, source.shape[2] // step.groups
+        assert step.residual is not None
+        offsets = self._read(step.residual, box, maps)
+        shape = (box.height, box.width, side, side, step.groups)
+        # What no result depends on may be no number.
+        offsets = np.nan_to_num(offsets.reshape(*shape, 2))
+        inner = (np.arange(side) + 0.5) / side - 0.5
+        down = np.arange(box.top, box.bottom)[:, None, None, None, None] + inner[:, None, None]
+        along = np.arange(box.left, box.right)[:, None, None, None] + inner[:, None]
+        both = []
+        for places, length in (
+            (offsets[..., 1] + down, len(source)),
+            (offsets[..., 0] + along, source.shape[1]),
+        ):
+            place = places.clip(0, length - 1)
+            near = np.floor(place).astype(np.int64)
+            both.append((near, np.minimum(near + 1, length - 1), (place - near)[..., None]))
+        (top, bottom, lower), (left, right, after) = both
+        groups = source.reshape(*source.shape[:2], step.groups, each)
+        own = np.arange(step.groups)
+        upper = groups[top, left, own] * (1 - after) + groups[top, right, own] * after
+        under = groups[bottom, left, own] * (1 - after) + groups[bottom, right, own] * after
+        made: Planes = upper * (1 - lower) + under * lower
+        return made.reshape(box.height, box.width, -1)
 
     def _resize(
         self,

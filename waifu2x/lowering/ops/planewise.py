@@ -200,25 +200,42 @@ class PoolMaxima(ResamplingStep):
         super().check(check)
 
 
-@dataclass(frozen=True)
 class Rearrange(PlanewiseStep):
-    """Pixels at other places of the map, as `networks.nodes.Interleave` defines it.
+    """Pixels at other places of the map.
 
     The source is a whole value of one part, stored by single pixels, other than the picture, and
     the target is not the result. Any pixel may be read for any tile: so the source is complete
     before the step runs. The target is zero outside its size.
     """
 
-    node: int
-    source: View
-    target: Target
-    parts: int
-    inverse: bool
     is_inner = True
 
     @property
     def read_whole(self) -> tuple[View, ...]:
         return (self.source,)
+
+    def read_boxes(
+        self, program: Program, box: Box, sizes: Sequence[Size] | None
+    ) -> Iterator[tuple[int, Box]]:
+        if self.residual:
+            yield self.residual.value, viewed(self.residual, box)
+
+    def check(self, check: Checker) -> None:
+        check.whole("source", self.source)
+        check.single(self.source, self.target)
+        zero = check.values[self.target.value].zero_outside
+        check.must(zero, "target", "not zero outside")
+
+
+@dataclass(frozen=True)
+class InterleavePixels(Rearrange):
+    """Pixels at other places of the map, as `networks.nodes.Interleave` defines it."""
+
+    node: int
+    source: View
+    target: Target
+    parts: int
+    inverse: bool
 
     @property
     def label(self) -> str:
@@ -229,14 +246,37 @@ class Rearrange(PlanewiseStep):
         the target is p % cells * (length // cells) + p // cells of the source."""
         return length // self.parts if self.inverse else self.parts
 
-    def read_boxes(
-        self, program: Program, box: Box, sizes: Sequence[Size] | None
-    ) -> Iterator[tuple[int, Box]]:
-        yield from ()
-
     def check(self, check: Checker) -> None:
         check.must(self.parts >= 1, "parts", f"{self.parts}")
-        check.whole("source", self.source)
-        check.single(self.source, self.target)
-        zero = check.values[self.target.value].zero_outside
-        check.must(zero, "target", "not zero outside")
+        super().check(check)
+
+
+@dataclass(frozen=True)
+class SampleGrid(Rearrange):
+    """Samples at computed places of the map, as `networks.nodes.GridSample` defines them."""
+
+    node: int
+    source: View
+    target: Target
+    scale: int
+    groups: int
+    residual: View | None = None
+    """The offsets, which are joined to nothing: a part of a map stored by single pixels, other than
+    the picture and the source."""
+
+    @property
+    def label(self) -> str:
+        return f"samples {self.scale}x{self.scale}"
+
+    def planes_made(self, program: Program) -> int:
+        return super().planes_made(program) * self.scale**2
+
+    def check(self, check: Checker) -> None:
+        least = min(self.scale, self.groups)
+        check.must(least >= 1, "scale", f"{self.scale}, groups {self.groups}")
+        view = self.residual or self.source
+        check.plain_part(view)
+        check.must(view.value != self.source.value, "residual", "of the source")
+        planes, wanted = check.program.planes_read(view), 2 * self.groups * self.scale**2
+        check.must(planes == wanted, "residual", f"{planes} planes, but expected {wanted}")
+        super().check(check)

@@ -12,6 +12,7 @@ from waifu2x.networks.nodes import (
     Dense,
     DepthwiseConvolution,
     Enlarge,
+    GridSample,
     GroupNorm,
     Interleave,
     Interpolate,
@@ -36,6 +37,7 @@ _READS_PLAIN = (
     | LayerNorm
     | _REDUCED
     | Interleave
+    | GridSample
 )
 """Nodes that read only maps stored by single pixels."""
 _TAKES_ALONG = (
@@ -54,6 +56,7 @@ _PLAIN = (
     | Interpolate
     | _REDUCED
     | Interleave
+    | GridSample
 )
 """Nodes whose maps are never stored by space-to-depth."""
 

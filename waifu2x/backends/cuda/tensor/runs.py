@@ -13,7 +13,7 @@ from waifu2x.lowering.ops.attention import AttendPlanes, AttendWindows, CrossSum
 from waifu2x.lowering.ops.base import Step
 from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.ops.norm import NormPlanes, NormVector
-from waifu2x.lowering.ops.planewise import Rearrange
+from waifu2x.lowering.ops.planewise import InterleavePixels
 from waifu2x.lowering.ops.vector import GlobalAvgPool
 from waifu2x.lowering.plan.box import round_up
 from waifu2x.lowering.program import Program
@@ -76,7 +76,7 @@ def _runs(program: Program, layouts: Sequence[MapLayout | FewLayout], step: Step
         case NormPlanes():
             values = step.source.value, step.target.value
             return len(step.weight) <= _NORM_PLANES and all(map(is_map, values))
-        case NormVector() | AttendPlanes() | Rearrange():
+        case NormVector() | AttendPlanes() | InterleavePixels():
             return False
     return True
 
