@@ -148,9 +148,57 @@ def load_rows(job):  # type: ignore[no-untyped-def]
 
 
 @native
+def _place(first, offset, length):  # type: ignore[no-untyped-def]
+    """Returns the pixel before the place `offset` pixels from `first`, the one behind it, and the
+    share of that; a place beyond the edges is moved to them."""
+    offset = min(max(offset, np.float32(-first)), np.float32(length - 1 - first))
+    down = np.floor(offset)
+    near = min(max(first + np.int64(down), 0), length - 1)
+    return near, min(near + 1, length - 1), offset - down
+
+
+@native
+def sample_rows(job):  # type: ignore[no-untyped-def]
+    """Samples a kept map at the places that offsets move, for the next rows."""
+    task, scratch = job.task, job.scratch
+    target, offsets = record(job.maps, task.target), record(job.maps, task.residual)
+    floats, pixel = pointer(task.memory, np.float32), task.depth
+    rows, columns, row_floats = task.memory_rows, task.memory_columns, task.memory_floats
+    side, groups = task.parts, task.heads
+    each = task.planes // (side * side * groups)
+    first, end = max(task.column, 0), min(task.column + task.columns, columns)
+    for row in range(max(task.next_row, 0), min(task.next_row + task.rows, task.end_row, rows)):
+        for column in range(first, end):
+            to = pixel_start(target, row, column) + task.target_plane
+            moves = pixel_start(offsets, row, column)
+            for sample in range(side * side):
+                below = np.float32(2 * (sample // side) + 1 - side) / np.float32(2 * side)
+                right = np.float32(2 * (sample % side) + 1 - side) / np.float32(2 * side)
+                for group in range(groups):
+                    top, bottom, lower = _place(row, below + scratch[moves + 1], rows)
+                    near, far, after = _place(column, right + scratch[moves], columns)
+                    upper, before = np.float32(1) - lower, np.float32(1) - after
+                    corner0 = top * row_floats + near * pixel + group * each
+                    corner1 = top * row_floats + far * pixel + group * each
+                    corner2 = bottom * row_floats + near * pixel + group * each
+                    corner3 = bottom * row_floats + far * pixel + group * each
+                    for p in range(each):
+                        high = floats[corner0 + p] * before + floats[corner1 + p] * after
+                        low = floats[corner2 + p] * before + floats[corner3 + p] * after
+                        scratch[to + p] = high * upper + low * lower
+                    to += each
+                    moves += 2
+            for i in range(task.padding):
+                scratch[to + i] = np.float32(0)
+
+
+@native
 def rearrange_rows(job):  # type: ignore[no-untyped-def]
     """Loads the next rows of a map whose pixels are those of a kept one, at other places."""
     task, scratch = job.task, job.scratch
+    if task.residual >= 0:
+        sample_rows(job)
+        return
     target = record(job.maps, task.target)
     floats, pixel, planes = pointer(task.memory, np.float32), task.depth, task.planes
     rows, columns = task.memory_rows, task.memory_columns

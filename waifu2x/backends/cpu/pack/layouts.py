@@ -30,6 +30,8 @@ class PixelLayout:
     """(planes,), padding included; of meaning only where there are terms."""
     zero_offset: int = 0
     """Where that stands among the constants."""
+    stays_float: bool = False
+    """Whether it is kept between phases as floats, in any arithmetic."""
 
     @property
     def planes(self) -> int:
@@ -97,7 +99,8 @@ class MapLayouts:
     def is_kept_as_integers(self, value: int) -> bool:
         """Returns whether a map is kept between phases as 16-bit integers: where convolutions read
         such."""
-        fits = self.layouts[value].values % INTEGER_BLOCK == 0
+        layout = self.layouts[value]
+        fits = layout.values % INTEGER_BLOCK == 0 and not layout.stays_float
         return self._arithmetic == "int16" and fits
 
     def kept_floats(self, value: int) -> int:

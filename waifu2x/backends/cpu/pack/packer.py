@@ -22,7 +22,13 @@ from waifu2x.lowering.lower import lower
 from waifu2x.lowering.ops.attention import AttendPlanes, AttendWindows, MixPlanes
 from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.ops.norm import NormPlanes
-from waifu2x.lowering.ops.planewise import Planewise, PoolMaxima, Rearrange, Resize
+from waifu2x.lowering.ops.planewise import (
+    InterleavePixels,
+    Planewise,
+    PoolMaxima,
+    Resize,
+    SampleGrid,
+)
 from waifu2x.lowering.passes.rematerialization import rematerialized
 from waifu2x.lowering.passes.segments import at_bottlenecks, segmented
 from waifu2x.lowering.plan.box import round_up
@@ -35,7 +41,7 @@ from waifu2x.networks.model import Model
 
 _PACKERS: Mapping[type, Callable[[Packing, int, Any], list[CpuTask]]] = {
     **dict.fromkeys((Planewise, PoolMaxima, Resize), pack_planewise),
-    Rearrange: pack_rearrange,
+    **dict.fromkeys((InterleavePixels, SampleGrid), pack_rearrange),
     Conv: pack_conv,
     Depthwise: pack_depthwise,
     NormPlanes: pack_norm,

@@ -15,7 +15,15 @@ from waifu2x.backends.cpu.pack.packing import Packing
 from waifu2x.backends.cpu.pack.shapes import LANES
 from waifu2x.backends.cpu.pack.tasks import ROWS, CpuTask, RowWindow, TaskSchedule
 from waifu2x.lowering.ops.conv import Conv
-from waifu2x.lowering.ops.planewise import Planewise, PlanewiseStep, PoolMaxima, Rearrange, Resize
+from waifu2x.lowering.ops.planewise import (
+    InterleavePixels,
+    Planewise,
+    PlanewiseStep,
+    PoolMaxima,
+    Rearrange,
+    Resize,
+    SampleGrid,
+)
 from waifu2x.lowering.plan.box import round_up
 from waifu2x.lowering.values import Target, View
 from waifu2x.networks.activations import Activation
@@ -88,11 +96,15 @@ def pack_rearrange(packing: Packing, number: int, step: Rearrange) -> list[CpuTa
         **packing.target(step.target),
         **packing.padding(step.target, packing.layout(step.target.value).parts[part]),
         "depth": packing.layout(value).values,
-        "parts": step.parts,
-        "inverse": int(step.inverse),
         "as_integers": int(packing.maps.finished().is_kept_as_integers(value)),
     }
-    schedule = TaskSchedule(number, ROWS, target=step.target.value, part=part)
+    windows: tuple[RowWindow, ...] = ()
+    if isinstance(step, InterleavePixels):
+        fields |= {"parts": step.parts, "inverse": int(step.inverse)}
+    elif isinstance(step, SampleGrid) and step.residual:
+        fields |= {"parts": step.scale, "heads": step.groups, "residual": step.residual.value}
+        windows = (packing.residual_window(step.residual),)
+    schedule = TaskSchedule(number, ROWS, windows, step.target.value, part)
     return [CpuTask(schedule, records.REARRANGE, fields)]
 
 

@@ -9,7 +9,7 @@ from waifu2x.lowering.ops.attention import AttendPlanes, AttendWindows, MixPlane
 from waifu2x.lowering.ops.base import MapStep
 from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.ops.norm import NormPlanes, NormVector
-from waifu2x.lowering.ops.planewise import Planewise, PoolMaxima, Rearrange, Resize
+from waifu2x.lowering.ops.planewise import Planewise, PoolMaxima, Rearrange, Resize, SampleGrid
 from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
 from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import View
@@ -69,6 +69,9 @@ def find(program: Program) -> list[NDArray[np.float64]]:
                 if step.shifts is not None:
                     made = made + vectors[step.shifts]
                 _write(program, values, step, made * step.factor)
+            case SampleGrid():
+                # The map that moves samples is joined to nothing.
+                values[step.target.value][:] = np.tile(read(step.source), step.scale**2)
             case Resize() | PoolMaxima() | Rearrange():
                 _write(program, values, step, read(step.source))
             case MixPlanes():
