@@ -10,6 +10,8 @@
 //     with POOL         the maximum of POOL x POOL pixels of the source, at every POOL_STEP
 //     with PARTS        the pixel of the source is another one: see Interleave in
 //                       waifu2x/networks/nodes.py
+//     with SAMPLES      samples between 2x2 pixels of the source, at places that the residual shifts: see
+//                       GridSample there
 //
 // A work-item makes BLOCK planes of one pixel of the target. Where planes stay as they are, vectors of
 // them are copied; where depth-to-space or its inverse reorders them, one after the other.
@@ -30,6 +32,8 @@
 //   UP, DOWN        by how much a bicubic interpolation enlarges: UP / DOWN times
 //   BILINEAR, POOL, POOL_STEP   defined: bilinear to the target's size; maxima
 //   PARTS, INVERSE  rectangles, in each direction, whose pixels are interleaved; 1 for the way back
+//   SAMPLES, SAMPLED, GROUPS   samples of a pixel in each direction, planes of each, and groups of them
+//                   that are moved together
 //   SHIFTS          defined: besides FACTORS there are shifts
 //   JOIN(type, x, residual)   if the residual is not added
 //   FACTORS, RESIDUAL, ZERO_OUTSIDE   defined: there are factors, there is a residual, the target holds
@@ -49,7 +53,7 @@
 #endif
 
 // Each value is made of several pixels of the source, whose places its edges decide.
-#if defined(UP) || defined(BILINEAR) || defined(POOL)
+#if defined(UP) || defined(BILINEAR) || defined(POOL) || defined(SAMPLES)
 #define RESAMPLES 1
 #else
 #define RESAMPLES 0
@@ -78,6 +82,21 @@ DEVICE int place_of(int y, int x, int plane, int s2d, int blocks, int pitch, int
 DEVICE int nearest(int place, int size) {
     return place < 0 ? 0 : place < size ? place : size - 1;
 }
+
+#ifdef SAMPLES
+// The pixel before a place `offset` pixels from the middle of pixel `first`, and in `share` how far
+// behind it that is; beyond the edges, the place at them. Relative to `first`, so that nothing rounds more
+// in a large map.
+DEVICE int place_before(int first, float offset, int size, float *share) {
+    const float inner = CLAMP(offset, (float)-first, (float)(size - 1 - first));
+    const int whole = (int)inner - (inner < (float)(int)inner);
+    *share = inner - (float)whole;
+    return first + whole;
+}
+
+// Where a sample of a pixel lies in one direction, in pixels from its middle.
+DEVICE float middle_of(int sample) { return (float)(2 * sample + 1 - SAMPLES) / (2 * SAMPLES); }
+#endif
 
 #ifdef UP
 // Keys's cubic with a = -3/4, of a distance in units of 1 / (2 * UP) pixels.
@@ -252,6 +271,29 @@ planewise(
                 }
                 value = FMA(across, i ? lower : 1.0f - lower, value);
             }
+#elif defined(SAMPLES)
+            const int sample = plane / SAMPLED, own_plane = plane % SAMPLED;
+            const int moved = (sample * GROUPS + own_plane / (SAMPLED / GROUPS)) * 2;
+            const float across_by = residual[place_of(y - y_residual, x - x_residual, moved, 1,
+                                                      RESIDUAL_BLOCKS, residual_pitch, residual_area)];
+            const float down_by = residual[place_of(y - y_residual, x - x_residual, moved + 1, 1,
+                                                    RESIDUAL_BLOCKS, residual_pitch, residual_area)];
+            float lower, after;
+            const int top =
+                place_before(y, down_by + middle_of(sample / SAMPLES), source_rows, &lower);
+            const int left =
+                place_before(x, across_by + middle_of(sample % SAMPLES), source_columns, &after);
+            NO_UNROLL for (int i = 0; i < 2; i++) {
+                const int y_read = nearest(top + i, source_rows) - y_source;
+                float across = 0.0f;
+                NO_UNROLL for (int k = 0; k < 2; k++) {
+                    const int x_read = nearest(left + k, source_columns) - x_source;
+                    const int from = place_of(y_read, x_read, own_plane, SOURCE_S2D, SOURCE_BLOCKS,
+                                              source_pitch, source_area);
+                    across = FMA(source[from], k ? after : 1.0f - after, across);
+                }
+                value = FMA(across, i ? lower : 1.0f - lower, value);
+            }
 #elif defined(POOL)
             NO_UNROLL for (int i = 0; i < POOL; i++) {
                 const int y_read = nearest(y * POOL_STEP + i, source_rows) - y_source;
@@ -275,7 +317,7 @@ planewise(
 #ifdef FACTOR
             value *= FACTOR;
 #endif
-#ifdef RESIDUAL
+#if defined(RESIDUAL) && !defined(SAMPLES)
             const int other = place_of(y - y_residual, x - x_residual, plane, RESIDUAL_S2D,
                                        RESIDUAL_BLOCKS, residual_pitch, residual_area);
             value = JOIN(float, value, residual[other]);

@@ -8,6 +8,8 @@
 //                    repeats the pixels at its edges
 //     with BILINEAR  the sum over 2x2 pixels, enlarged to the target's size
 //     with POOL      the maximum of POOL x POOL pixels, at every POOL_STEP
+//     with SAMPLES   samples between 2x2 pixels, at places that the residual shifts: see GridSample in
+//                    waifu2x/networks/nodes.py
 //
 // Arguments: `Gather` below. Layouts
 //   in        pixels [picture][row][column][IN_PLANES] by IN_PIXEL, or with IN_GROUP a map
@@ -19,6 +21,7 @@
 //   WRITTEN (the same with the padding of the target's part, which is written too), IN_PIXEL with
 //   IN_PLANES and BORDER, or IN_GROUP with IN_STORED, IN_EACH, IN_S2D, IN_PART; ENLARGE, STEP_D2S,
 //   STEP_S2D, UP, DOWN (both 1: not resized), BILINEAR (0 or 1), POOL (0: no maxima), POOL_STEP,
+//   SAMPLES (of a pixel in each direction; 0: none), GROUPS (of planes that are moved together),
 //   FACTORS (0 or 1), JOIN(x, residual), TERMS, ZERO, PART (the first plane that is written); PIXEL with OUT_PLANES, or OUT_GROUP with OUT_STORED, EACH, S2D; ADDED
 //   (0 or 1: a residual), RESIDUAL_GROUP, RESIDUAL_STORED, RESIDUAL_EACH, RESIDUAL_S2D, RESIDUAL_PART
 // Bound: device memory, and the caches where it is resized. Best: NVIDIA H200: 3840x2160 enlarged in
@@ -29,6 +32,10 @@
 #define BORDER 0
 #endif
 #include "tensor.cuh"
+
+// Planes of a sample; and of the map that the residual is.
+#define SAMPLED (SAMPLES ? PLANES / (SAMPLES * SAMPLES) : PLANES)
+#define ADDED_PLANES (SAMPLES ? 2 * SAMPLES * SAMPLES * GROUPS : PLANES)
 
 struct Gather {
     const void* in;
@@ -105,6 +112,37 @@ __device__ __forceinline__ float cubic(int distance) {
 }
 #endif
 
+#if ADDED
+// A plane of a pixel of the residual.
+__device__ __forceinline__ float added(const Gather& p, int y, int x, int plane, int picture) {
+    const int row = y + p.added_offset, column = x + p.added_offset;
+#if defined(RESIDUAL_GROUP)
+    const size_t at = value_at<RESIDUAL_GROUP, RESIDUAL_S2D, RESIDUAL_EACH>(p.added, row, column, plane, RESIDUAL_PART,
+                                                                           picture, p.extent.across);
+    return value_of<RESIDUAL_STORED, RESIDUAL_GROUP>(p.residual, at, p.added);
+#else
+    const size_t line = static_cast<size_t>(picture) * p.added.rows + row - p.added.top;
+    return __ldg(static_cast<const float*>(p.residual) +
+                 (line * p.added.pitch + column - p.added.left) * ADDED_PLANES + plane);
+#endif
+}
+#endif
+
+#if SAMPLES
+// The pixel before a place `offset` pixels from the middle of pixel `first`, and in `share` how far behind it
+// that is; beyond the edges, the place at them. Relative to `first`, so that nothing rounds more in a large map.
+__device__ __forceinline__ int place_before(int first, float offset, int size, float& share) {
+    const float inner = fminf(fmaxf(offset, static_cast<float>(-first)), static_cast<float>(size - 1 - first));
+    share = inner - floorf(inner);
+    return min(max(first + static_cast<int>(floorf(inner)), 0), size - 1);
+}
+
+// Where a sample of a pixel lies in one direction, in pixels from its middle.
+__device__ __forceinline__ float middle_of(int sample) {
+    return static_cast<float>(2 * sample + 1 - SAMPLES) / (2 * SAMPLES);
+}
+#endif
+
 extern "C" __global__ void __launch_bounds__(THREADS)
 tensor_gather(const __grid_constant__ Gather p) {
     const int number = blockIdx.x * THREADS + threadIdx.x, picture = blockIdx.z;
@@ -155,6 +193,26 @@ tensor_gather(const __grid_constant__ Gather p) {
             values[v] = fmaf(fmaf(other, after, one * (1.0f - after)), i ? lower : 1.0f - lower, values[v]);
         }
     }
+#elif SAMPLES
+    int top = 0, left = 0;
+    float lower = 0.0f, after = 0.0f;
+#pragma unroll
+    for (int v = 0; v < VALUES; v++) {
+        const int sample = (first + v) / SAMPLED, plane = (first + v) % SAMPLED;
+        if (first + v >= PLANES) continue;
+        // The planes of a group lie at the same place.
+        if (v == 0 || plane % (SAMPLED / GROUPS) == 0) {
+            const int moved = (sample * GROUPS + plane / (SAMPLED / GROUPS)) * 2;
+            left = place_before(x, added(p, y, x, moved, picture) + middle_of(sample % SAMPLES), p.columns, after);
+            top = place_before(y, added(p, y, x, moved + 1, picture) + middle_of(sample / SAMPLES), p.rows, lower);
+        }
+        const int bottom = min(top + 1, p.rows - 1), right = min(left + 1, p.columns - 1);
+        const float upper = fmaf(read(p, top, right, plane, picture), after,
+                                 read(p, top, left, plane, picture) * (1.0f - after));
+        const float under = fmaf(read(p, bottom, right, plane, picture), after,
+                                 read(p, bottom, left, plane, picture) * (1.0f - after));
+        values[v] = fmaf(under, lower, upper * (1.0f - lower));
+    }
 #elif POOL
     // Plane by plane: the places of all at once would not fit the registers.
 #pragma unroll
@@ -184,20 +242,11 @@ tensor_gather(const __grid_constant__ Gather p) {
 #endif
     }
 #endif
-#if ADDED
+#if ADDED && !SAMPLES
 #pragma unroll
     for (int v = 0; v < VALUES; v++) {
         if (first + v >= PLANES) continue;
-        const int row = y + p.added_offset, column = x + p.added_offset;
-#if defined(RESIDUAL_GROUP)
-        const size_t at = value_at<RESIDUAL_GROUP, RESIDUAL_S2D, RESIDUAL_EACH>(p.added, row, column, first + v,
-                                                                           RESIDUAL_PART, picture, p.extent.across);
-        const float more = value_of<RESIDUAL_STORED, RESIDUAL_GROUP>(p.residual, at, p.added);
-#else
-        const size_t line = static_cast<size_t>(picture) * p.added.rows + row - p.added.top;
-        const float more = __ldg(static_cast<const float*>(p.residual) +
-                                 (line * p.added.pitch + column - p.added.left) * PLANES + first + v);
-#endif
+        const float more = added(p, y, x, first + v, picture);
 #ifdef JOIN
         values[v] = JOIN(values[v], more);
 #else

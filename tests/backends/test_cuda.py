@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from tests.by_hand.tensor_maps import unpacked
 from tests.helpers import emulated_mma
 from tests.helpers.attention import attention_model, channel_attention_model
-from tests.helpers.graphs import RandomGraph, fit_padding, multiplied_maps
+from tests.helpers.graphs import RandomGraph, fit_padding, multiplied_maps, sampled_head
 from waifu2x.backends import Device
 from waifu2x.backends.cuda.arguments import Address, Struct, parameters, structs
 from waifu2x.backends.cuda.compilers import Compiler, cached, nvcc, nvrtc
@@ -220,7 +220,8 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
         for units in available_units(capability)[: -1 if fully else 1]:
             for pictures in (1, 2) if fully else (1,):
                 record(runtime, model, units, 2, (64, 64), pictures)
-    for model in (*attentive(), normed(), reduced()):
+    sampled = sampled_head(2, 4), sampled_head(3, 3, planes=27), sampled_head(1, 4, planes=4)
+    for model in (*attentive(), normed(), reduced(), *sampled):
         for terms in (1, 2):
             record(runtime, model, available_units(capability)[0], terms, (64, 64))
     if fully:
@@ -731,6 +732,7 @@ def test_slopes_stand_beside_biases() -> None:
         (128, 3, 3),
         (512, 128, 1),
         (128, 512, 1),
+        (768, 12, 1),
     ],
 )
 def test_every_chip_has_a_shape_for_every_convolution(

@@ -25,6 +25,7 @@ from tests.helpers.graphs import (
     norms,
     norms_of_groups,
     reduced_maps,
+    sampled_head,
 )
 from waifu2x.backends import Device
 from waifu2x.backends.cuda.compilers import nvcc
@@ -172,6 +173,9 @@ def attention() -> Iterator[Model]:
         yield channel_attention_model(heads, depth, window=8)
     yield channel_attention_model(4, 16, period=8)
     yield spread()
+    yield sampled_head(2, 4)
+    yield sampled_head(3, 1, planes=40)
+    yield sampled_head(1, 2, planes=4)
 
 
 def spread() -> Model:

@@ -18,7 +18,7 @@ from waifu2x.backends.cuda.tensor.step import (
     residual_macros,
 )
 from waifu2x.backends.gpu.device.launch import KernelSpec, Launch
-from waifu2x.lowering.ops.planewise import Planewise, PlanewiseStep, PoolMaxima, Resize
+from waifu2x.lowering.ops.planewise import Planewise, PlanewiseStep, PoolMaxima, Resize, SampleGrid
 from waifu2x.lowering.values import View
 
 _THREADS = 256
@@ -51,6 +51,8 @@ class GatherStep(TensorStep[PlanewiseStep]):
             "BILINEAR": int(resize is not bicubic),
             "POOL": step.kernel if isinstance(step, PoolMaxima) else 0,
             "POOL_STEP": step.stride if isinstance(step, PoolMaxima) else 1,
+            "SAMPLES": step.scale if isinstance(step, SampleGrid) else 0,
+            "GROUPS": step.groups if isinstance(step, SampleGrid) else 1,
             "FACTORS": len(step.vectors_read),
             "TERMS": self.context.terms,
             "ADDED": int(view is not None),

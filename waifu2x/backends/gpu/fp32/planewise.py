@@ -18,12 +18,14 @@ from waifu2x.backends.gpu.fp32.maps import (
 )
 from waifu2x.backends.gpu.fp32.step import Fp32Context, Fp32Step, Fp32Task
 from waifu2x.lowering.ops.planewise import (
+    InterleavePixels,
     Planewise,
     PlanewiseStep,
     PoolMaxima,
     Rearrange,
     ResamplingStep,
     Resize,
+    SampleGrid,
 )
 from waifu2x.lowering.plan.box import round_up
 
@@ -78,8 +80,11 @@ class Fp32PlanewiseStep(Fp32Step[PlanewiseStep]):
                 macros["BILINEAR"] = 1
             case PoolMaxima():
                 macros["POOL"], macros["POOL_STEP"] = step.kernel, step.stride
-            case Rearrange():
+            case InterleavePixels():
                 macros["PARTS"], macros["INVERSE"] = step.parts, int(step.inverse)
+            case SampleGrid():
+                macros["SAMPLES"], macros["GROUPS"] = step.scale, step.groups
+                macros["SAMPLED"] = planes // step.scale**2
         if step.factor != 1:
             macros["FACTOR"] = float_text(step.factor)
         if self._residual is not None:
