@@ -157,13 +157,12 @@ FAMILIES = {
     ),
     "PLKSR": Family("PLKSR", "PLKSR", _PLKSR, loads=False),
     "RealPLKSR with DySample": Family(
-        "PLKSR", "RealPLKSR", {**_PLKSR, "dysample": True}, loads=False, onnx_loads=False
+        "PLKSR", "RealPLKSR", {**_PLKSR, "dysample": True}, onnx_loads=False
     ),
     "MoSR with DySample": Family(
         "MoSR",
         "MoSR",
         {"upscale": 2, "n_block": 1, "dim": 16, "upsampler": "dys"},
-        loads=False,
         onnx_loads=False,
     ),
     "OmniSR": Family("OmniSR", "OmniSR", {"num_feat": 16, "up_scale": 2}, onnx_loads=False),

@@ -44,6 +44,11 @@ def _filled(key: str, shape: tuple[int, ...], window: tuple[int, int]) -> NDArra
             np.arange(1 - rows, rows), np.arange(1 - columns, columns), indexing="ij"
         )
         made = np.stack(places, axis=-1).reshape(shape).astype(np.float64)
+    elif last == "init_pos":
+        scale = math.isqrt(shape[1] // (8 if shape[1] % 8 == 0 else 6))
+        inner = (np.arange(scale) - (scale - 1) / 2) / scale
+        both = np.stack(np.meshgrid(inner, inner, indexing="xy")).reshape(2, 1, -1)
+        made = both.repeat(shape[1] // both.size, axis=1).reshape(shape)
     elif last == "running_var":
         made = 1 + 0.1 * abs(normal)
     elif last == "weight" and len(shape) == 1:
@@ -129,8 +134,19 @@ def _folded(net: Layers, key: str, made: int, read: int) -> None:
     net.conv(f"{key}.eval_conv", made, read)
 
 
-def spanplus(planes: int = 16, inner: tuple[int, ...] = (2,), scale: int = 2) -> Shapes:
-    """SPANPlus with so many inner blocks in each group."""
+def _dysample(net: Layers, key: str, planes: int, scale: int, groups: int = 4) -> None:
+    offsets = 2 * groups * scale**2
+    net.conv(f"{key}.offset", offsets, planes, 1)
+    net.conv(f"{key}.scope", offsets, planes, 1, bias=False)
+    net.shapes[f"{key}.init_pos"] = (1, offsets, 1, 1)
+    if scale > 1:
+        net.conv(f"{key}.end_conv", 3, planes, 1)
+
+
+def spanplus(
+    planes: int = 16, inner: tuple[int, ...] = (2,), scale: int = 2, *, sampled: bool = False
+) -> Shapes:
+    """SPANPlus with so many inner blocks in each group; `sampled` ends with DySample."""
     net = Layers()
     _folded(net, "feats.0", planes, 3)
     for group, count in enumerate(inner, 1):
@@ -140,7 +156,10 @@ def spanplus(planes: int = 16, inner: tuple[int, ...] = (2,), scale: int = 2) ->
                 _folded(net, f"feats.{group}.{block}.c{part}_r", planes, planes)
         _folded(net, f"feats.{group}.conv_2", planes, planes)
         net.conv(f"feats.{group}.conv_cat", planes, 4 * planes, 1)
-    net.conv("upsampler.0", 3 * scale**2, planes)
+    if sampled:
+        _dysample(net, "upsampler", planes, scale)
+    else:
+        net.conv("upsampler.0", 3 * scale**2, planes)
     return net.shapes
 
 
@@ -319,9 +338,16 @@ def drct(planes: int = 16, heads: int = 4, growth: int = 8) -> Shapes:
 
 
 def realplksr(
-    planes: int = 16, blocks: int = 3, taps: int = 17, scale: int = 2, *, local: bool = False
+    planes: int = 16,
+    blocks: int = 3,
+    taps: int = 17,
+    scale: int = 2,
+    *,
+    local: bool = False,
+    sampled: bool = False,
 ) -> Shapes:
-    """RealPLKSR, with norms over the picture or, if `local`, over pixels and without attention."""
+    """RealPLKSR, with norms over the picture or, if `local`, over pixels and without attention;
+    `sampled` ends with DySample."""
     net = Layers()
     net.conv("feats.0", planes, 3)
     for block in range(1, blocks + 1):
@@ -337,6 +363,8 @@ def realplksr(
         if not local:
             _norm(net, f"{key}.norm", planes)
     net.conv(f"feats.{blocks + 2}", 3 * scale**2, planes)
+    if sampled:
+        _dysample(net, "to_img", 3 * scale**2, scale, 3 if scale % 2 else 4)
     return net.shapes
 
 
@@ -415,8 +443,8 @@ def omnisr(
     return net.shapes
 
 
-def mosr(planes: int = 16, blocks: int = 3, *, turned: bool = False) -> Shapes:
-    """MoSR, 2x; `turned` has the upsampler that takes a mean."""
+def mosr(planes: int = 16, blocks: int = 3, *, turned: bool = False, sampled: int = 0) -> Shapes:
+    """MoSR, 2x; `turned` has the upsampler that takes a mean, or DySample's scale is `sampled`."""
     net = Layers()
     net.conv("gblocks.0", planes, 3)
     inner = 3 * planes // 2
@@ -432,7 +460,10 @@ def mosr(planes: int = 16, blocks: int = 3, *, turned: bool = False) -> Shapes:
     net.conv("shortcut.block.0", planes, 3)
     net.conv("shortcut.block.2", planes, planes)
     net.conv("shortcut.conv11", planes, 3, 1)
-    net.conv("upsampler.in_to_k" if turned else "upsampler.0", 96 if turned else 12, planes)
+    if sampled:
+        _dysample(net, "upsampler", planes, sampled)
+    else:
+        net.conv("upsampler.in_to_k" if turned else "upsampler.0", 96 if turned else 12, planes)
     return net.shapes
 
 

@@ -92,6 +92,9 @@ OPERATIONS: Mapping[str, Callable[[], Model]] = {
         lambda net, value: net.append(InterpolateTo(net.append(MaxPool(value, 3, 2)), value))
     ),
     "pixels interleaved": _interleaved,
+    "samples at computed places": lambda: _between(
+        lambda net, value: net.random_samples(value, 2, 4, 2.0)
+    ),
     "squeeze and excite": lambda: _between(lambda net, value: net.squeeze(value)),
     "norm of a pixel's planes": lambda: _between(lambda net, value: net.random_norm(value)),
     "norm of groups over the picture": lambda: _between(

@@ -58,6 +58,11 @@ CHECKS = {
         (41, 38),
         *(0.097304, 0.346996, (0.303932, -0.229644, -0.166214)),
     ),
+    "spanplus of samples": Check(
+        family_weights.spanplus(inner=(1, 1), sampled=True),
+        (41, 38),
+        *(-0.152354, 0.126421, (-0.211303, -0.163940, 0.091009)),
+    ),
     "swinir": Check(
         family_weights.swinir(),
         (41, 38),
@@ -108,10 +113,30 @@ CHECKS = {
         (41, 38),
         *(0.448067, 1.287509, (-0.427489, -1.448493, 1.850206)),
     ),
+    "realplksr of samples": Check(
+        family_weights.realplksr(blocks=2, scale=4, sampled=True),
+        (24, 29),
+        *(1.116322, 0.796637, (-0.823642, 2.231405, 0.197742)),
+    ),
+    "realplksr of samples 3x": Check(
+        family_weights.realplksr(blocks=1, scale=3, taps=13, local=True, sampled=True),
+        (24, 29),
+        *(0.159464, 0.665569, (-0.315072, -0.770559, 1.011299)),
+    ),
+    "realplksr of samples 1x": Check(
+        family_weights.realplksr(blocks=1, scale=1, taps=13, local=True, sampled=True),
+        (24, 29),
+        *(0.464830, 0.596836, (0.720556, -0.206210, 0.337810)),
+    ),
     "mosr": Check(
         family_weights.mosr(),
         (41, 38),
         *(0.169077, 0.712347, (-0.383050, 0.384783, -0.373995)),
+    ),
+    "mosr of samples": Check(
+        family_weights.mosr(blocks=2, sampled=3),
+        (24, 29),
+        *(0.069113, 0.397959, (-0.425003, -0.201923, 0.439821)),
     ),
     "mosr of a mean": Check(
         family_weights.mosr(blocks=2, turned=True),
@@ -231,6 +256,19 @@ def test_forms_of_omnisr() -> None:
     key = "residual_layer.0.residual_layer.0.layer.5.fn.temperature"
     with pytest.raises(ModelError, match=rf"{key} has the shape \(2, 1, 1\)"):
         loaded(half | {key: half[key][:2]})
+
+
+def test_samples_that_are_not_dysamples_are_refused() -> None:
+    tensors = filled(family_weights.mosr(sampled=2))
+    places = tensors["upsampler.init_pos"]
+    with pytest.raises(ModelError, match=r"upsampler\.init_pos: other places than the middles"):
+        loaded(tensors | {"upsampler.init_pos": places[:, ::-1]})
+    with pytest.raises(ModelError, match=r"upsampler\.offset\.weight: 31 planes, scale 1"):
+        loaded(tensors | {"upsampler.offset.weight": np.ones((31, 16, 1, 1), np.float32)})
+    with pytest.raises(ModelError, match=r"upsampler\.end_conv\.weight reads 8 planes, not 16"):
+        loaded(tensors | {"upsampler.end_conv.weight": np.ones((3, 8, 1, 1), np.float32)})
+    with pytest.raises(ModelError, match=r"upsampler\.scope\.weight is missing"):
+        loaded({key: each for key, each in tensors.items() if "scope" not in key})
 
 
 def test_edsr_by_its_formula() -> None:

@@ -42,10 +42,6 @@ def esrgan_plus() -> Arrays:
     return tensors
 
 
-def with_dysample() -> Arrays:
-    return filled(family_weights.realplksr() | {"to_img.init_pos": (1, 8, 1, 1)})
-
-
 ARCHITECTURES = {
     "ESRGAN": Architecture(368, "ESRGAN, ESRGAN+", weight_files.esrgan),
     "ESRGAN+": Architecture(3, "ESRGAN, ESRGAN+", esrgan_plus),
@@ -54,6 +50,9 @@ ARCHITECTURES = {
     "DAT": Architecture(34, "DAT", lambda: filled(family_weights.dat())),
     "SwinIR": Architecture(22, "SwinIR", lambda: filled(family_weights.swinir())),
     "RealPLKSR": Architecture(17, "RealPLKSR", lambda: filled(family_weights.realplksr())),
+    "RealPLKSR-DySample": Architecture(
+        4, "RealPLKSR", lambda: filled(family_weights.realplksr(sampled=True))
+    ),
     "SRFormer": Architecture(
         9, "SRFormer", lambda: filled(family_weights.swinir(16, (2, 2), cells=True))
     ),
@@ -67,7 +66,6 @@ ARCHITECTURES = {
     "of films": Architecture(18),
     "RGT": Architecture(7, "", named("conv_first.weight", "layers.0.blocks.0.gamma"), "an RGT"),
     "ATD": Architecture(5, "", named("conv_first.weight", "layers.0.residual_group.td"), "an ATD"),
-    "RealPLKSR-DySample": Architecture(4, "", with_dysample, "a RealPLKSR with DySample"),
     "GRL": Architecture(
         2, "", named("layers.0.blocks.0.attn.window_attn.attn_transform.bias"), "a GRL"
     ),

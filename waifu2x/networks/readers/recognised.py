@@ -67,7 +67,11 @@ _KNOWN = (
         (_weights("feats.0", "feats.1.channel_mixer.0", "feats.1.lk.conv"),),
     ),
     _Family("families.mosr", "mosr", (_weights("gblocks.0", "gblocks.1.fc1", "gblocks.1.conv"),)),
-    _Family("families.spanplus", "spanplus", (_weights("feats.1.conv_cat", "upsampler.0"),)),
+    _Family(
+        "families.spanplus",
+        "spanplus",
+        tuple(_weights("feats.1.conv_cat", f"upsampler.{last}") for last in ("0", "offset")),
+    ),
     _Family(
         "families.safmn",
         "safmn",

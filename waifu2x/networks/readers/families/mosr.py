@@ -8,6 +8,7 @@ from waifu2x.errors import ModelError
 from waifu2x.networks.activations import elementwise
 from waifu2x.networks.expressions import MISH
 from waifu2x.networks.model import Model
+from waifu2x.networks.readers.families.dysample import dysample
 from waifu2x.networks.readers.families.swin import normalised
 from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_of
 
@@ -19,9 +20,8 @@ _TURNED = 8
 
 
 def mosr(weights: NamedWeights) -> Model:
-    """Builds blocks between convolutions, a shortcut beside them, and a last one, shuffled."""
-    if "upsampler.offset.weight" in weights:
-        raise ModelError(f"{weights.name}: a MoSR with DySample: not supported yet")
+    """Builds blocks between convolutions, a shortcut beside them, and a last one that is shuffled,
+    or DySample."""
     net = NamedGraph(weights, weights.length("gblocks.0.weight", 1))
     value, block = net.same_size(0, "gblocks.0"), 1
     while f"gblocks.{block}.fc1.weight" in weights:
@@ -31,7 +31,11 @@ def mosr(weights: NamedWeights) -> Model:
     value = net.same_size(value, f"gblocks.{block + 4}", taps=1)
     beside = _with_mish(net, _with_mish(net, 0, "shortcut.block.0"), "shortcut.block.2")
     beside = net.add(_shifted(net, 0, "shortcut.conv11"), beside)
-    value = _upsampled(net, net.add(value, beside))
+    value = net.add(value, beside)
+    if "upsampler.offset.weight" in weights:
+        dysample(net, value, "upsampler")
+        return net.model("zero", same_planes=True)
+    value = _upsampled(net, value)
     scale = scale_of(net.planes(value), net.planes(0), f"{weights.name}: upsampler")
     if scale > 1:
         net.pixel_shuffle(value, scale)

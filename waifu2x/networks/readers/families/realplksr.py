@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from waifu2x.errors import ModelError
 from waifu2x.networks.activations import elementwise
 from waifu2x.networks.expressions import MISH, SIGMOID
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import GroupNorm
+from waifu2x.networks.readers.families.dysample import dysample
 from waifu2x.networks.readers.families.swin import normalised
-from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
+from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_of
 
 _GROUPS = 4
 """Groups of planes of a norm. Not stored."""
@@ -16,9 +19,8 @@ _LAYER_EPS, _GROUP_EPS = 1e-6, 1e-5
 
 
 def realplksr(weights: NamedWeights) -> Model:
-    """Builds blocks between two convolutions; the last one is shuffled, and the picture added."""
-    if any(key in weights for key in ("to_img.init_pos", "to_img.offset.weight")):
-        raise ModelError(f"{weights.name}: a RealPLKSR with DySample: not supported yet")
+    """Builds blocks between two convolutions; the last one is added to the picture's planes, and
+    shuffled, or enlarged by DySample."""
     planes = weights.length("feats.0.weight", 1)
     net = NamedGraph(weights, planes)
     value, block = net.same_size(0, "feats.0"), 1
@@ -27,7 +29,15 @@ def realplksr(weights: NamedWeights) -> Model:
         block += 1
     # A dropout, which has no weights, may stand before the last one.
     last = f"feats.{block}" if f"feats.{block}.weight" in weights else f"feats.{block + 1}"
-    net.last_convolution(value, last, adds_picture=True)
+    if "to_img.offset.weight" not in weights:
+        net.last_convolution(value, last, adds_picture=True)
+    else:
+        scale = scale_of(weights.planes(last), planes, f"{weights.name}: {last}.weight")
+        value, area = net.same_size(value, last), scale**2
+        net.layer = "to_img"
+        repeated = np.eye(planes, dtype=np.float32).repeat(area, axis=0)[:, :, None, None]
+        picture = net.convolution(0, repeated, np.zeros(planes * area, np.float32))
+        dysample(net, net.add(value, picture), "to_img", scale)
     return net.model("zero", same_planes=True)
 
 

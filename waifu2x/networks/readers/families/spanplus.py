@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from waifu2x.errors import ModelError
 from waifu2x.networks.activations import elementwise
 from waifu2x.networks.expressions import LEAKY, MISH, Expression
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Gate
+from waifu2x.networks.readers.families.dysample import dysample
 from waifu2x.networks.readers.families.span import folded
 from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 
 def spanplus(weights: NamedWeights) -> Model:
-    """Returns a convolution, groups of blocks, and a convolution whose planes are shuffled."""
-    if "upsampler.offset.weight" in weights:
-        raise ModelError(f"{weights.name}: a SPANPlus with DySample: not supported yet")
+    """Builds a convolution, groups of blocks, and a convolution whose planes are shuffled, or
+    DySample."""
     first = folded(weights, "feats.0")
     net = NamedGraph(weights, first[0].shape[1])
     net.layer = "feats.0"
@@ -23,8 +22,11 @@ def spanplus(weights: NamedWeights) -> Model:
     while f"feats.{group}.conv_cat.weight" in weights:
         value = _group(net, value, f"feats.{group}")
         group += 1
-    net.last_convolution(value, "upsampler.0")
     weights.ignore(r".*\.eval_conv\.(weight|bias)")
+    if "upsampler.offset.weight" in weights:
+        dysample(net, value, "upsampler")
+        return net.model("zero", same_planes=True)
+    net.last_convolution(value, "upsampler.0")
     return net.model("zero", same_planes=True)
 
 
