@@ -10,8 +10,8 @@ meets them alike. Both are used through the public interface, which every versio
 Bits: each model of each set, by role (noise level and scale), in every precision that both
 checkouts have. Each runs on a crop of odd size of a shipped picture, whole and in tiles, and on a
 stack of three crops; sets of more than four roles take all shapes for two of them. `--roles few`
-leaves it at these. Times: the sets of `--timed`, doubled, by processor time on one core for `cpu`,
-by the clock for GPUs. Ends with 1 if a bit differs.
+leaves it at these. Times, and bits: the sets, or files of models, of `--timed`, doubled, by
+processor time on one core for `cpu`, by the clock for GPUs. Ends with 1 if a bit differs.
 """
 
 from __future__ import annotations
@@ -184,11 +184,14 @@ def main() -> None:
             rounds = [[c.ask(**question) for c in checkouts] for _ in range(arguments.rounds + 1)]
             if any("error" in answer for answer in rounds[0]):
                 continue
+            asked += 1
+            same += len({answer["digest"] for answer in rounds[0]}) == 1
             before, after = ([pair[n]["seconds"] for pair in rounds[1:]] for n in (0, 1))
             ratio = statistics.median(b / a for a, b in zip(before, after, strict=True))
             print(
                 f"{name} {precision} {arguments.size}: {min(before) * 1000:.1f} ms before,"
-                f" {min(after) * 1000:.1f} after; median ratio of pairs {ratio:.3f}",
+                f" {min(after) * 1000:.1f} after; median ratio of pairs {ratio:.3f};"
+                f" {'same bits' if same == asked else 'DIFFERENT bits in some run so far'}",
                 flush=True,
             )
     sys.exit(same < asked)
