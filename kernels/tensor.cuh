@@ -66,7 +66,7 @@ __device__ __forceinline__ float2 unpack(uint32_t pair) {
 // it stores (`is_infinite`), and sets the word of its picture. Steps that multiply no matrices look at what they
 // store instead, a mean at what it reads, by the largest that a thread has seen (`add_sizes`, of pairs, and at the
 // end `flag_picture`). So do convolutions besides with BOUNDED, where smaller values are too large. Values that
-// are not kept must not be looked at: they may be anything. `beyond` is 0x7fff less the bits of the largest value that is
+// are not stored must not be looked at: they may be anything. `beyond` is 0x7fff less the bits of the largest value that is
 // allowed, twice.
 __device__ __forceinline__ bool is_infinite(float sum) { return !(fabsf(sum) <= 3.4028235e38f); }
 
