@@ -12,7 +12,7 @@ from tests.helpers.graphs import RandomGraph
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.expressions import ACTIVATIONS
 from waifu2x.networks.model import Model
-from waifu2x.networks.nodes import Interleave, Interpolate, InterpolateTo, MaxPool
+from waifu2x.networks.nodes import Gate, Interleave, Interpolate, InterpolateTo, MaxPool
 
 _PLANES = 16
 
@@ -34,10 +34,6 @@ def _convolution(side: int, stride: int, kind: str) -> Model:
     return _between(
         lambda net, value: net.random_convolution(value, _PLANES, side, stride, side // 2, kind)
     )
-
-
-def _joined(name: str) -> Model:
-    return _between(lambda net, value: getattr(net, name)(net.squeeze(value), value))
 
 
 def _interleaved() -> Model:
@@ -72,9 +68,9 @@ OPERATIONS: Mapping[str, Callable[[], Model]] = {
         for name in ACTIVATIONS
         if name != "leaky"
     },
-    "sum of maps": partial(_joined, "add"),
-    "product of maps": partial(_joined, "multiply"),
-    "gate": partial(_joined, "gate"),
+    "sum of maps": lambda: _between(lambda net, value: net.add(net.squeeze(value), value)),
+    "product of maps": lambda: _between(lambda net, value: net.multiply(net.squeeze(value), value)),
+    "gate": lambda: _between(lambda net, value: net.append(Gate(net.squeeze(value), value))),
     "concatenation and slice": lambda: _between(
         lambda net, value: net.slice(net.concatenate(value, net.squeeze(value)), 8, _PLANES)
     ),
