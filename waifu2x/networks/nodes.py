@@ -138,7 +138,9 @@ class Node:
 
     def _length(self, read: Sequence[int]) -> int:
         """Returns the rows, or columns, that it makes of those of its sources."""
-        if len(set(read)) > 1:
+        # Compared one by one, not in a set: to hash a symbol fixes its value, and launches would be
+        # planned anew for each size.
+        if any(length != read[0] for length in read[1:]):
             raise ModelError("its sources differ in size")
         return read[0]
 
