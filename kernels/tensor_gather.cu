@@ -196,6 +196,7 @@ tensor_gather(const __grid_constant__ Gather p) {
 #elif SAMPLES
     int top = 0, left = 0;
     float lower = 0.0f, after = 0.0f;
+    bool infinite = false;
 #pragma unroll
     for (int v = 0; v < VALUES; v++) {
         const int sample = (first + v) / SAMPLED, plane = (first + v) % SAMPLED;
@@ -203,15 +204,18 @@ tensor_gather(const __grid_constant__ Gather p) {
         // The planes of a group lie at the same place.
         if (v == 0 || plane % (SAMPLED / GROUPS) == 0) {
             const int moved = (sample * GROUPS + plane / (SAMPLED / GROUPS)) * 2;
-            left = place_before(x, added(p, y, x, moved, picture) + middle_of(sample % SAMPLES), p.columns, after);
-            top = place_before(y, added(p, y, x, moved + 1, picture) + middle_of(sample / SAMPLES), p.rows, lower);
+            const float across = added(p, y, x, moved, picture), down = added(p, y, x, moved + 1, picture);
+            left = place_before(x, across + middle_of(sample % SAMPLES), p.columns, after);
+            top = place_before(y, down + middle_of(sample / SAMPLES), p.rows, lower);
+            infinite = is_infinite(across) || is_infinite(down);
         }
         const int bottom = min(top + 1, p.rows - 1), right = min(left + 1, p.columns - 1);
         const float upper = fmaf(read(p, top, right, plane, picture), after,
                                  read(p, top, left, plane, picture) * (1.0f - after));
         const float under = fmaf(read(p, bottom, right, plane, picture), after,
                                  read(p, bottom, left, plane, picture) * (1.0f - after));
-        values[v] = fmaf(under, lower, upper * (1.0f - lower));
+        // Offsets that 16 bits cannot hold are seen in what they make.
+        values[v] = infinite ? __uint_as_float(0x7fc00000u) : fmaf(under, lower, upper * (1.0f - lower));
     }
 #elif POOL
     // Plane by plane: the places of all at once would not fit the registers.
