@@ -667,7 +667,7 @@ main()
 @pytest.mark.parametrize(
     ("module", "kind", "method", "name", "message"),
     [
-        ("waifu2x.backends.reference.backend", "NumpyNetwork", "__call__", "SIGTERM", ""),
+        ("waifu2x.backends.reference.backend", "NumpyNetwork", "run", "SIGTERM", ""),
         ("waifu2x.formats.png.write", "PngWriter", "add", "SIGINT", "Interrupted.\n"),
         ("waifu2x.formats.png.write", "PngWriter", "add", "SIGTERM", ""),
         ("waifu2x.formats.png.write", "PngWriter", "add", "SIGHUP", ""),
@@ -708,7 +708,7 @@ def test_a_folder_hears_signals_while_compiled_code_runs(run: Run, signals: int)
     Path("a.png").replace("in/a.png")
     os.utime("in/a.png", (0, 0))  # whole since long ago
     code = STUCK.format(
-        module="waifu2x.backends.reference.backend", kind="NumpyNetwork", method="__call__"
+        module="waifu2x.backends.reference.backend", kind="NumpyNetwork", method="run"
     )
     options = ["--report", "page.html", *(["--watch"] if signals == 2 else [])]
     process = subprocess.Popen(

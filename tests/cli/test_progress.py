@@ -268,7 +268,7 @@ def stuck(*arguments, on_progress, **named):
     on_progress(0.25)
     sys.stdin.read()
 
-NumpyNetwork.__call__ = stuck
+NumpyNetwork.run = stuck
 from waifu2x.__main__ import main
 main()
 """

@@ -105,7 +105,7 @@ def test_a_file_system_without_locks_is_said(job: FilmJob, monkeypatch: pytest.M
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr("waifu2x.system.locks.fcntl.flock", refuse)
+    monkeypatch.setattr("waifu2x.system.files.fcntl.flock", refuse)
     notices: list[str] = []
     assert enlarge(job, on_notice=notices.append).frames == 24
     assert [notice.partition(": ")[2][:29] for notice in notices] == [

@@ -16,7 +16,7 @@ from waifu2x.cli.options.arguments import OUTPUT_NAMES, check_format, naming_of,
 from waifu2x.cli.options.common import cluster_option, format_option, shard_option, upscale_options
 from waifu2x.cli.options.values import Location
 from waifu2x.cli.output import report
-from waifu2x.cli.output.batch_messages import Files, RunOptions, make
+from waifu2x.cli.output.batch_messages import BatchOptions, Files, make
 from waifu2x.flows.batch.subset import Shard
 from waifu2x.flows.jobs import InFlight, Output
 from waifu2x.flows.naming import ELSEWHERE
@@ -112,7 +112,7 @@ def batch(
     """
     from waifu2x.flows.batch.plan import plan
 
-    run = RunOptions(**{name: options.pop(name) for name in RunOptions._fields})
+    run = BatchOptions(**{name: options.pop(name) for name in BatchOptions._fields})
     pages, extension = extension, extension or "png"
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
     output = replace(output, pages=pages)

@@ -123,12 +123,12 @@ def _several(
     **shown: Any,
 ) -> None:
     # With NumPy: late, so that a help need not wait for it.
-    from waifu2x.cli.output.batch_messages import Files, RunOptions, make
+    from waifu2x.cli.output.batch_messages import BatchOptions, Files, make
     from waifu2x.flows.batch.plan import JobList, Plan
 
     names = [(str(job.source), job.target.name) for job in jobs]
     wanted = JobList(Path(), Path(named.output or ""), names)
-    if not make(Files(Plan(wanted, [], 0), wanted), options, output, RunOptions(**shown)):
+    if not make(Files(Plan(wanted, [], 0), wanted), options, output, BatchOptions(**shown)):
         sys.exit(1)
 
 

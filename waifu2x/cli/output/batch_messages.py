@@ -41,7 +41,7 @@ class Files(NamedTuple):
     """Returns whether a new file is wanted, by its name and its target's."""
 
 
-class RunOptions(NamedTuple):
+class BatchOptions(NamedTuple):
     """How a run works on many files."""
 
     max_pixels: int
@@ -54,7 +54,7 @@ class RunOptions(NamedTuple):
     """The address of a cluster."""
 
 
-def make(files: Files, options: dict[str, Any], output: Output, run: RunOptions) -> bool:
+def make(files: Files, options: dict[str, Any], output: Output, run: BatchOptions) -> bool:
     """Makes files and tells of each; returns whether all were made. A failure stops no other.
     `options` are those of an upscaler. Raises Waifu2xError for what concerns all files."""
     from waifu2x.cli.output.reporter import BatchReporter, settings_of

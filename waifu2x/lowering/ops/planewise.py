@@ -58,14 +58,14 @@ class Planewise(PlanewiseStep):
         return tuple(vector for vector in (self.vector, self.shifts) if vector is not None)
 
     @property
-    def moves(self) -> bool:
+    def is_shuffle(self) -> bool:
         """Whether planes become pixels, or pixels planes."""
         return self.depth_to_space > 1 or self.space_to_depth > 1
 
     @property
     def is_copy(self) -> bool:
         """Whether the result is the source times the factor, with or without an addition."""
-        return not self.moves and self.vector is None and self.join == ADD
+        return not self.is_shuffle and self.vector is None and self.join == ADD
 
     @property
     def fills_planes(self) -> bool:
@@ -89,7 +89,7 @@ class Planewise(PlanewiseStep):
         return super().resolution_made(program) * self.depth_to_space / self.space_to_depth
 
     def source_box(self, program: Program, box: Box) -> Box:
-        if self.moves:
+        if self.is_shuffle:
             box = scaled(divided(box, self.depth_to_space), self.space_to_depth)
         return viewed(self.source, box)
 

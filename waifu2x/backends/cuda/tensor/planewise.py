@@ -70,7 +70,7 @@ def has_whole_vectors(
     return (
         are_maps
         and isinstance(step, Planewise)
-        and not step.moves
+        and not step.is_shuffle
         and (step.target.plane | written) % VECTOR_VALUES == 0
     )
 
