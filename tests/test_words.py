@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -205,14 +206,37 @@ def test_old_words_of_kernels_are_gone() -> None:
     assert not found, "\n".join(found)
 
 
-def test_docstrings_say_what_a_thing_is() -> None:
-    """An editor shows them alone: "Of the result." says nothing there."""
+def comments_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and text of each comment."""
+    with path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+
+
+DIALECT = re.compile(r"\b(whoever|whomever|so many)\b", re.IGNORECASE)
+"""Words that a sentence of this program does without: it names who acts, and counts."""
+
+
+def test_docstrings_begin_with_what_a_thing_is_or_does() -> None:
+    """An editor shows them alone: "Of the result." says nothing there, and "What is kept." makes
+    the reader look for a verb."""
     found = [
         f"{path}:{line}: {text.splitlines()[0]}"
         for folder in ("waifu2x", "benchmarks", "examples", "tests")
         for path, tree in modules(folder).items()
         for line, text in docstrings_of(tree)
-        if re.match(r"(Of|See)\b", text)
+        if re.match(r"(Of|See)\b", text) or (folder == "waifu2x" and re.match(r"What\b", text))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_no_sentence_leans_on_what_it_does_not_name() -> None:
+    found = [
+        f"{path}:{line}: {' '.join(text.split())[:80]}"
+        for path, tree in modules("waifu2x").items()
+        for line, text in (*docstrings_of(tree), *comments_of(ROOT / path))
+        if DIALECT.search(text)
     ]
     assert not found, "\n".join(found)
 

@@ -46,13 +46,13 @@ def folders(context: click.Context, parameter: click.Parameter, incomplete: str)
 
 pictures = files(*(f".{each}" for each in (*READABLE, *ARCHIVES)))
 results = files(*(f".{each}" for each in (*WRITABLE, *ARCHIVES)))
-"""What can be written."""
+"""Files that can be written."""
 films = files(*(f".{each}" for each in film.READABLE))
-"""What `video` reads."""
+"""Files that `video` reads."""
 pictures_and_films = files(*(f".{each}" for each in (*READABLE, *ARCHIVES, *film.READABLE)))
-"""What `info` reads."""
+"""Files that `info` reads."""
 films_made = files(*(f".{each}" for each in film.WRITABLE))
-"""What it makes."""
+"""Files that `video` makes."""
 
 
 def models(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:

@@ -33,7 +33,7 @@ MOST_KERNEL = 64
 
 @dataclass(frozen=True)
 class ValueShape:
-    """What is known of a value without a picture."""
+    """The shape of a value, as far as it is known without a picture."""
 
     planes: int
     resolution: Fraction | None

@@ -117,7 +117,7 @@ class OpenClRuntime:
                 "restart its driver, or use another backend",
             ) from error
         self.identity = identity(device)
-        """What a program depends on besides its source: the device and its compiler."""
+        """All that a program depends on besides its source: the device and its compiler."""
         self.driver_keeps_programs = keeps_programs(device)
         self._counting = threading.RLock()
         """Buffers may be freed by the garbage collector, in a thread that is counting."""

@@ -25,7 +25,7 @@ _HEADER = struct.Struct("<4Q")
 _OUTSIDE = np.dtype([("place", "<u8"), ("added", "<i8"), ("name", f"S{MOST_NAME + 1}")])
 _READ_AND_RUN = 0x1 | 0x4
 Function = Callable[..., int]
-"""What is called with addresses and integers, and gives a status."""
+"""Takes addresses and integers, and gives a status."""
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int32)
 
 

@@ -61,7 +61,7 @@ class Compiled:
         self._lock = threading.Lock()
         self._function: Function | None = None
         self._held: object = None
-        """What the code lives as long as."""
+        """Owns the memory of the code."""
 
     def __call__(self, *arguments: NDArray[Any] | int) -> None:
         function = self._function or self.load()

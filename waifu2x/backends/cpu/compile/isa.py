@@ -1,4 +1,4 @@
-"""What the processor offers: vectors, caches, cores. Asked, never assumed."""
+"""Asks the processor for its vectors, caches and cores. Asked, never assumed."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
 
     @property
     def codegen(self) -> _PartLibrary:
-        """What is asked to `set_env`, and for nothing else."""
+        """Returns itself: Numba asks it for `set_env` alone."""
         return self
 
     def set_env(self, name: str, environment: object) -> None:

@@ -1,4 +1,4 @@
-"""What vector code is made of besides vectors: offsets, loops, cases, variables."""
+"""Emits the parts of vector code that are no vectors: offsets, loops, cases, variables."""
 
 from __future__ import annotations
 

@@ -17,13 +17,13 @@ from waifu2x.backends.cpu.kernels.vector import Emitter
 from waifu2x.backends.cpu.pack.shapes import BLOCK, LANES
 
 PAIRS, PER_STEP, SUMS, PLANE, INNER, TARGET, RESIDUAL, WIDTH = range(8)
-"""What describes a pending block: pairs of pixels, how many of them to finish in each step, where
+"""The arguments of a pending block: pairs of pixels, how many of them to finish in each step, where
 its sums begin, its first plane among all and in a pixel of the target, where the first pixel goes,
 and what is added to it is, in values of their maps, and how many tiles of outputs there are."""
 
 
 class Variant(NamedTuple):
-    """What decides the code of an epilogue."""
+    """The choices that decide the code of an epilogue."""
 
     adds: bool
     """Whether there is an addition."""

@@ -28,7 +28,7 @@ class AttentionPlaces(NamedTuple):
     nothing: int
     """Zeros, which stand for pixels that are not there."""
     spare: int
-    """What is written for queries that are not there."""
+    """The place written for queries that are not there."""
     queries: int
     """The head's queries, plane by plane,"""
     keys: int

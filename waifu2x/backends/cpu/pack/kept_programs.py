@@ -43,7 +43,7 @@ _WEIGHT_DIMENSIONS = 4
 """Arrays of this many dimensions are weights of convolutions."""
 _NONE = np.zeros(0, np.float32)
 _NUMPYS = {"_frombuffer", "_reconstruct", "dtype", "ndarray", "scalar"}
-"""What pickles of arrays take of NumPy."""
+"""The names of NumPy that pickles of arrays take."""
 
 
 @once

@@ -1,4 +1,4 @@
-"""What the packing functions of all operations share: the program, its maps and its arrays."""
+"""Holds all that packing functions share: the program, its maps and its arrays."""
 
 from __future__ import annotations
 

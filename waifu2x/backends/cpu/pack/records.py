@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from waifu2x.networks.expressions import ACTIVATIONS, ADD, JOINS, LEAKY
 
 GREY, YUV, RGB = range(3)
-"""What the planes of a picture of a film are."""
+"""The kinds of planes in a picture of a film."""
 
 CELL = 6
 """Rows and columns of a Winograd cell; steps compute whole cells."""
@@ -273,13 +273,13 @@ STRIP = np.dtype(
 )
 
 TAKEN, DONE, STOP, COUNT, STRIPS, SCRATCH, FLOATS, WEIGHTS, CONSTANTS = 0, 8, *range(16, 23)
-"""What stands in a slot of the work queue that threads share, integers: how many strips have been
+"""Integers in a slot of the work queue that threads share: how many strips have been
 taken and done, each on its own cache line; whether to stop; how many there are; where the
 first of them lies, the scratch memory, and how many floats of it each thread has, the arrays."""
 SLOT = 24
 """How many integers a slot takes."""
 SENT, ENDED = 0, 8
-"""What stands in the signal that threads of a work queue sleep for, integers: how often it has been
+"""Integers in the signal that threads of a work queue sleep for: how often it has been
 sent, and whether they shall end."""
 SIGNAL = 16
 """How many integers it takes."""

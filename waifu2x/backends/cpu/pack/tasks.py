@@ -53,7 +53,7 @@ class TaskSchedule:
     rows: int
     """Rows that it computes at a time."""
     windows: tuple[RowWindow, ...] = ()
-    """What it reads of maps."""
+    """The parts of maps that it reads."""
     target: int = -1
     """The map that it writes; -1 for none."""
     part: int | None = 0

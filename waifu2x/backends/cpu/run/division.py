@@ -27,7 +27,7 @@ _TILES_WIDTH = 256
 _MOST_DOWN = 64
 _LEAST_ROWS = 1024
 _LEAST_HALOS = 100
-"""Strips of large pictures are at least so many rows tall, and so many times what is computed
+"""Strips of large pictures are at least this many rows tall, or times the rows computed
 around them, but not much taller: a large picture is seen to go on, at the price of 1 % at most."""
 _UNEVEN = 0.05
 """The part of a strip for which cores are taken to wait at the end, for each doubling of their
@@ -38,7 +38,7 @@ _SIDE = 256
 
 @dataclass(frozen=True, eq=False)
 class LayerCosts:
-    """What decides how a phase is best cut, for each of its steps."""
+    """Figures that decide how a phase is best cut, for each of its steps."""
 
     costs: NDArray[np.float64]
     """Shares of the whole work."""

@@ -108,7 +108,7 @@ class TaskBatch:
         floats: int,
         arrays: tuple[NDArray[np.float32], NDArray[np.float32]],
     ) -> None:
-        """`strips` are of dtype records.STRIP; each thread works in so many `floats` of `scratch`;
+        """`strips` are of dtype records.STRIP; each thread works in `floats` floats of `scratch`;
         `arrays` are weights and constants."""
         self.scratch = scratch
         self.weights = arrays[0]
@@ -171,7 +171,7 @@ def _work(
     asleep: list[queue.SimpleQueue[bool]],
     opened: list[int],
 ) -> None:
-    """What a thread does until it is told to end.
+    """Runs strips in a thread until it is told to end.
 
     It sleeps in compiled code where that is possible, otherwise on a queue of Python's: if it
     misses a wakeup there, between a look and its sleep, strips are run by fewer, that is all.

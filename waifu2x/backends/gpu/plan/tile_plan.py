@@ -196,7 +196,7 @@ def _plan(
 
 @dataclass(frozen=True)
 class _Wish:
-    """What a schedule has to meet: a number of pictures, the memory, and wishes for tiles and
+    """The demands on a schedule: a number of pictures, the memory, and wishes for tiles and
     bands."""
 
     pictures: int
