@@ -264,8 +264,8 @@ from waifu2x.cli.output import drawing
 
 drawing._QUIET_SECONDS = 0
 
-def stuck(*arguments, on_progress, **named):
-    on_progress(0.25)
+def stuck(network, call):
+    call.on_progress(0.25)
     sys.stdin.read()
 
 NumpyNetwork.run = stuck
