@@ -250,7 +250,9 @@ planewise(
                 }
                 value = FMA(across, cubic(y_double - 2 * UP * (top + i)), value);
             }
-#elif defined(BILINEAR)
+#elif defined(BILINEAR) || defined(SAMPLES)
+#ifdef BILINEAR
+            const int own_plane = plane;
             // Twice the place, in units of one pixel of the target's size.
             Place y_double = (2 * (Place)y + 1) * source_rows - made_rows;
             Place x_double = (2 * (Place)x + 1) * source_columns - made_columns;
@@ -260,18 +262,7 @@ planewise(
             const int left = (int)(x_double / (2 * made_columns));
             const float lower = (float)(int)(y_double % (2 * made_rows)) / (2 * made_rows);
             const float after = (float)(int)(x_double % (2 * made_columns)) / (2 * made_columns);
-            NO_UNROLL for (int i = 0; i < 2; i++) {
-                const int y_read = nearest(top + i, source_rows) - y_source;
-                float across = 0.0f;
-                NO_UNROLL for (int k = 0; k < 2; k++) {
-                    const int x_read = nearest(left + k, source_columns) - x_source;
-                    const int from = place_of(y_read, x_read, plane, SOURCE_S2D, SOURCE_BLOCKS,
-                                              source_pitch, source_area);
-                    across = FMA(source[from], k ? after : 1.0f - after, across);
-                }
-                value = FMA(across, i ? lower : 1.0f - lower, value);
-            }
-#elif defined(SAMPLES)
+#else
             const int sample = plane / SAMPLED, own_plane = plane % SAMPLED;
             const int moved = (sample * GROUPS + own_plane / (SAMPLED / GROUPS)) * 2;
             const float across_by = residual[place_of(y - y_residual, x - x_residual, moved, 1,
@@ -283,6 +274,7 @@ planewise(
                 place_before(y, down_by + middle_of(sample / SAMPLES), source_rows, &lower);
             const int left =
                 place_before(x, across_by + middle_of(sample % SAMPLES), source_columns, &after);
+#endif
             NO_UNROLL for (int i = 0; i < 2; i++) {
                 const int y_read = nearest(top + i, source_rows) - y_source;
                 float across = 0.0f;
