@@ -214,7 +214,7 @@ def comments_of(path: Path) -> Iterator[tuple[int, str]]:
                 yield token.start[0], token.string
 
 
-DIALECT = re.compile(r"\b(whoever|whomever|so many)\b", re.IGNORECASE)
+DIALECT = re.compile(r"\b(whoever|whomever|so many|of which|of whom)\b", re.IGNORECASE)
 """Words that a sentence of this program does without: it names who acts, and counts."""
 
 

@@ -50,7 +50,7 @@ class Outcome:
 
 
 class FailedError(Exception):
-    """Ends a job of which a part has failed elsewhere."""
+    """Ends a job after a part of it has failed elsewhere."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.error)

@@ -142,8 +142,7 @@ class GraphBuilder:
         if self._made > _MOST_MADE:
             label = self.layer or f"node {len(self._shapes)}"
             raise ModelError(
-                f"{self.name}: {label}: factors of so many planes take more than"
-                f" {_MOST_MADE >> 20} MiB"
+                f"{self.name}: {label}: factors of its planes take more than {_MOST_MADE >> 20} MiB"
             )
 
     def convolution(

@@ -187,7 +187,7 @@ _SETTINGS = [
     _query("scale", _TEXT, "Times as large: 2, 1.5, 4/3; up to 32"),
     _query("width", {"type": "integer", "minimum": 1}, "Width in pixels, instead of scale"),
     _query("height", {"type": "integer", "minimum": 1}, "Height in pixels, instead of scale"),
-    _query("tta", {"enum": [1, 2, 4, 8]}, "Mean of so many turned results"),
+    _query("tta", {"enum": [1, 2, 4, 8]}, "The number of turned results in the mean"),
     _query("format", {"enum": ["", *table.WRITABLE]}, "Format; as the source has it without"),
     _query("quality", _TEXT, "1 to 100, or like: as the source"),
     _query("depth", {"enum": ["auto", "8", "16"]}, "Bits a sample"),

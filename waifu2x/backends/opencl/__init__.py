@@ -25,5 +25,5 @@ def create(device: int) -> GpuBackend:
 
 
 def devices(*, gpus_only: bool = False) -> list[Device]:
-    """Returns all devices, or the GPUs, of which there may be none; the default comes first."""
+    """Returns all devices, or the GPUs, perhaps none; the default comes first."""
     return [platforms.describe(device) for device in platforms.usable(gpus_only=gpus_only)]

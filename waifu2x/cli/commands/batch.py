@@ -56,7 +56,7 @@ def _jobs(context: Any, parameter: Any, value: str) -> InFlight | None:
     callback=_jobs,
     metavar="LOAD:PROC:SAVE",
     default="auto",
-    help="So many pictures under way, PROC of them in the network; or auto.",
+    help="Pictures under way, PROC of them in the network; or auto.",
 )
 @shard_option("pictures")
 @option(

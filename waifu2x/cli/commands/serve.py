@@ -153,4 +153,4 @@ def serve(
 
 def _reachable(host: str, *, is_tls: bool) -> str:
     told = f"{host}: other machines can reach this page, and use it with the whole address below"
-    return told if is_tls else f"{told}; whoever listens on the network sees it: use --certfile"
+    return told if is_tls else f"{told}; anybody who listens on the network sees it: use --certfile"

@@ -203,7 +203,7 @@ _OPTIONS = [
         group=SIZE,
         callback=values.two_sizes,
         metavar="PX|WxH",
-        help="At least so many pixels each way; never reduced.",
+        help="The fewest pixels each way; never reduced.",
     ),
     _size_option("--only-smaller-than", "Copy larger pictures as they are."),
     option(

@@ -42,7 +42,7 @@ ONE_RUN = {
     "overwrite": "files are replaced only where the command line itself says so",
     "input": "it is of one run",
     "output": "it is of one run",
-    "json": "whoever reads the output asks for it",
+    "json": "the program that reads the output asks for it",
     "report": "it is of one run",
     "picture": "it is of one run",
     "retry-failed": "it is of one run",

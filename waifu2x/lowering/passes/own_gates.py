@@ -1,7 +1,7 @@
 """Gates made by a convolution from the result of another one, which takes them along.
 
 Behind a convolution of 3x3 taps that makes m, SPANF3 computes (m + x) * tanh(weight m + bias): a
-sum, a convolution of one tap and a product, each of which moves whole maps through memory.
+sum, a convolution of one tap and a product, and each of these moves whole maps through memory.
 """
 
 from __future__ import annotations

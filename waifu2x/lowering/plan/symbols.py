@@ -6,7 +6,7 @@ computes; the formula then gives the numbers of any other size in microseconds. 
 decides something by such a number, the formula checks that it would decide the same, and says
 otherwise that it does not hold.
 
-A Symbol is `times * term + plus`: sums of a size and a constant, of which geometry mostly consists,
+A Symbol is `times * term + plus`: sums of a size and a constant, the bulk of geometry,
 are folded, and comparisons between them need no check.
 """
 

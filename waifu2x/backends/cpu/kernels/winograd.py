@@ -126,7 +126,7 @@ def emit_output(
 ) -> None:
     """Emits the transform of products and the store of their results.
 
-    Products are multiplied by `factors`, vectors (64, LANES), of which that of FLAT is 1: it adds
+    Products are multiplied by `factors`, vectors (64, LANES); that of FLAT is 1: it adds
     the same to every result, and so carries the bias.
     """
     places, scratch, stride = job.places, job.scratch, products.stride

@@ -99,7 +99,7 @@ class Packing:
         )
 
     def residual_window(self, view: View, up: int = 1) -> RowWindow:
-        """Returns the rows of a residual for the rows of a task, each of which makes `up`."""
+        """Returns the rows of a residual for the rows of a task; each makes `up`."""
         unit = self.layout(view.value).space_to_depth
         return RowWindow(view.value, up=up, offset=view.offset, unit=unit, first=view.first)
 

@@ -117,7 +117,7 @@ class Workers:
         *,
         waits: bool,
     ) -> TaskBatch | None:
-        """Begins to run strips (records.STRIP), each of which needs `floats` floats of memory.
+        """Begins to run strips (records.STRIP); each needs `floats` floats of memory.
 
         Where the queue is full, waits, or returns None: a caller that has strips there already
         must not wait for others, which may wait for those.

@@ -1,4 +1,4 @@
-"""NVIDIA's compilers, either of which makes machine code of a kernel: NVRTC, or nvcc."""
+"""Compile kernels to machine code by a compiler of NVIDIA's: NVRTC, or nvcc."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def _own_pixels(
     layouts: Sequence[MapLayout | FewLayout],
     undivided: frozenset[int],
 ) -> Iterator[int]:
-    """Yields the values of which a step reads only the pixels that it writes."""
+    """Yields the values that a step reads only at the pixels that it writes."""
     step = program.steps[number]
     assert isinstance(step, MapStep)
     if step.target != Target(step.target.value):

@@ -49,7 +49,7 @@ class TensorJob:
     last: bool
     """Whether it makes pixels, or a map of few planes."""
     sparse_taps: int = 1
-    """Equal parts of its planes, each of which reads its own taps of a larger convolution."""
+    """Equal parts of its planes; each reads its own taps of a larger convolution."""
     padding: int = 0
     """Planes at the end of each group that it reads which are padding."""
     scales: bool = False
@@ -342,7 +342,7 @@ def depth(job: TensorJob, shape: Shape) -> int:
 
 
 def grid(job: TensorJob, shape: Shape, tiles: int, multiprocessors: int) -> int:
-    """Returns the number of blocks, each of which takes one tile after the other."""
+    """Returns the number of blocks; each takes one tile after the other."""
     deep = depth(job, shape)
     most = max(1, multiprocessors * shape.blocks // deep)
     return smaller(-(-tiles // shape.consumers), most) * deep

@@ -31,8 +31,8 @@ _LARGEST_TILE = 1 << 15
 def worthwhile(
     executor: Executor, sizes: Sequence[Size], memory: int, scratch: int, tile: int | None
 ) -> tuple[int, ...]:
-    """Returns the program's cuts that make a picture cheapest within `memory` bytes for all maps,
-    of which a tile's maps take at most `scratch`; `tile` as in `grids`."""
+    """Returns the program's cuts that make a picture cheapest within `memory` bytes for all maps
+    and `scratch` bytes for a tile's; `tile` as in `grids`."""
     program = executor.program
     spans = _Spans(executor, sizes)
     costs = [0.0]

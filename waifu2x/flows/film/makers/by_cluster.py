@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _MOST = 6
 """Parts of a run, whose progress is known only at its end."""
 _AHEAD = 2
-"""Runs that a worker has, one of which waits."""
+"""Runs that a worker has; one of them waits."""
 _RESUME = "the parts that are complete stay: run again to go on"
 
 

@@ -114,7 +114,7 @@ class FilmReader:
         self.close()
 
     def frames(self, selection: Selection, ahead: int) -> Generator[DecodedFrame]:
-        """Yields the selected frames, of which at most `ahead` are unreleased. Raises
+        """Yields the selected frames, at most `ahead` of them unreleased. Raises
         ImageError."""
         pixels = self.film.pictures.pixels
         shapes = pixels.shapes(self.film.pictures.height, self.film.pictures.width)

@@ -1,6 +1,6 @@
 """Makes whole pictures of interlaced ones by FFmpeg's filters, and undoes telecine.
 
-Video of 30 frames a second shows four pictures of film in five frames, some of which hold fields of
+Video of 30 frames a second shows four pictures of film in five frames; some hold fields of
 two pictures. Fields are put together as they belong, and of each five frames the one without
 anything new is dropped.
 

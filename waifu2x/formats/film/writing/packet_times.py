@@ -24,7 +24,7 @@ LEAP = 10
 """Seconds by which the times of one recording never move: a longer leap is damage or another
 recording."""
 _AGREED = 8
-"""Packets after a leap, none of which goes back, that confirm it."""
+"""The number of packets after a leap that confirm it, if none of them goes back."""
 _DEEPEST = 64
 """More packets than any encoder codes before the first one shown."""
 _UNHEARD = Fraction(1, 100)
