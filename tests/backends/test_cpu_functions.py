@@ -142,6 +142,7 @@ expressions.ACTIVATIONS = dict(expressions.ACTIVATIONS, elu=elu)
 
 from tests.helpers import obvious
 from waifu2x.backends import open_backend
+from waifu2x.backends.call import Call
 from waifu2x.networks.activations import Activation
 from tests.helpers.graphs import fit_padding
 from waifu2x.networks.nodes import Convolution, PixelShuffle
@@ -158,9 +159,9 @@ nodes = (conv(0, 3, 32, 3), conv(1, 32, 32, 1), conv(2, 32, 12, 3), PixelShuffle
          conv(4, 3, 8, 3), conv(5, 8, 3, 3))
 model = fit_padding("elu", 3, nodes, "replicate")
 pixels = rng.integers(0, 256, (17, 23, 3), np.uint8)
-expected = open_backend("numpy").compile([model], "fp32")(pixels, np.float32)
+expected = open_backend("numpy").compile([model], "fp32").run(Call(pixels, np.float32))
 for precision, least in (("fp32", 100), ("auto", 60)):
-    result = open_backend("cpu").compile([model], precision)(pixels, np.float32)
+    result = open_backend("cpu").compile([model], precision).run(Call(pixels, np.float32))
     assert ((result > 0) & (result < 1)).mean() > 0.4
     assert obvious.psnr(result, expected) > least, obvious.psnr(result, expected)
 """
