@@ -11,6 +11,7 @@ from tests.backends.test_cuda import Recorded, shipped, usual
 from tests.helpers import weight_files
 from tests.helpers.attention import WINDOWS, attention_model, channel_attention_model
 from tests.helpers.family_weights import Shapes, dat, filled, mosr, swinir
+from tests.helpers.operations import OPERATIONS
 from waifu2x.backends.cuda.tensor.executor import TensorExecutor, arranged
 from waifu2x.backends.cuda.tensor.units import Units
 from waifu2x.backends.gpu.backend import lowered
@@ -52,6 +53,7 @@ MODELS: dict[str, Callable[[], Model]] = {
     "cells": lambda: attention_model(WINDOWS["srformer"], depth=16),
     "planes": lambda: channel_attention_model(2, 16),
     "cunet": lambda: shipped("cunet/art"),
+    "strides": OPERATIONS["convolutions, stride 2, in a row"],
 }
 
 
@@ -132,6 +134,9 @@ def test_kernels_read_nothing_but_their_own_pixels_of_what_they_write_over(name:
                 views = [view for view in step.reads if view.value == other]
                 if isinstance(step, Depthwise) or (isinstance(step, Conv) and step.taps > 1):
                     assert views == [step.residual]
+                elif isinstance(step, Conv):
+                    # By space-to-depth, its source has its pixels in other cells.
+                    assert executor.program.values[other].space_to_depth == 1
                 if isinstance(step, AttendWindows):
                     assert views == [step.source]
                     assert step.first[0] == step.target.plane

@@ -36,6 +36,16 @@ def _convolution(side: int, stride: int, kind: str) -> Model:
     )
 
 
+def _strided_twice() -> Model:
+    net = RandomGraph(3, 12)
+    value = net.random_convolution(0, _PLANES, 3, 1, 1, "leaky")
+    value = net.random_convolution(value, 24, 2, 2, 0, "leaky")
+    value = net.random_convolution(value, 24, 4, 2, 1, "leaky")
+    for _ in range(2):
+        value = net.random_transposed(value, _PLANES, 2, 2, 0, "leaky")
+    return _finished(net, value, multiple=4)
+
+
 def _interleaved() -> Model:
     net = RandomGraph(3, 12)
     value = net.append(Interleave(net.random_convolution(0, _PLANES, 3, 1, 1, "leaky"), 4))
@@ -54,6 +64,7 @@ OPERATIONS: Mapping[str, Callable[[], Model]] = {
             net.random_convolution(value, 24, 2, 2, 0, "leaky"), _PLANES, 2, 2, 0, "leaky"
         )
     ),
+    "convolutions, stride 2, in a row": _strided_twice,
     "transposed convolution, stride 2": lambda: _between(
         lambda net, value: net.random_transposed(value, _PLANES, 4, 2, 1, "leaky")
     ),

@@ -73,7 +73,7 @@ def _own_pixels(
             return
         case NormPlanes():
             views.append(step.source)
-        case Conv() if number in undivided:
+        case Conv() if number in undivided and not _folds(program, step):
             views.append(step.source)
         case Conv() | Depthwise():
             pass
@@ -88,6 +88,12 @@ def _own_pixels(
         elsewhere = [other for other in step.reads if other.value == view.value]
         if whole and all(other in views and other == view for other in elsewhere):
             yield view.value
+
+
+def _folds(program: Program, step: Conv) -> bool:
+    """Returns whether a convolution makes a pixel of several, stored by space-to-depth: those of
+    other cells than the one that it is stored in."""
+    return program.values[step.source.value].space_to_depth > 1
 
 
 def _queries(program: Program, numbers: Sequence[int]) -> Iterator[int]:
