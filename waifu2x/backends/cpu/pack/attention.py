@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from waifu2x.backends.cpu.pack.packing import Packing
+from waifu2x.backends.cpu.pack.packing import Packers, Packing
 from waifu2x.backends.cpu.pack.records import ATTENTION, MIX, PLANE_ATTENTION
 from waifu2x.backends.cpu.pack.tasks import ROWS, CpuTask, RowWindow, TaskSchedule
 from waifu2x.lowering.ops.attention import AttendPlanes, AttendWindows, MixPlanes
@@ -87,3 +87,6 @@ def _fields(
         "heads": step.heads,
         "depth": step.planes // step.heads,
     }
+
+
+PACKERS: Packers = {AttendWindows: pack_windows, AttendPlanes: pack_planes, MixPlanes: pack_mix}

@@ -11,7 +11,7 @@ from waifu2x.backends.cpu.arithmetic import PLANE_UNIT, unit_of
 from waifu2x.backends.cpu.pack import records, weights
 from waifu2x.backends.cpu.pack.layouts import PixelLayout
 from waifu2x.backends.cpu.pack.maps import FEW
-from waifu2x.backends.cpu.pack.packing import Packing
+from waifu2x.backends.cpu.pack.packing import Packers, Packing
 from waifu2x.backends.cpu.pack.planewise import padding_task, store_task
 from waifu2x.backends.cpu.pack.shapes import BLOCK, INTEGER_BLOCK, LANES
 from waifu2x.backends.cpu.pack.tasks import (
@@ -242,3 +242,6 @@ def _share_of_zero_point(
     read = points[source.start(view.first) + source.positions(view.first, view.parts)]
     share: NDArray[np.float64] = weight.sum(axis=(2, 3), dtype=np.float64) @ read
     return share
+
+
+PACKERS: Packers = {Conv: pack_conv, Depthwise: pack_depthwise}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from waifu2x.backends.cpu.pack.packing import Packing
+from waifu2x.backends.cpu.pack.packing import Packers, Packing
 from waifu2x.backends.cpu.pack.records import LAYER_NORM
 from waifu2x.backends.cpu.pack.shapes import LANES
 from waifu2x.backends.cpu.pack.tasks import ROWS, CpuTask, TaskSchedule
@@ -27,3 +27,6 @@ def pack_norm(packing: Packing, number: int, step: NormPlanes) -> list[CpuTask]:
     }
     schedule = TaskSchedule(number, ROWS, (packing.window(step.source),), value, part)
     return [CpuTask(schedule, LAYER_NORM, fields)]
+
+
+PACKERS: Packers = {NormPlanes: pack_norm}

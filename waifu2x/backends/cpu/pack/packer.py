@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from waifu2x.backends.cpu.arithmetic import CELL_UNIT, PLAIN, Arithmetic, Fineness, unit_of
-from waifu2x.backends.cpu.pack.attention import pack_mix, pack_planes, pack_windows
-from waifu2x.backends.cpu.pack.conv import pack_conv, pack_depthwise
+from waifu2x.backends.cpu.pack import attention, conv, norm, planewise
 from waifu2x.backends.cpu.pack.maps import FEW
-from waifu2x.backends.cpu.pack.norm import pack_norm
 from waifu2x.backends.cpu.pack.packed import PackedProgram
-from waifu2x.backends.cpu.pack.packing import Packing
-from waifu2x.backends.cpu.pack.planewise import pack_planewise, pack_rearrange
+from waifu2x.backends.cpu.pack.packing import Packers, Packing
 from waifu2x.backends.cpu.pack.records import WINOGRAD
-from waifu2x.backends.cpu.pack.tasks import CpuTask
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.ops.attention import AttendPlanes, AttendWindows, MixPlanes
-from waifu2x.lowering.ops.conv import Conv, Depthwise
-from waifu2x.lowering.ops.norm import NormPlanes
-from waifu2x.lowering.ops.planewise import (
-    InterleavePixels,
-    Planewise,
-    PoolMaxima,
-    Resize,
-    SampleGrid,
-)
+from waifu2x.lowering.ops.conv import Conv
+from waifu2x.lowering.ops.planewise import Planewise
 from waifu2x.lowering.passes.rematerialization import rematerialized
 from waifu2x.lowering.passes.segments import at_bottlenecks, segmented
 from waifu2x.lowering.plan.box import round_up
@@ -39,15 +25,11 @@ from waifu2x.lowering.values import Target
 from waifu2x.networks.expressions import MULTIPLY
 from waifu2x.networks.model import Model
 
-_PACKERS: Mapping[type, Callable[[Packing, int, Any], list[CpuTask]]] = {
-    **dict.fromkeys((Planewise, PoolMaxima, Resize), pack_planewise),
-    **dict.fromkeys((InterleavePixels, SampleGrid), pack_rearrange),
-    Conv: pack_conv,
-    Depthwise: pack_depthwise,
-    NormPlanes: pack_norm,
-    AttendWindows: pack_windows,
-    AttendPlanes: pack_planes,
-    MixPlanes: pack_mix,
+_PACKERS: Packers = {
+    **attention.PACKERS,
+    **conv.PACKERS,
+    **norm.PACKERS,
+    **planewise.PACKERS,
 }
 """The functions that pack steps which write maps, by their classes."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,7 +13,7 @@ from waifu2x.backends.cpu.pack.layouts import PixelLayout
 from waifu2x.backends.cpu.pack.maps import ProgramMaps
 from waifu2x.backends.cpu.pack.records import FUNCTIONS, aligned
 from waifu2x.backends.cpu.pack.shapes import CONFIG_FLOATS, LANES
-from waifu2x.backends.cpu.pack.tasks import RowWindow
+from waifu2x.backends.cpu.pack.tasks import CpuTask, RowWindow
 from waifu2x.backends.cpu.pack.weights import tile_config
 from waifu2x.errors import BackendError
 from waifu2x.lowering.ops.attention import CrossSums
@@ -142,3 +145,7 @@ def _vector_starts(program: Program, plane_unit: int) -> list[int]:
             sizes[step.vector] = round_up(2 * program.vectors[step.vector], unit) + unit
     starts: list[int] = np.cumsum([0, *sizes]).tolist()
     return starts
+
+
+Packers = Mapping[type, Callable[[Packing, int, Any], list[CpuTask]]]
+"""Functions that make the tasks of a step, by its class, from its number and the step."""

@@ -11,7 +11,7 @@ import numpy as np
 from waifu2x.backends.cpu.pack import records
 from waifu2x.backends.cpu.pack.layouts import PixelLayout
 from waifu2x.backends.cpu.pack.maps import FEW
-from waifu2x.backends.cpu.pack.packing import Packing
+from waifu2x.backends.cpu.pack.packing import Packers, Packing
 from waifu2x.backends.cpu.pack.shapes import LANES
 from waifu2x.backends.cpu.pack.tasks import ROWS, CpuTask, RowWindow, TaskSchedule
 from waifu2x.lowering.ops.conv import Conv
@@ -317,3 +317,9 @@ class _Planewise:
             and (source.padded[self.window.first] == padded or source.planes <= FEW)
             and added in (0, padded)
         )
+
+
+PACKERS: Packers = {
+    **dict.fromkeys((Planewise, PoolMaxima, Resize), pack_planewise),
+    **dict.fromkeys((InterleavePixels, SampleGrid), pack_rearrange),
+}
