@@ -20,10 +20,10 @@
 //   THREADS, VALUES (planes of a thread: of a pixel all, of a map 8 or 1), PLANES (that are made),
 //   WRITTEN (the same with the padding of the target's part, which is written too), IN_PIXEL with
 //   IN_PLANES and BORDER, or IN_GROUP with IN_STORED, IN_EACH, IN_S2D, IN_PART; ENLARGE, STEP_D2S,
-//   STEP_S2D, UP, DOWN (both 1: not resized), BILINEAR (0 or 1), POOL (0: no maxima), POOL_STEP,
-//   SAMPLES (of a pixel in each direction; 0: none), GROUPS (of planes that are moved together),
-//   FACTORS (0 or 1), JOIN(x, residual), TERMS, ZERO, PART (the first plane that is written); PIXEL with OUT_PLANES, or OUT_GROUP with OUT_STORED, EACH, S2D; ADDED
-//   (0 or 1: a residual), RESIDUAL_GROUP, RESIDUAL_STORED, RESIDUAL_EACH, RESIDUAL_S2D, RESIDUAL_PART
+//   STEP_S2D; defined where the step is of that kind: UP with DOWN, BILINEAR, POOL with POOL_STEP,
+//   SAMPLES (of a pixel in each direction) with SAMPLED (planes of each) and GROUPS (of planes that are
+//   moved together); FACTORS (0 or 1), JOIN(x, residual), TERMS, ZERO, PART (the first plane that is
+//   written); PIXEL with OUT_PLANES, or OUT_GROUP with OUT_STORED, EACH, S2D; ADDED (0 or 1: a residual), RESIDUAL_GROUP, RESIDUAL_STORED, RESIDUAL_EACH, RESIDUAL_S2D, RESIDUAL_PART
 // Bound: device memory, and the caches where it is resized. Best: NVIDIA H200: 3840x2160 enlarged in
 //   0.052 ms, 1920x1080 made of them in 0.063.
 #define STACK 1
@@ -33,9 +33,12 @@
 #endif
 #include "tensor.cuh"
 
-// Planes of a sample; and of the map that the residual is.
-#define SAMPLED (SAMPLES ? PLANES / (SAMPLES * SAMPLES) : PLANES)
-#define ADDED_PLANES (SAMPLES ? 2 * SAMPLES * SAMPLES * GROUPS : PLANES)
+// Planes of the map that the residual is.
+#ifdef SAMPLES
+#define ADDED_PLANES (2 * SAMPLES * SAMPLES * GROUPS)
+#else
+#define ADDED_PLANES PLANES
+#endif
 
 struct Gather {
     const void* in;
@@ -103,7 +106,7 @@ __device__ __forceinline__ float read(const Gather& p, int row, int column, int 
 #endif
 }
 
-#if UP > 1 || DOWN > 1
+#ifdef UP
 // Keys's cubic with a = -3/4, of a distance in units of 1 / (2 * UP) pixels.
 __device__ __forceinline__ float cubic(int distance) {
     const float t = static_cast<float>(abs(distance)) / (2 * UP);
@@ -128,7 +131,7 @@ __device__ __forceinline__ float added(const Gather& p, int y, int x, int plane,
 }
 #endif
 
-#if SAMPLES
+#ifdef SAMPLES
 // The pixel before a place `offset` pixels from the middle of pixel `first`, and in `share` how far behind it
 // that is; beyond the edges, the place at them. Relative to `first`, so that nothing rounds more in a large map.
 __device__ __forceinline__ int place_before(int first, float offset, int size, float& share) {
@@ -150,7 +153,7 @@ tensor_gather(const __grid_constant__ Gather p) {
     const int y = p.top + blockIdx.y;
     if (x >= p.left + p.extent.columns) return;
     float values[VALUES] = {};
-#if UP > 1 || DOWN > 1
+#ifdef UP
     const int y_double = (2 * y + 1) * DOWN - UP, x_double = (2 * x + 1) * DOWN - UP;
     const int top = floor_divide(y_double, 2 * UP) - 1, left = floor_divide(x_double, 2 * UP) - 1;
     float down[4], along[4];
@@ -173,7 +176,7 @@ tensor_gather(const __grid_constant__ Gather p) {
 #pragma unroll
         for (int v = 0; v < VALUES; v++) values[v] = fmaf(sums[v], down[i], values[v]);
     }
-#elif BILINEAR
+#elif defined(BILINEAR)
     // Twice the place, in units of one pixel of the target's size.
     const long long y_double = max((2LL * y + 1) * p.rows - p.target_rows, 0LL);
     const long long x_double = max((2LL * x + 1) * p.columns - p.target_columns, 0LL);
@@ -193,7 +196,7 @@ tensor_gather(const __grid_constant__ Gather p) {
             values[v] = fmaf(fmaf(other, after, one * (1.0f - after)), i ? lower : 1.0f - lower, values[v]);
         }
     }
-#elif SAMPLES
+#elif defined(SAMPLES)
     int top = 0, left = 0;
     float lower = 0.0f, after = 0.0f;
     bool infinite = false;
@@ -217,7 +220,7 @@ tensor_gather(const __grid_constant__ Gather p) {
         // Offsets that 16 bits cannot hold are seen in what they make.
         values[v] = infinite ? __uint_as_float(0x7fc00000u) : fmaf(under, lower, upper * (1.0f - lower));
     }
-#elif POOL
+#elif defined(POOL)
     // Plane by plane: the places of all at once would not fit the registers.
 #pragma unroll
     for (int v = 0; v < VALUES; v++) {
@@ -246,7 +249,7 @@ tensor_gather(const __grid_constant__ Gather p) {
 #endif
     }
 #endif
-#if ADDED && !SAMPLES
+#if ADDED && !defined(SAMPLES)
 #pragma unroll
     for (int v = 0; v < VALUES; v++) {
         if (first + v >= PLANES) continue;

@@ -18,7 +18,8 @@ from waifu2x.backends.cuda.tensor.step import (
     residual_macros,
 )
 from waifu2x.backends.gpu.device.launch import KernelSpec, Launch
-from waifu2x.lowering.ops.planewise import Planewise, PlanewiseStep, PoolMaxima, Resize, SampleGrid
+from waifu2x.backends.gpu.planewise import source_value_macros
+from waifu2x.lowering.ops.planewise import PlanewiseStep
 from waifu2x.lowering.values import View
 
 _THREADS = 256
@@ -36,23 +37,12 @@ class GatherStep(TensorStep[PlanewiseStep]):
             values = written = planes
         else:
             values = VECTOR_VALUES if (step.target.plane | written) % VECTOR_VALUES == 0 else 1
-        resize = step if isinstance(step, Resize) else None
-        bicubic = resize if resize and resize.taps == "bicubic" else None
         chosen: dict[str, str | int] = {
             "THREADS": _THREADS,
             "VALUES": values,
             "PLANES": planes,
             "WRITTEN": written,
-            "ENLARGE": step.source.enlarge,
-            "STEP_D2S": step.depth_to_space if isinstance(step, Planewise) else 1,
-            "STEP_S2D": step.space_to_depth if isinstance(step, Planewise) else 1,
-            "UP": bicubic.up if bicubic else 1,
-            "DOWN": bicubic.down if bicubic else 1,
-            "BILINEAR": int(resize is not bicubic),
-            "POOL": step.kernel if isinstance(step, PoolMaxima) else 0,
-            "POOL_STEP": step.stride if isinstance(step, PoolMaxima) else 1,
-            "SAMPLES": step.scale if isinstance(step, SampleGrid) else 0,
-            "GROUPS": step.groups if isinstance(step, SampleGrid) else 1,
+            **source_value_macros(self.program, step),
             "FACTORS": len(step.vectors_read),
             "TERMS": self.context.terms,
             "ADDED": int(view is not None),

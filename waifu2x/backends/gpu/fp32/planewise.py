@@ -17,16 +17,8 @@ from waifu2x.backends.gpu.fp32.maps import (
     target_macros,
 )
 from waifu2x.backends.gpu.fp32.step import Fp32Context, Fp32Step, Fp32Task
-from waifu2x.lowering.ops.planewise import (
-    InterleavePixels,
-    Planewise,
-    PlanewiseStep,
-    PoolMaxima,
-    Rearrange,
-    ResamplingStep,
-    Resize,
-    SampleGrid,
-)
+from waifu2x.backends.gpu.planewise import source_value_macros
+from waifu2x.lowering.ops.planewise import PlanewiseStep, Rearrange, ResamplingStep
 from waifu2x.lowering.plan.box import round_up
 
 _GROUP = 64
@@ -58,33 +50,14 @@ class Fp32PlanewiseStep(Fp32Step[PlanewiseStep]):
             "PLANES": planes,
             "TARGET_PLANE": step.target.plane,
             "PART_PLANES": filled - step.target.plane,
-            "STEP_D2S": 1,
-            "STEP_S2D": 1,
-            "ENLARGE": step.source.enlarge,
+            **source_value_macros(self.program, step),
             "SOURCE_S2D": source.space_to_depth,
             "SOURCE_BLOCKS": blocks_of(source, block)[0],
             "TARGET_S2D": target.space_to_depth,
             "TARGET_BLOCKS": blocks_of(target, block)[0],
             **switches(ZERO_OUTSIDE=target.zero_outside and not self._to_pixels),
         }
-        match step:
-            case Planewise():
-                macros["STEP_D2S"], macros["STEP_S2D"] = step.depth_to_space, step.space_to_depth
-                if step.vector is not None:
-                    macros["FACTORS"] = 1
-                if step.shifts is not None:
-                    macros["SHIFTS"] = 1
-            case Resize(taps="bicubic"):
-                macros["UP"], macros["DOWN"] = step.up, step.down
-            case Resize():
-                macros["BILINEAR"] = 1
-            case PoolMaxima():
-                macros["POOL"], macros["POOL_STEP"] = step.kernel, step.stride
-            case InterleavePixels():
-                macros["PARTS"], macros["INVERSE"] = step.parts, int(step.inverse)
-            case SampleGrid():
-                macros["SAMPLES"], macros["GROUPS"] = step.scale, step.groups
-                macros["SAMPLED"] = planes // step.scale**2
+        macros |= dict.fromkeys(("FACTORS", "SHIFTS")[: len(step.vectors_read)], 1)
         if step.factor != 1:
             macros["FACTOR"] = float_text(step.factor)
         if self._residual is not None:
