@@ -2,63 +2,39 @@
 
 from __future__ import annotations
 
-from waifu2x.networks.attention import ChannelAttention, WindowAttention
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
     Add,
     Concatenate,
     Convolution,
     Crop,
-    Dense,
     DepthwiseConvolution,
     Enlarge,
-    GridSample,
+    Gate,
     GroupNorm,
-    Interleave,
     Interpolate,
     InterpolateTo,
-    LayerNorm,
-    MaxPool,
     Mean,
     Multiply,
     MultiplyMaps,
     Node,
     PixelShuffle,
+    PixelUnshuffle,
     TransposedConvolution,
 )
 
-_ATTENTION = WindowAttention | ChannelAttention
-_REDUCED = InterpolateTo | MaxPool
-_READS_PLAIN = (
-    TransposedConvolution
-    | DepthwiseConvolution
-    | Concatenate
-    | _ATTENTION
-    | LayerNorm
-    | _REDUCED
-    | Interleave
-    | GridSample
+_PLANEWISE = (
+    Add | Enlarge | Gate | GroupNorm | Multiply | MultiplyMaps | PixelShuffle | PixelUnshuffle
 )
-"""Nodes that read only maps stored by single pixels."""
+_READS_FOLDED = _PLANEWISE | Interpolate | Mean
+"""Nodes, besides convolutions, that read maps stored by space-to-depth, too."""
+_MADE_FOLDED = _PLANEWISE | Convolution | TransposedConvolution
+"""Nodes whose maps may be stored by space-to-depth."""
 _TAKES_ALONG = (
     *(Convolution, TransposedConvolution, DepthwiseConvolution),
     *(PixelShuffle, Multiply, GroupNorm),
 )
 """Nodes whose steps may add another map."""
-_PLAIN = (
-    LayerNorm
-    | DepthwiseConvolution
-    | _ATTENTION
-    | Crop
-    | Concatenate
-    | Mean
-    | Dense
-    | Interpolate
-    | _REDUCED
-    | Interleave
-    | GridSample
-)
-"""Nodes whose maps are never stored by space-to-depth."""
 
 
 class Joins:
@@ -171,7 +147,7 @@ class Joins:
         """Returns the block of a graph value's storage: its space-to-depth if all convolutions that
         read it have one stride."""
         node = self.node(value)
-        if isinstance(node, _PLAIN) or value == len(self.model.nodes):
+        if not isinstance(node, _MADE_FOLDED) or value == len(self.model.nodes):
             return 1
         if self._shuffle_of(value) > 1 or self.residual_of(value) is not None:
             return 1
@@ -195,7 +171,7 @@ class Joins:
                     left.append((reader, offset + node.pixels))
                 elif isinstance(node, Convolution):
                     found.append((node, offset))
-                elif isinstance(node, _READS_PLAIN):
+                elif not isinstance(node, _READS_FOLDED):
                     found.append((None, offset))
         return found
 
