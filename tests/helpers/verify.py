@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from waifu2x.lowering.ops.attention import AttendWindows
 from waifu2x.lowering.ops.base import (
     Checker,
     InvalidProgramError,
@@ -17,6 +18,7 @@ from waifu2x.lowering.ops.base import (
     Step,
     VectorStep,
 )
+from waifu2x.lowering.ops.planewise import Planewise
 from waifu2x.lowering.plan import phases
 from waifu2x.lowering.plan.liveness import Name, Span
 from waifu2x.lowering.plan.phases import Phase
@@ -99,7 +101,8 @@ class _Verifier(Checker):
 
     def _check_write(self, step: MapStep) -> None:
         target, planes = step.target, step.planes_made(self.program)
-        fills = step.fills_planes
+        # Some planes of a part may be written by one step, and the rest by others.
+        fills = isinstance(step, AttendWindows) or (isinstance(step, Planewise) and step.is_copy)
         stored = self.values[target.value]
         self.must(fills or not target.plane, "target", "begins within a part")
         most = stored.parts[target.part]

@@ -103,78 +103,56 @@ class _Lowering:
         return phases.with_zeros_around(made)
 
     def _lower(self, value: int) -> None:
-        node = self._graph.node(value)
+        node, places = self._graph.node(value), self._places
+        add = places.steps.append
         match node:
             case Crop():
-                self._places.views[value] = tuple(
-                    replace(view, offset=view.offset + node.pixels)
-                    for view in self._places.views[node.source]
+                views = places.views[node.source]
+                places.views[value] = tuple(
+                    replace(view, offset=view.offset + node.pixels) for view in views
                 )
             case Concatenate():
-                self._places.concatenate(value)
+                places.concatenate(value)
             case Enlarge() if self._graph.is_view(value):
-                (view,) = self._places.views[node.source]
+                (view,) = places.views[node.source]
                 offset = view.offset * node.factor
-                self._places.views[value] = (replace(view, offset=offset, enlarge=node.factor),)
+                places.views[value] = (replace(view, offset=offset, enlarge=node.factor),)
             case Mean():
-                self._vector_of[value] = vector = self._places.add_vector(self._graph.planes(value))
-                source = self._places.plain(node.source)
-                self._places.steps.append(GlobalAvgPool(value, source, vector))
+                vector = self._add_vector(value)
+                add(GlobalAvgPool(value, places.plain(node.source), vector))
             case Dense():
-                source_vector = self._vector_of[node.source]
-                self._vector_of[value] = vector = self._places.add_vector(self._graph.planes(value))
-                self._places.steps.append(
-                    Linear(value, source_vector, node.weight, node.bias, node.activation, vector)
-                )
+                source, vector = self._vector_of[node.source], self._add_vector(value)
+                add(Linear(value, source, vector, node.weight, node.bias, node.activation))
             case Gate():
-                source, residual = self._places.source(node.source), self._places.added(node.other)
-                self._join(value, source, 1.0, residual)
+                self._join(value, places.source(node.source), 1.0, places.added(node.other))
             case Interpolate():
-                whole = self._places.unfolded(node.source)
-                target = self._places.target(value)
-                self._places.steps.append(
-                    Resize(value, whole, target, node.up, node.down, "bicubic")
-                )
+                whole, target = places.unfolded(node.source), places.target(value)
+                add(Resize(value, whole, target, node.up, node.down, "bicubic"))
             case InterpolateTo():
-                whole = self._places.unfolded(node.source)
-                self._places.steps.append(
-                    bilinear_resize(
-                        self._graph.model, value, node, whole, self._places.target(value)
-                    )
-                )
+                whole, target = places.unfolded(node.source), places.target(value)
+                add(bilinear_resize(self._graph.model, value, node, whole, target))
             case MaxPool():
-                whole = self._places.unfolded(node.source)
-                target = self._places.target(value)
-                self._places.steps.append(
-                    PoolMaxima(value, whole, target, node.kernel, node.stride)
-                )
+                whole, target = places.unfolded(node.source), places.target(value)
+                add(PoolMaxima(value, whole, target, node.kernel, node.stride))
             case Interleave():
-                whole = self._places.unfolded(node.source)
-                target = self._zero_target(value)
-                pixels = InterleavePixels(value, whole, target, node.parts, node.inverse)
-                self._places.steps.append(pixels)
+                whole, target = places.unfolded(node.source), self._zero_target(value)
+                add(InterleavePixels(value, whole, target, node.parts, node.inverse))
             case GridSample():
-                whole, offsets = map(self._places.unfolded, node.sources)
+                whole, offsets = map(places.unfolded, node.sources)
                 if offsets.value == whole.value:
-                    offsets = View(self._places.copied(node.offsets, 1, zero=True))
-                maps = value, whole, self._zero_target(value)
-                step = SampleGrid(*maps, node.scale, node.groups, offsets)
-                self._places.steps.append(step)
+                    offsets = View(places.copied(node.offsets, 1, zero=True))
+                target = self._zero_target(value)
+                add(SampleGrid(value, whole, target, node.scale, node.groups, offsets))
             case MultiplyMaps():
                 inner = self._graph.taken(value)
                 self._sum(value, node.source if inner is None else inner, 1.0)
-            case WindowAttention():
-                self._attention(value, node)
             case LayerNorm():
-                source = self._places.plain_part(node.source, zero=False)
-                norm = NormPlanes(
-                    *(value, source, self._places.target(value), node.weight, node.bias, node.eps)
-                )
-                self._places.steps.append(norm)
-            case ChannelAttention() if node.window:
-                self._attention(value, node)
-            case ChannelAttention():
+                part, target = places.plain_part(node.source, zero=False), places.target(value)
+                add(NormPlanes(value, part, target, node.weight, node.bias, node.eps))
+            case ChannelAttention() if not node.window:
                 self._channel_attention(value, node)
+            case WindowAttention() | ChannelAttention():
+                self._attention(value, node)
             case Add():
                 inner = self._graph.taken(value)
                 factor = node.factor if inner in (node.source, None) else 1.0
@@ -182,15 +160,19 @@ class _Lowering:
             case _:
                 self._sum(value, value, 1.0)
 
+    def _add_vector(self, value: int) -> int:
+        """Adds the vector of a graph value, and returns its number."""
+        self._vector_of[value] = vector = self._places.add_vector(self._graph.planes(value))
+        return vector
+
     def _sum(self, value: int, inner: int, factor: float) -> None:
         """Adds the step of the node that makes `inner`, with the addition whose result is
         `value`."""
-        other = self._graph.residual_of(value)
-        node = self._graph.node(inner)
+        other, places = self._graph.residual_of(value), self._places
+        add, node = places.steps.append, self._graph.node(inner)
         if other is not None and inner not in self._graph.fused:
             # Neither operand can take the other one along.
-            source, residual = self._places.source(inner), self._places.added(other)
-            self._join(value, source, factor, residual)
+            self._join(value, places.source(inner), factor, places.added(other))
             return
         match node:
             case PixelShuffle() if node.source in self._graph.fused:
@@ -200,32 +182,24 @@ class _Lowering:
             case DepthwiseConvolution():
                 self._depthwise(value, inner, other)
             case PixelShuffle():
-                source, added = self._places.source(node.source), self._places.residual(other)
-                target = self._places.target(value)
-                self._places.steps.append(
-                    Planewise(inner, source, target, factor, added, depth_to_space=node.factor)
-                )
+                source, added = places.source(node.source), places.residual(other)
+                target = places.target(value)
+                add(Planewise(inner, source, target, factor, added, depth_to_space=node.factor))
             case PixelUnshuffle():
-                source = self._places.source(node.source)
-                target = self._places.target(value)
-                self._places.steps.append(
-                    Planewise(inner, source, target, space_to_depth=node.factor)
-                )
+                source, target = places.source(node.source), places.target(value)
+                add(Planewise(inner, source, target, space_to_depth=node.factor))
             case Enlarge():
-                source = self._places.source(node.source)
+                source = places.source(node.source)
                 if source.enlarge > 1:
-                    source = View(self._places.copied(node.source, 1, zero=False))
+                    source = View(places.copied(node.source, 1, zero=False))
                 source = replace(source, offset=source.offset * node.factor, enlarge=node.factor)
-                self._places.steps.append(Planewise(inner, source, self._places.target(value)))
+                add(Planewise(inner, source, places.target(value)))
             case Multiply():
-                source, vector = self._places.source(node.source), self._vector_of[node.factors]
-                added = self._places.residual(other)
-                target = self._places.target(value)
-                self._places.steps.append(
-                    Planewise(inner, source, target, factor, added, vector=vector)
-                )
+                source, vector = places.source(node.source), self._vector_of[node.factors]
+                added, target = places.residual(other), places.target(value)
+                add(Planewise(inner, source, target, factor, added, vector=vector))
             case GroupNorm():
-                self._group_norm(value, inner, factor, self._places.residual(other))
+                self._group_norm(value, inner, factor, places.residual(other))
             case _:
                 raise AssertionError(node)
 
@@ -258,7 +232,7 @@ class _Lowering:
         arrays = node.weight, node.bias, node.groups, node.eps
         for shifted, vector in ((False, factors), (True, shifts)):
             self._places.steps.append(
-                NormVector(inner, plane_means, squares, *arrays, shifted, vector)
+                NormVector(inner, plane_means, vector, squares, *arrays, shifted)
             )
         target = self._places.target(value)
         self._places.steps.append(
@@ -278,7 +252,7 @@ class _Lowering:
         source, keys, values = map(self._places.unfolded, node.sources)
         target = self._zero_target(value)
         first = node.queries.first, node.keys.first, node.values.first
-        maps = value, source, keys, values, target, first, node.planes
+        maps = value, source, target, keys, values, first, node.planes
         if isinstance(node, WindowAttention):
             step = AttendWindows(*maps, node.windows, node.scale, node.bias)
             self._places.steps.append(step)
@@ -296,7 +270,7 @@ class _Lowering:
         )
         first = node.queries.first, node.keys.first
         self._places.steps += [
-            CrossSums(value, source, first, node.planes, node.heads, sums, node.period),
+            CrossSums(value, source, sums, first, node.planes, node.heads, node.period),
             ChannelWeights(value, sums, weights, node.planes, node.temperature, parts),
             MixPlanes(
                 *(value, values, self._places.target(value), node.values.first),

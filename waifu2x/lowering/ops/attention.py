@@ -11,13 +11,14 @@ from waifu2x.lowering.ops.base import (
     PLANEWISE_COST,
     Checker,
     InnerVectorStep,
+    Levels,
     MapStep,
     PictureSum,
 )
 from waifu2x.lowering.plan.box import Box, overlap
 from waifu2x.lowering.plan.symbols import larger, smaller
 from waifu2x.lowering.program import Program
-from waifu2x.lowering.values import Target, View
+from waifu2x.lowering.values import View
 from waifu2x.networks.model import Size
 from waifu2x.networks.windows import Axis, Windows
 from waifu2x.system.lazy_dataclass import dataclass
@@ -26,9 +27,11 @@ _SHORTEST = 1e-12
 """The lower bound of norms."""
 
 
+@dataclass(frozen=True, eq=False)
 class AttentionStep(MapStep):
-    """A step computed by whole windows. Its maps are whole values of one part, stored by single
-    pixels, other than the picture; it is zero beyond the queries' map."""
+    """A step computed by whole windows; its source has the queries. Its maps are whole values of
+    one part, stored by single pixels, other than the picture; it is zero beyond the queries'
+    map."""
 
     keys: View
     values: View
@@ -70,6 +73,10 @@ class AttentionStep(MapStep):
             if wanted.height and wanted.width:
                 yield view.value, wanted
 
+    def _level(self, read: Levels, vectors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        first = self.first[2]
+        return read(self.values)[first : first + self.planes]
+
     def check(self, check: Checker) -> None:
         made = check.values[self.target.value].resolution
         cells = (1, self.windows.cell, self.windows.cell)
@@ -88,15 +95,6 @@ class AttentionStep(MapStep):
 class AttendWindows(AttentionStep):
     """Attention in windows, as `networks.attention.WindowAttention` defines it."""
 
-    node: int
-    source: View
-    """The queries."""
-    keys: View
-    values: View
-    target: Target
-    first: tuple[int, int, int]
-    planes: int
-    windows: Windows
     scale: float
     bias: NDArray[np.float32]
     """(heads, rows, columns), by how a key lies to a query."""
@@ -104,10 +102,6 @@ class AttendWindows(AttentionStep):
     @property
     def heads(self) -> int:
         return len(self.bias)
-
-    @property
-    def fills_planes(self) -> bool:
-        return True
 
     @property
     def label(self) -> str:
@@ -130,18 +124,9 @@ class AttendWindows(AttentionStep):
 
 @dataclass(frozen=True, eq=False)
 class AttendPlanes(AttentionStep):
-    """Attention between planes in windows, as `networks.attention.ChannelAttention` defines it."""
+    """Attention between planes in windows, as `networks.attention.ChannelAttention` defines it: in
+    square ones, neither shifted nor overlapped nor of cells."""
 
-    node: int
-    source: View
-    """The queries."""
-    keys: View
-    values: View
-    target: Target
-    first: tuple[int, int, int]
-    planes: int
-    windows: Windows
-    """They are square, and neither shifted nor overlapped nor of cells."""
     temperature: NDArray[np.float32]
     """(heads,)."""
 
@@ -163,25 +148,23 @@ class AttendPlanes(AttentionStep):
         check.must(self.source == self.keys, "keys", "of another map than queries")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CrossSums(PictureSum):
     """Sums over all of a value's size of products of its planes, into a vector.
 
     For each head, plane by plane of its queries, the sums with each plane of its keys; then those
     of the squares of all planes of queries; then of keys. With a period, all these once for each
     pixel of a cell of `period` x `period` pixels, the first cell at the value's pixel (0, 0).
+    The source is stored by single pixels.
     """
 
-    node: int
-    source: View
-    """A value other than the picture, with one part and no offset, stored by single pixels."""
     first: tuple[int, int]
     """The first planes of queries and of keys."""
     planes: int
     """Planes of queries, and of keys."""
     heads: int
-    vector: int
     period: int = 1
+    label = "products of planes"
 
     @property
     def parts(self) -> int:
@@ -192,10 +175,6 @@ class CrossSums(PictureSum):
     def elements(self) -> int:
         """Sums of each part."""
         return self.planes * (self.planes // self.heads + 2)
-
-    @property
-    def label(self) -> str:
-        return "products of planes"
 
     def check(self, check: Checker) -> None:
         check.whole("source", self.source, min(self.first))
@@ -212,18 +191,12 @@ class ChannelWeights(InnerVectorStep):
     They stand in the vector by part of the sums, head, plane of the values, plane of the result.
     """
 
-    node: int
-    source: int
-    vector: int
     planes: int
     temperature: NDArray[np.float32]
     """(heads,)."""
     parts: int = 1
     """Those of the CrossSums."""
-
-    @property
-    def label(self) -> str:
-        return "weights of planes"
+    label = "weights of planes"
 
     def made(self, *vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         heads, parts = len(self.temperature), self.parts
@@ -245,12 +218,11 @@ class ChannelWeights(InnerVectorStep):
 @dataclass(frozen=True)
 class MixPlanes(MapStep):
     """Planes of each head's result, each the sum of all planes of the head's values by weights:
-    with a period, by those of the pixel's place in a cell of `period` x `period` pixels."""
+    with a period, by those of the pixel's place in a cell of `period` x `period` pixels.
 
-    node: int
-    source: View
-    """A whole value of one part, stored by single pixels, other than the picture."""
-    target: Target
+    The source is a whole value of one part, stored by single pixels, other than the picture.
+    """
+
     first: int
     """The first plane of the values."""
     planes: int
@@ -259,20 +231,20 @@ class MixPlanes(MapStep):
     """The weights, as ChannelWeights makes them."""
     period: int = 1
     is_inner = True
+    label = "planes mixed"
 
     @property
     def vectors_read(self) -> tuple[int, ...]:
         return (self.vector,)
-
-    @property
-    def label(self) -> str:
-        return "planes mixed"
 
     def planes_made(self, program: Program) -> int:
         return self.planes
 
     def cost(self, program: Program, planewise: int = PLANEWISE_COST) -> int:
         return self.planes * (self.planes // self.heads)
+
+    def _level(self, read: Levels, vectors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        return read(self.source)[self.first :][: self.planes]
 
     def check(self, check: Checker) -> None:
         check.written("vector", self.vector)

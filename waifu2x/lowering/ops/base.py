@@ -5,21 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.lowering.plan.box import Box, aligned, scaled, viewed
 from waifu2x.lowering.values import Target, Value, View
-from waifu2x.networks.expressions import ADD, Expression
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.expressions import ADD, LEAKY, Expression, evaluate
 from waifu2x.networks.model import Size
+from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from waifu2x.lowering.program import Program
 
 PLANEWISE_COST = 16
 """Multiply-adds that take about as long as to move a plane of a pixel through memory."""
+
+
+Levels = Callable[[View], NDArray[np.float64]]
+"""Returns the values of the planes of a view, (planes,), where all its pixels are alike."""
 
 
 class InvalidProgramError(AssertionError):
@@ -101,12 +107,13 @@ class Checker:
         self.must(not (result and step.is_inner), "target", "the result")
 
 
+@dataclass(frozen=True, eq=False)
 class Step:
     """An operation of a program. Its fields say what it computes; the methods, what that means."""
 
     node: int
     """The model's value that it computes: for names and times."""
-    is_inner: bool = False
+    is_inner: ClassVar[bool] = False
     """Whether it cannot write the result."""
 
     @property
@@ -157,13 +164,13 @@ class Step:
     ) -> Self:
         """Returns the same step on other maps: each view and the target replaced."""
         made: dict[str, Any] = {}
-        for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
+        for field in fields(self):
             found = getattr(self, field.name)
             if isinstance(found, View):
                 made[field.name] = view(found)
             elif isinstance(found, Target):
                 made[field.name] = target(found)
-        return replace(self, **made) if made else self  # type: ignore[type-var]
+        return replace(self, **made) if made else self
 
     def renumbered(self, numbers: Mapping[int, int]) -> Self:
         """Returns the same step on values of other numbers, where there are any."""
@@ -173,11 +180,15 @@ class Step:
         )
 
 
-class MapStep(Step):
-    """A step that writes a map: join(made, residual) where there is a residual, else `made`."""
-
+@dataclass(frozen=True, eq=False)
+class _MapFields(Step):
     source: View
     target: Target
+
+
+class MapStep(_MapFields):
+    """A step that writes a map: join(made, residual) where there is a residual, else `made`."""
+
     residual: View | None = None
     """The map that is joined to the result, with its planes and pixels."""
     join: Expression = ADD
@@ -197,11 +208,6 @@ class MapStep(Step):
     def stored_block(self) -> int:
         """Pixels of the target, in each direction, as which one of its results is stored."""
         return 1
-
-    @property
-    def fills_planes(self) -> bool:
-        """Whether it may write some planes of a part, and other steps the rest."""
-        return False
 
     def planes_made(self, program: Program) -> int:
         """Returns the planes of a pixel of the target."""
@@ -239,6 +245,18 @@ class MapStep(Step):
         if self.residual:
             yield self.residual.value, viewed(self.residual, scaled(box, self.stored_block))
 
+    def level(self, read: Levels, vectors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Returns the planes that it makes, (planes,), where all pixels of a map are alike: `read`
+        returns the planes of a view."""
+        made = self._level(read, vectors)
+        if self.residual is None:
+            return made
+        return evaluate(self.join, made, operand=read(self.residual)[: len(made)])
+
+    def _level(self, read: Levels, vectors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Returns the same, before a residual is joined."""
+        return read(self.source)
+
 
 class VectorStep(Step):
     """A step that writes a vector."""
@@ -246,20 +264,25 @@ class VectorStep(Step):
     vector: int
 
 
+@dataclass(frozen=True, eq=False)
 class PictureSum(VectorStep):
     """A step that adds up over a whole value: it ends a phase."""
 
     source: View
+    """A value other than the picture, with one part and no offset."""
+    vector: int
 
     @property
     def reads(self) -> tuple[View, ...]:
         return (self.source,)
 
 
+@dataclass(frozen=True, eq=False)
 class InnerVectorStep(VectorStep):
     """A step that makes a vector of vectors."""
 
     source: int
+    vector: int
 
     @property
     def vectors_read(self) -> tuple[int, ...]:
@@ -269,6 +292,16 @@ class InnerVectorStep(VectorStep):
         """Returns its vector, of those that it reads, for engines that keep them in NumPy's
         arrays."""
         raise NotImplementedError
+
+
+def activated(sums: NDArray[np.float64], activation: Activation) -> NDArray[np.float64]:
+    """Returns a function of the levels of sums, with slopes as the decimals that were meant: 0.1,
+    and not the float32 next to it."""
+    if activation.function != LEAKY:
+        return activation(sums)
+    # Either would do, but every bit of the results in bf16 depends on which.
+    slopes = activation.slopes.astype(str).astype(np.float64)
+    return np.where(sums > 0, sums, sums * slopes)
 
 
 def compacted(

@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.lowering.ops.base import PLANEWISE_COST, Checker, MapStep
+from waifu2x.lowering.ops.base import PLANEWISE_COST, Checker, Levels, MapStep, activated
 from waifu2x.lowering.plan.box import Box, scaled, viewed
 from waifu2x.lowering.program import Program
-from waifu2x.lowering.values import Target, View
+from waifu2x.lowering.values import View
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.expressions import ADD, JOINS, Expression
 from waifu2x.networks.model import Size
@@ -84,8 +84,6 @@ class Conv(_TapStep):
     `depth_to_space`.
     """
 
-    node: int
-    source: View
     weight: NDArray[np.float32]
     """(out, in, taps, taps), taps 1 or 3 to MOST_TAPS, 5 if `resized`. `in` goes as the source
     is stored, without padding, `out` as the sums: [dy][dx][plane]."""
@@ -93,7 +91,6 @@ class Conv(_TapStep):
     """(out,)."""
     activation: Activation
     """It has `out` planes."""
-    target: Target
     depth_to_space: int = 1
     """Above 1 only where the target is stored by single pixels."""
     factor: float = 1.0
@@ -166,6 +163,17 @@ class Conv(_TapStep):
                 wanted = Box(wanted.top - 1, wanted.left - 1, wanted.height + 2, wanted.width + 2)
             yield value, wanted
 
+    def _level(self, read: Levels, vectors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        source = read(self.source)
+        source = np.tile(source, self.in_planes // len(source))
+        # Not by BLAS, whose sums depend on the machine.
+        weight = self.weight.sum(axis=(2, 3), dtype=np.float64)
+        sums = (weight * source).sum(axis=1) + self.bias
+        made = activated(sums, self.activation) * self.factor
+        # One for all places, though they may differ.
+        level: NDArray[np.float64] = made.reshape(self.depth_to_space**2, -1).mean(axis=0)
+        return level
+
     def check(self, check: Checker) -> None:
         weight, block, source = self.weight, self.depth_to_space, check.values[self.source.value]
         square = weight.ndim == 4 and weight.shape[2] == weight.shape[3]
@@ -237,14 +245,11 @@ class Depthwise(_TapStep):
     than the picture. All are stored by single pixels, and the target is not the result.
     """
 
-    node: int
-    source: View
     weight: NDArray[np.float32]
     """(planes, taps, taps), taps MOST_TAPS at most."""
     bias: NDArray[np.float32]
     """(planes,)."""
     activation: Activation
-    target: Target
     residual: View | None = None
     join: Expression = ADD
     is_inner = True
@@ -253,8 +258,9 @@ class Depthwise(_TapStep):
     def label(self) -> str:
         return f"{self.taps}x{self.taps} each of {len(self.weight)}"
 
-    def planes_made(self, program: Program) -> int:
-        return len(self.weight)
+    def _level(self, read: Levels, vectors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        weight = self.weight.sum(axis=(1, 2), dtype=np.float64)
+        return activated(weight * read(self.source) + self.bias, self.activation)
 
     def check(self, check: Checker) -> None:
         planes = check.program.planes_read(self.source)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.lowering.ops.base import Checker, InnerVectorStep, MapStep
-from waifu2x.lowering.program import Program
-from waifu2x.lowering.values import Target, View
+from waifu2x.lowering.ops.base import Checker, InnerVectorStep, Levels, MapStep
 from waifu2x.system.lazy_dataclass import dataclass
 
 
@@ -19,9 +19,6 @@ class NormPlanes(MapStep):
     single pixels, and the target is not the result.
     """
 
-    node: int
-    source: View
-    target: Target
     weight: NDArray[np.float32]
     """(planes,)."""
     bias: NDArray[np.float32]
@@ -33,8 +30,11 @@ class NormPlanes(MapStep):
     def label(self) -> str:
         return f"norm of {len(self.weight)}"
 
-    def planes_made(self, program: Program) -> int:
-        return len(self.weight)
+    def _level(self, read: Levels, vectors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        source = read(self.source)
+        centred = source - source.mean()
+        made: NDArray[np.float64] = centred / np.sqrt((centred**2).mean() + self.eps)
+        return made * self.weight + self.bias
 
     def check(self, check: Checker) -> None:
         planes = check.program.planes_read(self.source)
@@ -49,12 +49,10 @@ class NormVector(InnerVectorStep):
     """The factors of a norm over groups of planes, weight / sqrt(variance + eps), or with `shifts`
     its summands, bias - mean * factor: on vectors.
 
-    Mean and variance are those of all values of a group of neighbouring planes.
+    Mean and variance are those of all values of a group of neighbouring planes; `source` has the
+    planes' means.
     """
 
-    node: int
-    source: int
-    """The vector of the planes' means."""
     squares: int
     """The vector of the means of their squares."""
     weight: NDArray[np.float32]
@@ -64,15 +62,11 @@ class NormVector(InnerVectorStep):
     groups: int
     eps: float
     shifts: bool
-    vector: int
+    label = "norm"
 
     @property
     def vectors_read(self) -> tuple[int, ...]:
         return self.source, self.squares
-
-    @property
-    def label(self) -> str:
-        return "norm"
 
     def check(self, check: Checker) -> None:
         sizes = check.program.vectors

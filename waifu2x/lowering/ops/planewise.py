@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import Literal
+from typing import ClassVar, Literal
 
-from waifu2x.lowering.ops.base import Checker, MapStep
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.lowering.ops.base import Checker, Levels, MapStep
 from waifu2x.lowering.plan.box import Box, divided, scaled, viewed
 from waifu2x.lowering.program import Program
-from waifu2x.lowering.values import Target, View
+from waifu2x.lowering.values import View
 from waifu2x.networks.expressions import ADD, JOINS, Expression
 from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
@@ -39,9 +42,6 @@ class Planewise(PlanewiseStep):
     One of the two blocks is 1.
     """
 
-    node: int
-    source: View
-    target: Target
     factor: float = 1.0
     residual: View | None = None
     """It has the target's pixels and planes, and is of a value other than the picture."""
@@ -68,10 +68,6 @@ class Planewise(PlanewiseStep):
         return not self.is_shuffle and self.vector is None and self.join == ADD
 
     @property
-    def fills_planes(self) -> bool:
-        return self.is_copy
-
-    @property
     def label(self) -> str:
         if self.depth_to_space > 1:
             return "depth to space"
@@ -92,6 +88,16 @@ class Planewise(PlanewiseStep):
         if self.is_shuffle:
             box = scaled(divided(box, self.depth_to_space), self.space_to_depth)
         return viewed(self.source, box)
+
+    def _level(self, read: Levels, vectors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        source = read(self.source).reshape(-1, self.depth_to_space**2).mean(axis=1)
+        made: NDArray[np.float64] = source.repeat(self.space_to_depth**2)
+        if self.vector is not None:
+            made = made * vectors[self.vector]
+        if self.shifts is not None:
+            made = made + vectors[self.shifts]
+        made *= self.factor
+        return made
 
     def check(self, check: Checker) -> None:
         planes = check.program.planes_read(self.source)
@@ -131,9 +137,6 @@ class Resize(ResamplingStep):
     much exactly depends on the sizes of both values.
     """
 
-    node: int
-    source: View
-    target: Target
     up: int
     down: int
     taps: Literal["bicubic", "bilinear"]
@@ -173,9 +176,6 @@ class PoolMaxima(ResamplingStep):
     """Maxima over kernel x kernel pixels of the source, at every `stride` pixels, as
     `networks.nodes.MaxPool` defines them. The target is not the result."""
 
-    node: int
-    source: View
-    target: Target
     kernel: int
     stride: int
     is_inner = True
@@ -209,6 +209,8 @@ class Rearrange(PlanewiseStep):
     """
 
     is_inner = True
+    interpolates: ClassVar[bool] = False
+    """Whether it makes a value of several pixels."""
 
     @property
     def read_whole(self) -> tuple[View, ...]:
@@ -231,9 +233,6 @@ class Rearrange(PlanewiseStep):
 class InterleavePixels(Rearrange):
     """Pixels at other places of the map, as `networks.nodes.Interleave` defines it."""
 
-    node: int
-    source: View
-    target: Target
     parts: int
     inverse: bool
 
@@ -255,14 +254,12 @@ class InterleavePixels(Rearrange):
 class SampleGrid(Rearrange):
     """Samples at computed places of the map, as `networks.nodes.GridSample` defines them."""
 
-    node: int
-    source: View
-    target: Target
     scale: int
     groups: int
     residual: View | None = None
     """The offsets, which are joined to nothing: a part of a map stored by single pixels, other than
     the picture and the source."""
+    interpolates = True
 
     @property
     def label(self) -> str:
@@ -270,6 +267,9 @@ class SampleGrid(Rearrange):
 
     def planes_made(self, program: Program) -> int:
         return super().planes_made(program) * self.scale**2
+
+    def level(self, read: Levels, vectors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        return np.tile(read(self.source), self.scale**2)
 
     def check(self, check: Checker) -> None:
         least = min(self.scale, self.groups)

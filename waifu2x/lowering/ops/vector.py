@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.lowering.ops.base import Checker, InnerVectorStep, PictureSum
-from waifu2x.lowering.values import View
 from waifu2x.networks.activations import Activation
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -15,15 +14,8 @@ from waifu2x.system.lazy_dataclass import dataclass
 class GlobalAvgPool(PictureSum):
     """The mean of each plane of a value, or of its squares, over all of its size, into a vector."""
 
-    node: int
-    source: View
-    """A value other than the picture, with one part and no offset."""
-    vector: int
     squared: bool = False
-
-    @property
-    def label(self) -> str:
-        return "mean"
+    label = "mean"
 
     def check(self, check: Checker) -> None:
         check.whole("source", self.source)
@@ -34,17 +26,11 @@ class GlobalAvgPool(PictureSum):
 class Linear(InnerVectorStep):
     """activation(weight @ source + bias), on vectors."""
 
-    node: int
-    source: int
     weight: NDArray[np.float32]
     """(out, in)."""
     bias: NDArray[np.float32]
     activation: Activation
-    vector: int
-
-    @property
-    def label(self) -> str:
-        return "linear"
+    label = "linear"
 
     def made(self, *vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         # Not by BLAS, whose sums depend on the machine.

@@ -14,7 +14,7 @@ from waifu2x.backends.cpu.pack.layouts import MapLayouts, PixelLayout
 from waifu2x.lowering.ops.attention import AttentionStep, CrossSums, MixPlanes
 from waifu2x.lowering.ops.conv import Conv, Depthwise
 from waifu2x.lowering.ops.norm import NormPlanes
-from waifu2x.lowering.ops.planewise import Rearrange, ResamplingStep, SampleGrid
+from waifu2x.lowering.ops.planewise import Rearrange, ResamplingStep
 from waifu2x.lowering.plan import geometry
 from waifu2x.lowering.plan.box import round_up
 from waifu2x.lowering.program import Program
@@ -107,7 +107,9 @@ class ProgramMaps:
         unit = PLANE_UNIT[self._arithmetic]
         padded = tuple(p if narrow else round_up(p, unit) for p in stored.parts)
         steps = (self._program.steps[number] for number in self.readers[value])
-        sampled = any(isinstance(s, SampleGrid) and s.source.value == value for s in steps)
+        sampled = any(
+            isinstance(s, Rearrange) and s.interpolates and s.source.value == value for s in steps
+        )
         return PixelLayout(stored.parts, padded, stored.space_to_depth, stays_float=sampled)
 
     def _bf16_layout(self, value: int, points: NDArray[np.float64]) -> PixelLayout:
