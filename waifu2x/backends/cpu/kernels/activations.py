@@ -76,7 +76,6 @@ def _of_numbers(functions: Sequence[Expression], first: int) -> Any:
             v = Emitter(builder)
             code, value, other = values
             (result,) = v.accumulators([value])
-            v.set(result, value)
             for number in v.cases(code, range(first, len(functions))):
                 made = emit_activated(v, functions[number], v.splat(value), v.splat(other))
                 v.set(result, v.first(made))

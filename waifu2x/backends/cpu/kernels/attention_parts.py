@@ -118,8 +118,6 @@ def _emit_logits(
     for w in v.cases(width, _WIDTHS):
         for h in v.cases(height, (BLOCK_HEIGHT, 1)):
             slots = v.accumulators([v.splat(0.0)] * (h * w))
-            for slot in slots:
-                v.set(slot, v.splat(0.0))
             for _ in v.cases(has_bias, (1,)):
                 for m in range(h):
                     number = v.add(v.half(places.bias_places), v.add(key, m))
@@ -147,8 +145,6 @@ def _emit_powers(v: Emitter, window: Window, width: ir.Value) -> None:
     for w in v.cases(width, _WIDTHS):
         tops = [v.load(scratch, v.add(places.highest, n * LANES)) for n in range(w)]
         sums = v.accumulators([v.splat(0.0)] * w)
-        for slot in sums:
-            v.set(slot, v.splat(0.0))
         with v.loop(window.keys) as key:
             row = v.add(places.logits, v.mul(key, BLOCK))
             for n in range(w):
@@ -171,8 +167,6 @@ def _emit_weighed(
     for w in v.cases(width, _WIDTHS):
         for h in v.cases(height, _HEIGHTS):
             slots = v.accumulators([v.splat(0.0)] * (h * w))
-            for slot in slots:
-                v.set(slot, v.splat(0.0))
             accumulate_apart(
                 *(v, slots, w, v.at(scratch, values), (1, window.row)),
                 *(v.at(scratch, places.logits), BLOCK, window.keys),

@@ -70,8 +70,6 @@ def _emit_products(
     step = v.field(job.task, "depth")
     for h in v.cases(height, (HEIGHT, 1)):
         slots = v.accumulators([v.splat(0.0)] * h)
-        for slot in slots:
-            v.set(slot, v.splat(0.0))
         accumulate_apart(
             *(v, slots, 1, v.at(job.scratch, queries), (1, run.pixel)),
             *(v.at(job.scratch, keys), run.pixel, run.count),
@@ -87,7 +85,6 @@ def _emit_squares(v: Emitter, job: KernelJob, run: Run, source: ir.Value, sums: 
     planes = v.field(job.task, "planes")
     with v.loop(planes, LANES) as plane:
         (slot,) = v.accumulators([v.splat(0.0)])
-        v.set(slot, v.splat(0.0))
         with v.loop(run.count) as x:
             value = v.load(job.scratch, v.add(v.add(source, plane), v.mul(x, run.pixel)))
             v.set(slot, v.fma(value, value, v.get(slot)))
@@ -109,8 +106,6 @@ def _emit_mixed(
     depth = v.field(job.task, "depth")
     for h in v.cases(height, (HEIGHT, 1)):
         slots = v.accumulators([v.splat(0.0)] * h)
-        for slot in slots:
-            v.set(slot, v.splat(0.0))
         rows = v.at(weights.memory, v.add(weights.place, plane))
         source = v.at(job.scratch, mixed.source)
         accumulate_apart(v, slots, 1, source, (mixed.source_pixel, 1), rows, weights.step, depth)

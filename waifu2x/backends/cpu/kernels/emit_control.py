@@ -81,7 +81,7 @@ class ControlEmitter:
 
     def accumulators(self, initial: Sequence[ir.Value]) -> list[ir.Value]:
         """Returns variables that live across loop iterations, in registers once LLVM has promoted
-        them."""
+        them. They get their initial values here, each time that this place is reached."""
         slots = []
         for value in initial:
             slot = cgutils.alloca_once(self._builder, value.type)

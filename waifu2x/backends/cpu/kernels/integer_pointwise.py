@@ -60,7 +60,6 @@ def _emit_inputs(
         start = v.add(source, v.mul(x, pixel))
         target = v.add(inputs, v.mul(x, v.half(depth)))
         (place,) = v.accumulators([v.add(scale, v.mul(x, LANES))])
-        v.set(place, v.add(scale, v.mul(x, LANES)))
         with v.loop(depth, 2 * PART_PAIRS) as begin:
             planes = v.smaller(v.add(depth, v.mul(begin, -1)), v.index(2 * PART_PAIRS))
             own = v.opaque(scratch, v.add(start, begin))

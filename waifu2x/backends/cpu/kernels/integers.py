@@ -111,7 +111,6 @@ def largest(v: Emitter, source: ir.Value, start: ir.Value, count: ir.Value) -> i
     """Returns the largest magnitude in each lane of `count` values; LEAST at least."""
     own = v.opaque(source, start)
     (most,) = v.accumulators([v.splat(LEAST)])
-    v.set(most, v.splat(LEAST))
     with v.loop(count, LANES) as plane:
         v.set(most, v.maximum(v.magnitude(v.load(own, plane)), v.get(most)))
     return v.get(most)
@@ -180,7 +179,6 @@ def sum_products(
     to = v.at(scratch, pairs.products)
     slots = v.accumulators([v.no_integers()] * (cells * tile))
     (place,) = v.accumulators([pairs.scale])
-    v.set(place, pairs.scale)
     with v.loop(pairs.depth, PART_PAIRS) as first:
         for slot in slots:
             v.set(slot, v.no_integers())
@@ -215,7 +213,6 @@ def _emit_input(
     with v.loop(depth, 2 * PART_PAIRS) as begin:
         count = v.smaller(v.add(depth, v.mul(begin, -1)), v.index(2 * PART_PAIRS))
         (most,) = v.accumulators([v.splat(LEAST)])
-        v.set(most, v.splat(LEAST))
         with v.loop(count, LANES) as inner:
             plane = v.add(begin, inner)
             starts = [v.opaque(scratch, v.add(row, plane)) for row in rows]

@@ -9,6 +9,7 @@ Bound: memory.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,51 +62,40 @@ def _emit_sum(v: Emitter, job: KernelJob, source: ir.Value, start: ir.Value) -> 
                     v.add_split(added, SUM_BITS, SUM_LIMIT, job.sums, place, rest, is_narrow=True)
 
 
+def _scaled_runs(v: Emitter, kept: _Integers) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
+    """Yields, for each run of values that share a scale, the number of its first value, how many
+    there are, and where the scale lies."""
+    (scale,) = v.accumulators([kept.scales])
+    with v.loop(kept.pixels) as x, v.loop(kept.values, _PART) as begin:
+        count = v.smaller(v.add(kept.values, v.mul(begin, -1)), v.index(_PART))
+        yield v.add(v.mul(x, kept.values), begin), count, v.get(scale)
+        v.set(scale, v.add(v.get(scale), 1))
+
+
 def _emit_kept(v: Emitter, scratch: ir.Value, source: ir.Value, kept: _Integers) -> None:
     """Writes a run of pixels, one behind the other, as integers."""
-    if not VECTOR.integers:
-        return
-    memory, values = kept.memory, kept.values
-    (scale,) = v.accumulators([kept.scales])
-    v.set(scale, kept.scales)
-    with v.loop(kept.pixels) as x:
-        first = v.mul(x, values)
-        with v.loop(values, _PART) as begin:
-            start = v.add(first, begin)
-            count = v.smaller(v.add(values, v.mul(begin, -1)), v.index(_PART))
-            most = largest(v, scratch, v.add(source, start), count)
-            unit, fineness = scale_of(v, most, MOST_SHORT)
-            v.store_float(v.first(unit), memory, v.get(scale))
-            v.set(scale, v.add(v.get(scale), 1))
-            own, to = v.opaque(scratch, v.add(source, start)), v.add(kept.place, v.half(start))
-            for plane, vectors in blocks(v, count):
-                found = [v.load(own, v.add(plane, n * LANES)) for n in range(vectors)]
-                store_integers(v, found, fineness, memory, v.add(to, v.half(plane)))
+    for start, count, scale in _scaled_runs(v, kept) if VECTOR.integers else ():
+        most = largest(v, scratch, v.add(source, start), count)
+        unit, fineness = scale_of(v, most, MOST_SHORT)
+        v.store_float(v.first(unit), kept.memory, scale)
+        own, to = v.opaque(scratch, v.add(source, start)), v.add(kept.place, v.half(start))
+        for plane, vectors in blocks(v, count):
+            found = [v.load(own, v.add(plane, n * LANES)) for n in range(vectors)]
+            store_integers(v, found, fineness, kept.memory, v.add(to, v.half(plane)))
 
 
 def _emit_loaded(v: Emitter, scratch: ir.Value, target: ir.Value, kept: _Integers) -> None:
     """Reads what `_emit_kept` wrote."""
-    if not VECTOR.integers:
-        return
-    memory, values = kept.memory, kept.values
-    (scale,) = v.accumulators([kept.scales])
-    v.set(scale, kept.scales)
-    with v.loop(kept.pixels) as x:
-        first = v.mul(x, values)
-        with v.loop(values, _PART) as begin:
-            start = v.add(first, begin)
-            count = v.smaller(v.add(values, v.mul(begin, -1)), v.index(_PART))
-            unit = v.splat(v.load_float(memory, v.get(scale)))
-            v.set(scale, v.add(v.get(scale), 1))
-            own, to = v.add(kept.place, v.half(start)), v.add(target, start)
-            for plane, vectors in blocks(v, count):
-                place = v.add(own, v.half(plane))
-                loaded = (
-                    v.load_pairs(memory, place) if vectors == 2 else [v.load_shorts(memory, place)]
-                )
-                for n, each in enumerate(loaded):
-                    place = v.add(to, v.add(plane, n * LANES))
-                    v.store(v.times(v.floats(each), unit), scratch, place)
+    memory = kept.memory
+    for start, count, scale in _scaled_runs(v, kept) if VECTOR.integers else ():
+        unit = v.splat(v.load_float(memory, scale))
+        own, to = v.add(kept.place, v.half(start)), v.add(target, start)
+        for plane, vectors in blocks(v, count):
+            place = v.add(own, v.half(plane))
+            loaded = v.load_pairs(memory, place) if vectors == 2 else [v.load_shorts(memory, place)]
+            for n, each in enumerate(loaded):
+                place = v.add(to, v.add(plane, n * LANES))
+                v.store(v.times(v.floats(each), unit), scratch, place)
 
 
 _sum = vector_kernel(_emit_sum)

@@ -53,9 +53,7 @@ def _emit_products(
     a plane of keys to the next."""
     scratch, pixel = run.scratch, run.pixel
     for h in v.cases(height, (HEIGHT, 1)):
-        slots = v.accumulators([v.splat(0.0)] * h)
-        for m, slot in enumerate(slots):
-            v.set(slot, v.load(scratch, v.add(sums, v.mul(step, m))))
+        slots = v.accumulators([v.load(scratch, v.add(sums, v.mul(step, m))) for m in range(h)])
         accumulate_apart(
             *(v, slots, 1, v.at(scratch, keys), (1, pixel)),
             *(v.at(scratch, queries), pixel, run.count),
@@ -69,9 +67,8 @@ def _emit_squares(
 ) -> None:
     """Adds the squares of planes to sums."""
     with v.loop(planes, LANES) as plane:
-        (slot,) = v.accumulators([v.splat(0.0)])
         place = v.add(sums, plane)
-        v.set(slot, v.load(run.scratch, place))
+        (slot,) = v.accumulators([v.load(run.scratch, place)])
         with v.loop(run.count) as x:
             value = v.load(run.scratch, v.add(v.add(source, plane), v.mul(x, run.pixel)))
             v.set(slot, v.fma(value, value, v.get(slot)))
