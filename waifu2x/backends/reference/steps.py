@@ -134,27 +134,20 @@ class StepArithmetic:
 
     def planewise(self, step: PlanewiseStep, box: Box, maps: Mapping[int, MapPart]) -> Planes:
         """Returns results in a box before the residual, (rows, columns, planes)."""
-        rows, columns = np.arange(box.top, box.bottom), np.arange(box.left, box.right)
         match step:
             case Planewise():
-                return self._moved(step, rows, columns, maps)
+                return self._moved(step, box, maps)
             case Resize(taps="bicubic"):
-                return self._resize(step, rows, columns, maps[step.source.value])
+                return self._resize(step, box, maps[step.source.value])
             case Resize():
-                return self._bilinear(step, rows, columns, maps[step.source.value])
+                return self._bilinear(step, box, maps[step.source.value])
             case PoolMaxima():
-                return self._maxima(step, rows, columns, maps[step.source.value])
+                return self._maxima(step, box, maps[step.source.value])
         raise AssertionError("it reads what no tile has")
 
-    def _moved(
-        self,
-        step: Planewise,
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        maps: Mapping[int, MapPart],
-    ) -> Planes:
+    def _moved(self, step: Planewise, box: Box, maps: Mapping[int, MapPart]) -> Planes:
         """Returns the planes of pixels, moved and scaled."""
-        box = Box(int(rows[0]), int(columns[0]), len(rows), len(columns))
+        rows, columns = _places(box)
         up, down = step.depth_to_space, step.space_to_depth
         cover = divided(box, up)
         planes = self._read(step.source, scaled(cover, down), maps)
@@ -218,14 +211,9 @@ class StepArithmetic:
         made: Planes = upper * (1 - lower) + under * lower
         return made.reshape(box.height, box.width, -1)
 
-    def _resize(
-        self,
-        step: Resize,
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        source: MapPart,
-    ) -> Planes:
+    def _resize(self, step: Resize, box: Box, source: MapPart) -> Planes:
         """Interpolates bicubically."""
+        rows, columns = _places(box)
         up, down, size = step.up, step.down, self._sizes[step.source.value]
         taps = cubic_taps(up, down)
 
@@ -242,16 +230,10 @@ class StepArithmetic:
             made += weight[..., np.newaxis] * source.planes[index]
         return made
 
-    def _bilinear(
-        self,
-        step: Resize,
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        source: MapPart,
-    ) -> Planes:
+    def _bilinear(self, step: Resize, box: Box, source: MapPart) -> Planes:
         """Interpolates bilinearly to the size of the target: down the columns, then along rows."""
         made = source.planes
-        for axis, places in enumerate((rows, columns)):
+        for axis, places in enumerate(_places(box)):
             size = self._sizes[step.source.value][axis]
             whole = self._sizes[step.target.value][axis]
             # Twice the place in the source, in units of one pixel of `whole`.
@@ -265,14 +247,9 @@ class StepArithmetic:
             made = both[0] * (1 - share) + both[1] * share
         return made
 
-    def _maxima(
-        self,
-        step: PoolMaxima,
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        source: MapPart,
-    ) -> Planes:
+    def _maxima(self, step: PoolMaxima, box: Box, source: MapPart) -> Planes:
         """Returns maxima of the pixels that exist."""
+        rows, columns = _places(box)
         size, box = self._sizes[step.source.value], source.box
         made = np.full((len(rows), len(columns), source.planes.shape[-1]), -np.inf)
         for y, x in np.ndindex(step.kernel, step.kernel):
@@ -284,8 +261,7 @@ class StepArithmetic:
 
     def _read(self, view: View, box: Box, maps: Mapping[int, MapPart]) -> Planes:
         """Returns the pixels of a view in a box."""
-        rows = (np.arange(box.top, box.bottom) + view.offset) // view.enlarge
-        columns = (np.arange(box.left, box.right) + view.offset) // view.enlarge
+        rows, columns = ((place + view.offset) // view.enlarge for place in _places(box))
         parts = self._program.values[view.value].parts
         start, count = sum(parts[: view.first]), sum(parts[view.first : view.first + view.parts])
         source = maps[view.value]
@@ -300,7 +276,7 @@ class StepArithmetic:
         target = maps[step.target.value]
         if value.zero_outside:
             height, width = self._sizes[step.target.value]
-            rows, columns = np.arange(box.top, box.bottom), np.arange(box.left, box.right)
+            rows, columns = _places(box)
             inside = ((rows >= 0) & (rows < height))[:, None] & (columns >= 0) & (columns < width)
             made = np.where(inside[:, :, None], made, 0.0)
         start = sum(value.parts[: step.target.part]) + step.target.plane
@@ -309,6 +285,11 @@ class StepArithmetic:
             top : top + box.height, left : left + box.width, start : start + made.shape[-1]
         ] = made
         return made
+
+
+def _places(box: Box) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Returns the rows and the columns of a box."""
+    return np.arange(box.top, box.bottom), np.arange(box.left, box.right)
 
 
 def _kind(place: int, length: int) -> int:
