@@ -146,7 +146,6 @@ class Network(Protocol):
     def arithmetic(self) -> str:
         """The kind of numbers that its models compute with, such as "int16"; never "auto". Networks
         of one backend and arithmetic make the same results."""
-        ...
 
     def run(self, call: Call[Pictures]) -> Pictures:
         """Computes whole pictures, into `call.out` where there is one; returns the results.
@@ -155,7 +154,6 @@ class Network(Protocol):
         does not fit; and what `call.on_progress` raises to stop the work. At the end,
         `call.on_recomputed` is told of each picture that had to be computed again.
         """
-        ...
 
     def close(self) -> None:
         """Frees its weights and other memory, once the calls under way are done.
@@ -163,7 +161,6 @@ class Network(Protocol):
         Calls that come later, or wait for their turn, raise BackendError; closing again does
         nothing. Closing the backend closes its networks.
         """
-        ...
 
 
 class Backend(Protocol):
@@ -181,7 +178,6 @@ class Backend(Protocol):
         Raises BackendError if that cannot be built, where memory is short, and for a precision that
         the backend lacks.
         """
-        ...
 
     def pin(self, memory: NDArray[Any]) -> Pin:
         """Page-locks memory of pictures or results, for faster copies to and from the device.
@@ -190,32 +186,27 @@ class Backend(Protocol):
         part of it. Does nothing where a device cannot use such memory, or the system allows no
         more: copies then go through the backend's memory. Closing the backend unlocks it.
         """
-        ...
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """Measures the time of one picture and of each layer. Raises BackendError as `compile`
         does."""
-        ...
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
         """Measures the options of each layer, and keeps the best for all later networks.
 
         Yields nothing if there are no options. Raises BackendError as `compile` does.
         """
-        ...
 
     @property
     def bytes(self) -> int:
         """Bytes that it holds now, on its devices or in the machine's memory if the processor
         computes: weights, maps, and free memory that it keeps for further calls."""
-        ...
 
     def close(self) -> None:
         """Frees its memory, once the calls under way are done.
 
         Calls of its networks that come later, or wait for their turn, raise BackendError.
         """
-        ...
 
 
 @dataclass(frozen=True)

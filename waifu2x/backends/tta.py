@@ -54,7 +54,6 @@ class Execute(Protocol):
 
     def __call__(self, stack: NDArray[Any], out: NDArray[Any], on_progress: Progress, /) -> None:
         """Writes the results into `out`, a C-contiguous stack."""
-        ...
 
 
 def transformed(stack: NDArray[Any], transform: Transform) -> NDArray[Any]:

@@ -35,7 +35,6 @@ class Compute(Protocol):
         `on_recomputed` is called if a call had to be computed again, in wider numbers. Raises
         ModelError, BackendError.
         """
-        ...
 
 
 @dataclass(frozen=True)

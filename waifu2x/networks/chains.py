@@ -37,21 +37,18 @@ class Facts(Protocol):
     @property
     def name(self) -> str:
         """The model set's, for messages."""
-        ...
 
     def factors(self, scale: Fraction, noise: int | None) -> tuple[int, ...]:
         """Returns by how much each model of a chain enlarges, to reach `scale`.
 
         The same as `ModelSet.factors`. Raises ModelError.
         """
-        ...
 
     def facts(self, factor: int, noise: int | None) -> ChainFacts:
         """Returns the facts of the chain that enlarges `factor` times and removes `noise`.
 
         Raises ModelError.
         """
-        ...
 
 
 class Chains(Facts, Protocol):
@@ -63,7 +60,6 @@ class Chains(Facts, Protocol):
 
         Raises ModelError, BackendError.
         """
-        ...
 
 
 class EngineChains:

@@ -140,31 +140,24 @@ class ExpressionEmitter(Protocol[Emitted]):
 
     def number(self, value: float) -> Emitted:
         """Emits a constant."""
-        ...
 
     def input(self) -> Emitted:
         """Emits x."""
-        ...
 
     def operand(self) -> Emitted:
         """Emits the value that is joined to x."""
-        ...
 
     def parameter(self) -> Emitted:
         """Emits the plane's parameter."""
-        ...
 
     def binary(self, operator: Operator, left: Emitted, right: Emitted) -> Emitted:
         """Emits an operation of two values."""
-        ...
 
     def call(self, function: Function, argument: Emitted) -> Emitted:
         """Emits a function of one value."""
-        ...
 
     def where(self, test: Emitted, positive: Emitted, otherwise: Emitted) -> Emitted:
         """Emits `positive` where `test` is above 0, else `otherwise`."""
-        ...
 
 
 def emitted(expression: Expression, emitter: ExpressionEmitter[Emitted]) -> Emitted:

@@ -112,7 +112,6 @@ class Executor(Protocol):
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
         """Returns the bytes of a map, including pixels beyond the box that whole groups of
         work-items write and read."""
-        ...
 
     def launches(self, one: PassWork) -> Sequence[LaunchMaker]:
         """Returns the makers of a pass's launches, in order.
@@ -120,36 +119,28 @@ class Executor(Protocol):
         They depend on their arguments alone, and work with numbers and boxes made of symbols, too.
         Raises BackendError for kernels that cannot be built.
         """
-        ...
 
     def new_flags(self, pictures: int) -> Flags:
         """Returns flags for at least that many pictures; NO_FLAGS if no value of a model can be too
         large. May raise OutOfMemoryError."""
-        ...
 
     def vector_bytes(self, pictures: int) -> int:
         """Returns the bytes of all vectors and sums."""
-        ...
 
     def clearing(self, vectors: Buffer, pictures: int) -> Sequence[LaunchMaker]:
         """Returns the makers of the launches that set all sums to zero, once for a batch before its
         first pass."""
-        ...
 
     def step(self, kernel: Kernel) -> int:
         """Returns the number of the step that one of its kernels belongs to."""
-        ...
 
     def peak(self) -> float:
         """Returns the multiply-adds a second that its units reach at best in its precision,
         measured now."""
-        ...
 
     def share(self, number: int) -> float:
         """Returns the multiply-adds that a step does, divided by those of its convolution's
         definition."""
-        ...
 
     def close(self) -> None:
         """Frees the weights."""
-        ...

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from fractions import Fraction
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import click
@@ -94,12 +93,7 @@ class BatchReporter:
     def __enter__(self) -> BatchReporter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.finish(cut_off=error is not None)
 
     def finish(self, *, cut_off: bool = True) -> None:

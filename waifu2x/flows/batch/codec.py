@@ -172,15 +172,12 @@ class Link(Protocol):
     @property
     def allocate(self) -> Allocate | None:
         """Returns a function that makes arrays visible to the driver; None: all are."""
-        ...
 
     def holds(self, array: NDArray[Any]) -> bool:
         """Returns whether the driver sees an array."""
-        ...
 
     def offer(self, number: int, calls: Sequence[OfferedCall]) -> None:
         """Hands over calls with arrays that the driver sees."""
-        ...
 
 
 class Codec:

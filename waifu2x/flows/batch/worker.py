@@ -37,19 +37,15 @@ class CodecWorker(Protocol):
 
     def send(self, command: Command) -> None:
         """Sends a command; if the worker is dead, a report says so."""
-        ...
 
     def stop(self) -> None:
         """Begins to end it at once. Later reports are void."""
-        ...
 
     def join(self) -> None:
         """Waits for its end after `stop`; for a thread's, only a moment."""
-        ...
 
     def release(self) -> None:
         """Frees its memory, once no call uses it."""
-        ...
 
 
 class CodecThread:

@@ -30,7 +30,6 @@ class Compiler(Protocol):
 
     def supported(self) -> Sequence[int]:
         """Returns the chips that it makes code for, as sm numbers. Raises CompileError."""
-        ...
 
     def compile(
         self, name: str, text: str, architecture: str, options: Sequence[str]
@@ -40,4 +39,3 @@ class Compiler(Protocol):
         `name` is the source's name in messages; options are those that both compilers have, such as
         -DNAME=1. Raises CompileError.
         """
-        ...

@@ -42,147 +42,113 @@ class Driver(Protocol):
     @property
     def name(self) -> str:
         """For people: through what it is called."""
-        ...
 
     @property
     def error(self) -> type[Exception]:
         """The class of errors of its calls."""
-        ...
 
     @property
     def memory_error(self) -> type[Exception]:
         """The class of errors for want of memory."""
-        ...
 
     def version(self) -> int:
         """Returns the CUDA version that it is for: 12040 for 12.4. May be called before
         `devices`."""
-        ...
 
     def devices(self) -> Sequence[Any]:
         """Returns all devices in the driver's order. It initialises the driver, which takes a
         while."""
-        ...
 
     def device_name(self, device: Any) -> str:
         """Returns a device's name for people."""
-        ...
 
     def total_memory(self, device: Any) -> int:
         """Returns the bytes of a device."""
-        ...
 
     def attribute(self, device: Any, attribute: Attribute) -> int: ...
 
     def retain_context(self, device: Any) -> Any:
         """Returns the primary context, retained for as long as the result is referenced."""
-        ...
 
     def push(self, context: Any) -> None:
         """Makes a context the thread's current one."""
-        ...
 
     def pop(self) -> None:
         """Makes that current again which was before."""
-        ...
 
     def synchronize(self) -> None:
         """Waits for all work of the context."""
-        ...
 
     def free_memory(self) -> int:
         """Returns the free bytes of the device."""
-        ...
 
     def allocate(self, size: int) -> Any:
         """Returns memory of the device, whose `int` is its address."""
-        ...
 
     def free(self, memory: Any) -> None:
         """Frees memory of `allocate`."""
-        ...
 
     def clear(self, address: int, size: int, stream: Any) -> None:
         """Queues writing zeros."""
-        ...
 
     def lock_pages(self, size: int) -> NDArray[np.uint8]:
         """Returns uninitialised memory of the machine that the device reads and writes at full
         speed."""
-        ...
 
     def free_pages(self, pages: NDArray[np.uint8]) -> None:
         """Frees pages of `lock_pages`, which must not be used after that."""
-        ...
 
     def upload(self, address: int, array: NDArray[Any], stream: Any) -> None:
         """Queues a copy of a C-contiguous array to the device."""
-        ...
 
     def download(self, array: NDArray[Any], address: int, stream: Any) -> None:
         """Queues a copy into a C-contiguous array."""
-        ...
 
     def create_stream(self) -> Any:
         """Returns a new queue."""
-        ...
 
     def stream_handle(self, stream: Any) -> int:
         """Returns the driver's handle of a stream."""
-        ...
 
     def wait(self, stream: Any) -> None:
         """Waits for all work that is queued on a stream."""
-        ...
 
     def destroy_stream(self, stream: Any) -> None:
         """Destroys a stream of `create_stream`."""
-        ...
 
     def create_event(self, *, blocking: bool = False) -> Any:
         """Returns an event, which stands for one moment after the other. Waiting for a `blocking`
         event sleeps; otherwise it keeps a core busy, and ends a little earlier."""
-        ...
 
     def record_event(self, event: Any, stream: Any) -> None:
         """Makes it a moment in a stream: when what was queued before is done."""
-        ...
 
     def follow(self, stream: Any, event: Any) -> None:
         """Makes work that is queued on a stream from now on wait for an event's moment."""
-        ...
 
     def wait_event(self, event: Any) -> None:
         """Waits for an event's moment."""
-        ...
 
     def is_over(self, event: Any) -> bool:
         """Returns whether an event's moment has come."""
-        ...
 
     def seconds(self, before: Any, after: Any) -> float:
         """Returns the seconds between two events, after waiting for the second."""
-        ...
 
     def destroy_event(self, event: Any) -> None:
         """Destroys an event of `create_event`."""
-        ...
 
     def load_module(self, code: bytes) -> Any:
         """Returns a module from a cubin or PTX."""
-        ...
 
     def unload_module(self, module: Any) -> None:
         """Unloads a module of `load_module` whose functions are no longer referenced."""
-        ...
 
     def function(self, module: Any, name: str) -> Any:
         """Returns a kernel of a module."""
-        ...
 
     def allow_shared(self, function: Any, size: int) -> None:
         """Allows `size` bytes of dynamic shared memory for the blocks of a kernel."""
-        ...
 
     def launch(
         self,
@@ -195,7 +161,6 @@ class Driver(Protocol):
     ) -> None:
         """Queues a kernel. `packed` is its arguments as it finds them, `shared` the bytes of
         dynamic shared memory of a block."""
-        ...
 
 
 def find() -> Driver:

@@ -17,14 +17,12 @@ class Flags(Protocol):
     @property
     def address(self) -> int:
         """Where kernels find the first one."""
-        ...
 
     def take(self, pictures: int) -> list[int]:
         """Returns the numbers of flagged pictures among the first ones, and clears all flags.
 
         The kernels that may flag them must be done.
         """
-        ...
 
 
 class _NoFlags:

@@ -36,7 +36,6 @@ class Owner(Protocol):
 
     def close(self) -> None:
         """Frees them; closing again does nothing."""
-        ...
 
 
 class MemoryPool:

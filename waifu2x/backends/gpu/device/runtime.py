@@ -53,7 +53,6 @@ class Buffer(Protocol):
 
     def release(self) -> None:
         """Frees it, after the work that was queued before; further calls do nothing."""
-        ...
 
 
 class Kernel(Protocol):
@@ -70,7 +69,6 @@ class KernelModule(Protocol):
     def kernel(self, name: str, group: int, shared: int = 0) -> Kernel:
         """Returns the entry of that name, with the group size that it was compiled for; `shared`
         bytes of shared memory beyond what it declares are for CUDA alone."""
-        ...
 
 
 class ReadyLaunch(NamedTuple):
@@ -103,16 +101,13 @@ class Runtime(Protocol):
     @property
     def allocated(self) -> int:
         """Bytes of all its buffers that are not released."""
-        ...
 
     def current(self) -> AbstractContextManager[None]:
         """Makes the device the thread's own for a while. Every call does so; within this, several
         do it once."""
-        ...
 
     def free_memory(self) -> int:
         """Returns the bytes that can be allocated now, as far as the library tells."""
-        ...
 
     def allocate(self, size: int, *, for_maps: bool = False) -> Buffer:
         """Returns a buffer of that many bytes with undefined content. Raises OutOfMemoryError.
@@ -120,26 +115,21 @@ class Runtime(Protocol):
         `for_maps`: kernels read beyond what they have written, without effect. Where a checker
         would call that an error, the buffer holds zeros at first.
         """
-        ...
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """Returns an uninitialised array in the machine's memory, of the kind that is fastest to
         fill."""
-        ...
 
     def pin(self, memory: NDArray[Any]) -> Pin:
         """Page-locks memory of others, as `Backend.pin`. Any thread may call this at any time."""
-        ...
 
     def upload(self, buffer: Buffer, array: NDArray[Any]) -> None:
         """Copies a C-contiguous array to the start of a buffer that no kernel uses, and waits for
         it, independent of queued work. May raise OutOfMemoryError."""
-        ...
 
     def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
         """Copies the start of a buffer into a C-contiguous array, independent of queued work:
         kernels that write to the buffer must be done."""
-        ...
 
     def build(self, stem: str, macros: Macros) -> KernelModule:
         """Returns a file of `kernels/`, compiled or from the cache. Raises BackendError.
@@ -147,28 +137,22 @@ class Runtime(Protocol):
         Equal calls share the module, which is unloaded when neither it nor a kernel of it is
         referenced.
         """
-        ...
 
     def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
         """Compiles what `build` will be asked for, at the same time where that is faster."""
-        ...
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], *arguments: Argument) -> None:
         """Queues a kernel on a number of groups. May raise OutOfMemoryError."""
-        ...
 
     def handle(self, buffer: Buffer) -> Any:
         """Returns a buffer in the form that packed arguments hold."""
-        ...
 
     def packer(self, codes: str) -> Callable[..., Any]:
         """Packs arguments, for `queue`: codes as `launch.Arguments` has them, then the values, with
         the handles of buffers."""
-        ...
 
     def queue(self, launches: Sequence[ReadyLaunch]) -> None:
         """Queues kernels, one after the other. May raise OutOfMemoryError."""
-        ...
 
     def replay(
         self, owner: object, key: Hashable, make: Callable[[], Sequence[ReadyLaunch]]
@@ -179,11 +163,9 @@ class Runtime(Protocol):
         that they depend on, handles of buffers among it. Few keys are kept, those that were used
         last. `owner` is whose kernels they are. May raise what `queue` does.
         """
-        ...
 
     def forget(self, owner: object) -> None:
         """Drops the records of `replay` for an owner without queued work."""
-        ...
 
     def send(
         self, buffer: Buffer, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
@@ -195,11 +177,9 @@ class Runtime(Protocol):
         `in_order` copies in the queue of kernels, which then need not follow: a single small copy
         arrives sooner. Such calls must not overlap.
         """
-        ...
 
     def follow(self) -> None:
         """Makes everything that is queued from now on come after all that was sent."""
-        ...
 
     def fetch(
         self, buffer: Buffer, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
@@ -207,23 +187,18 @@ class Runtime(Protocol):
         """Starts a download into arrays, as `send`, after all work queued by now. Returns the
         moment when they are complete; `in_order` waits for it with a busy core. May raise
         OutOfMemoryError."""
-        ...
 
     def wait(self, event: Event) -> None:
         """Waits for a moment, once. May raise OutOfMemoryError."""
-        ...
 
     def synchronize(self) -> None:
         """Waits for everything that was queued, sent or fetched. May raise OutOfMemoryError."""
-        ...
 
     def timed(self) -> AbstractContextManager[list[tuple[Kernel, float]]]:
         """Collects the seconds of each launch inside, by the device's clock.
 
         The list is complete when the context ends, which waits for the device.
         """
-        ...
 
     def close(self) -> None:
         """Frees what it holds. Buffers and kernels of it cannot be used after that."""
-        ...

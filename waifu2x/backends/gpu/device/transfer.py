@@ -34,37 +34,29 @@ class Transfer(Protocol):
 
     def take(self, taken: ScopedAllocation, made: StackShape) -> None:
         """Takes memory for what crosses; `made` is the shape of the results."""
-        ...
 
     def send(self, *, in_order: bool = False) -> object:
         """Begins to send the pictures; see Runtime.send."""
-        ...
 
     def source(self, scratch: ScopedAllocation) -> DevicePixels:
         """Returns the pixels that the first model reads, which `before` makes."""
-        ...
 
     def target(self, scratch: ScopedAllocation) -> DevicePixels:
         """Returns the pixels that the last model writes, which `behind` reads."""
-        ...
 
     @property
     def before(self) -> Beside:
         """Launches before the first model..."""
-        ...
 
     @property
     def behind(self) -> Beside:
         """...and behind the last one."""
-        ...
 
     def fetch(self, *, in_order: bool) -> None:
         """Begins to fetch what was queued to be written."""
-        ...
 
     def wait(self) -> None:
         """Waits until the results are where they belong."""
-        ...
 
 
 class PixelTransfer:

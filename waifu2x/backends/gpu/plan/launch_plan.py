@@ -61,7 +61,6 @@ class LaunchPlan(Protocol):
     def launches(self, buffers: Buffers, flags: Flags) -> Sequence[ReadyLaunch]:
         """Returns all launches, in order, for one thread after the other. May raise BackendError
         for a kernel that can only be built now, and OutOfMemoryError."""
-        ...
 
 
 class LaunchPlans:

@@ -29,7 +29,6 @@ class Candidate(Protocol):
     @property
     def stem(self) -> str:
         """The name of the file in `kernels/`."""
-        ...
 
 
 Option = TypeVar("Option", bound=Candidate)
@@ -44,7 +43,6 @@ class Choose(Protocol):
         `work` distinguishes work that must not share an answer: planes, taps, a precision, a class
         of sizes.
         """
-        ...
 
 
 class StoredChoices:

@@ -59,7 +59,6 @@ class Enlarging(Protocol):
 
     def opened(self, film: Film, shape: Shape) -> AbstractContextManager[FrameDevice]:
         """Opens a device while the context lasts. Raises BackendError, ModelError."""
-        ...
 
 
 def enlarge_frames(

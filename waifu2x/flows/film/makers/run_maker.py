@@ -17,7 +17,6 @@ class RunMaker(Protocol):
 
     def __call__(self, runs: Sequence[PartRun], work: FilmWork) -> None:
         """Makes all parts of `runs` that have frames. Raises Waifu2xError; complete parts stay."""
-        ...
 
 
 class MakerHere:

@@ -37,20 +37,16 @@ class PacketSource(Protocol):
     @property
     def damaged(self) -> int:
         """Returns how many damaged places of the container were found so far."""
-        ...
 
     @property
     def recordings(self) -> int:
         """Returns how many recordings, each with its clock, have begun so far."""
-        ...
 
     def late_streams(self) -> int:
         """Returns how many streams have appeared since the file was opened."""
-        ...
 
     def __iter__(self) -> Iterator[Packet[Any]]:
         """Yields the packets that are not empty."""
-        ...
 
 
 class Decoding:
