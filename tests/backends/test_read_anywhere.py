@@ -90,7 +90,7 @@ MODELS = {
     "samples of all kinds": samples_of_all_kinds,
 }
 ONE_OF_EACH = ["grid 4", "samples, 2x"]
-SIZES = [(29, 53), (8, 24), (1, 1)]
+SIZES = [pytest.param((29, 53), marks=pytest.mark.matrix), (8, 24), (1, 1)]
 
 
 @functools.cache

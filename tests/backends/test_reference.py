@@ -39,7 +39,7 @@ def test_tiles_change_no_bit(monkeypatch: pytest.MonkeyPatch, pixels: int) -> No
     np.testing.assert_array_equal(run(), whole)
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
 @given(random_graphs())
 def test_maps_computed_again_equal_maps_kept(model: Model) -> None:
     """And both equal the definition, to the last bits of float32."""
