@@ -26,7 +26,7 @@ ENV PATH=/opt/waifu2x/bin:$PATH \
     NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility,video \
     WAIFU2X_CACHE_DIR=/cache/waifu2x
-# As /tmp is, so that whoever --user names can keep compiled kernels in a folder of their own.
+# As /tmp is, so that any user whom --user names can keep compiled kernels in a folder of their own.
 RUN useradd --uid 1000 waifu2x && install -d -m 1777 /cache && install -d -o waifu2x /pictures
 USER 1000
 VOLUME /cache

@@ -76,7 +76,7 @@ def peers(name: str, tuning: float) -> dict[str, Callable[[Any], torch_peers.Pee
 
 def timed(name: str, make: Any, model: Any, pixels: Any, ours: Any) -> str:
     """A peer's line."""
-    # What is compiled of one network does not count against the next one's limit.
+    # Code compiled for one network does not count against the next one's limit.
     torch._dynamo.reset()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()

@@ -5,9 +5,9 @@
 
 Pictures are crops of the examples. Of one size, some fifty are different, the others links to them;
 --mixed gives every picture another size, from a third of --size to 1.7 times, in no order, and
-first runs as many pictures of that one size, for the ratio of their megapixels a second. What
-stands behind -- goes to `waifu2x batch` as it is. The network alone: arrays in, arrays out, called
-from so many threads. Codecs alone: each picture decoded and a result of its size encoded, in as
+first runs as many pictures of that one size, for the ratio of their megapixels a second. Arguments
+behind -- go to `waifu2x batch` as it is. The network alone: arrays in, arrays out, called
+from as many threads. Codecs alone: each picture decoded and a result of its size encoded, in as
 many processes as there are cores, without the rest of the program.
 """
 

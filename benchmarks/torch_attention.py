@@ -67,7 +67,7 @@ class WindowsOf(torch.nn.Module):  # type: ignore[misc]
                 part = np.zeros(filled)
                 if shift:
                     part[filled - size :], part[filled - shift :] = 1, 2
-                # What fills a map up beyond what the node counts has no keys.
+                # Pixels that fill a map up beyond the node's size have no keys.
                 part[np.roll(np.arange(filled) >= windows.filled(length), -shift)] = 3
                 parts.append(part)
             places = torch.from_numpy(parts[0][:, None] * 4 + parts[1])[None, None]

@@ -15,7 +15,7 @@ SCALE = 4
 WIDTH, HEIGHT = 71, 60
 """Size of a part, in pixels of the input."""
 PARTS = {"drawn.png": ("drawing, PNG", (56, 62)), "cat.jpg": ("photo, JPEG", (124, 76))}
-"""What it is, and the upper left corner of the part."""
+"""Caption and upper left corner of the part of each picture."""
 GAP, BAR = 4, 30
 DARK, LIGHT = "#24292f", "#ffffff"
 """Captions have a ground of their own: the page may be light or dark."""

@@ -71,8 +71,8 @@
 #define JOIN(type, x, residual) ((x) + (residual))
 #endif
 
-// The place of a plane of a pixel in a map after space-to-depth by `s2d`, of which the map's first
-// pixel (top, left) is a multiple.
+// The place of a plane of a pixel in a map after space-to-depth by `s2d`; the coordinates of the map's
+// first pixel (top, left) are multiples of `s2d`.
 DEVICE int place_of(int y, int x, int plane, int s2d, int blocks, int pitch, int area) {
     const int block = (y % s2d * s2d + x % s2d) * blocks + plane / BLOCK;
     return (block * area + y / s2d * pitch + x / s2d) * BLOCK + plane % BLOCK;

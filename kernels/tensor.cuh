@@ -439,7 +439,7 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
 // With SPARSE_TAPS > 1 the result is stored depth-to-space, and the planes of each pixel [dy][dx] that it
 // becomes read 2 x 2 taps of 3 x 3, from [dy * 2 / D2S][dx * 2 / D2S] on: those behind an enlargement.
 //
-// A convolution has SIDE x SIDE taps, of which a step takes one; with TAP_COLUMNS those of a row are
+// A convolution has SIDE x SIDE taps, and a step takes one; with TAP_COLUMNS those of a row are
 // columns of one matrix product. A K-block is a group of input planes, with two terms in three rounds:
 // low input times high weights, high times low, high times high, since the unit cuts each sum off at 24
 // bits: small products come first.

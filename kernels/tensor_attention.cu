@@ -359,8 +359,8 @@ tensor_attention(const __grid_constant__ Attention p) {
     }
     __syncthreads();
 
-    // Planes of the target: from the block's first one, which lie at `first_query % 8` of a pixel, to before `end`,
-    // the last ones of which are zeros.
+    // Planes of the target: from the block's first one, which lie at `first_query % 8` of a pixel, to before `end`;
+    // the last ones are zeros.
     const int begin = PART + first_head * DEPTH, is_last = first_head + HEADS_EACH == HEADS;
     const int own = begin + TAKEN, end = is_last ? PART + EACH : own;
 #pragma unroll 1

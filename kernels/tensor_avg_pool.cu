@@ -7,7 +7,7 @@
 //
 // Arguments: `AvgPool` below. Layouts
 //   in    map of STORED planes in groups of GROUP
-//   sums  int64 [picture][each], of which this adds to the first PLANES
+//   sums  int64 [picture][each]; this adds to the first PLANES of them
 // Macros
 //   THREADS, GROUP, STORED (planes), S2D, EACH (planes of a single pixel, padded), PLANES (those that
 //   are not padding), TERMS, UNIT (a power of two; values up to 2^31 / UNIT in size are summed as they

@@ -13,7 +13,7 @@
 //
 // Arguments: `CrossSums` below. Layouts
 //   in    map of STORED planes in groups of GROUP
-//   sums  int64 [picture][each], of which this adds to the first: [HEADS][DEPTH][DEPTH], [HEADS * DEPTH] twice
+//   sums  int64 [picture][each]; this adds to the first of them: [HEADS][DEPTH][DEPTH], [HEADS * DEPTH] twice
 // Macros
 //   THREADS, GROUP, STORED (planes), QUERY_PLANE, KEY_PLANE (the first ones), HEADS, HEADS_EACH, DEPTH (planes of a
 //   head), EACH (sums of a thread), TERMS

@@ -8,7 +8,7 @@
 // the first one, 3 for the last, 1 for even ones and 2 for odd ones.
 //
 // Arguments: `Conv` in tensor.cuh, as of the convolution that makes the other pixels. Layouts
-//   in       map as tensor.cuh has it, in groups of GROUP planes, of which IN_PLANES are read
+//   in       map as tensor.cuh has it, in groups of GROUP planes; IN_PLANES of them are read
 //   weights  float [kind of row][kind of column][tap][plane of the result][IN_PLANES]
 //   epilogue float [kind of row][kind of column][plane of the result]
 //   out      pixels [row][column][PLANES]

@@ -15,7 +15,7 @@
 //   in        pixels [picture][row][column][IN_PLANES] by IN_PIXEL, or with IN_GROUP a map
 //   out       pixels [picture][row][column][OUT_PLANES] by PIXEL, or with OUT_GROUP a map
 //   residual  float [picture][row][column][PLANES], or with RESIDUAL_GROUP a map
-//   factors   float [picture][factors_each], of which one for each plane of the source
+//   factors   float [picture][factors_each], beginning with one for each plane of the source
 // Macros
 //   THREADS, VALUES (planes of a thread: of a pixel all, of a map 8 or 1), PLANES (that are made),
 //   WRITTEN (the same with the padding of the target's part, which is written too), IN_PIXEL with

@@ -7,7 +7,7 @@
 //
 // Arguments: `Mix` below. Layouts
 //   in, out   maps in groups of GROUP, OUT_GROUP planes
-//   weights   float [picture][weights_each], of which [HEADS][DEPTH][DEPTH]
+//   weights   float [picture][weights_each], each beginning with [HEADS][DEPTH][DEPTH]
 // Macros
 //   THREADS, RUNS, HEADS, DEPTH (planes of a head), MOST (planes of the heads of 8 planes, at most), WRITTEN (planes
 //   with the padding of the target's part, which is written too), GROUP, STORED, FIRST (plane), TERMS; and those of

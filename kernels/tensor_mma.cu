@@ -4,8 +4,8 @@
 //
 // The convolutions of tensor_wgmma.cu, on the same maps and weights, by `mma` on registers: a consumer group of
 // warps makes tiles of ROWS x 64 pixels (TAP_COLUMNS: 62) times WIDTH output planes, one after the other.
-// A warp accumulates WARP_COLUMNS pixels of a row and WARP_WIDTH planes in registers: whatever it reads of
-// shared memory serves so many matrix products, and reading is what bounds this kernel where the unit is
+// A warp accumulates WARP_COLUMNS pixels of a row and WARP_WIDTH planes in registers: each value that it
+// loads from shared memory serves that many matrix products, since loads bound this kernel where the unit is
 // fast. One copy of the pixels of a K-block serves all its taps.
 //
 // Pixels lie in a ring of rows. PREFETCHED of the rows of the next K-block, or tile, are copied while this

@@ -1,5 +1,5 @@
-// Two convolutions of 3x3 taps, the second of which makes a picture or a map of few planes, on the matrix units
-// of sm_90a: the map of 64 planes between them is never in memory.
+// Two convolutions of 3x3 taps on the matrix units of sm_90a; the second makes a picture or a map of few
+// planes: the map of 64 planes between them is never in memory.
 //
 //     mid(y, x, o) = activation(bias(o) + sum over ky, kx, i of weight(o, i, ky, kx) * in(y + ky, x + kx, i))
 //     out(y, x, c) = epilogue of the same sum over mid

@@ -7,7 +7,7 @@
 //
 // Arguments: `Planewise` below. Layouts
 //   in, out, residual  maps in groups of GROUP, OUT_GROUP, RESIDUAL_GROUP planes
-//   factors            float [picture][factors_each], of which PLANES
+//   factors            float [picture][factors_each], PLANES of them used
 // Macros
 //   THREADS, VECTORS (of a group, which neighbouring threads share: they divide WRITTEN), REPEATS (pixels
 //   of a thread), PLANES (that are made), WRITTEN (the same with the padding of the target's part, which is

@@ -1,1 +1,1 @@
-"""What a maintainer needs to publish a version; README.md says how."""
+"""Scripts by which a maintainer publishes a version; README.md says how."""

@@ -24,7 +24,7 @@ FILES = {
     **{f"{size}/scale2.0x_model.json": f"cnn-2x-{size}-an.json" for size in "sml"},
     **{f"{size}/noise0_model.json": f"cnn-restore-{size}-an.json" for size in "sml"},
 }
-"""What is made, and of which file of the package's folder weights/anime4k."""
+"""Maps each file that is made to its source in the package's folder weights/anime4k."""
 
 
 def converted(document: dict[str, Any]) -> NetworkWeights:

@@ -13,7 +13,7 @@ from release import project
 
 
 def faults(tag: str) -> list[str]:
-    """What has to be done before the tag can be published, a sentence each."""
+    """Lists, a sentence each, what has to be done before the tag can be published."""
     found = []
     version = project.version()
     if not project.is_version(version):

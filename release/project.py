@@ -1,4 +1,4 @@
-"""What the scripts here know of the project: version, changelog, the placeholder of its owner."""
+"""The project's facts for the scripts here: version, changelog, its owner's placeholder."""
 
 from __future__ import annotations
 

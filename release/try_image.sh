@@ -38,7 +38,7 @@ buildah build -q --pull-never --build-arg PYTHON=localhost/base \
 echo "a picture"
 container=$(buildah from --pull-never localhost/waifu2x)
 buildah add -q --chown 1000 "$container" examples/drawn.png /pictures/in.png >/dev/null
-# What the image runs, as its user, with no compiler and no CUDA: neither is in it.
+# Runs a command in the image, as its user, with no compiler and no CUDA: neither is in it.
 inside() { buildah run "$container" -- "$@"; }
 inside sh -c 'test "$(id -u)" = 1000 && ! command -v gcc && ! command -v nvcc'
 inside waifu2x --version

@@ -55,7 +55,7 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("WAIFU2X_CACHE_DIR", str(folder))
         patch.setenv("WAIFU2X_CONFIG", "")  # whatever the user's settings are
         if "PYTHONDONTWRITEBYTECODE" in os.environ:
-            # Each start of the program, of which there are hundreds, would compile all of it.
+            # Each of hundreds of starts of the program would compile all of it.
             patch.delenv("PYTHONDONTWRITEBYTECODE")
             patch.setenv("PYTHONPYCACHEPREFIX", str(folder / "bytecode"))
         for name in ("COLUMNS", "LINES"):  # which terminals of tests would be taken to have
@@ -79,8 +79,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once(cache_folder: Path) -> Iterator[None]:
-    """What one worker compiles for the processor, another one waits for: it takes a core for twenty
-    seconds."""
+    """While one worker compiles code for the processor, others wait for it: it takes a core for
+    twenty seconds."""
     built = Compiled._built
 
     def wait_or_build(self: Compiled, key: str) -> Function:
@@ -97,7 +97,7 @@ def compiled_once(cache_folder: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_frozen_objects_in_the_end() -> Iterator[None]:
-    """What pytest's plugins look for at the end would not be seen."""
+    """Thaws all objects: pytest's plugins look for leaks at the end."""
     yield
     gc.unfreeze()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import re
-import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -206,16 +205,38 @@ def test_old_words_of_kernels_are_gone() -> None:
     assert not found, "\n".join(found)
 
 
-def comments_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and text of each comment."""
-    with path.open("rb") as file:
-        for token in tokenize.tokenize(file.readline):
-            if token.type == tokenize.COMMENT:
-                yield token.start[0], token.string
+GAP = r"\s+(?:(?:#|//|\*)\s+)?"
+"""Between two words of a comment, which may stand in two lines."""
+DIALECT = re.compile(
+    rf"\b(?:whoever|whomever|so{GAP}many|of{GAP}which|of{GAP}whom)\b", re.IGNORECASE
+)
+"""Words that a sentence of this project does without: it names who acts, and counts."""
+VERBLESS_COMMENT = re.compile(r"(?<![#\"])(?:# |// |/\*\*? )What\b")
+PLACES = ".ci .github benchmarks docs examples kernels man release tests waifu2x"
+PROSE = ".1 .cl .css .cu .cuh .h .html .js .md .py .sh .toml .yml run long Dockerfile"
+"""Ends of the names of files that hold prose."""
 
 
-DIALECT = re.compile(r"\b(whoever|whomever|so many|of which|of whom)\b", re.IGNORECASE)
-"""Words that a sentence of this program does without: it names who acts, and counts."""
+@functools.cache
+def written() -> dict[str, str]:
+    """The texts of the project by their paths, but for the record of changes and this file."""
+    inner = [path for place in PLACES.split() for path in (ROOT / place).rglob("*")]
+    return {
+        path.relative_to(ROOT).as_posix(): path.read_text()
+        for path in sorted([*ROOT.iterdir(), *inner])
+        if path.name.endswith(tuple(PROSE.split())) and path.is_file()
+        if path not in (ROOT / "CHANGELOG.md", Path(__file__))
+    }
+
+
+def matches(pattern: re.Pattern[str], suffixes: str = "") -> str:
+    """Path, line and text of each match, in files of all kinds or of `suffixes`."""
+    return "\n".join(
+        f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {text[match.start() :][:80]}"
+        for path, text in written().items()
+        if not suffixes or path.endswith(tuple(suffixes.split()))
+        for match in pattern.finditer(text)
+    )
 
 
 def test_docstrings_begin_with_what_a_thing_is_or_does() -> None:
@@ -223,22 +244,22 @@ def test_docstrings_begin_with_what_a_thing_is_or_does() -> None:
     the reader look for a verb."""
     found = [
         f"{path}:{line}: {text.splitlines()[0]}"
-        for folder in ("waifu2x", "benchmarks", "examples", "tests")
+        for folder in ("waifu2x", "benchmarks", "examples", "release", "tests")
         for path, tree in modules(folder).items()
         for line, text in docstrings_of(tree)
-        if re.match(r"(Of|See)\b", text) or (folder == "waifu2x" and re.match(r"What\b", text))
+        if re.match(r"(Of|See|What)\b", text)
     ]
     assert not found, "\n".join(found)
+
+
+def test_comments_begin_with_a_subject() -> None:
+    found = matches(VERBLESS_COMMENT, ".py .cl .cu .cuh .h .js .sh .toml .yml .ci/run .ci/long")
+    assert not found, found
 
 
 def test_no_sentence_leans_on_what_it_does_not_name() -> None:
-    found = [
-        f"{path}:{line}: {' '.join(text.split())[:80]}"
-        for path, tree in modules("waifu2x").items()
-        for line, text in (*docstrings_of(tree), *comments_of(ROOT / path))
-        if DIALECT.search(text)
-    ]
-    assert not found, "\n".join(found)
+    found = matches(DIALECT)
+    assert not found, found
 
 
 def test_a_name_of_a_class_means_one_thing() -> None:

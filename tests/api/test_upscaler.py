@@ -216,7 +216,7 @@ def test_a_missing_scale_model_is_found_before_the_work(
             " no model that enlarges: scale2.0x_model.json is missing"
         )
         assert parts == []
-        # What is opaque everywhere, or transparent alike, needs none.
+        # A picture that is opaque everywhere, or transparent alike, needs none.
         image[..., 3] = 255
         assert upscaler(image).shape == (40, 60, 4)
 

@@ -54,8 +54,8 @@ PROMISED_DB = {"fp32": 100.0, "fp16": 65.0, "bf16": 60.0, "int16": 60.0, "auto":
 """On the shipped models, and as it turns out on random ones too."""
 FP32_DB = PROMISED_DB["fp32"]
 RANDOM_GRAPH_DB = {"fp32": 100.0, "fp16": 50.0, "bf16": 50.0, "int16": 50.0}
-"""What random graphs keep: slopes above 1 amplify what rounding to 16 bits leaves, and a picture of
-one pixel has no mean over many errors. A wrong tap, plane or place leaves less than 30 dB."""
+"""Least PSNR of random graphs: slopes above 1 amplify errors of rounding to 16 bits, and a picture
+of one pixel has no mean over many errors. A wrong tap, plane or place leaves less than 30 dB."""
 
 NETWORKS = {
     "vgg_7": [3, 32, 32, 64, 64, 128, 128, 3],
@@ -108,7 +108,7 @@ def in_modes(modes: Iterable[tuple[str, Precision]]) -> pytest.MarkDecorator:
 
 
 in_every_mode = in_modes(MODES)
-"""What is computed differently: elsewhere `auto` is another word for one of these."""
+"""Runs a test in all modes that differ: elsewhere `auto` is a name of one of these."""
 
 in_every_kind = pytest.mark.parametrize(
     ("backend", "precision"),
@@ -148,7 +148,7 @@ def crop(name: str, box: Box) -> NDArray[np.uint8]:
 def definition(
     name: str, scale: int, noise: int | None, example: str, box: Box
 ) -> NDArray[np.float64]:
-    """What a model set makes of part of an example, by definition: the same for all backends."""
+    """The result of a model set for part of an example by definition, the same for all backends."""
     return obvious.run(shipped(name, scale, noise), crop(example, box))
 
 
@@ -241,7 +241,7 @@ def test_tiles_equal_the_whole_to_the_bit(
 def graphs(
     examples: int, modes: Iterable[tuple[str, Precision]]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A test of so many random graphs on pictures and tiles of any size."""
+    """Makes a test of `examples` random graphs on pictures and tiles of any size."""
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         drawn = given(
@@ -903,7 +903,7 @@ def test_contract_on_every_instruction_set(isa: str) -> None:
 
 @pytest.mark.matrix
 def test_tiles_where_there_are_none() -> None:
-    """What `auto` computes on AMX, with its instructions emulated."""
+    """`auto` computes as on AMX, with its instructions emulated."""
     from waifu2x.backends.cpu.compile.isa import available_isas
 
     if os.environ.get("WAIFU2X_CPU_ISA") or "amx" in available_isas():

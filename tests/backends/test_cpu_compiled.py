@@ -84,7 +84,7 @@ images = pytest.mark.skipif(not code_image.is_possible(), reason="no images on t
 
 
 def object_code(text: str) -> bytes:
-    """What LLVM makes of its own language."""
+    """Compiles LLVM IR by LLVM itself."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple()
@@ -176,7 +176,7 @@ print(result.tobytes().hex(), "llvmlite" in sys.modules, "numba" in sys.modules)
 
 
 def used(change: str = "") -> list[str]:
-    """What a small picture becomes in a new process, and whether LLVM and Numba were loaded."""
+    """Enlarges a small picture in a new process; says whether LLVM and Numba were loaded."""
     code = USED.format(change=change, model="vgg_7")
     command = [sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()

@@ -9,7 +9,7 @@ from waifu2x.backends.cpu.run.division import LayerCosts, best_division
 
 
 def costs(halo: float) -> LayerCosts:
-    """A network of one convolution, with so many rows around a strip."""
+    """The costs of a network of one convolution, with `halo` rows around a strip."""
     return LayerCosts(np.ones(1), np.array([halo]), np.ones(1), 16.0, 1.0, 256.0)
 
 
@@ -20,7 +20,7 @@ def test_strips_of_large_pictures_are_not_too_tall(cores: int, halo: float, tall
     for height in (9000, 30_000):
         down, across = best_division(costs(halo), height, 12_000.0, 1, cores)
         assert height / down <= tallest
-        # What is computed around them is little all the same.
+        # The halos of all of them are little all the same.
         assert down * halo / height < 0.03
         assert across > 0
 

@@ -42,7 +42,7 @@ VECTORS: tuple[Expression, ...] = (
     *(Elementary(name, Input()) for name in ELEMENTARY),
     *FUNCTIONS[1:],
 )
-"""What is computed by vectors; then FUNCTIONS[1:] once more, value by value."""
+"""The functions computed by vectors; then FUNCTIONS[1:] once more, value by value."""
 COUNT = len(VECTORS)
 POINTS = 1 << 16
 PROMISED_DB: tuple[tuple[Precision, float], ...] = (("fp32", 100), ("auto", 60))

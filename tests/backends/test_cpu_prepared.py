@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def computed(model: Model, precision: Precision = "auto") -> NDArray[Any]:
-    """What a backend that is opened for it makes of a picture and of its mirror image."""
+    """Enlarges a picture and its mirror image by a backend that is opened for it."""
     picture = np.random.default_rng(5).integers(0, 256, (2, 23, 37, model.in_planes), np.uint8)
     with closing(open_backend("cpu")) as backend:
         return backend.compile([model], precision).run(Call(picture, np.float32))
@@ -79,7 +79,7 @@ def test_a_shipped_model_and_its_layers(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 class Called:
-    """What a pickle could call."""
+    """Pickles as a call, which a reader that trusts pickles would make."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return os.mkdir, ("called",)

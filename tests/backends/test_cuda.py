@@ -1,7 +1,7 @@
-"""What of the CUDA backend can be told without a device: sources, weights, choices, the compiler.
+"""Tests the CUDA backend without a device: sources, weights, choices, the compiler.
 
-What its kernels compute is the contract's matter, in test_backends.py, where there is a device, and
-step by step that of tensor_maps.py.
+Where there is a device, the contract in test_backends.py tests the results of its kernels, and
+tensor_maps.py those of each step.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def reduced() -> Model:
 
 
 def report(compiler: Compiler, capability: tuple[int, int], stem: str, chosen: Macros) -> str:
-    """What is not right with a kernel."""
+    """Names the faults of a compiled kernel; empty if there are none."""
     architecture = target(capability, compiler.supported())
     assert architecture is not None
     defined, lines = source.definitions(chosen)
@@ -578,7 +578,7 @@ def codes_of_field(kind: str | Struct, is_array: bool) -> str:
 
 
 def layout_checks(found: Struct) -> Iterator[str]:
-    """What C++ says of a struct, and of those in it."""
+    """Yields assertions in C++ on the layout of a struct, and of those in it."""
     yield f"static_assert(sizeof({found.name}) == {struct.calcsize(codes_of(found))});"
     before = ""
     for name, (kind, is_array) in found.fields.items():
@@ -657,7 +657,7 @@ def paired() -> Model:
 
 
 def odd() -> Model:
-    """What one network or another has, and those that come along have not."""
+    """A network of layers that the other networks here lack, though files may have them."""
     weight, bias = np.ones((3, 64, 3, 3), np.float32), np.zeros(3, np.float32)
     nodes = (
         PixelUnshuffle(0, 2),

@@ -234,7 +234,7 @@ def test_planes_in_ordinary_pages_come_through_locked_ones(
 def test_a_result_in_ordinary_pages_comes_through_locked_ones(
     driver: FakeDriver, network: Any, backend: Any
 ) -> None:
-    """Else whoever queues it would wait for it, and keep others from the device."""
+    """Else the thread that queues it would wait for it, and keep others from the device."""
     copied, out = network.run(Call(PIXELS, np.uint8)), np.zeros((40, 60, 3), np.uint8)
     assert driver.fetched == [place(copied)]
     network.run(Call(PIXELS, np.uint8, out=out))
@@ -490,7 +490,7 @@ def test_memory_is_written_before_anybody_reads_it(driver: FakeDriver, backend: 
 
 
 def test_clearing_memory_holds_nobody_up_but_the_kernels(driver: FakeDriver, backend: Any) -> None:
-    """What was zeroed and waited for at every allocation is cleared beside what the host does."""
+    """The device clears memory beside the host's work; nothing waits for it at an allocation."""
     runtime = backend.runtime
     kernel = runtime.build("peak", {}).kernel("peak", 64)
     target = runtime.allocate(64)
@@ -513,7 +513,7 @@ def test_clearing_memory_holds_nobody_up_but_the_kernels(driver: FakeDriver, bac
     assert driver.waited == waited
 
 
-# What compiling does.
+# Compiling.
 
 
 @pytest.mark.parametrize("driver", ["ctypes"], indirect=True)
@@ -710,7 +710,7 @@ def test_out_of_memory_is_no_fault_of_the_device(driver: FakeDriver, backend: An
     assert backend.runtime.allocate(1 << 20).size == 1 << 20
 
 
-# What is here, and what is not.
+# Devices that are here, and drivers that are not.
 
 
 def test_devices_say_through_what_they_are_called(

@@ -31,7 +31,7 @@ PIXELS = np.full((4, 5, 3), 7, np.uint8)
 
 
 class Faulty:
-    """A backend that works for so many pictures, then not any more."""
+    """A backend that works for `pictures` pictures, then not any more."""
 
     def __init__(self, name: str, pictures: int) -> None:
         self.name = name
@@ -92,7 +92,7 @@ class FaultyNetwork:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Faulty]]:
-    """Puts backends of these names, with so many pictures each, in the place of all others."""
+    """Replaces all backends by ones of these names, each working for that number of pictures."""
 
     def put(**pictures: int) -> list[Faulty]:
         made = {name: Faulty(name, count) for name, count in pictures.items()}

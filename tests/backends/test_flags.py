@@ -116,7 +116,7 @@ def picture(mark: int, height: int = 20, width: int = 31) -> NDArray[np.uint8]:
 
 @pytest.fixture
 def stages(runtime: MarkedRuntime, chain: list[Model]) -> Iterator[list[GpuNetwork]]:
-    """What each stage makes of any picture."""
+    """Yields the networks of each stage, for pictures of any size."""
     networks = []
     for stage in range(STAGES):
         plain = partial(Fp32Executor, runtime)

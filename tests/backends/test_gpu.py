@@ -1,4 +1,4 @@
-"""What the backends for GPUs share, on whichever OpenCL device there is: PoCL will do."""
+"""Tests what the backends for GPUs share, on any OpenCL device: PoCL will do."""
 
 from __future__ import annotations
 
@@ -623,7 +623,7 @@ def test_spare_memory_is_bounded_and_the_oldest_goes_first(opencl_device: Any) -
             taken.buffer(size * MEGABYTE)
         assert runtime.allocated <= 32 * MEGABYTE
         assert memory.free() <= 64 * MEGABYTE
-    # What was taken last is still there, and serves whoever takes almost as much.
+    # The buffer that was taken last is still there, and serves a request for almost as much.
     before = runtime.allocated
     with memory.taken() as taken:
         assert taken.buffer(18 * MEGABYTE).size == 24 * MEGABYTE
@@ -634,7 +634,7 @@ def test_spare_memory_is_bounded_and_the_oldest_goes_first(opencl_device: Any) -
     with memory.taken() as taken:
         assert taken.buffer(9_000).size == 32_768
         assert taken.buffer(9_000).size == 12_288
-    # What nobody holds makes room for what does not fit beside it.
+    # Buffers that nobody holds make room for one that does not fit beside them.
     with memory.taken() as taken:
         assert taken.buffer(60 * MEGABYTE).size == 60 * MEGABYTE
     assert runtime.allocated == 0

@@ -283,7 +283,7 @@ def test_auto_leaves_integers_where_a_network_multiplies_what_rounding_leaves(
     first, middle, last = model.nodes
     assert isinstance(middle, Convolution)
     assert isinstance(last, Convolution)
-    # What little tells two halves of the planes apart, times twenty.
+    # The small difference of two halves of the planes, times twenty.
     rng = np.random.default_rng(20)
     alike = middle.weight[:16] + 0.05 * middle.weight[:16] * rng.normal(size=(16, 32, 3, 3))
     halves = np.concatenate([middle.weight[:16], alike.astype(np.float32)])

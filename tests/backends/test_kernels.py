@@ -188,8 +188,8 @@ def spread() -> Model:
 
 
 def builds() -> list[Build]:
-    """What the fp32 executor compiles for a GPU, for pixels of bytes; the kernels of TTA and those
-    of YUV planes."""
+    """The kernels that the fp32 executor compiles for a GPU, for pixels of bytes; those of TTA and
+    those of YUV planes."""
     recorder: Any = Recorder()
     with pytest.raises(InterruptedError):
         peak.multiply_add_peak(recorder)

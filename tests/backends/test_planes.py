@@ -108,12 +108,12 @@ def identity(scale: int = 1) -> Model:
 
 
 def rgb_of(one: PlanarPicture) -> NDArray[np.float64]:
-    """What a network is to read."""
+    """The RGB that a network is to read."""
     return to_rgb(one.planes, meaning(one.format)).clip(0, 1)
 
 
 def read_by(backend: Backend, one: PlanarPicture) -> NDArray[np.float32]:
-    """What a backend's first model reads: it is in memory nowhere else but at these places."""
+    """The RGB that a backend's first model reads: it is in memory only at these places."""
     if backend.name == "numpy":
         from waifu2x.backends.reference.planar import to_rgb
 

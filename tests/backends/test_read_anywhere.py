@@ -40,7 +40,7 @@ def grid_attention(parts: int) -> Model:
 
 
 def places_of_all_kinds() -> Model:
-    """Places of the picture; of parts of concatenations, some of which are finished in a later
+    """Places of the picture; of parts of concatenations, some finished in a later
     phase; of maps of few planes; one behind the other; at half the resolution; the last node."""
     net = RandomGraph(3, 9)
     first = net.random_convolution(net.append(Interleave(0, 2)), 16, 3, 1, 1, "relu")

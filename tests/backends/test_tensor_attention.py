@@ -51,7 +51,7 @@ def libraries(cache_folder: Path) -> Path:
 def on_matrix_units(
     model: Model, pixels: NDArray[Any], precision: Precision, folder: Path, **options: Any
 ) -> NDArray[np.float32]:
-    """What the emulated device makes of pictures, by matrix units alone."""
+    """Enlarges pictures on the emulated device, by matrix units alone."""
     backend = emulated_backend(folder)
     network = backend.compile([model], precision)
     assert isinstance(network.models[0].executor, TensorExecutor)

@@ -130,7 +130,7 @@ def _unpack_wheels(wheels: Path, site: Path) -> None:
 
 
 def inside(folder: Path, *, with_reference: bool) -> None:
-    """What is run on both processors: results in every mode, and the compiled code."""
+    """Runs on both processors: writes results in every mode, and the compiled code."""
     from PIL import Image
 
     import waifu2x
@@ -189,7 +189,7 @@ class Instruction(NamedTuple):
 
 
 def loops(code: Path) -> str:
-    """What the innermost loop with the most multiply-adds is made of, and the totals."""
+    """The instructions of the innermost loops with the most multiply-adds, and the totals."""
     listed = subprocess.run(
         [DISASSEMBLER, "-d", "--no-show-raw-insn", str(code)],
         check=True,
@@ -200,7 +200,7 @@ def loops(code: Path) -> str:
     all_code = [Instruction(int(a, 16), b, c) for a, b, c in line.findall(listed.stdout)]
     bodies = sorted(innermost(all_code), key=lambda body: -_multiply_adds(body))
     text = [
-        f"\n{len(all_code)} instructions, of which {_multiply_adds(all_code)} vector multiply-adds."
+        f"\n{len(all_code)} instructions, {_multiply_adds(all_code)} of them vector multiply-adds."
     ]
     for body in bodies[:10]:
         counted = Counter(instruction.name for instruction in body).most_common()

@@ -10,7 +10,7 @@
 nothing temporary. `devices` runs it on two devices of PoCL, each with a process of its own, and
 kills some of those at random moments, or ends the program by a signal: kills lose nothing and
 change no byte, and no run leaves a process or a temporary file behind. `bad` runs a folder of tiny
-pictures of which one in a hundred is none: exactly those must be listed, in the summary and by
+pictures, one in a hundred of them no picture: exactly those must be listed, in the summary and by
 --json, and all others be done; prints the memory of the program on the way. `resume` runs a folder
 whose outputs are all there. Ends with 1, and says why, if something is not so.
 """
@@ -84,7 +84,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def kills(root: Path, count: int, chance: random.Random) -> list[str]:
-    """Faults after so many kills."""
+    """The faults found after `count` kills."""
     for number in range(300):
         width, height = chance.randrange(10, 200), chance.randrange(10, 200)
         make_picture(root / f"in/{number % 7}/{number}.png", number, width, height)
@@ -116,7 +116,7 @@ def kills(root: Path, count: int, chance: random.Random) -> list[str]:
             left += any((root / "out").rglob("*.part"))
     last = subprocess.run(waifu2x(root, *options), capture_output=True, text=True, check=False)
     expected, found = contents(root / "peace"), contents(root / "out")
-    print(f"{killed} kills, of which {left} left something; {swept} of the next runs swept it")
+    print(f"{killed} kills, {left} of them left something; {swept} of the next runs swept it")
     faults = [] if last.returncode == 0 else [f"the last run: {last.stderr[-500:]}"]
     faults += [f"missing: {name}" for name in expected.keys() - found.keys()]
     faults += [f"left over: {name}" for name in found.keys() - expected.keys()]
@@ -127,7 +127,7 @@ def kills(root: Path, count: int, chance: random.Random) -> list[str]:
 
 
 def devices(root: Path, count: int, chance: random.Random) -> list[str]:
-    """Faults after so many runs on two devices, to which something happens."""
+    """The faults found after `count` runs on two devices that are disturbed."""
     for number in range(200):
         width, height = chance.randrange(10, 120), chance.randrange(10, 120)
         make_picture(root / f"in/{number % 7}/{number}.png", number, width, height)
@@ -195,7 +195,7 @@ def _stat(field: int) -> Iterator[tuple[int, int]]:
 
 
 def grandchildren(parent: int) -> list[int]:
-    """What the process that starts others for the program has started."""
+    """The processes started by the process that starts others for the program."""
     parents = dict(_stat(1))
     return [pid for pid, above in parents.items() if parents.get(above) == parent]
 
@@ -264,7 +264,7 @@ def resident(process: int) -> int:
 
 
 def resume(root: Path, files: int) -> list[str]:
-    """Faults of a resume over so many files, all of them done."""
+    """The faults of a resume over that number of files, all of them done."""
     make_picture(root / "good.png", 0, 12, 9)
     for number in range(files):
         name = f"{number % 100}/{number}.png"

@@ -1,6 +1,6 @@
 """Memory while files of many pictures pass: `python -m tests.by_hand.long_files [--frames 3000]`.
 
-An APNG, a GIF and a WebP of so many frames, and a TIFF of a sixth as many pages, go through
+An APNG, a GIF and a WebP of `--frames` frames, and a TIFF of a sixth as many pages, go through
 `upscale_file` as they are, into each format that holds all of their pictures. Printed is the
 memory of this process (resident, in MiB) when the 20th picture is written and at its highest after
 that; a difference of more than --most MiB is a failure. WebP is put together at its end: of it,
@@ -43,7 +43,7 @@ def frame(number: int) -> NDArray[np.uint8]:
 
 
 def make(path: Path, extension: str, count: int) -> None:
-    """A file of so many pictures."""
+    """Writes a file of `count` pictures."""
     animated = extension != "tif"
     one = Extent(_SIDE, _SIDE, 3 * _SIDE**2)
     sink = write.FileSink(path, extension, Quality())

@@ -344,7 +344,7 @@ def _export(family: Family, path: Path, dynamo: bool) -> None:
 
 
 def by_torch(net: Any, pixels: Floats) -> Floats:
-    """What a network makes of a picture (rows, columns, planes), in double precision."""
+    """The result of a network for a picture (rows, columns, planes), in double precision."""
     picture = torch.from_numpy(pixels.transpose(2, 0, 1)[np.newaxis].copy())
     with torch.inference_mode():
         result: Floats = net.double()(picture)[0].numpy().transpose(1, 2, 0)
@@ -370,7 +370,7 @@ def decibels(made: Floats, expected: Floats) -> float:
 
 
 class Row(NamedTuple):
-    """What became of a file."""
+    """The findings on a file."""
 
     text: str
     is_right: bool

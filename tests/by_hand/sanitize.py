@@ -88,7 +88,7 @@ def of_this_chip() -> tuple[Units, ...]:
 
 
 def errors_in(output: str) -> int:
-    """What a tool says that it has found; 1 if it says nothing."""
+    """Number of errors that a tool says that it has found; 1 if it says nothing."""
     summaries = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", output)
     return max(map(int, summaries), default=1)
 

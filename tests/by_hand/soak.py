@@ -89,7 +89,7 @@ with Upscaler(scale=2, noise=1, model="upconv_7", backend="cpu") as upscaler:
 
 @dataclass
 class Findings:
-    """What went wrong, and how much was done."""
+    """The faults found, and how much was done."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     faults: list[str] = field(default_factory=list)
@@ -254,7 +254,7 @@ def disturbed(
 
 
 def limit_files(size: int) -> None:
-    """In the process that is about to be a program: no file grows beyond so many bytes."""
+    """In the process that is about to be a program: lets no file grow beyond `size`."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 

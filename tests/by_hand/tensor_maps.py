@@ -106,7 +106,7 @@ class Bench:
             if value not in (0, program.result):
                 size = executor.map_bytes(value, box, self.pictures)
                 buffer = runtime.allocate(size)
-                # What nobody writes must reach no result: NaN.
+                # Bytes that nobody writes must reach no result: NaN.
                 runtime.upload(buffer, np.full(size, 0xFF, np.uint8))
                 self.places[value] = BufferPlace(buffer, 0, box)
         vectors = runtime.allocate(executor.vector_bytes(self.pictures) + 8)

@@ -149,7 +149,7 @@ def test_remove_takes_what_was_imported_and_nothing_else(run: Run) -> None:
     assert not gone.parent.exists()
     assert kept.exists()
     assert "mine/gone" not in [each.name for each in model_set.available()]
-    # What else is in the folder stays, and so does the folder.
+    # Other files in the folder stay, and so does the folder.
     assert run("remove", "mine/kept").exit_code == 0
     assert list(kept.parent.iterdir()) == [note]
     assert "no such model" in run("remove", "mine/kept").stderr

@@ -234,7 +234,7 @@ def test_pages_of_an_archive_count_as_pictures(
     assert found.left == pytest.approx(152 / 5)
     counted.finish(done(jobs[1], 1.0, 10, 20, pictures=200))
     assert counted.figures().counted == "201/202"
-    # What is skipped takes no time, and promises none.
+    # A file that is skipped takes no time, and promises none.
     counted.finish(Outcome(jobs[2]))
     assert counted.figures().counted == "202/202"
 

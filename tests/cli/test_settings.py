@@ -322,6 +322,6 @@ def test_errors_name_the_settings_that_they_speak_of(
         "Error: Give one size: --width and --height or --longer-side (width = 20 comes from"
         " WAIFU2X_WIDTH; longer-side = 30 comes from WAIFU2X_LONGER_SIDE)\n"
     )
-    # What the command line says itself has no origin to name.
+    # An option of the command line itself has no origin to name.
     monkeypatch.delenv("WAIFU2X_WIDTH")
     assert "comes from" not in run("upscale", "-m", "none", "a.png", "b.png").stderr

@@ -50,7 +50,7 @@ MODEL = ["-m", "vgg_7"]
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:
-    """What the condition says, as soon as it says something."""
+    """The condition's result, as soon as it is true."""
     deadline = time.monotonic() + SECONDS
     while not (result := condition()):
         assert time.monotonic() < deadline
@@ -134,7 +134,7 @@ def batch(*arguments: str) -> Result:
 
 
 def rows(result: Result, base: str) -> dict[str, dict[str, object]]:
-    """What `--json` says of each input, but for the time it took; of outputs, where in `base`."""
+    """Maps inputs to their rows of `--json`, without times; outputs are relative to `base`."""
     found = {}
     for line in result.stdout.splitlines():
         row = json.loads(line)

@@ -94,7 +94,7 @@ class Run:
         return [device.process.pid for device in self.processes._devices]
 
     def result(self, jobs: list[Job]) -> dict[str, Outcome]:
-        """The outcomes by the names of their sources, of which each has one."""
+        """The outcomes by the names of their sources; each source has one."""
         outcomes = list(self.outcomes(jobs))
         assert sorted(outcome.job.source for outcome in outcomes) == sorted(
             job.source for job in jobs

@@ -154,7 +154,7 @@ def test_a_film_longer_than_it_says_is_gone_on_with_until_its_end() -> None:
 
 
 def test_makers_wait_for_what_may_come_back() -> None:
-    """Six threads, each of which loses one run in three: every part is made once at the end."""
+    """Six threads, each losing one run in three: every part is made once at the end."""
     queue = RunQueue([PartRun(0, 30), PartRun(40, 70)], 70, 6)
     made: list[int] = []
     lock = threading.Lock()

@@ -76,7 +76,7 @@ def read(path: Path) -> list[list[NDArray[Any]]]:
 
 @pytest.fixture(scope="module")
 def network() -> Any:
-    """What enlarges float RGB by 2."""
+    """A network that enlarges float RGB by 2."""
     with Upscaler(noise=None, model=MODEL, backend="numpy", precision="fp32") as upscaler:
         yield upscaler.networks.chains.network(2, None)
 

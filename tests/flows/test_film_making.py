@@ -145,7 +145,7 @@ def test_what_others_keep_beside_the_parts_stays(job: FilmJob) -> None:
 
 
 def test_a_part_behind_the_end_is_left_out(job: FilmJob) -> None:
-    """Somebody who sought found frames there; whoever decoded all that is before found the end."""
+    """A maker that sought found frames there; one that decoded all before them found the end."""
 
     def end_earlier(work: FilmWork, turn: int) -> None:
         told = manifest.all_recorded(work.folder)

@@ -136,7 +136,7 @@ def _stopped(job: FilmJob, at: int) -> None:
 
 @pytest.fixture
 def begun(tmp_path: Path) -> FilmJob:
-    """A film of which two parts of 10 frames are there."""
+    """A film with two parts of 10 frames made."""
     source = tmp_path / "film.mkv"
     films.film(source, codec="ffv1")
     job = FilmJob(source, tmp_path / "out.mkv", FFV1)

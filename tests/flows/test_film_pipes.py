@@ -56,7 +56,7 @@ SIX = tuple(range(0, 240, 40))
 
 
 class Pipes(NamedTuple):
-    """What a film is read from, and what was written."""
+    """The pipes that a film is read from and written to."""
 
     feed: Callable[[Path], None]
     taken: Callable[[], bytes]
@@ -388,7 +388,7 @@ def test_what_is_no_film_is_a_sentence(content: bytes, tmp_path: Path, pipes: Pi
 def test_sound_without_end_before_a_picture_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is kept of other streams is bounded: a second of it is more than the bound here."""
+    """Packets kept of other streams are bounded: a second of them is more than the bound here."""
     source = tmp_path / "film.mkv"
     films.film(source, times=range(3000, 4000, 40), sounds=[("flac", 0.0)])
     monkeypatch.setattr(decoding, "_MOST_KEPT", 1000)
@@ -453,7 +453,7 @@ def test_a_decoder_that_dies_is_a_sentence(name: str, tmp_path: Path, pipes: Pip
 def test_a_film_that_pauses_in_its_pipe_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever sends it stops in its middle, until the program has said many times that it waits."""
+    """The sender stops in its middle, until the program has said many times that it waits."""
     source = tmp_path / "film.mkv"
     films.film(source, codec="ffv1", times=range(0, 2000, 40))
     data = source.read_bytes()
@@ -490,7 +490,7 @@ def test_a_film_that_pauses_in_its_pipe_is_waited_for(
 def test_a_pipe_that_lets_nobody_wait_is_waited_for(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever has made it may have made it so: what does not fit is written later."""
+    """A film may have been made that way: bytes that do not fit are written later."""
     source = tmp_path / "film.mkv"
     films.film(source, codec="ffv1", times=range(0, 2000, 40), size=(128, 128))
     out, their_end = os.pipe()
@@ -710,7 +710,7 @@ def test_the_command_ends_in_silence_with_its_reader(tmp_path: Path) -> None:
 
 @pytest.mark.matrix
 def test_a_command_that_is_killed_leaves_nobody(tmp_path: Path) -> None:
-    """Whoever reads for it ends with it."""
+    """The process that reads for it ends with it."""
     films.film(tmp_path / "film.mkv", codec="ffv1", times=range(0, 2000, 40), size=(64, 64))
     with _command(tmp_path, "film.mkv", "-", "-f", "y4m", stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

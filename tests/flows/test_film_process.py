@@ -1,4 +1,4 @@
-"""The process that reads a film and whoever asks it: who waits for whom, what errors become."""
+"""The process that reads a film and its client: who waits for whom, what errors become."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PIPE = Path("-")
 
 
 class _Player:
-    """Whoever reads what is written into a pipe: only once others have waited for it so often that
+    """Reads what is written into a pipe, but only once others have waited for it so often that
     signs of life, had they been messages, would have filled every buffer."""
 
     PAUSE = 1000
@@ -227,7 +227,7 @@ def test_who_ends_early_is_not_told_what_is_wrong_then(
         monkeypatch.setattr(process.ReadFilm, "_say", full)
         frames = reader.frames(Selection(), 1)
         next(frames).release()
-        frames.close()  # by whoever ends for a reason of its own
+        frames.close()  # as a caller that ends for a reason of its own
     assert asked
 
 
@@ -304,7 +304,7 @@ class _Claimed:
     ("pixels", "pictures"), [("yuv420p10le", 38 * 104), ("yuv444p10le", 38 * 200)]
 )
 def test_8k_fits_on_many_cores(pixels: str, pictures: int) -> None:
-    """What 17 threads and 16 references were measured to take, in MiB, and threads' own."""
+    """17 threads and 16 references were measured to take that, in MiB, and threads' own."""
     container: Any = _Claimed(pixels)
     assert needed_memory(container, 64) > (pictures + 64 * 16) << 20
     assert needed_memory(container, 64) < 32 << 30

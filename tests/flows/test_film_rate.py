@@ -20,7 +20,7 @@ from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 
 
 class _Recorded:
-    """What enlarges frames: notes the sizes of luma instead."""
+    """Stands for the enlarger of frames: notes the sizes of luma instead."""
 
     sizes: list[tuple[tuple[int, ...], tuple[int, ...]]]
 

@@ -36,7 +36,7 @@ WHOLE = Selection()
 
 
 class Found:
-    """What is read of a film: times in its ticks, planes, and its ending."""
+    """The frames read from a film: times in its ticks, planes, and its ending."""
 
     def __init__(self, path: Path, selection: Selection = WHOLE) -> None:
         self.times: list[int] = []
@@ -94,7 +94,7 @@ def test_a_gap_that_is_meant_stays(tmp_path: Path) -> None:
 def test_many_times_that_leap_behind_the_end_are_said(
     leaping: int, damaged: int, tmp_path: Path
 ) -> None:
-    """What comes after them is lost, unless there is nothing: then the film leaps."""
+    """Frames after them are lost, unless there are none: then the film leaps."""
     path = tmp_path / "film.mkv"
     times = [40 * index for index in range(40)]
     leapt = times[10 : 10 + leaping]
@@ -107,7 +107,7 @@ def test_many_times_that_leap_behind_the_end_are_said(
     assert (len(found.times) > 10) == (leaping == 4)
 
 
-# What cannot be decoded.
+# Damaged frames.
 
 
 def damaged_picture() -> bytes:
@@ -119,7 +119,7 @@ def damaged_picture() -> bytes:
 
 
 def _with_holes(number: int, holes: int) -> bytes:
-    """A film of `number` pictures, behind the first of which `holes` packets are none."""
+    """A film of `number` pictures; `holes` packets behind the first one are damaged."""
     good, bad = picture(), damaged_picture()
     clusters = [(0, containers.block(1, 0, good))]
     clusters += [
@@ -278,7 +278,7 @@ def test_a_stream_that_begins_late_is_said(tmp_path: Path) -> None:
 def test_sound_that_lies_behind_the_pictures_is_read_to_the_end(
     behind: int, tmp_path: Path
 ) -> None:
-    """What can be read only once is read on until all sound of a stretch has come."""
+    """A film that can be read only once is read on until all sound of a stretch has come."""
     path = tmp_path / "film.mkv"
     frame, tone = picture(), bytes(64)
     packets = [(time, time, containers.block(1, 0, frame)) for time in range(0, 4000, 40)]

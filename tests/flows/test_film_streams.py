@@ -63,7 +63,7 @@ def enlarge(job: FilmJob, **options: Any) -> MadeFilm:
 
 
 def probe(path: Path) -> dict[str, Any]:
-    """What ffprobe says of a film, with a hash of each packet."""
+    """The answer of ffprobe for a film, with a hash of each packet."""
     command = ["ffprobe", "-v", "quiet", "-of", "json", "-show_streams", "-show_chapters"]
     command += ["-show_format", "-show_packets", "-show_data_hash", "MD5", str(path)]
     found: dict[str, Any] = json.loads(subprocess.check_output(command))
@@ -336,7 +336,7 @@ def test_a_container_that_cannot_hold_a_stream_is_a_sentence(tmp_path: Path) -> 
 
 
 def told(source: Path, target: Path, wish: Wish | None = None) -> tuple[str, ...]:
-    """What is said before the work, where what does not fit is left out."""
+    """The notices before the work, where streams that do not fit are left out."""
     job = FilmJob(source, target, wish or Wish(), drop_unsupported=True)
     with FilmReader(source) as reader:
         return prepare(reader, job, 128, 192).notices

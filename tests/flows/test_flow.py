@@ -13,7 +13,7 @@ from waifu2x.imaging.streams import Extent, Header
 
 
 class Numbers:
-    """A source of so many numbers that keeps count of those that were read."""
+    """A source of `count` numbers that keeps count of those that were read."""
 
     def __init__(self, count: int, known: bool = True, bad: int | None = None) -> None:
         self.header = Header((Extent(1, 1, 1),), count if known else None)

@@ -106,7 +106,7 @@ def test_only_what_failed_is_tried_again(folder: Path, monkeypatch: pytest.Monke
         "sub/d.png": "failed",
     }
     assert made("../out") == ["b.png", "sub/c.png"]
-    # What is said of b.png last is that it is done, behind the line that was cut off.
+    # The last line about b.png says that it is done, behind the line that was cut off.
     with Path("../log2").open("w") as log:
         log.write(Path("../log").read_text() + result.stdout)
     again = CliRunner().invoke(cli, [*call, "../log2", ".", "../out"])
@@ -270,7 +270,7 @@ def test_a_full_disk_is_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_full_disk_ends_the_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is under way may fail, too; nothing more is begun."""
+    """Files under way may fail, too; no more are begun."""
     for number in range(30):
         picture(f"in/{number:02}.png")
 
@@ -309,7 +309,7 @@ def test_what_another_run_makes_meanwhile_is_skipped(folder: Path) -> None:
 
 
 class Html(HTMLParser):
-    """What a browser would make of a page: its texts, links and pictures, in order."""
+    """Parses a page as a browser would: its texts, links and pictures, in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -431,7 +431,7 @@ def test_thumbnails(shape: tuple[int, int, int], dtype: Any, size: tuple[int, in
 
 
 def arrivals(existing: frozenset[str] = frozenset()) -> Callable[[float], list[str]]:
-    """What is whole at a time of the clock, by name. Files are as old as `at` says."""
+    """Names the files that are whole at a time of the clock. `at` sets the age of a file."""
 
     def look() -> Plan:
         return plan(Path("in"), Path("out"), "png", True)
@@ -466,7 +466,7 @@ def test_what_still_grows_is_not_whole(folder: Path) -> None:
         at("in/slow.png", 500, b"x" * step)
         assert whole(1001 + step * SETTLED) == []
     assert whole(1001 + 5 * SETTLED) == ["slow.png"]
-    # What has changed is new: its date, its size, or that it is another file of that name.
+    # A changed file is new: its date, its size, or that it is another file of that name.
     at("in/slow.png", 501, b"x" * 4)
     assert whole(1100) == []
     assert whole(1100 + SETTLED) == ["slow.png"]

@@ -1,4 +1,4 @@
-"""What a report on a batch shows: in which order, which details, which settings."""
+"""A report on a batch shows its pictures in order, with details and settings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_pictures_and_pages_are_in_order_of_their_names(tmp_path: Path) -> None:
     for name in ("page10.png", "Page2.png", "b.png"):
         page.add(made_of(name, small))
     page.add(made_of("c.cbz", *(small._replace(name=f"{number}.png") for number in (9, 10, 11))))
-    page.add(made_of("a.png"))  # of which there is no picture
+    page.add(made_of("a.png"))  # a page without a picture
     page.finish(["all is well"], [])
     text = (tmp_path / "page.html").read_text()
     names = re.findall(r'<bdi class="name">(.*?)</bdi>', text)

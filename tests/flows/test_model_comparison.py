@@ -1,4 +1,4 @@
-"""What several model sets make of a picture: figures, crops, the sheet, and what is refused."""
+"""Compares model sets on a picture: figures, crops, the sheet, and what is refused."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ BOTH = NoiseLimits(((50, 2), (80, 1)), ((60, 1), (90, 0)), ((50, 2), (95, 0)))
 
 
 def level(picture: Picture, facts: Any, **size: Any) -> int | None:
-    """What is chosen for a picture by BOTH."""
+    """The noise level that BOTH choose for a picture."""
     asked = Enlarger(
         facts, request(**size), None, lambda calls, on_progress, on_recomputed: [], BOTH
     )
@@ -108,10 +108,10 @@ def level(picture: Picture, facts: Any, **size: Any) -> int | None:
         ({"scale": "2.4"}, [1, 1, 0, 0, None]),
         ({"width": 24}, [2, 2, 1, None, None]),
         ({"width": 100}, [1, 1, 0, 0, None]),
-        # What is reduced loses its artefacts with that.
+        # A picture that is reduced loses its artefacts with that.
         ({"scale": "0.5"}, [None] * 5),
         ({"longer_side": 10}, [None] * 5),
-        # What stays as it is stays.
+        # A picture that keeps its size stays as it is.
         ({"scale": 2, "only_smaller_than": 24}, [None] * 5),
     ],
     ids=str,

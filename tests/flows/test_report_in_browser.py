@@ -171,7 +171,7 @@ def test_view_by_keyboard(opened: Window) -> None:
     opened.keep("beside")
     opened.driver.find_element("id", "beside").send_keys(keys.ESCAPE)
     assert not opened.run(f"return {view}.open")
-    # Whoever closes it is where they were.
+    # Closing it gives the focus back.
     assert opened.run("return document.activeElement.tagName") == "SUMMARY"
 
 

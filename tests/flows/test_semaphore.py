@@ -87,7 +87,7 @@ def test_the_memory_of_a_picture_counts_its_result(tmp_path: Path) -> None:
         assert needed_bytes(b"no picture", upscaler.enlarger) >= 10
     with Upscaler(1.5, model=model, backend="numpy") as resized:
         assert needed_bytes(content, resized.enlarger) > len(content) + pixels * 4 * 4
-    # What would be refused for its size is found out by who decodes it.
+    # The decoder finds out that a picture is refused for its size.
     with Upscaler(width=99999, model=model, backend="numpy") as refusing:
         assert needed_bytes(content, refusing.enlarger) == len(content) + pixels
 

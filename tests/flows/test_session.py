@@ -50,7 +50,7 @@ def check(jobs: list[Job]) -> None:
 
 
 def drive(settings: SessionSettings, jobs: list[Job]) -> list[Outcome]:
-    """What a process does that has a device of its own."""
+    """Runs jobs as a process does that has a device of its own."""
     with Upscaler(**settings.arguments) as upscaler:
         session = Session(upscaler, settings)
         outcomes, _ = session.make(jobs, lambda: True)

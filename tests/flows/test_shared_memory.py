@@ -42,7 +42,7 @@ class Both:
         self.theirs = AttachedPool(self.other, self.device.pin)
 
     def pass_on(self, *arrays: NDArray[Any]) -> tuple[list[SharedArray], list[NDArray[Any]]]:
-        """What the other end is told of arrays, and how it sees them."""
+        """Passes arrays to the other end: their descriptors, and the arrays as it sees them."""
         self.mine.send(self.one, arrays, lambda told, gone: (told, gone))
         told, gone = self.other.recv()
         self.theirs.drop(gone)
@@ -67,7 +67,7 @@ def test_two_processes_see_the_same_arrays(named: bool, monkeypatch: pytest.Monk
         del array, seen
     # Memory that nobody holds any more is used again, where it is not far too large.
     assert numbers == [1, 2, 2, 2, 1, 2]
-    # What is used again and again is page-locked.
+    # Memory that is used again and again is page-locked.
     assert both.device.ever == len(both.device.now) == 1
     held, another = both.mine.array((5000, 3), np.uint16), both.mine.array((5000, 3), np.uint16)
     (told, other_told), seen_both = both.pass_on(held, another)

@@ -41,7 +41,7 @@ def upscaler(tmp_path: Path) -> Iterator[Upscaler]:
 def upscaled(
     source: Path, extension: str, enlarger: Enlarger, notices: list[str] | None = None, **more: Any
 ) -> Upscaled:
-    """What became of a file, whose result is out/b.EXTENSION beside it."""
+    """Enlarges a file into out/b.EXTENSION beside it."""
     job = Job(source, source.parent / "out" / f"b.{extension}")
     output = Output(extension, Quality(), "fail", more.pop("options", OutputOptions()))
 
@@ -224,7 +224,7 @@ def test_pages_are_read_no_further_than_the_output_holds(
 
 
 def test_the_order_of_pages_is_kept_and_each_is_read_upright(tmp_path: Path) -> None:
-    """What a header says of sizes is upright, as pictures are."""
+    """Sizes in a header are those of upright pictures, as decoded ones are."""
     path = tmp_path / "a.tif"
     with tifffile.TiffWriter(path) as writer:
         for orientation in (1, 6, 3):

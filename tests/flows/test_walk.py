@@ -1,4 +1,4 @@
-"""What a folder may hold besides pictures, and names that only some file systems tell apart."""
+"""Folders hold other things than pictures, and names that only some file systems tell apart."""
 
 from __future__ import annotations
 

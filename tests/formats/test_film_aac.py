@@ -1,4 +1,4 @@
-"""What decoders of AAC are told before the first packet."""
+"""Decoders of AAC are told the right configuration before the first packet."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def coding_of(image: Image.Image) -> JpegCoding:
     return coding
 
 
-# What strangers hand in.
+# Hostile and damaged files.
 
 
 def tables_of(data: bytes) -> list[tuple[int, int]]:

@@ -225,7 +225,7 @@ def test_png_chunks_go_along() -> None:
         image.load()
         assert image.info["Title"] == "A title"
         assert image.info["Long"] == "text" * 99
-    # What depends on the samples or says how they are stored does not.
+    # A chunk that depends on the samples or says how they are stored does not.
     others = [(b"sBIT", b"\5\5\5"), (b"teST", b"unsafe"), (b"hIST", b"\0\1")]
     data = png_with(ramp(3), *others)
     assert decode(data).metadata.chunks == ()

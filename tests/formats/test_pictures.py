@@ -263,7 +263,7 @@ def test_camera_jpeg_with_preview() -> None:
     assert decode(data).pixels.shape == ramp(3).shape
 
 
-# What is refused.
+# Refused pictures.
 
 
 RGB = Image.fromarray(noise(16, 16, 3))
@@ -345,7 +345,7 @@ def test_cut_off_anywhere(extension: str) -> None:
     assert refused > len(whole) - 32
 
 
-# What cannot be written.
+# Pictures that cannot be written.
 
 
 @pytest.mark.parametrize("extension", ["jpg", "bmp", "ppm"])
@@ -387,7 +387,7 @@ def test_largest_sides(extension: str, largest: int) -> None:
             check_result(form, (height, width, 3), 1, "p")
         with pytest.raises(OutputError, match="p: cannot encode as"):
             encode(Picture(np.zeros((height, width, 3), np.uint8)), extension)
-    # What the check lets through can be written.
+    # A picture that the check lets through can be written.
     check_result(form, (1, largest, 3), 1, "p")
     widest = Picture(np.zeros((1, largest, 3), np.uint8))
     assert decode(encode(widest, extension)).pixels.shape == (1, largest, 3)

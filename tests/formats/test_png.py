@@ -59,7 +59,7 @@ class Sink(io.BytesIO):
         return len(content)
 
 
-# What we write.
+# Files that we write.
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -163,7 +163,7 @@ def test_a_full_disk_ends_it() -> None:
         writer.add(Timed(picture))
 
 
-# What others write.
+# Files that others write.
 
 
 def filtered_noise(kind: int, depth: int, size: tuple[int, int]) -> NDArray[np.uint8]:
@@ -303,7 +303,7 @@ def test_metadata_is_what_pillow_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ours.pixels.shape == (33, 24, 3)
 
 
-# What is damaged.
+# Damaged files.
 
 
 def damaged(data: bytes) -> Iterator[tuple[str, bytes]]:

@@ -123,7 +123,7 @@ def test_broken_words_are_no_failure(broken: bytes) -> None:
         assert (profiles.tone(colours, 3) is not None) == is_number
 
 
-# What networks see, and what comes back.
+# Pixels that networks see, and those that come back.
 
 
 @pytest.mark.parametrize("gamma", [1.0, 1.8, 2.6])

@@ -26,7 +26,7 @@ class Window(NamedTuple):
     """For names of screenshots."""
 
     def run(self, script: str, *arguments: object) -> Any:
-        """What a script returns."""
+        """The value that a script returns."""
         return self.driver.execute_script(script, *arguments)
 
     def wait(self, script: str, *arguments: object, seconds: float = 60) -> Any:
@@ -63,7 +63,7 @@ class Window(NamedTuple):
         return fitting
 
     def faults(self, axe: str) -> dict[str, list[str]]:
-        """What axe-core finds fault with: by rule, the beginnings of the elements."""
+        """The faults that axe-core finds: for each rule, the beginnings of the elements."""
         # By the driver: the page itself lets no script in.
         found = self.driver.execute_async_script(
             axe + "; const done = arguments[0]; axe.run().then(done, e => done(String(e)));"

@@ -70,7 +70,7 @@ class Frames(NamedTuple):
 
     @property
     def header(self) -> Header:
-        """What a source of them would say first."""
+        """The header that a source of them would give first."""
         extents = [header_of(one).extent(0) for one in self.pictures]
         kept = extents[:1] if self.durations else extents
         return Header(

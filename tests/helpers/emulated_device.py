@@ -80,7 +80,7 @@ class EmulatedModule:
 
 
 class EmulatedRuntime:
-    """What CudaRuntime is, as far as networks ask."""
+    """Stands for CudaRuntime, as far as networks use it."""
 
     def __init__(self, folder: Path, capability: tuple[int, int], shared_bytes: int) -> None:
         self.device = Device("emulated", "")

@@ -24,7 +24,7 @@ GIVEN = (
     " load_matrices load_transposed mma power_of_two"
 )
 BARRIERS = "barrier_init barrier_arrive barrier_arrive_copied barrier_wait"
-"""What the header has in the place of a chip's instructions."""
+"""Functions of the header in the place of a chip's instructions."""
 ENTRY = """
 static const uint8_t* arguments;
 

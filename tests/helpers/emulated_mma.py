@@ -180,7 +180,7 @@ class Work:
         self._target_box = Box(0, 0, rows * self._scale, columns * self._scale)
         self._expected = self._exact()
         self.flags = np.zeros(1, np.uint32)
-        """What the last result has flagged."""
+        """The flags set by the last result."""
 
     def _exact(self) -> NDArray[np.float64]:
         """(rows, columns, planes), in float64."""
@@ -210,7 +210,7 @@ class Work:
         seed: int,
         allowed: float = LARGEST,
     ) -> NDArray[np.uint8]:
-        """What a shape makes, by one block for each tile of planes: a map's bytes, or floats'."""
+        """A shape's result, by one block for each tile of planes, as bytes of a map or floats."""
         job, (rows, columns) = self.job, SIZE
         width = shape.width(job)
         pack: Any = pack_last if job.tap_columns else pack_middle if job.last else pack_quads
@@ -275,7 +275,7 @@ class Work:
         return float((np.abs(self.values(made) - self._expected) / sizes).max())
 
     def values(self, made: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """What a result holds, (rows, columns, planes)."""
+        """The values of a result, (rows, columns, planes)."""
         if self.job.last:
             return made.view(np.float32).reshape(self._expected.shape).astype(np.float64)
         planes: NDArray[np.float64] = unpacked(made, self._target, self._target_box, 1)[0]

@@ -158,7 +158,7 @@ APART static void yield(bool leaves_warp) {
 
 static Lane& lane() { return warps[current->warp].lanes[current->lane]; }
 
-// What all threads of a warp do at once: the last that comes does it.
+// Runs once what all threads of a warp do at once: the last that comes does it.
 template <class Work>
 APART static void together(Work work) {
     Warp& warp = warps[current->warp];

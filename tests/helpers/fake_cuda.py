@@ -38,12 +38,12 @@ class RefusedError(Exception):
 
 
 def fetched(address: int, size: int) -> NDArray[np.uint8]:
-    """What the device holds there."""
+    """The device's bytes at an address."""
     return (np.arange(address, address + size) % 251).astype(np.uint8)
 
 
 class FakeDriver:
-    """What happens, and what is to go wrong."""
+    """Records what a driver is asked to do, and fails where a test says so."""
 
     def __init__(self) -> None:
         self.busy = 0
@@ -59,8 +59,8 @@ class FakeDriver:
         self.ever_locked = 0
         """Bytes of all pages that ever were."""
         self.freed_outside = 0
-        """What was freed in a broken context, which pycuda would say on the terminal; modules and
-        pages where none was current, too."""
+        """Counts what is freed in a broken context, which pycuda would say on the terminal;
+        modules and pages where none was current, too."""
         self.locked_out = False
         """No page can be locked."""
         self.registered: dict[int, int] = {}
@@ -197,7 +197,7 @@ class FakeDriver:
         self.sent.append((source, size))
 
     def fetch(self, target: int, address: int, size: int) -> None:
-        """What a device holds is its address, byte by byte, so that tests see what came."""
+        """Each byte of the device is made of its address, so that tests see what came."""
         self.copy(size)
         self.fetched.append((target, size))
         ctypes.memmove(target, fetched(address, size).tobytes(), size)
@@ -683,7 +683,7 @@ def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         package.driver = pycuda_driver(fake)
         monkeypatch.setitem(sys.modules, "pycuda.driver", package.driver)
     monkeypatch.setitem(sys.modules, "pycuda", package)  # None is a package that is not here
-    # What has been imported through another pycuda comes back afterwards.
+    # Modules imported through another pycuda come back afterwards.
     name = f"{drivers.__name__}.by_pycuda"
     before = sys.modules.pop(name, None)
     yield fake

@@ -146,7 +146,7 @@ def _dysample(net: Layers, key: str, planes: int, scale: int, groups: int = 4) -
 def spanplus(
     planes: int = 16, inner: tuple[int, ...] = (2,), scale: int = 2, *, sampled: bool = False
 ) -> Shapes:
-    """SPANPlus with so many inner blocks in each group; `sampled` ends with DySample."""
+    """SPANPlus with `inner` blocks in each group; `sampled` ends with DySample."""
     net = Layers()
     _folded(net, "feats.0", planes, 3)
     for group, count in enumerate(inner, 1):

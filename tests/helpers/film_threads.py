@@ -18,7 +18,7 @@ from waifu2x.flows.film.reading import client, process
 
 
 class _Thread:
-    """What a process is to its starter."""
+    """Stands for a process, as its starter sees it."""
 
     exitcode = 0
 

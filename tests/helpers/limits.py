@@ -14,7 +14,7 @@ import pytest
 
 @contextmanager
 def memory_limit(more: int) -> Iterator[None]:
-    """Lets this process take so many bytes more than it has; beyond that, it gets a MemoryError.
+    """Lets this process take `more` bytes than it has; beyond that, it gets a MemoryError.
 
     Skips the test where the system cannot tell or limit it.
     """
@@ -32,7 +32,7 @@ def memory_limit(more: int) -> Iterator[None]:
 
 
 def limit_files(size: int) -> None:
-    """Lets no file grow beyond so many bytes by this process and those that it starts, as a full
+    """Lets no file grow beyond `size` bytes by this process and those that it starts, as a full
     disk would; for the `preexec_fn` of a process, too.
 
     They write no bytecode: CPython does not see that a .pyc was cut, and each later start that

@@ -30,7 +30,7 @@ _SUSPICIOUS = (
 
 
 def attacks(every: int) -> Iterator[Attack]:
-    """Every so many-th of them, in the same order each time; large ones only among all."""
+    """Yields each `every`-th attack, in the same order each time; large ones only among all."""
     for kind, made in {**onnx_attacks.KINDS, **json_attacks.KINDS}.items():
         if every == 1 or kind != "many nodes":
             for number, attack in enumerate(islice(made(), None, None, every)):
@@ -47,7 +47,7 @@ def _is_of_a_dataclass(event: str) -> bool:
 
 
 class Watch:
-    """What Python says that it does, while a file is read."""
+    """Records Python's audit events while a file is read."""
 
     def __init__(self) -> None:
         self.is_on = False
@@ -75,7 +75,7 @@ def main(folder: Path, every: int) -> None:
     (files / "link.bin").symlink_to(folder / "outside.bin")
     os.environ["WAIFU2X_CACHE_DIR"] = str(folder / "cache")
     watch = Watch()
-    # What readers import is imported here, the encodings that JSON may have among it.
+    # Modules that readers import are imported here, with the encodings that JSON may have.
     for encoding in ("utf-8-sig", "utf-16-be", "utf-16-le", "utf-32-be", "utf-32-le"):
         "".encode(encoding)
     (files / "sound.onnx").write_bytes(model_fuzz.onnx_file())

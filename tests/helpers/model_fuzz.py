@@ -1,6 +1,6 @@
 """Damaged model files, at random but always the same: run as a program with bounded memory.
 
-`python -m tests.helpers.model_fuzz CASES SEED` reads so many of each kind of file, each changed in
+`python -m tests.helpers.model_fuzz CASES SEED` reads CASES of each kind of file, each changed in
 one to three places, also inside archives whose checksums are then right again. Each must be a Model
 or a ModelError, within some seconds. Prints how many were refused.
 """

@@ -55,7 +55,7 @@ def run(models: Sequence[Model], pixels: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def run_turned(models: Sequence[Model], pixels: NDArray[Any], tta: int) -> NDArray[np.float64]:
-    """`run`, where each model's result is the mean over the picture turned in so many ways."""
+    """`run`, where each model's result is the mean over the picture turned in `tta` ways."""
     ways: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
     for mirror in (lambda a: a, np.fliplr):
         for quarters in range(4):
@@ -240,8 +240,8 @@ def _resized(source: NDArray[np.float64], up: int, down: int) -> NDArray[np.floa
 
 
 def _enlarged(source: NDArray[np.float64], rows: int) -> NDArray[np.float64]:
-    """So many rows by bilinear interpolation: between the middles of the source's, and at its edges
-    the first one and the last."""
+    """`source` in `rows` rows by bilinear interpolation: between the middles of the source's rows,
+    and at its edges the first one and the last."""
     middles = np.arange(len(source)) + 0.5
     places = (np.arange(rows) + 0.5) * len(source) / rows
     flat = source.reshape(len(source), -1)

@@ -24,7 +24,7 @@ Planes = Sequence[NDArray[Any]]
 
 
 class Meaning(NamedTuple):
-    """What codes mean."""
+    """The meaning of codes of samples."""
 
     bits: int
     subsampling: str

@@ -38,7 +38,7 @@ from waifu2x.imaging.picture import Picture
 SECONDS = 20
 MEMORY = 1 << 30
 MAX_PIXELS = 50_000
-"""What the program is told: it keeps what is whole, and so has to be enlarged, small."""
+"""The limit that the program is given: it keeps pictures whole and enlarges them, so small."""
 PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 Odd = tuple[str, bytes]
 """Name and content of a file."""

@@ -23,7 +23,7 @@ DEADLY = "deadly.png"
 
 
 def dask_setup(worker: object) -> None:
-    """What Dask calls when the worker starts."""
+    """Dask calls this when the worker starts."""
     kind, _, folder = os.environ["ODD_WORKER"].partition(":")
     if kind == "broken":
         Enlarger.picture = _broken  # type: ignore[method-assign]

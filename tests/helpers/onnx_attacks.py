@@ -67,7 +67,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _lengths(data: bytes, kind: str, at: int, end: int) -> Iterator[tuple[str, int, int]]:
-    """What each length in a message is of, where it begins and where it ends."""
+    """Yields the field that each length in a message belongs to, its beginning and its end."""
     while at < end:
         key, at = _read_varint(data, at)
         number, wire = key >> 3, key & 7

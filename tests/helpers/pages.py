@@ -74,7 +74,7 @@ def picture(path: Path, seed: int = 0, columns: int = COLUMNS, rows: int = ROWS)
 
 
 def archive(count: int) -> bytes:
-    """An archive of so many pages."""
+    """A ZIP archive of `count` pages."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as packed:
         for number in range(count):
@@ -109,7 +109,7 @@ def until(window: Window, state: str, *names: str) -> None:
 
 
 def saved(folder: Path, name: str) -> bytes:
-    """What the browser has saved under that name."""
+    """The file that the browser has saved under that name."""
     end = time.monotonic() + 60
     while not (folder / name).exists():
         assert time.monotonic() < end, [path.name for path in folder.iterdir()]

@@ -44,7 +44,7 @@ def codec_processes(server: Server) -> list[int]:
 
 
 class Answer(NamedTuple):
-    """What a server has answered."""
+    """An answer of a server."""
 
     status: int
     headers: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""What the processor computes for a picture, counted over the strips that it is cut into."""
+"""Counts the work of the processor for a picture, over the strips that it is cut into."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StripsWork(NamedTuple):
 
 
 def strips_work(model: CpuModel, height: int, width: int, cores: int) -> StripsWork:
-    """The work for a picture of that size on so many cores."""
+    """The work for a picture of that size on `cores` cores."""
     program = model.packed.program
     whole = {}
     for number, step in enumerate(program.steps):

@@ -109,7 +109,7 @@ class Terminal:
 
     @property
     def lines(self) -> list[str]:
-        """What is on the screen, without what is empty at the end."""
+        """The lines on the screen, without the empty ones at the end."""
         return "\n".join(line.rstrip() for line in self.screen.display).rstrip("\n").split("\n")
 
     def _read(self) -> bool:

@@ -56,7 +56,7 @@ class _Verifier(Checker):
             self.must(len(done) == planes, "steps", "nothing writes the whole result")
         self._check_result_and_cuts()
 
-    # What holds for all.
+    # Checks of all programs.
 
     def _check_values(self) -> None:
         shapes = self.program.model.shapes
@@ -188,7 +188,7 @@ def verify_phases(program: Program, plan: Sequence[Phase]) -> None:
 def verify_places(
     spans: Mapping[Name, Span], offsets: Mapping[Name, int], total: int, alignment: int
 ) -> None:
-    """Raises InvalidProgramError for places of maps of which two overlap at some step."""
+    """Raises InvalidProgramError if the places of two maps overlap at some step."""
     for name, span in spans.items():
         start, end = offsets[name], offsets[name] + span.size
         if start < 0 or start % alignment or end > total:

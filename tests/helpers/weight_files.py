@@ -40,7 +40,7 @@ class View:
     count: int = 0
     """How many numbers the storage says it has; 0: as many as it has."""
     dtype: str = ""
-    """What it says they are; empty: what they are."""
+    """The type that the file claims; empty: the true one."""
 
 
 class Pickle:

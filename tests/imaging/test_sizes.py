@@ -79,7 +79,7 @@ def test_both_sides(height: int, width: int, wanted: tuple[int, int]) -> None:
         assert plan.factor == doubled(max(down, across))
     if cover.part is not None:
         part = cover.part
-        # What is shown has the result's proportions, and all of one side; the middle of the rest.
+        # The part shown has the result's proportions, and all of one side; the middle of the other.
         assert part.width * max(down, across) == wanted[0]
         assert part.height * max(down, across) == wanted[1]
         assert part.width == width or part.height == height

@@ -1,4 +1,4 @@
-"""What convolutions take along, for engines that have it so: the same results in fewer steps."""
+"""Fused convolutions, for engines that have them, give the same results in fewer steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes make is whole, and whatever is changed in it is found out, with its place."""
+"""Programs that passes make are sound; any change of one is found, and its place named."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def with_step(number: int, **fields: Any) -> Program:
 def found(
     kind: type[Any] | tuple[type[Any], ...], which: Callable[[Any], bool] = lambda step: True
 ) -> tuple[int, Any]:
-    """The first step of a class of which something holds."""
+    """Number and step of the first of class `kind` for which `which` holds."""
     return next(
         (number, step)
         for number, step in enumerate(PROGRAM.steps)
@@ -141,7 +141,7 @@ MUTATIONS: dict[str, tuple[Callable[[], Program], str]] = {
     "a picture by space-to-depth": (lambda: of_value(0, space_to_depth=2), "value 0: parts"),
     "a picture of more planes": (lambda: of_value(0, parts=(4,)), "value 0: parts"),
     "a result of more planes": (lambda: of_value(LAST, parts=(4,)), f"value {LAST}: parts"),
-    # What is read.
+    # Reads.
     "an unknown source": (
         lambda: with_step(CONV, source=View(99)),
         rf"step {CONV} \(Conv\): source: there is no value 99",
@@ -171,7 +171,7 @@ MUTATIONS: dict[str, tuple[Callable[[], Program], str]] = {
         lambda: replace(PROGRAM, steps=PROGRAM.steps[::-1]),
         "is not written yet",
     ),
-    # What is written.
+    # Writes.
     "an unknown target": (
         lambda: with_step(CONV, target=Target(99)),
         rf"step {CONV} \(Conv\): target: no value to write",

@@ -94,7 +94,7 @@ def test_by_its_formula(size: str, noise: int | None) -> None:
     inner = by_definition(size, noise, source)
     lost = (len(made) - len(inner)) // 2
     np.testing.assert_allclose(made[lost:-lost, lost:-lost], inner, rtol=0, atol=1e-6)
-    # What it reads beyond the picture is the nearest pixel.
+    # Beyond the picture, it reads the nearest pixel.
     assert (found.border, found.multiple, found.padding * found.scale) == ("replicate", 1, lost)
 
 

@@ -1,4 +1,4 @@
-"""What GridSample is defined as: by hand, and by PyTorch's grid_sample."""
+"""GridSample agrees with its definition: by hand, and by PyTorch's grid_sample."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def refused(content: bytes, message: str, name: str = "m.pth") -> None:
     assert len(text) < 250
 
 
-# What a storage says it is must be so for every tensor.
+# A storage must be for every tensor what it says it is.
 
 
 def twice(second: View, form: str) -> bytes:
@@ -375,7 +375,7 @@ def test_weights_are_copied_once_at_most(tmp_path: Path, form: Any, most: float)
     assert memory_of(lambda: read_model(tmp_path / name)) < most * weights
 
 
-# What is no file, and names that are orders to a terminal.
+# Paths that are no file, and names that are orders to a terminal.
 
 
 @needs_pipes

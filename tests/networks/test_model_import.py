@@ -411,7 +411,7 @@ def test_unwritable_folder(tmp_path: Path) -> None:
         import_models(source, tmp_path / "models", None)
 
 
-# What exists already.
+# Models that exist already.
 
 
 def test_models_are_not_overwritten_unasked(tmp_path: Path) -> None:

@@ -336,7 +336,7 @@ def test_half_precision() -> None:
     assert node.bias.tolist() == [7]
 
 
-# What is wrong with the text.
+# Faults of the text.
 
 
 PLAIN = Files().convolution("data", "a", (3, 2)).convolution("a", "b", (2, 3))
@@ -539,7 +539,7 @@ def test_a_picture_that_is_not_a_multiple() -> None:
         same().convolution("a", "b", (4, 3), 2, **{"3": 2}).parse()
 
 
-# What is wrong with the weights.
+# Faults of the weights.
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 219, 220, 227, 228, 231, 232, 447, 459])

@@ -585,7 +585,7 @@ def test_a_file_is_a_set_and_can_be_imported(tmp_path: Path) -> None:
     assert done.path == tmp_path / "models" / "imported" / "net" / "scale2.0x_model.onnx"
 
 
-# What is refused: by the operator and the node's name.
+# Refused graphs: errors name the operator and the node.
 
 
 def simple(*nodes: bytes, weights: Weights | Sequence[bytes] = (), **more: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""What is built and installed: the same bytes each time, complete, and working where it lands."""
+"""Packages have the same bytes each time, are complete, and work where they are installed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def tool(name: str) -> str:
 
 
 def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
-    """What a command prints; the test fails with all of it if the command does."""
+    """The output of a command; the test fails with all of it if the command does."""
     # This tree is not on the path of what is installed.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
@@ -88,7 +88,7 @@ def new_venv(folder: Path, python: str = sys.executable) -> Path:
 
 
 def enlarge(python: Path, folder: Path) -> None:
-    """What a user does first, away from this tree."""
+    """Enlarges a picture as a user does first, away from this tree."""
     cache = folder / "cache"
     cache.mkdir(mode=0o700)
     program = python.with_name("waifu2x")

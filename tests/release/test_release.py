@@ -1,4 +1,4 @@
-"""What a release is made of: version, changelog, recipes, workflows, image."""
+"""The parts of a release agree: version, changelog, recipes, workflows, image."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_a_job_has_no_more_than_it_needs(path: Path, name: str) -> None:
     assert written == may_write.get((path.stem, name), set())
     assert job["timeout-minutes"] <= 150
     for step in job["steps"]:
-        # What somebody else can write would become part of a script.
+        # Text that somebody else can write would become part of a script.
         assert "${{" not in step.get("run", "")
         if "uses" in step:
             assert re.fullmatch(r"[\w-]+/[\w-]+@(v\d+|release/v1|[0-9a-f]{40})", step["uses"])

@@ -130,7 +130,7 @@ def test_cancel_retry_remove(page: Window, page_server: Server, tmp_path: Path) 
     assert page.run(f"return ({CARD}).querySelector('.line').title", HOSTILE) == error
     said = page.run(f"return ({CARD}).querySelector('.line').textContent", HOSTILE)
     assert f"{HOSTILE}: {said[0].lower()}{said[1:]}" == error
-    # What cannot be read is not offered to be tried again.
+    # A file that cannot be read is not offered to be tried again.
     offered = page.run(
         f"return [...({CARD}).querySelectorAll('.buttons button:not([hidden])')].length", HOSTILE
     )

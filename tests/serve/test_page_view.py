@@ -168,7 +168,7 @@ def test_a_crop_by_three_models_before_the_whole(
     )
     assert labels[0] == "Before"
     assert sorted(label.split(":")[0] for label in labels[1:]) == sorted(chosen)
-    # What lies on the source is what was seen of it, twice as fine.
+    # The crops lie on the part of the source that was seen, twice as fine.
     places = (
         "return [...document.querySelectorAll('.pane')].slice(1).map(e => {"
         "const [a, b] = e.querySelectorAll('img');"

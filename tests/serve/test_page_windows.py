@@ -140,7 +140,7 @@ def test_nothing_is_lost_between_two_streams(page: Window, page_server: Server) 
         in_each(page, tabs, "quiet = 2000")
         gone = page_server.send("gone.txt", b"no picture")
         in_each(page, tabs, CARD, "gone.txt")
-        # What holds the lock now says nothing, as a window that the browser has stopped.
+        # This holder of the lock says nothing, as a window that the browser has stopped.
         page.driver.execute_async_script(
             "const done = arguments[0];"
             "navigator.locks.query().then(({ held: [{ name }] }) => navigator.locks.request("

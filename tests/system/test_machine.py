@@ -81,7 +81,7 @@ def test_threads_are_as_many_as_the_quota_allows(
     [
         # Namespaces of their own: the group is mounted, and its path is the root.
         ("0::/\n", _V2, {"cpu.max": "200000 100000\n"}, 2),
-        # Without: paths are those of the machine, of which one group is mounted.
+        # Without: paths are those of the machine, and one of its groups is mounted.
         (
             "3:cpu:/docker/x\n",
             "9 8 0:1 /docker/x /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n",

@@ -190,7 +190,7 @@ class StepArithmetic:
         assert step.residual is not None
         offsets = self._read(step.residual, box, maps)
         shape = (box.height, box.width, side, side, step.groups)
-        # What no result depends on may be no number.
+        # Values that no result depends on may be NaN.
         offsets = np.nan_to_num(offsets.reshape(*shape, 2))
         inner = (np.arange(side) + 0.5) / side - 0.5
         down = np.arange(box.top, box.bottom)[:, None, None, None, None] + inner[:, None, None]

@@ -239,7 +239,7 @@ def _kept_costs(program: Program) -> dict[int, float]:
         for view in step.reads:
             last |= {(view.value, view.first + part): number for part in range(view.parts)}
     windows = attends(program)
-    # What is beyond a value's size decides nothing, unless it is read there.
+    # Pixels beyond a value's size do not matter, unless a step reads them there.
     bicubic = {
         step.source.value
         for step in program.steps

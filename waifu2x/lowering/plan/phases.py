@@ -119,7 +119,7 @@ def crossing(program: Program) -> frozenset[int]:
         if isinstance(step, MapStep):
             made[step.target.value] = max(made.get(step.target.value, 0), depth)
     if any(step.read_whole for step in program.steps):
-        # What writes a value that is not finished will be run again.
+        # Steps that write an unfinished value will be run again.
         for step, depth in zip(program.steps, depths, strict=True):
             if isinstance(step, MapStep) and depth < made[step.target.value]:
                 found.update(view.value for view in step.reads)
@@ -255,7 +255,7 @@ def _choice(
         view.value for n, step in enumerate(program.steps) if n not in done for view in step.reads
     }
     if any(step.read_whole for step in program.steps):
-        # What writes a value that is not finished will be run again.
+        # Steps that write an unfinished value will be run again.
         redone = [program.steps[n] for n in done if program.steps[n].writes in unfinished]
         later |= {view.value for step in redone for view in step.reads}
     crossing = sorted((made - unfinished) & later - {0})

@@ -1,4 +1,4 @@
-// What people do with pictures, with one or with many of them.
+// The actions of people on pictures, on one or on many of them.
 
 import * as api from "./api.js";
 
@@ -9,7 +9,7 @@ const POSSIBLE = {
   download: (job) => job.state === "done",
   compare: (job) => !job.local && Boolean(job.source?.width),
   cancel: (job) => ["uploading", "waiting", "working"].includes(job.state),
-  // What cannot be read is not read better by a second attempt.
+  // A file that cannot be read is not read better by a second attempt.
   retry: (job) => job.state === "refused" || (["failed", "cancelled"].includes(job.state) && job.source !== null),
   redo: (job) => FINISHED.includes(job.state) && job.source !== null,
   remove: () => true,

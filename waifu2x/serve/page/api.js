@@ -2,7 +2,7 @@
 
 const KEPT = "waifu2x-token";
 
-/** What the server refuses, or that it does not answer; `message` is one sentence. */
+/** The server refuses a request, or does not answer; `message` is one sentence. */
 export class ApiError extends Error {
   constructor(message, status) {
     super(message);
@@ -78,7 +78,7 @@ export function query(values) {
 
 export const jobPath = (id, what = "") => `api/jobs/${encodeURIComponent(id)}${what && `/${what}`}`;
 
-/** A picture's address in this page. Whoever asks for it gives it back by URL.revokeObjectURL. */
+/** A picture's address in this page. The caller gives it back by URL.revokeObjectURL. */
 export async function picture(path, signal) {
   const answer = await request(path, { signal });
   return URL.createObjectURL(await answer.blob());

@@ -1,4 +1,4 @@
-// The list of cards, of which only those in sight (and the one with the focus) are in the document.
+// The list of cards; only those in sight (and the one with the focus) are in the document.
 
 import { Card } from "./card.js";
 import { byId, oncePerFrame } from "./dom.js";

@@ -1,4 +1,4 @@
-// What is seen, recomputed by several models.
+// Recomputes the part of a picture that is seen by several models.
 
 import { jobPath, picture, query } from "./api.js";
 import { byId, make } from "./dom.js";

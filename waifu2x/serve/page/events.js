@@ -1,4 +1,4 @@
-// What happens at the server, as it happens, in every window.
+// Follows the events of the server, as they happen, in every window.
 //
 // A browser has six connections for a server, for all its windows together: a stream in each window
 // would leave none for anything else. So one window receives the events, the one that came into view
@@ -116,7 +116,7 @@ class Listener {
     this.#hear(told);
   }
 
-  /** What the window that receives has told, be it this one. `after`: the id of the event before. */
+  /** Hears the window that receives, which may be this one. `after`: the id of the event before. */
   #hear({ kind, after, events, message, status }) {
     if (kind === "hello") {
       if (this.#receives && this.#state) this.#tell(this.#state);

@@ -25,7 +25,7 @@ export class View {
 
   setPicture(width, height, factor) {
     const same = this.width === width && this.height === height;
-    // What is seen stays, also when the result turns out to be larger than was thought.
+    // The part that is seen stays, also when the result turns out to be larger than was thought.
     if (same) this.zoom *= this.factor / factor;
     [this.width, this.height, this.factor] = [width, height, factor];
     if (!same || this.#fitting) this.fit();
@@ -88,7 +88,7 @@ export class View {
     ];
   }
 
-  /** What is seen, in whole pixels of the source, at most `most` a side and around the middle. */
+  /** The part that is seen, in whole pixels of the source, at most `most` a side and around the middle. */
   seen(most) {
     const span = (middle, size, pane) => {
       const wanted = Math.min(most, size, Math.ceil(pane / this.scale));

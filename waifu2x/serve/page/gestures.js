@@ -42,7 +42,7 @@ export class Gestures {
     this.#moved();
   }
 
-  /** What a key does; returns whether it does something. */
+  /** Does what a key asks for; returns whether it asks for something. */
   key(key) {
     const arrows = { ArrowLeft: [1, 0], ArrowRight: [-1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
     if (key in arrows) {

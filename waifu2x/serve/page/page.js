@@ -144,7 +144,7 @@ class Page {
     let [first, skipped] = [null, 0];
     try {
       for await (const { file, inFolder } of files) {
-        // What was chosen by itself goes to the server, which says what is wrong with it.
+        // A file that was chosen by itself goes to the server, which says what is wrong with it.
         if (inFolder && !this.#accepts(file.name)) skipped += 1;
         else {
           const id = this.#uploads.add(file, settings);

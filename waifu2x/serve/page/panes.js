@@ -8,7 +8,7 @@ export function layer(image, x, y, width, height) {
   return { image, x, y, width, height, columns, rows };
 }
 
-/** What of a layer is seen around the one on top of it, which may be transparent: a CSS shape. */
+/** The part of a layer around the one on top of it, which may be transparent: a CSS shape. */
 function around(lower, upper) {
   if (!upper) return "";
   const { columns, rows } = lower;

@@ -32,7 +32,7 @@ export class Settings {
     this.#listeners.push(listener);
   }
 
-  /** What the form says, as a request for a job has it. */
+  /** The form's settings, as a request for a job has them. */
   get value() {
     const { model, noise, size, scale, width, height, tta, format, qualityKind, quality, depth } =
       Object.fromEntries(new FormData(this.#form));
@@ -88,7 +88,7 @@ export class Settings {
     for (const listener of this.#listeners) listener(value);
   }
 
-  /** What the model is good for, and the noise levels that it has. */
+  /** Shows what the model is good for, and the noise levels that it has. */
   #showModel() {
     const { model: chosen, noise } = this.#form.elements;
     const model = this.#known.models.find((each) => each.name === chosen.value);

@@ -55,7 +55,7 @@ export class Uploads {
     this.#enqueue(this.#put(this.#queue.jobs.get(id), { state: "uploading", progress: 0, error: null }));
   }
 
-  /** Forgets files, of which some may be on their way. */
+  /** Forgets files; some may be on their way. */
   cancel(ids) {
     const unwanted = new Set(ids);
     for (const lane of Object.values(this.#lanes)) {

@@ -132,7 +132,7 @@ export class Viewer {
     }
   }
 
-  /** What happened to the picture that is looked at. */
+  /** Follows what happens to the picture that is looked at. */
   #heard(changed) {
     if (!this.#job || !changed.has(this.#job.id)) {
       if (this.#job && !this.#queue.jobs.has(this.#job.id)) this.#dialog.close();

@@ -32,16 +32,16 @@ export const percent = (part) => `${Math.floor(100 * part)} %`;
 /** "1 picture", "2 pictures". */
 export const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 
-/** What stood behind a name, and stands alone now. */
+/** Begins a text with a capital: it stood behind a name, and stands alone now. */
 export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** What is said of files in a folder that are not sent. */
+/** Says how many files of a folder are not sent, and why. */
 export const passedOver = (count) =>
   count === 1
     ? "1 file of the folder was not added: its name is not that of a picture or film."
     : `${counted(count, "file")} of the folder were not added: their names are not those of pictures or films.`;
 
-/** What a job of that kind has several of. */
+/** Names the parts of a job of that kind. */
 export const part = (kind) => (kind === "film" ? "frame" : "page");
 
 /** Size and format of a file: "480x320 PNG, 120 KB, 3 pages". */

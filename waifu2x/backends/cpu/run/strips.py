@@ -245,7 +245,7 @@ class PhaseStrips:
                 read = Box(top, left, bottom - top, right - left)
                 held[window.map] = hull(read, held.get(window.map))
         for task, box in zip(self.tasks, boxes, strict=True):
-            # What is only between two tasks is as large as what the first of them writes.
+            # A map that lies only between two tasks is as large as the first of them writes it.
             target = task.schedule.target
             if target >= values and task.kind != READ:
                 held[target] = hull(box, held.get(target))
