@@ -1,5 +1,5 @@
-"""From a network as a graph to steps that every engine can run.
+"""Lowers a network's graph to a program of steps that every engine can run.
 
-`steps` says what engines are handed, `lower` makes it of a Model, `geometry` says which part of
-each value a box of the result needs, `phases` what is computed between two means, and what is kept.
+`ops` defines the steps and `lower` makes them of a Model; `passes` rewrite programs into cheaper
+ones; `plan` finds the boxes, phases and memory places by which an engine runs a program.
 """

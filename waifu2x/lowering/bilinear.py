@@ -1,9 +1,8 @@
-"""Bilinear enlargement to the size of another map: how far what it reads can lie from where the
-resolutions of both maps say.
+"""Bounds the pixels that a bilinear enlargement to the size of another map may read.
 
-Strided layers leave out pixels at the right and below, and valid ones lose some at every edge. So
-the sizes of two maps are in another proportion than their resolutions, which differs from picture
-to picture; but by no more than a number of pixels that the graph decides.
+Strided layers drop pixels at the right and bottom edges, and valid convolutions lose some at every
+edge. So the ratio of two maps' sizes differs from that of their resolutions, and varies from
+picture to picture; the graph bounds the difference, in pixels.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from waifu2x.networks.nodes import Convolution, InterpolateTo, MaxPool
 def bilinear_resize(
     model: Model, value: int, node: InterpolateTo, source: View, target: Target
 ) -> Resize:
-    """Returns the step of the node that makes a value of a model."""
+    """Returns the Resize step of `node`, which makes `value` of `model`."""
     small, large = model.shapes[node.source], model.shapes[value]
     assert small.resolution is not None
     assert large.resolution is not None
     ratio = large.resolution / small.resolution
-    # Sizes that are symmetric about the picture's middle differ by what is lost at both edges.
+    # Sizes that are symmetric about the picture's middle differ by the origins' distance twice.
     lost = _left_out(model)
     apart = 2 * abs(small.origin - large.origin) + lost[node.source] + lost[value]
     differing = max(1, math.ceil(small.resolution * apart))

@@ -1,5 +1,5 @@
-"""A network as a graph, made into steps: convolutions, what their epilogues and stores take along,
-planewise steps.
+"""Lowers a network's graph to steps: convolutions, with epilogues and stores that absorb the nodes
+behind them, and planewise steps.
 
 Identities that keep the kinds of steps few:
 - a convolution at a stride s is one over the source stored by space-to-depth, with k / s taps;
@@ -75,7 +75,7 @@ from waifu2x.networks.windows import Windows
 
 
 def lower(model: Model) -> Program:
-    """Returns the steps of a model, or of one that computes the same: the program names it.
+    """Returns the program of a model, or of a cheaper equivalent, which is then `Program.model`.
 
     Raises ModelError for a convolution with too many taps.
     """
@@ -83,8 +83,8 @@ def lower(model: Model) -> Program:
 
 
 class _Lowering:
-    """The state of one lowering. Graph values are those of the model, others those of the
-    program."""
+    """Holds the state of one lowering. A "graph value" is a value of the model; a "value", one of
+    the program."""
 
     def __init__(self, model: Model) -> None:
         self._graph = Joins(model)
@@ -166,12 +166,12 @@ class _Lowering:
         return vector
 
     def _sum(self, value: int, inner: int, factor: float) -> None:
-        """Adds the step of the node that makes `inner`, with the addition whose result is
+        """Adds the step of the node that makes `inner`, fused with the addition that makes
         `value`."""
         other, places = self._graph.residual_of(value), self._places
         add, node = places.steps.append, self._graph.node(inner)
         if other is not None and inner not in self._graph.fused:
-            # Neither operand can take the other one along.
+            # Neither operand's step can absorb the addition.
             self._join(value, places.source(inner), factor, places.added(other))
             return
         match node:
@@ -204,12 +204,12 @@ class _Lowering:
                 raise AssertionError(node)
 
     def _join(self, value: int, source: View, factor: float, residual: View) -> None:
-        """Adds the planewise step of a node that joins two maps."""
+        """Adds a planewise step that writes join(source * factor, residual)."""
         target, join = self._places.target(value), self._join_of(value)
         self._places.steps.append(Planewise(value, source, target, factor, residual, join))
 
     def _join_of(self, value: int) -> Expression:
-        """Returns how the node of a value joins two maps: an addition where it says nothing."""
+        """Returns the function by which the node of a value joins two maps; ADD by default."""
         match self._graph.node(value):
             case MultiplyMaps():
                 return MULTIPLY
@@ -218,7 +218,8 @@ class _Lowering:
         return ADD
 
     def _group_norm(self, value: int, inner: int, factor: float, added: View | None) -> None:
-        """Means of planes and of their squares, then planes times one vector, plus another."""
+        """Adds means of planes and of their squares, then a planewise scale and shift by
+        vectors."""
         node = self._graph.node(inner)
         assert isinstance(node, GroupNorm)
         source = self._places.plain(node.source)
@@ -240,7 +241,7 @@ class _Lowering:
         )
 
     def _zero_target(self, value: int) -> Target:
-        """Returns the target of a graph value, and makes the program's value zero outside its
+        """Returns the target of a graph value, and marks the program's value as zero outside its
         size."""
         target = self._places.target(value)
         stored = self._places.values[target.value]
@@ -248,7 +249,7 @@ class _Lowering:
         return target
 
     def _attention(self, value: int, node: WindowAttention | ChannelAttention) -> None:
-        """Adds attention in windows."""
+        """Adds the step of attention in windows, or between planes."""
         source, keys, values = map(self._places.unfolded, node.sources)
         target = self._zero_target(value)
         first = node.queries.first, node.keys.first, node.values.first
@@ -279,7 +280,7 @@ class _Lowering:
         ]
 
     def _conv(self, value: int, inner: int, factor: float, shuffle: int, other: int | None) -> None:
-        """Adds a convolution of either kind, with the shuffle and the addition behind it."""
+        """Adds a convolution, transposed or not, fused with the shuffle and addition behind it."""
         node = self._graph.node(inner)
         assert isinstance(node, Convolution | TransposedConvolution)
         where = f"{self._graph.model.name}: node {inner}"
@@ -323,12 +324,12 @@ class _Lowering:
             )
         )
         if later is not None:
-            # It cannot be added on the way.
+            # The epilogue cannot add it.
             assert other is not None
             self._join(value, View(target.value), 1.0, self._places.added(other))
 
     def _depthwise(self, value: int, inner: int, other: int | None) -> None:
-        """Adds a convolution of each plane, with the addition or product behind it."""
+        """Adds a depthwise convolution, fused with the addition or product behind it."""
         node = self._graph.node(inner)
         assert isinstance(node, DepthwiseConvolution)
         tap_count(node.weight.shape[-1], f"{self._graph.model.name}: node {inner}")
@@ -354,7 +355,8 @@ class _Lowering:
         )
 
     def _result(self, last: int) -> int:
-        """Returns the value of the last node, as one that a single step writes and none reads."""
+        """Returns the last node's value, copied if need be: one step writes it, and none reads
+        it."""
         views = self._places.views[last]
         index = views[0].value
         if index and views == (View(index),) and not self._graph.readers[last]:

@@ -1,4 +1,4 @@
-"""A lowered model: what an engine runs."""
+"""Defines the lowered model, which an engine runs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Program:
     model: Model
     values: tuple[Value, ...]
     vectors: tuple[int, ...]
-    """The sizes of all vectors."""
+    """The size of each vector."""
     steps: tuple[Step, ...]
-    """In an order in which each reads what was written before."""
+    """In an order in which each step reads values written before it."""
     cuts: tuple[int, ...] = ()
-    """The steps with which phases begin, besides those that means end."""
+    """Numbers of the steps that begin phases, besides the phases that means end."""
 
     @property
     def result(self) -> int:
-        """The value that becomes pixels, clipped to [0, 1] and rounded as they are stored. Only one
-        step writes it, and none reads it."""
+        """The number of the value that becomes pixels, clipped to [0, 1] and rounded to their type.
+        Only one step writes it, and none reads it."""
         return len(self.values) - 1
 
     def planes_read(self, view: View) -> int:

@@ -1,6 +1,6 @@
-"""Kernels of convolutions of any stride, and transposed ones, as those of valid convolutions.
+"""Turns the kernels of strided and transposed convolutions into those of valid ones.
 
-Their maps are stored by space-to-depth.
+The maps are stored by space-to-depth for that.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Taps:
-    """A convolution over its source as it is stored by space-to-depth."""
+    """A valid convolution equal to a strided or transposed one, on maps stored by
+    space-to-depth."""
 
     weight: NDArray[np.float32]
     first: int
-    """The first tap's place, from the result's own."""
+    """The first tap's offset from the result's own pixel."""
     reaches: bool
-    """Whether results inside their size read places outside the source's."""
+    """Whether results inside their size read pixels outside the source's."""
 
 
 def convolution_taps(node: Convolution, where: str) -> Taps:
-    """Returns the taps of out[y] = sum of weight[k] * in[y * stride + k - padding] over k, by
-    places as stored."""
+    """Returns the taps, on pixels as stored, of out[y] = sum of weight[k] * in[y * stride + k -
+    padding] over k."""
     side, stride = node.weight.shape[-1], node.stride
     places = [divmod(k - node.padding, stride) for k in range(side)]
     first = places[0][0]
@@ -59,21 +60,21 @@ def transposed_taps(node: TransposedConvolution, where: str) -> Taps:
     for ky, y, dy in places:
         for kx, x, dx in places:
             weight[dy, dx, :, :, y - first, x - first] = node.weight[:, :, ky, kx]
-    # The last result of n pixels, and how far beyond the source's last pixel it reads.
+    # How far beyond the source's last pixel the last result reads.
     beyond = (side - 2 * node.crop - 1) // stride + last
     shuffled = weight.reshape(stride**2 * made, read, count, count)
     return Taps(shuffled, first, reaches=first < 0 or beyond > 0)
 
 
 def tap_count(count: int, where: str) -> int:
-    """Returns the taps of a step that needs `count`. Raises ModelError for too many."""
+    """Returns the taps of a step that needs `count`: never 2. Raises ModelError for too many."""
     if count > MOST_TAPS:
         raise ModelError(f"{where}: a kernel of {count} taps for each pixel; {MOST_TAPS} at most")
     return 3 if count == 2 else count
 
 
 def shuffled(planes: int, factor: int) -> NDArray[np.intp]:
-    """Returns the planes of a pixel shuffle's source, [plane][dy][dx], in the order
+    """Returns the indices that reorder the planes of a pixel shuffle's source, [plane][dy][dx], to
     [dy][dx][plane]."""
     order = np.arange(planes).reshape(planes // factor**2, factor, factor)
     return order.transpose(1, 2, 0).ravel()

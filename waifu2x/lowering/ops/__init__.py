@@ -1,1 +1,1 @@
-"""Steps: what a program is made of, a module for each kind."""
+"""Defines the steps of programs, a module for each kind."""

@@ -1,4 +1,4 @@
-"""Attention in windows of pixels, and between planes."""
+"""Defines the steps of attention: in windows of pixels, and between planes."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from waifu2x.networks.windows import Axis, Windows
 from waifu2x.system.lazy_dataclass import dataclass
 
 _SHORTEST = 1e-12
-"""The lower bound of norms."""
+"""The lower bound of norms of queries and keys, against division by zero."""
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionStep(MapStep):
-    """A step computed by whole windows; its source has the queries. Its maps are whole values of
-    one part, stored by single pixels, other than the picture; it is zero beyond the queries'
-    map."""
+    """A step computed window by window; its source has the queries. Its maps are whole values of
+    one part, stored by single pixels, other than the picture; its result is zero beyond the
+    queries' map."""
 
     keys: View
     values: View
     first: tuple[int, int, int]
     """The first planes of queries, keys and values."""
     planes: int
-    """Planes of each of the three, and of the result."""
+    """Planes of queries, of keys, of values, and of the result."""
     windows: Windows
     is_inner = True
 
     @property
     def heads(self) -> int:
-        """Heads among which the planes are divided."""
+        """The number of heads, which divide the planes equally."""
         raise NotImplementedError
 
     @property
@@ -65,7 +65,7 @@ class AttentionStep(MapStep):
     def read_boxes(
         self, program: Program, box: Box, sizes: Sequence[Size] | None
     ) -> Iterator[tuple[int, Box]]:
-        # Nothing beyond a map is read.
+        # Keys and values are read inside their map only.
         under = keys_under(self.windows, box)
         for view, wanted in zip(self.reads, (box, under, under), strict=True):
             if sizes is not None:
@@ -97,7 +97,7 @@ class AttendWindows(AttentionStep):
 
     scale: float
     bias: NDArray[np.float32]
-    """(heads, rows, columns), by how a key lies to a query."""
+    """(heads, rows, columns), indexed by a key's position relative to its query."""
 
     @property
     def heads(self) -> int:
@@ -150,12 +150,12 @@ class AttendPlanes(AttentionStep):
 
 @dataclass(frozen=True, eq=False)
 class CrossSums(PictureSum):
-    """Sums over all of a value's size of products of its planes, into a vector.
+    """Sums products of a value's planes over all of its pixels, into a vector.
 
-    For each head, plane by plane of its queries, the sums with each plane of its keys; then those
-    of the squares of all planes of queries; then of keys. With a period, all these once for each
-    pixel of a cell of `period` x `period` pixels, the first cell at the value's pixel (0, 0).
-    The source is stored by single pixels.
+    It holds, for each head, query plane and key plane, the sum of their products; then the sum of
+    squares of each query plane; then of each key plane. With a period, it holds all these for each
+    pixel of a cell of `period` x `period` pixels; the first cell begins at the pixel (0, 0). The
+    source is stored by single pixels.
     """
 
     first: tuple[int, int]
@@ -168,12 +168,12 @@ class CrossSums(PictureSum):
 
     @property
     def parts(self) -> int:
-        """Pixels of a cell, which have sums of their own."""
+        """The number of pixels of a cell; each has sums of its own."""
         return self.period**2
 
     @property
     def elements(self) -> int:
-        """Sums of each part."""
+        """The number of sums of each part."""
         return self.planes * (self.planes // self.heads + 2)
 
     def check(self, check: Checker) -> None:
@@ -185,17 +185,17 @@ class CrossSums(PictureSum):
 
 @dataclass(frozen=True, eq=False)
 class ChannelWeights(InnerVectorStep):
-    """The weights by which heads mix their planes, made of CrossSums: products of queries and keys
-    over the product of their norms, times a temperature, and a softmax of that over keys.
+    """Makes the weights by which heads mix their planes from CrossSums: the sums of products over
+    the product of the norms, times a temperature, then a softmax over keys.
 
-    They stand in the vector by part of the sums, head, plane of the values, plane of the result.
+    Their order in the vector: [part of the sums][head][plane of the values][plane of the result].
     """
 
     planes: int
     temperature: NDArray[np.float32]
     """(heads,)."""
     parts: int = 1
-    """Those of the CrossSums."""
+    """The parts of the CrossSums."""
     label = "weights of planes"
 
     def made(self, *vectors: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -217,8 +217,8 @@ class ChannelWeights(InnerVectorStep):
 
 @dataclass(frozen=True)
 class MixPlanes(MapStep):
-    """Planes of each head's result, each the sum of all planes of the head's values by weights:
-    with a period, by those of the pixel's place in a cell of `period` x `period` pixels.
+    """Mixes planes: each plane of a head's result is a weighted sum of all planes of its values.
+    With a period, each pixel of a cell of `period` x `period` pixels has its own weights.
 
     The source is a whole value of one part, stored by single pixels, other than the picture.
     """
@@ -260,8 +260,8 @@ def weights_of_planes(
     key_norms: NDArray[np.float64],
     temperature: NDArray[np.float32],
 ) -> NDArray[np.float64]:
-    """Returns the softmax over keys, (..., heads, queries, keys), of products of queries and keys,
-    of that shape, too, over the norms of both, (..., heads, planes)."""
+    """Returns the softmax over keys of products / (query_norms * key_norms) * temperature, shaped
+    (..., heads, queries, keys) as `products` are; norms are (..., heads, planes)."""
     norms = query_norms.clip(_SHORTEST)[..., None] * key_norms.clip(_SHORTEST)[..., None, :]
     logits = products / norms * temperature.astype(np.float64)[:, None, None]
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -270,8 +270,8 @@ def weights_of_planes(
 
 
 def whole_windows(windows: Windows, box: Box, size: Size | None) -> Box:
-    """Returns the smallest box of whole windows around one; it may reach beyond the map, which has
-    that size. None stands for a large one."""
+    """Returns the smallest box of whole windows around `box`; it may reach beyond the map, whose
+    size is `size`, or None for a large one."""
     rows, columns = size or (None, None)
     top = windows.begin(0, box.top, rows)
     left = windows.begin(1, box.left, columns)
@@ -281,8 +281,8 @@ def whole_windows(windows: Windows, box: Box, size: Size | None) -> Box:
 
 
 def keys_under(windows: Windows, box: Box) -> Box:
-    """Returns the keys, in pixels of their map, that a box of whole windows reads; some may lie
-    beyond the map."""
+    """Returns the box of keys, in pixels of their map, that a box of whole windows reads; it may
+    reach beyond the map."""
     cell, overlap = windows.cell, windows.overlap
     top, left = (box.top - overlap) // cell, (box.left - overlap) // cell
     bottom, right = (box.bottom + overlap) // cell, (box.right + overlap) // cell
@@ -290,8 +290,8 @@ def keys_under(windows: Windows, box: Box) -> Box:
 
 
 def existing(windows: Windows, axis: Axis, begin: int, length: int) -> tuple[int, int]:
-    """Returns the first row, or column, of the keys of the window that begins at `begin`, and the
-    one after the last, in pixels of the map of keys. `length` is that of the map of queries."""
+    """Returns the half-open range of rows, or columns, of the map of keys that the window at
+    `begin` reads. `length` is that of the map of queries."""
     first = larger(begin, 0) - windows.overlap
     end = smaller(begin + windows.size(axis), windows.filled(length)) + windows.overlap
     return first // windows.cell, end // windows.cell

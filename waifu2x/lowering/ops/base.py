@@ -1,4 +1,4 @@
-"""The base of all steps: what passes, plans and engines ask of a step of any kind."""
+"""Defines the base of all steps: the questions that passes, plans and engines ask of a step."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from waifu2x.lowering.program import Program
 
 PLANEWISE_COST = 16
-"""Multiply-adds that take about as long as to move a plane of a pixel through memory."""
+"""Multiply-adds that take about as long as loading and storing one plane of a pixel."""
 
 
 Levels = Callable[[View], NDArray[np.float64]]
-"""Returns the values of the planes of a view, (planes,), where all its pixels are alike."""
+"""Returns the values of a view's planes, (planes,), where all of its pixels are equal."""
 
 
 class InvalidProgramError(AssertionError):
-    """A pass has made a program that cannot be run: a fault of ours, not of the network."""
+    """Says that a pass has made an invalid program: a fault of ours, not of the network."""
 
 
 class Checker:
-    """Holds the state of one walk through a program that checks its steps, and the checks that
-    several kinds of steps share."""
+    """Checks the steps of a program one after another, and offers the checks that several kinds of
+    steps share."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -50,12 +50,12 @@ class Checker:
             raise InvalidProgramError(f"{name}: {self.where}: {field}: {fault}")
 
     def shaped(self, planes: int, **arrays: Any) -> None:
-        """Checks that arrays have one number for each plane."""
+        """Checks that each array has one element for each plane."""
         for field, array in arrays.items():
             self.must(array.shape == (planes,), field, f"shape {array.shape} for {planes} planes")
 
     def joined(self, step: MapStep) -> None:
-        """Checks the planes and the resolution of the map that a step joins to its own."""
+        """Checks the planes and the resolution of a step's residual."""
         view = step.residual
         assert view is not None
         self.must(view.enlarge == 1 or view.value == 0, "residual", "enlarged")
@@ -67,7 +67,7 @@ class Checker:
         self.must(found == wanted, "residual", f"resolution {found} added to {wanted}")
 
     def vector_of(self, vector: int, size: int) -> None:
-        """Checks the size of a vector."""
+        """Checks that a vector exists and has that size."""
         found = self.program.vectors[vector : vector + 1]
         self.must(found == (size,), "vector", f"{vector} of {found}, not {size}")
 
@@ -83,8 +83,8 @@ class Checker:
             self.must(alike, field, "stored by space-to-depth")
 
     def whole(self, field: str, view: View, first: int = 0, planes: int = 0) -> None:
-        """Checks that a view is all of a value of one part, other than the picture, and that it has
-        some planes."""
+        """Checks that a view is all of a value of one part, other than the picture, and that the
+        value has the planes from `first` on."""
         self.must(view == View(view.value) and view.value != 0, field, f"{view}")
         stored = self.values[view.value]
         self.must(len(stored.parts) == 1, field, f"a value of {len(stored.parts)} parts")
@@ -109,10 +109,10 @@ class Checker:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """An operation of a program. Its fields say what it computes; the methods, what that means."""
+    """An operation of a program. Its fields define the result; its methods, what that requires."""
 
     node: int
-    """The model's value that it computes: for names and times."""
+    """The model's value that it computes, for messages and profiles."""
     is_inner: ClassVar[bool] = False
     """Whether it cannot write the result."""
 
@@ -123,7 +123,7 @@ class Step:
 
     @property
     def read_whole(self) -> tuple[View, ...]:
-        """Those whose pixels it may read anywhere: an earlier phase keeps them whole."""
+        """The maps whose pixels it may read anywhere: an earlier phase keeps them whole."""
         return ()
 
     @property
@@ -149,7 +149,7 @@ class Step:
     def cost(self, program: Program, planewise: int = PLANEWISE_COST) -> int:
         """Returns the multiply-adds of one result, before depth-to-space; 0 if it makes a vector.
 
-        `planewise` is the cost of a plane of a step without products.
+        `planewise` is the cost of each plane of a step that multiplies nothing.
         """
         return 0
 
@@ -173,7 +173,7 @@ class Step:
         return replace(self, **made) if made else self
 
     def renumbered(self, numbers: Mapping[int, int]) -> Self:
-        """Returns the same step on values of other numbers, where there are any."""
+        """Returns the same step with its values renumbered; others keep their numbers."""
         return self.redirected(
             lambda view: replace(view, value=numbers.get(view.value, view.value)),
             lambda target: replace(target, value=numbers.get(target.value, target.value)),
@@ -187,14 +187,15 @@ class _MapFields(Step):
 
 
 class MapStep(_MapFields):
-    """A step that writes a map: join(made, residual) where there is a residual, else `made`."""
+    """A step that writes a map: join(made * factor, residual), or without residual made *
+    factor."""
 
     residual: View | None = None
-    """The map that is joined to the result, with its planes and pixels."""
+    """The map that is joined to the result, of the same planes and pixels."""
     join: Expression = ADD
     """One of `networks.expressions.JOINS`."""
     factor: float = 1.0
-    """The factor of what is made, before it is joined."""
+    """Scales the step's own result before it is joined."""
 
     @property
     def reads(self) -> tuple[View, ...]:
@@ -206,7 +207,7 @@ class MapStep(_MapFields):
 
     @property
     def stored_block(self) -> int:
-        """Pixels of the target, in each direction, as which one of its results is stored."""
+        """The side of the block of target pixels that holds one result, for depth-to-space."""
         return 1
 
     def planes_made(self, program: Program) -> int:
@@ -221,14 +222,14 @@ class MapStep(_MapFields):
         return planewise * program.values[self.target.value].planes
 
     def receptive_radius(self, program: Program, unit: int) -> float:
-        """Returns how many pixels of the picture it reads beyond its own pixel on each side, where
-        it is computed in cells of `unit` pixels a side."""
+        """Returns how many pixels of the picture it reads beyond its own on each side, if computed
+        in cells of `unit` x `unit` pixels."""
         return 0.0
 
     def computed(self, box: Box, unit: tuple[int, int], size: Size | None) -> Box:
-        """Returns the box that it computes where a box of its results is wanted: whole units.
+        """Returns the box that it computes to make `box`: the smallest one of whole units.
 
-        `size` is that of its source, None for a large one.
+        `size` is its source's, None for a large one.
         """
         return aligned(box, unit)
 
@@ -239,22 +240,22 @@ class MapStep(_MapFields):
     def read_boxes(
         self, program: Program, box: Box, sizes: Sequence[Size] | None
     ) -> Iterator[tuple[int, Box]]:
-        """Yields the values that it reads for its results in a box, and which pixels of each, but
-        for those that it reads whole. `sizes` are those of all values, if they are known."""
+        """Yields each value that it reads for its results in `box`, with the box read, except for
+        those that it reads whole. `sizes` are those of all values, if known."""
         yield self.source.value, self.source_box(program, box)
         if self.residual:
             yield self.residual.value, viewed(self.residual, scaled(box, self.stored_block))
 
     def level(self, read: Levels, vectors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Returns the planes that it makes, (planes,), where all pixels of a map are alike: `read`
-        returns the planes of a view."""
+        """Returns its result, (planes,), where all pixels of each map are equal: `read` returns the
+        planes of a view."""
         made = self._level(read, vectors)
         if self.residual is None:
             return made
         return evaluate(self.join, made, operand=read(self.residual)[: len(made)])
 
     def _level(self, read: Levels, vectors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Returns the same, before a residual is joined."""
+        """Returns the result before the residual is joined."""
         return read(self.source)
 
 
@@ -266,7 +267,7 @@ class VectorStep(Step):
 
 @dataclass(frozen=True, eq=False)
 class PictureSum(VectorStep):
-    """A step that adds up over a whole value: it ends a phase."""
+    """A step that sums over all pixels of a value, which ends a phase."""
 
     source: View
     """A value other than the picture, with one part and no offset."""
@@ -279,7 +280,7 @@ class PictureSum(VectorStep):
 
 @dataclass(frozen=True, eq=False)
 class InnerVectorStep(VectorStep):
-    """A step that makes a vector of vectors."""
+    """A step that makes a vector from other vectors."""
 
     source: int
     vector: int
@@ -289,14 +290,13 @@ class InnerVectorStep(VectorStep):
         return (self.source,)
 
     def made(self, *vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns its vector, of those that it reads, for engines that keep them in NumPy's
-        arrays."""
+        """Returns the vector made from `vectors`, for engines that keep them in NumPy arrays."""
         raise NotImplementedError
 
 
 def activated(sums: NDArray[np.float64], activation: Activation) -> NDArray[np.float64]:
-    """Returns a function of the levels of sums, with slopes as the decimals that were meant: 0.1,
-    and not the float32 next to it."""
+    """Applies an activation to sums, (planes,), with its slopes as decimals: 0.1, not the float32
+    next to it."""
     if activation.function != LEAKY:
         return activation(sums)
     # Either would do, but every bit of the results in bf16 depends on which.
@@ -307,8 +307,8 @@ def activated(sums: NDArray[np.float64], activation: Activation) -> NDArray[np.f
 def compacted(
     values: Sequence[Value], steps: Iterable[Step], result: int
 ) -> tuple[tuple[Value, ...], tuple[Step, ...]]:
-    """Returns the values that steps touch, in the same order, the picture first and the result
-    last; and the steps with the new numbers of their values."""
+    """Returns the values that steps touch, in their order with the picture first and `result` last;
+    and the steps with the values renumbered."""
     steps = tuple(steps)
     found = {0, result}.union(*(step.touched for step in steps))
     order = [value for value in sorted(found) if value != result] + [result]

@@ -1,4 +1,4 @@
-"""Convolutions: of all planes together, and of each plane."""
+"""Defines the steps of convolutions: of all planes together, and depthwise."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ MOST_TAPS = 18
 
 
 class _TapStep(MapStep):
-    """A step that reads the pixels around each that it makes: a valid cross-correlation."""
+    """A valid cross-correlation: each result reads a window of taps x taps source pixels."""
 
     weight: NDArray[np.float32]
 
     @property
     def taps(self) -> int:
-        """Taps in each direction."""
+        """The side of its kernel."""
         return int(self.weight.shape[-1])
 
     def cost(self, program: Program, planewise: int = PLANEWISE_COST) -> int:
@@ -48,7 +48,7 @@ class _TapStep(MapStep):
 
 @dataclass(frozen=True, eq=False)
 class Resized:
-    """The weights of a convolution that resizes its result by one half: see `resizing`.
+    """The weights of a convolution that also resizes its result by one half, made by `resizing`.
 
     Kinds of rows, and of columns, of the target: the first one, other even ones, other odd ones,
     the last one.
@@ -59,17 +59,17 @@ class Resized:
     bias: NDArray[np.float32]
     """(4, 4, planes)."""
     blend: float
-    """The share of the picture that is added which comes from the pixel next to the nearest one, in
-    each direction."""
+    """In the picture that is added, the share of the neighbour of the nearest pixel, in each
+    direction."""
 
 
 @dataclass(frozen=True, eq=False)
 class OwnGate:
-    """The factor that a convolution makes of its own result: activation(weight * made + bias), of
-    the planes of each pixel."""
+    """A gate that a convolution makes from its own result and multiplies it by: activation(weight *
+    made + bias), a 1x1 convolution."""
 
     weight: NDArray[np.float32]
-    """(planes, planes): out, in."""
+    """(out planes, in planes)."""
     bias: NDArray[np.float32]
     """(planes,)."""
     activation: Activation
@@ -85,14 +85,15 @@ class Conv(_TapStep):
     """
 
     weight: NDArray[np.float32]
-    """(out, in, taps, taps), taps 1 or 3 to MOST_TAPS, 5 if `resized`. `in` goes as the source
-    is stored, without padding, `out` as the sums: [dy][dx][plane]."""
+    """(out, in, taps, taps), taps 1 or 3 to MOST_TAPS, 5 if `resized`. `in` has the order of the
+    source as stored, without padding; `out` that of the sums, [dy][dx][plane]."""
     bias: NDArray[np.float32]
     """(out,)."""
     activation: Activation
     """It has `out` planes."""
     depth_to_space: int = 1
-    """Above 1 only where the target is stored by single pixels."""
+    """The side of the block of pixels that one result becomes; 1 unless the target is stored by
+    single pixels."""
     factor: float = 1.0
     residual: View | None = None
     """It has the target's planes and pixels, and is of a value other than the picture. Its
@@ -101,28 +102,27 @@ class Conv(_TapStep):
     The target is stored by single pixels. `fusing` also adds the picture itself, enlarged
     `depth_to_space` times, to what becomes the result or a map of as few planes."""
     join: Expression = ADD
-    """With another one than ADD, there is no factor, and depth-to-space is 1."""
+    """With any other than ADD, the factor and depth-to-space are 1."""
     own_gate: OwnGate | None = None
-    """Multiplies the sum with the residual. Then there is no factor, and depth-to-space is 1. Only
-    `fusing` makes such steps."""
+    """The gate by which the sum with the residual is multiplied; then the factor and depth-to-space
+    are 1. Only `fusing` makes such steps."""
     factors: int | None = None
     """The vector that scales the planes of a single pixel of the source, one part. Only `fusing`
     makes such steps, of one tap."""
     residual_factors: int | None = None
-    """The same for the residual."""
+    """The vector that scales the planes of the residual."""
     resized: Resized | None = None
-    """The weights at the edges of the result, and how the picture is added, where `depth_to_space`
-    is 2 and all pixels are those of a map twice as large, resized. Only `resizing` makes such
-    steps."""
+    """The weights, also those at the edges, of a result that is a map twice as large, resized by
+    one half; then `depth_to_space` is 2. Only `resizing` makes such steps."""
 
     @property
     def in_planes(self) -> int:
-        """Planes that it reads."""
+        """The number of planes that it reads."""
         return int(self.weight.shape[1])
 
     @property
     def out_planes(self) -> int:
-        """Planes of its sums, before depth-to-space."""
+        """The number of planes of its sums, before depth-to-space."""
         return int(self.weight.shape[0])
 
     @property

@@ -1,4 +1,4 @@
-"""Norms over the planes of each pixel, and parts of norms over groups of planes."""
+"""Defines the steps of layer norm, over the planes of each pixel, and of group norm."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class NormPlanes(MapStep):
 
 @dataclass(frozen=True, eq=False)
 class NormVector(InnerVectorStep):
-    """The factors of a norm over groups of planes, weight / sqrt(variance + eps), or with `shifts`
-    its summands, bias - mean * factor: on vectors.
+    """Makes the factors of a group norm, weight / sqrt(variance + eps), or with `shifts` its
+    shifts, bias - mean * factor, from the means of planes and of their squares.
 
-    Mean and variance are those of all values of a group of neighbouring planes; `source` has the
+    Mean and variance are over all pixels of a group of consecutive planes; `source` has the
     planes' means.
     """
 
@@ -82,7 +82,7 @@ class NormVector(InnerVectorStep):
         plane_means, squares = vectors
         by_group = plane_means.reshape(self.groups, -1)
         mean = by_group.mean(axis=1, keepdims=True)
-        # Of each plane, then among them: no more is lost than the vectors have lost.
+        # Variances within planes, then between them: no more bits cancel than in the vectors.
         inner = (squares - plane_means**2).reshape(self.groups, -1).mean(axis=1, keepdims=True)
         variance = np.maximum(inner + ((by_group - mean) ** 2).mean(axis=1, keepdims=True), 0)
         factors = self.weight.reshape(self.groups, -1) / np.sqrt(variance + self.eps)

@@ -1,4 +1,4 @@
-"""Steps without weights: each plane of the result is made of one plane of the source."""
+"""Defines the steps without weights: each plane of the result is made of one of the source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 
 class PlanewiseStep(MapStep):
-    """A step whose source is a view of single pixels of one part, and so is its residual."""
+    """A step whose source and residual are views of one part each, stored by single pixels."""
 
     def check(self, check: Checker) -> None:
         check.must(self.source.parts == 1, "source", "several parts")
@@ -49,7 +49,7 @@ class Planewise(PlanewiseStep):
     vector: int | None = None
     """One element for each plane of the source."""
     shifts: int | None = None
-    """A vector as long, added behind the product with `vector`."""
+    """A vector of the same length, added to the product with `vector`."""
     depth_to_space: int = 1
     space_to_depth: int = 1
 
@@ -59,12 +59,12 @@ class Planewise(PlanewiseStep):
 
     @property
     def is_shuffle(self) -> bool:
-        """Whether planes become pixels, or pixels planes."""
+        """Whether it is a depth-to-space or a space-to-depth."""
         return self.depth_to_space > 1 or self.space_to_depth > 1
 
     @property
     def is_copy(self) -> bool:
-        """Whether the result is the source times the factor, with or without an addition."""
+        """Whether it only scales the source by the factor and perhaps adds the residual."""
         return not self.is_shuffle and self.vector is None and self.join == ADD
 
     @property
@@ -119,8 +119,8 @@ class Planewise(PlanewiseStep):
 
 
 class ResamplingStep(PlanewiseStep):
-    """A step that makes each pixel of several, whose places depend on the edges of the source: a
-    whole value of one part, stored by single pixels, other than the picture."""
+    """A step that makes each pixel from several, at places that depend on the edges of the source.
+    This is a whole value of one part, stored by single pixels, other than the picture."""
 
     def check(self, check: Checker) -> None:
         check.whole("source", self.source)
@@ -130,19 +130,19 @@ class ResamplingStep(PlanewiseStep):
 
 @dataclass(frozen=True)
 class Resize(ResamplingStep):
-    """The map `up / down` times as large: bicubic as `networks.nodes.Interpolate` defines it, or
-    bilinear to the size of its target, as `networks.nodes.InterpolateTo` defines it.
+    """Resizes a map by `up / down`: bicubic as `networks.nodes.Interpolate` defines it, or bilinear
+    to the size of its target, as `networks.nodes.InterpolateTo` defines it.
 
-    Only a bicubic one may write the result. The factor of a bilinear one is about up / down: how
-    much exactly depends on the sizes of both values.
+    Only a bicubic one may write the result. The factor of a bilinear one is only about up / down:
+    the sizes of both values decide it.
     """
 
     up: int
     down: int
     taps: Literal["bicubic", "bilinear"]
     radius: int = 1
-    """Pixels of the source, beyond those that `up / down` tells and the next one, that a result may
-    be made of."""
+    """The margin, in pixels of the source, by which a result may read beyond the pixels that
+    `up / down` says and the next one."""
 
     @property
     def is_inner(self) -> bool:  # type: ignore[override]
@@ -173,8 +173,8 @@ class Resize(ResamplingStep):
 
 @dataclass(frozen=True)
 class PoolMaxima(ResamplingStep):
-    """Maxima over kernel x kernel pixels of the source, at every `stride` pixels, as
-    `networks.nodes.MaxPool` defines them. The target is not the result."""
+    """Max-pools the source over kernel x kernel pixels at a stride of `stride`, as
+    `networks.nodes.MaxPool` defines it. The target is not the result."""
 
     kernel: int
     stride: int
@@ -201,7 +201,7 @@ class PoolMaxima(ResamplingStep):
 
 
 class Rearrange(PlanewiseStep):
-    """Pixels at other places of the map.
+    """Moves pixels to other places of the map.
 
     The source is a whole value of one part, stored by single pixels, other than the picture, and
     the target is not the result. Any pixel may be read for any tile: so the source is complete
@@ -210,7 +210,7 @@ class Rearrange(PlanewiseStep):
 
     is_inner = True
     interpolates: ClassVar[bool] = False
-    """Whether it makes a value of several pixels."""
+    """Whether it computes one value from several pixels."""
 
     @property
     def read_whole(self) -> tuple[View, ...]:
@@ -231,7 +231,7 @@ class Rearrange(PlanewiseStep):
 
 @dataclass(frozen=True)
 class InterleavePixels(Rearrange):
-    """Pixels at other places of the map, as `networks.nodes.Interleave` defines it."""
+    """Interleaves pixels of the map, as `networks.nodes.Interleave` defines it."""
 
     parts: int
     inverse: bool
@@ -252,13 +252,13 @@ class InterleavePixels(Rearrange):
 
 @dataclass(frozen=True)
 class SampleGrid(Rearrange):
-    """Samples at computed places of the map, as `networks.nodes.GridSample` defines them."""
+    """Samples the map at computed places, as `networks.nodes.GridSample` defines it."""
 
     scale: int
     groups: int
     residual: View | None = None
-    """The offsets, which are joined to nothing: a part of a map stored by single pixels, other than
-    the picture and the source."""
+    """The offsets of the samples, which are not added: a part of a map stored by single pixels,
+    other than the picture and the source."""
     interpolates = True
 
     @property

@@ -1,4 +1,4 @@
-"""Means of maps, and linear layers on vectors."""
+"""Defines the steps that make vectors: global average pools, and linear layers on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True)
 class GlobalAvgPool(PictureSum):
-    """The mean of each plane of a value, or of its squares, over all of its size, into a vector."""
+    """Averages each plane of a value, or its squares, over all pixels, into a vector."""
 
     squared: bool = False
     label = "mean"

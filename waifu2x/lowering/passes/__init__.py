@@ -1,1 +1,1 @@
-"""Passes: programs rewritten into cheaper ones that compute the same."""
+"""Passes: each rewrites a graph or a program into a cheaper one that computes the same."""

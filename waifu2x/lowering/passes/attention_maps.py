@@ -1,10 +1,9 @@
-"""Maps that attention reads and makes, for engines whose attention writes from any plane of a part
-on.
+"""Lays out the maps of attention, for engines whose attention can write from any plane of a part.
 
-- Results of several attentions side by side, as those of halves of heads are, lie in one part: what
-  would copy them there is left out.
-- Queries, keys and values that one convolution makes become maps of their own. Then no more of them
-  is there than is still read, and results may take the place of the queries.
+- Several attentions whose results are concatenated, as those of half the heads each, write into one
+  part, and the copies to it are dropped.
+- Queries, keys and values made by one convolution become separate maps. Then each is freed after
+  its last reader, and results may overwrite the queries.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from waifu2x.networks.activations import Activation
 
 
 def joined(program: Program) -> Program:
-    """Returns the program with the outputs of several attentions side by side in one part; the
-    program itself if that is already so."""
+    """Returns the program in which attentions whose results are concatenated write into one part;
+    the program itself if there is nothing to change."""
     for value, stored in enumerate(program.values):
         if len(stored.parts) > 1 and _is_of_attention(program, value):
             return joined(_in_one_part(program, value))
@@ -58,7 +57,8 @@ def _is_of_attention(program: Program, value: int) -> bool:
 
 
 def _copies(program: Program, value: int) -> list[Planewise]:
-    """Returns the copies that put all parts of a value side by side into another."""
+    """Returns the copies that concatenate all parts of a value in one part of another; may be
+    empty."""
     stored = program.values[value]
     found = list[Planewise]()
     for target, other in enumerate(program.values):
@@ -180,7 +180,7 @@ def _with_outputs(conv: Conv, first: int, end: int, value: int) -> Conv:
 def _of_ranges(
     step: AttendWindows, places: Mapping[int, Sequence[tuple[int, int]]]
 ) -> AttendWindows:
-    """Returns the attention that reads planes at their new places."""
+    """Returns the attention reading planes at their new places."""
     views, firsts = list(step.reads), list(step.first)
     for role, (view, first) in enumerate(zip(step.reads, step.first, strict=True)):
         if view.value in places:

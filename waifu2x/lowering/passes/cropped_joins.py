@@ -1,7 +1,7 @@
-"""Concatenations of cropped maps without copies, for engines that store parts apart.
+"""Concatenates cropped maps without copies, for engines that store parts apart.
 
-Places beyond a value's size are computed like any other, so a map that is larger than the value
-that it becomes a part of can stand there whole: what its crop drops lies beyond the value.
+Pixels beyond a value's size are computed like any other, so a map that is larger than the value
+can be a part of it uncropped: the cropped pixels lie beyond the value's size.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from waifu2x.lowering.values import View
 
 
 def joined(program: Program) -> tuple[Step | None, ...]:
-    """Returns the program's steps, in which convolutions write to the places to which copies would
-    bring their results; None for such a copy."""
+    """Returns the program's steps with convolutions writing where copies would bring their results,
+    and None in the place of each such copy."""
     steps: list[Step | None] = list(program.steps)
     if program.cuts:
         return tuple(steps)
@@ -43,8 +43,8 @@ def joined(program: Program) -> tuple[Step | None, ...]:
 
 
 def _is_plain(program: Program, copy: Planewise) -> bool:
-    """Returns whether a copy brings an unchanged value to a part of another, both computed alike
-    beyond their sizes."""
+    """Returns whether a step copies a value unchanged to a part of another that is computed alike
+    beyond its size."""
     source, target = program.values[copy.source.value], program.values[copy.target.value]
     return (
         copy.is_copy
@@ -61,7 +61,7 @@ def _is_plain(program: Program, copy: Planewise) -> bool:
 
 
 def _can_move(program: Program, conv: Conv) -> bool:
-    """Returns whether a convolution can count its pixels from another one."""
+    """Returns whether a convolution's results can be shifted by an offset."""
     return (
         conv.residual is None
         and conv.depth_to_space == 1
@@ -70,7 +70,7 @@ def _can_move(program: Program, conv: Conv) -> bool:
 
 
 def _read_elsewhere(steps: list[Step | None], copy: Planewise) -> None:
-    """Has all steps read the target's part where they read the source."""
+    """Redirects, in `steps`, all readers of the copy's source to its target's part."""
     value, offset, target = copy.source.value, copy.source.offset, copy.target
 
     def view(one: View) -> View:

@@ -1,14 +1,14 @@
-"""Steps of a program taken along by the convolutions beside them, for engines that have it so.
+"""Fuses steps of a program into the convolutions beside them, for engines that can do so.
 
-- A gate behind a convolution is its epilogue: the convolution's own result is never stored, nor
-  rounded. So is a gate that another convolution makes of that result.
-- Planes that are scaled for convolutions of one tap, or for what these add, are scaled where they
-  are read.
-- The picture as a further input that a shuffled convolution passes on (see `identities`) is what
-  this adds: its planes are not multiplied.
-- A resize by one half behind a shuffled convolution is one with it: see `resizing`.
-- Of two sums behind a convolution, the first one, of planes that it also reads, is by its weights.
-- Maps that are cropped to stand beside others are made there: see `cropped_joins`.
+- A gate behind a convolution becomes its epilogue: the convolution's own result is neither stored
+  nor rounded. So does a gate that another convolution makes of that result.
+- Scaling of the input, or of the residual, of 1x1 convolutions becomes a factor at their loads.
+- The picture as a further input that a shuffled convolution passes on (see `identities`) becomes
+  its residual: its planes are not multiplied.
+- A resize by one half behind a shuffled convolution becomes part of it: see `resizing`.
+- Of two additions behind a convolution, the first becomes weights if it adds planes that the
+  convolution reads.
+- Convolutions write cropped maps directly into their concatenations: see `cropped_joins`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ from waifu2x.lowering.values import Value, View
 from waifu2x.networks.expressions import ADD, GATE, MULTIPLY, Expression
 
 PLANES = 32
-"""Planes that are scaled where they are read come in multiples of it: none is padding."""
+"""Only maps of a multiple of this many planes are scaled at loads: none is padding then."""
 _Rule = Callable[[Program, int, Planewise], Conv | None]
-"""Makes the convolution of that number take along a step behind it; None where it cannot."""
+"""Takes a program, a convolution's number and a step behind it; returns the fused convolution, or
+None where they cannot be fused."""
 _MOST_OF_SUM = 0.25
-"""The largest factor of a sum by weights: weights of 16 bits then add less than a rounding of the
-result."""
+"""The largest factor of a sum by weights: the error of 16-bit weights is then below a rounding of
+the result."""
 
 
 def fused(
@@ -51,9 +52,9 @@ def fused(
 ) -> Program:
     """Returns the same program in fewer steps; the program itself if nothing can be fused.
 
-    `scales` says whether convolutions may scale what they read, `resizes` whether the last one may
-    resize what it makes, `sums` whether weights may add what is read, `own_gates` whether one may
-    make a gate of what it makes.
+    Each flag permits one fusion: `scales`, factors at a convolution's loads; `resizes`, the resize
+    behind the last convolution; `sums`, additions as weights; `own_gates`, gates that a convolution
+    makes of its own result.
     """
     program = _without(program, program.values, joined(program))
     program = _with_pictures(_taken_along(program, GATE, _gated))
@@ -67,8 +68,8 @@ def fused(
 
 
 def _taken_along(program: Program, join: Expression, rule: _Rule) -> Program:
-    """Returns the program in which convolutions take along the joins behind them that a rule
-    lets them take."""
+    """Returns the program in which convolutions absorb the planewise steps behind them that join by
+    `join` and that `rule` can fuse."""
     steps: list[Step | None] = list(program.steps)
     for number, step in enumerate(program.steps):
         if isinstance(step, Planewise) and step.join == join and step.vector is None:
@@ -80,8 +81,8 @@ def _taken_along(program: Program, join: Expression, rule: _Rule) -> Program:
 
 
 def _summed(program: Program, maker: int, copy: Planewise) -> Conv | None:
-    """Returns the convolution with the sum behind it, if its own residual can be added by weights:
-    in the middle tap of those planes."""
+    """Returns the convolution fused with the addition behind it, if weights can add its residual
+    instead: an identity at the middle tap of the residual's planes. None otherwise."""
     conv, added = program.steps[maker], copy.residual
     assert isinstance(conv, Conv)
     own, source = conv.residual, conv.source
@@ -129,14 +130,14 @@ def _with_pictures(program: Program) -> Program:
     while number < len(program.steps):
         step = program.steps[number]
         found = _picture_added(program, number, step) if isinstance(step, Conv) else None
-        # One that was taken out stood before this one: the next is at its number.
+        # A step before this one was removed: the next one has its number.
         program, number = (program, number + 1) if found is None else (found, number)
     return program
 
 
 def _picture_added(program: Program, number: int, conv: Conv) -> Program | None:
-    """Returns the program in which a convolution adds the picture, if its last inputs are the
-    picture's planes, passed on."""
+    """Returns the program in which a convolution adds the picture as its residual, if its last
+    inputs are the picture's planes, passed on; else None."""
     source, planes = conv.source, program.values[0].planes
     stored = program.values[source.value]
     last = source.first + source.parts - 1
@@ -236,8 +237,8 @@ def _scaled_where_read(
     readers: Mapping[int, Sequence[int]],
     makers: Mapping[int, Sequence[Step]],
 ) -> dict[int, Step]:
-    """Returns, by their numbers, the readers of a scaled map that scale it themselves; nothing if
-    one of them cannot. `steps` are the steps so far."""
+    """Returns the readers of a scaled map, by number, each scaling it at its loads instead; empty
+    if one of them cannot. `steps` are the program's, with earlier changes."""
     value, scaled = scale.source.value, scale.target.value
     stored, wanted = program.values[value], program.values[scaled]
     made = makers.get(value, ())
@@ -291,7 +292,7 @@ def _only_maker(program: Program, number: int) -> int | None:
 
 
 def _gated(program: Program, maker: int, gate: Planewise) -> Conv | None:
-    """Returns the convolution with the gate behind it, if it can take it along."""
+    """Returns the convolution fused with the gate behind it; None if it cannot be."""
     conv, added = program.steps[maker], gate.residual
     assert isinstance(conv, Conv)
     assert added is not None

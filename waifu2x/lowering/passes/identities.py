@@ -1,12 +1,12 @@
-"""Graphs made cheaper, without changing what they compute, before they become steps.
+"""Rewrites a graph, before it is lowered, into a cheaper one that computes the same.
 
-- A convolution padded with zeros behind a nearest enlargement is one of the small map, with the
-  taps that fall on the same pixel added up, that makes the planes of a pixel shuffle: a quarter of
-  the input transforms, and the enlarged map is never made.
-- A nearest enlargement added to a shuffled convolution is a further input of that convolution,
+- A zero-padded convolution behind a nearest enlargement becomes one of the small map and a pixel
+  shuffle, with the taps that fall on the same pixel summed: a quarter of the input transforms, and
+  the enlarged map is never made.
+- A nearest enlargement added to a shuffled convolution becomes a further input of that convolution,
   which passes it on: no addition over all pixels of the result.
-- A map of one plane that multiplies others is made as often as they have planes.
-- A crop behind a convolution goes before it, where it is a way to read.
+- A map of one plane that multiplies others is repeated for each of their planes.
+- A crop behind a convolution moves before it, where it is only an offset of a view.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from waifu2x.networks.nodes import (
 )
 
 _MOST_WEIGHTS = 1 << 24
-"""Weights of a convolution of a small map instead of the enlarged one: the caches hold far fewer.
-"""
+"""The most weights of a convolution of a small map instead of the enlarged one, for the caches."""
 
 
 def simplified(model: Model) -> Model:
@@ -107,8 +106,8 @@ def _is_small(node: Convolution, factor: int) -> bool:
 
 
 def _before_enlarging(node: Convolution, factor: int) -> Convolution:
-    """Returns the convolution of the small map whose planes [plane][dy][dx] are the large one's
-    pixels."""
+    """Returns a convolution of the small map whose planes [plane][dy][dx] are the pixels that
+    `node` makes of the map enlarged by `factor`."""
     made, read = node.weight.shape[:2]
     weight = np.zeros((made, factor, factor, read, 3, 3))
     for y, x in np.ndindex(factor, factor):
@@ -124,13 +123,13 @@ def _before_enlarging(node: Convolution, factor: int) -> Convolution:
 
 
 def _passed_on(source: int) -> Convolution:
-    """Returns a convolution that passes a map of one plane on."""
+    """Returns a 1x1 convolution that copies a map of one plane."""
     ones = np.ones((1, 1, 1, 1), np.float32)
     return Convolution(source, ones, np.zeros(1, np.float32), leaky(1.0, 1))
 
 
 def _repeated(node: Convolution, planes: int) -> Convolution:
-    """Returns the convolution that makes its one plane several times."""
+    """Returns the convolution with its one output plane repeated `planes` times."""
     activation = node.activation
     return replace(
         node,
@@ -143,8 +142,8 @@ def _repeated(node: Convolution, planes: int) -> Convolution:
 def _shuffled_and_enlarged(
     model: Model, node: Add, only: Callable[[int], Node | None]
 ) -> tuple[PixelShuffle, Convolution, int] | None:
-    """Returns a shuffled convolution to which the enlargement of a map of the small size is
-    added."""
+    """Returns the shuffle, its convolution and the small map of an addition of a shuffled
+    convolution and an enlarged map; None if `node` is no such addition."""
     for first, second in ((node.source, node.other), (node.other, node.source)):
         shuffle, enlarge = only(first), only(second)
         if not isinstance(shuffle, PixelShuffle) or not isinstance(enlarge, Enlarge):
@@ -163,8 +162,8 @@ def _shuffled_and_enlarged(
 
 
 def _passing_on(node: Convolution, planes: int, factor: int) -> Convolution:
-    """Returns the convolution with further inputs, which it adds to all pixels that it makes of
-    one."""
+    """Returns the convolution with `planes` further inputs, each added to the factor x factor
+    pixels that it makes of one."""
     more: NDArray[np.float32] = np.zeros((node.weight.shape[0], planes, 3, 3), np.float32)
     for plane in range(planes):
         more[plane * factor**2 : (plane + 1) * factor**2, plane, 1, 1] = 1

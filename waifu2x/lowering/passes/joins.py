@@ -34,7 +34,7 @@ _TAKES_ALONG = (
     *(Convolution, TransposedConvolution, DepthwiseConvolution),
     *(PixelShuffle, Multiply, GroupNorm),
 )
-"""Nodes whose steps may add another map."""
+"""Nodes whose steps may absorb an addition behind them."""
 
 
 class Joins:
@@ -45,15 +45,15 @@ class Joins:
         self.live = _live(model)
         """The values that the result depends on, the picture left out, in order."""
         self.readers: dict[int, list[int]] = {value: [] for value in range(len(model.nodes) + 1)}
-        """The values that are made of each value."""
+        """For each value, the values whose nodes read it."""
         for value in self.live:
             for source in _read(model.nodes[value - 1]):
                 self.readers[source].append(value)
         self.fused = self._fusions()
-        """Values that are never made, by what takes them along."""
+        """Values that are never stored, with the value whose step absorbs each."""
         self._flat = self._flattened()
         self.blocks = {value: self._stored_block(value) for value in self.live}
-        """Their space-to-depth."""
+        """The block of space-to-depth by which each is stored."""
 
     def node(self, value: int) -> Node | None:
         """Returns the node that makes a graph value; None for the picture."""
@@ -64,7 +64,7 @@ class Joins:
         return self.model.shapes[value].planes
 
     def residual_of(self, value: int) -> int | None:
-        """Returns the graph value that the step of a value adds, or multiplies by."""
+        """Returns the graph value that the step of a value adds, or multiplies by; None if none."""
         node = self.node(value)
         inner = self.taken(value)
         if not isinstance(node, Add | MultiplyMaps):
@@ -72,16 +72,16 @@ class Joins:
         return node.other if inner in (node.source, None) else node.source
 
     def taken(self, value: int) -> int | None:
-        """Returns the graph value that the node of another takes along."""
+        """Returns the graph value that is fused into the step of another; None if none."""
         operands = self.model.nodes[value - 1].sources
         return next((v for v in operands if self.fused.get(v) == value), None)
 
     def flat(self, value: int) -> tuple[int, ...]:
-        """Returns the graph values of a concatenation, with those of inner ones in their places."""
+        """Returns the operands of a concatenation, with inner concatenations expanded."""
         return self._flat.get(value, (value,))
 
     def _flattened(self) -> dict[int, tuple[int, ...]]:
-        """Returns the answers of `flat` for concatenations."""
+        """Maps each concatenation to its operands, as `flat` returns them."""
         found: dict[int, tuple[int, ...]] = {}
         for value in self.live:
             node = self.node(value)
@@ -91,13 +91,13 @@ class Joins:
         return found
 
     def is_made(self, value: int) -> bool:
-        """Returns whether a step writes a graph value; others are ways to read one."""
+        """Returns whether a step writes a graph value; others are views of values."""
         if value == 0 or isinstance(self.node(value), Crop | Concatenate):
             return False
         return not self.is_view(value)
 
     def is_view(self, value: int) -> bool:
-        """Returns whether a value is the picture, enlarged."""
+        """Returns whether a value is the enlarged picture, which is only a view of it."""
         node = self.node(value)
         if not isinstance(node, Enlarge):
             return False
@@ -107,8 +107,7 @@ class Joins:
         return source == 0
 
     def _fusions(self) -> dict[int, int]:
-        """Returns the graph values that are never made, by the one node that reads them and takes
-        them along."""
+        """Maps graph values that are never stored to their only reader, which absorbs them."""
         fused: dict[int, int] = {}
         for value in self.live:
             node = self.node(value)
@@ -131,7 +130,7 @@ class Joins:
         return fused
 
     def _can_add(self, value: int, node: Add, operand: int) -> bool:
-        """Returns whether an operand of an addition is a sum that can take the other one as its
+        """Returns whether the step of an operand of an addition can take the other operand as its
         residual."""
         kinds = _TAKES_ALONG
         made = self.node(operand)

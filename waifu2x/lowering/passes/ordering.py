@@ -1,8 +1,8 @@
-"""An order of a program's steps in which few maps are alive together.
+"""Orders a program's steps so that few maps are alive at once.
 
-Attention reads several maps that are made of one, and what it makes meets others that are made of
-the same. Each step comes where its result is first wanted, and sums of attention between planes
-come as soon as they can: the queries and keys that they read are then gone.
+Attention reads several maps made from one, and its result joins others made from the same. Each
+step moves to just before its first reader, and sums of attention between planes as early as
+possible, since they free the queries and keys.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _sources(steps: Sequence[Step], numbers: range) -> dict[int, list[int]]:
 
 
 def _add(root: int, sources: dict[int, list[int]], found: dict[int, None]) -> None:
-    """Adds a step behind those that it depends on."""
+    """Adds a step to `found`, behind those that it depends on."""
     waiting = [root]
     while waiting:
         number = waiting[-1]

@@ -1,7 +1,7 @@
-"""Gates made by a convolution from the result of another one, which takes them along.
+"""Fuses into a convolution the gate that a 1x1 convolution makes of its result.
 
 Behind a convolution of 3x3 taps that makes m, SPANF3 computes (m + x) * tanh(weight m + bias): a
-sum, a convolution of one tap and a product, and each of these moves whole maps through memory.
+sum, a 1x1 convolution and a product, and each of these loads and stores whole maps.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from waifu2x.lowering.values import View
 from waifu2x.networks.expressions import LEAKY, MULTIPLY
 
 _PLANES = range(33, 65)
-"""Planes of maps that such convolutions read and make: on matrix units, one tile of both."""
+"""Planes of maps that such convolutions read and make: one tile of matrix units holds both."""
 
 
 class _Behind(NamedTuple):
     """The steps behind a convolution, by their numbers."""
 
     total: int
-    """The one that adds a map to what the convolution makes."""
+    """The step that adds a map to the convolution's result."""
     added: View
     """That map."""
     gate: int
@@ -35,8 +35,8 @@ class _Behind(NamedTuple):
 
 
 def taken_along(program: Program) -> list[Step | None]:
-    """Returns the steps of a program, with None in the place of those that another one took
-    along."""
+    """Returns the steps of a program with such gates fused, and None in the place of each absorbed
+    step."""
     steps: list[Step | None] = list(program.steps)
     readers = read_by(program)
     makers: dict[int, list[int]] = {}
@@ -79,7 +79,7 @@ def _may_gate(program: Program, conv: Conv) -> bool:
 
 
 def _behind(program: Program, value: int, readers: Mapping[int, Sequence[int]]) -> _Behind | None:
-    """Returns the readers of a value, if those are a sum and the gate of the sum and no others."""
+    """Returns the readers of a value if they are exactly a sum and its gate; else None."""
     made = View(value)
     if len(readers[value]) != 2:
         return None

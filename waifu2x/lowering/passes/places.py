@@ -1,4 +1,4 @@
-"""Places of a graph's values in a program: maps, parts of maps, and copies."""
+"""Places a graph's values in a program: in maps, parts of maps, or copies."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class GraphPlaces:
         self.values: list[Value] = [self._new_value(0)]
         self.steps: list[Step] = []
         self.vectors: list[int] = []
-        """The sizes of all vectors."""
+        """The size of each vector."""
         self.views: dict[int, tuple[View, ...]] = {0: (View(0),)}
         """The views of each graph value's parts, in single pixels."""
         self._copies: dict[tuple[int, int, bool], int] = {}
         self._parts: dict[int, Target] = {}
-        """Graph values that are made where a concatenation wants them."""
+        """The targets of graph values that are written directly into a concatenation."""
         self._wide: dict[tuple[int, ...], int] = {}
-        """Values with several parts, by the graph values of their parts."""
+        """The values of concatenations, by the graph values of their parts."""
         self._place_concatenations()
 
     def source(self, value: int) -> View:
-        """Returns a graph value as one view of one part, gathered if it has several."""
+        """Returns a view of a graph value in one part, copied together if it has several."""
         views = self.views[value]
         return views[0] if len(views) == 1 else View(self.copied(value, 1, zero=False))
 
@@ -57,8 +57,8 @@ class GraphPlaces:
         return whole
 
     def conv_source(self, value: int, stride: int, reaches: bool) -> View:
-        """Returns the view that a convolution reads: by space-to-depth at its stride, zero outside
-        if it reaches there."""
+        """Returns the view that a convolution of that stride reads: stored by space-to-depth, and
+        zero outside its size if the convolution `reaches` there."""
         views = self.views[value]
         first = views[0]
         stored = self.values[first.value]
@@ -79,11 +79,11 @@ class GraphPlaces:
         return View(self.copied(value, stride, zero=reaches))
 
     def residual(self, other: int | None) -> View | None:
-        """Returns the view that a planewise step adds, if it adds a graph value."""
+        """Returns the view of a graph value that a planewise step can add; None for None."""
         return None if other is None else self.added(other)
 
     def added(self, other: int) -> View:
-        """Returns a graph value as a view that a planewise step can add."""
+        """Returns a view of a graph value that a planewise step can add."""
         view = self.source(other)
         if view.value == 0 or view.enlarge > 1:
             return View(self.copied(other, 1, zero=False))
@@ -104,7 +104,7 @@ class GraphPlaces:
         return self._copies[key]
 
     def target(self, value: int) -> Target:
-        """Returns the target of a graph value, which is found there from now on."""
+        """Returns the target of a graph value, and records it as the value's place."""
         target = self._parts.get(value)
         if target is None:
             target = Target(self.add_value(value))
@@ -129,7 +129,7 @@ class GraphPlaces:
         return Value(value, parts or (shape.planes,), shape.resolution)
 
     def concatenate(self, value: int) -> None:
-        """Says where a concatenation is; copies what was not made there."""
+        """Records the place of a concatenation, and copies the operands that are not yet there."""
         flat = self._graph.flat(value)
         index = next(i for wide, i in self._wide.items() if wide[: len(flat)] == flat)
         for part, source in enumerate(flat):
@@ -144,8 +144,8 @@ class GraphPlaces:
         self.views[value] = tuple(View(index, first=part) for part in range(len(flat)))
 
     def _place_concatenations(self) -> None:
-        """Makes the values of concatenations, the longest first: shorter ones may be their
-        starts."""
+        """Adds the values of concatenations, the longest first: shorter ones may be their
+        beginnings."""
         wanted = [v for v in self._graph.live if isinstance(self._graph.node(v), Concatenate)]
         for value in sorted(wanted, key=lambda v: -len(self._graph.flat(v))):
             flat = self._graph.flat(value)

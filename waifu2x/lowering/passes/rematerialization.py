@@ -1,8 +1,8 @@
-"""Values that are cheaper to make again than to keep: made again from the picture where they are
-read behind attention.
+"""Recomputes values that are cheaper to make from the picture than to keep, where they are read
+behind attention.
 
-Transformers add what their first convolution makes to what their last one reads. Such a value would
-be kept from the first to the last segment of a program (see `segments`), for few multiply-adds.
+Transformers add the result of their first convolution to the input of their last one. Such a value
+would be kept from the first segment to the last (see `segments`), to save few multiply-adds.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from waifu2x.lowering.values import Value
 
 
 def rematerialized(program: Program, apart: int = 1) -> Program:
-    """Returns a program that makes cheap values again behind attention; the same one if there are
+    """Returns the program with cheap values recomputed behind attention; the same one if there are
     none.
 
-    A value is made again for readers that lie at least `apart` attentions behind it.
+    A value is recomputed for readers that lie at least `apart` attentions behind it.
     """
     cheap = cheap_values(program)
     made = _Remaking(program, cheap, apart)
@@ -33,8 +33,8 @@ def rematerialized(program: Program, apart: int = 1) -> Program:
 
 
 def cheap_values(program: Program) -> dict[int, MapStep]:
-    """Values that cost less to make from the picture than to keep, with the steps that make
-    them."""
+    """Returns values that cost less to make from the picture than to keep, with the step of
+    each."""
     costs = {0: 0.0}
     makers: dict[int, MapStep] = {}
     for step in program.steps:
@@ -56,7 +56,7 @@ def cheap_values(program: Program) -> dict[int, MapStep]:
 
 
 class _Remaking:
-    """The steps of a program, made anew."""
+    """Rebuilds the steps of a program with copies of cheap values."""
 
     def __init__(self, program: Program, makers: dict[int, MapStep], apart: int) -> None:
         self.values: list[Value] = list(program.values)
@@ -66,12 +66,12 @@ class _Remaking:
         """The number of attentions, one after another, that each value depends on."""
         self._apart = apart
         self._made: dict[int, dict[int, int]] = {}
-        """The numbers of each value's copies, by the depth of attention that they are made for."""
+        """The numbers of each value's copies, by the depth of attention of their readers."""
         self._old: set[int] = set()
-        """Values of the program that have been made."""
+        """Values of the program whose own steps have been added."""
 
     def add(self, step: Step) -> None:
-        """Adds the next step of the program; one that makes a cheap value waits for a reader."""
+        """Adds the next step of the program; a step of a cheap value waits for a reader."""
         if step.writes in self._makers:
             return
         sources = {view.value for view in step.reads}
@@ -83,8 +83,8 @@ class _Remaking:
             self._depths[step.writes] = depth
 
     def _found(self, value: int, depth: int) -> int:
-        """Returns the number of a value for readers at a depth of attention; makes it now if need
-        be."""
+        """Returns the number of the value, or of its copy, for readers at a depth of attention;
+        adds its step now if need be."""
         if value not in self._makers:
             return value
         made = self._made.setdefault(value, {})

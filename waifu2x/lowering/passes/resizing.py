@@ -1,8 +1,8 @@
-"""A shuffled convolution and the resize by one half behind it as one convolution.
+"""Fuses a shuffled convolution and the resize by one half behind it into one convolution.
 
-Both are linear, so weights of 5x5 taps do both, for a quarter of the planes, and the large map in
-between is never made. The resize repeats pixels at the edges of that map. So the first and last
-rows and columns of the result have weights of their own.
+Both are linear, so a kernel of 5x5 taps with a quarter of the planes replaces them, and the large
+map in between is never made. The resize repeats the edge pixels of that map, so the first and last
+rows and columns of the result have kernels of their own.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from waifu2x.networks.activations import Activation
 from waifu2x.networks.nodes import cubic_taps
 
 _BLOCK = 4
-"""Pixels that a result of the convolution becomes, in each direction."""
+"""The depth-to-space of the convolution."""
 _HALF = _BLOCK // 2
 _TAPS = 5
 _MOST_PLANES = 4
 
 
 def with_resizes(program: Program) -> Program:
-    """Returns the program with its last convolution and resize as one, if that is possible; else
-    the program itself."""
+    """Returns the program with its last convolution and resize fused, if that is possible; else the
+    program itself."""
     *others, last = program.steps
     if (
         not others
@@ -67,7 +67,7 @@ def with_resizes(program: Program) -> Program:
 
 
 def _resized(conv: Conv, resize: Resize) -> Conv:
-    """Returns the convolution that makes what the resize makes."""
+    """Returns the convolution that writes the resize's result."""
     shares = _shares()
     planes = conv.out_planes // _BLOCK**2
     shape = (_BLOCK, _BLOCK, planes, conv.in_planes, 3, 3)
@@ -99,13 +99,13 @@ def _resized(conv: Conv, resize: Resize) -> Conv:
 
 
 def _shares() -> NDArray[np.float64]:
-    """Returns (4, 3, 4): for a pixel of the result in one direction (the first, an even one, an odd
-    one, the last), the shares of the 4 pixels of each of 3 results: the one before, its own, and
-    the next."""
+    """Returns weights of the resize in one direction, (4, 3, 4): for a pixel of the result (the
+    first, an even one, an odd one, the last), those of the 4 pixels of the convolution's result
+    before, of its own, and of the next."""
     shares = np.zeros((4, 3 * _BLOCK))
     for kind, place in enumerate((0, 0, 1, 1)):
         for tap, share in enumerate(cubic_taps(1, 2)[0]):
-            # From the large map's pixel of that result on.
+            # Counted from the first pixel of that result in the large map.
             at = 2 * place - 1 + tap
             if kind == 0:
                 at = max(at, 0)

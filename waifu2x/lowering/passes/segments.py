@@ -1,15 +1,15 @@
-"""Deep networks cut into segments, with maps kept between them.
+"""Cuts deep networks into segments, and keeps whole maps between them.
 
-What a tile reads around it grows with every layer: 94 pixels on each side for six residual dense
-blocks, 349 for twenty-three. A program that is cut goes over the whole picture once for each
-segment, as it does between means (see `phases`), and computes around its tiles what one segment
-needs. Kept maps go to memory and back, which is what the places of the cuts are chosen by.
+A tile's halo grows with every layer: 94 pixels on each side for six residual dense blocks, 349 for
+twenty-three. A program that is cut goes over the whole picture once for each segment, as it does
+between means (see `phases`), and tiles have the halo of one segment only. Kept maps are stored and
+loaded again, so cuts lie where halos and kept maps together cost least.
 
-A map that is cut in the middle of its parts, such as the first part of a dense block, is copied:
-the copy is kept, and what comes behind the cut has a map of its own.
+Where a cut divides the parts of a map, such as those of a dense block, the parts before it are
+copied: the copies are kept, and the parts behind the cut get a map of their own.
 
-A layer of attention reads as far as seven convolutions: networks of windows are cut wherever that
-keeps least, which is at their residual streams.
+A layer of attention reads as far as seven convolutions: networks of windows are cut at their
+residual streams, where the fewest planes are kept.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from waifu2x.lowering.values import Target, Value, View
 from waifu2x.system.lazy_dataclass import dataclass
 
 TILE = (64, 128)
-"""Rows and columns of a picture that a tile of a processor is taken to have. Its strips are larger:
-but what a short phase reads and writes, weights and rings of maps, stays nearer to a core."""
+"""Rows and columns of the tiles by which cuts are costed for a processor. Its strips are larger;
+but the weights and rings of maps of a short phase stay in caches nearer to a core."""
 TILE_OF_ATTENTION = (128, 256)
-"""The same for networks with attention, whose layers take longer than to keep a map."""
+"""The same for networks with attention, whose layers take longer than keeping a map."""
 _FEW = 4
-"""The most planes of a map behind which a network with means begins a phase."""
+"""The most planes of a map behind which a network with means is cut."""
 _FEWEST_PLANES = 5
-"""The fewest planes of a part that is copied: engines may store fewer in their own way, and no cut
-is to change a bit."""
+"""The fewest planes of a part that is copied: engines may store fewer in another layout, and a cut
+must not change a bit."""
 _PLANEWISE_COST = 0
-"""Cuts are chosen by convolutions alone: another number would move those of shipped networks."""
+"""Planewise steps do not count: another number would move the cuts of shipped networks."""
 
 
 def segmented(program: Program, tile: tuple[int, int] | None = None) -> Program:
-    """Returns a program cut where that costs least for tiles of those rows and columns of the
+    """Returns the program cut where that costs least for tiles of those rows and columns of the
     picture, by default a processor's; the same one if it is shallow, already has phases, or has
-    maps whose proportion depends on the picture's size: blocks of a cut program run as pictures.
+    maps whose ratio depends on the picture's size: blocks of a cut program run as pictures.
 
     Without attention, only values that are zero outside their size are kept: those that padded
     convolutions read.
@@ -68,11 +68,11 @@ def segmented(program: Program, tile: tuple[int, int] | None = None) -> Program:
 
 
 def at_bottlenecks(program: Program) -> Program:
-    """Returns a program with means, cut behind maps of few planes on which alone all later steps
-    depend; the same one if there are none.
+    """Returns a program with means, cut behind each map of few planes that is the only input of all
+    later steps; the same one if there are none.
 
-    Such a map stands between two networks in a row. Kept maps of the first, from which it is made,
-    need not be there any more when those of the second are kept.
+    Such a map lies between two networks in a row. Kept maps of the first can be freed before those
+    of the second are kept.
     """
     means = [n for n, step in enumerate(program.steps) if isinstance(step, PictureSum)]
     if not means:
@@ -86,8 +86,7 @@ def at_bottlenecks(program: Program) -> Program:
 
 
 def is_segmented(program: Program) -> bool:
-    """Returns whether a program is cut as `segmented` does it: all maps between its phases are
-    kept."""
+    """Returns whether a program is cut as by `segmented`: all maps between its phases are kept."""
     return bool(program.cuts) and not has_phases(program)
 
 
@@ -106,7 +105,7 @@ def cheapest(positions: Sequence[int], cost: Callable[[int, int], float]) -> lis
     """Returns the positions, between the first and the last, at which cuts make the sum of all
     segments' costs least.
 
-    `cost` is of the steps from a position to another, and must not be less for more of them.
+    `cost` takes two positions; it must not decrease when steps are added to a segment.
     """
     best: dict[int, tuple[float, int]] = {positions[0]: (0.0, positions[0])}
     for index, end in enumerate(positions[1:], 1):
@@ -126,10 +125,10 @@ def cheapest(positions: Sequence[int], cost: Callable[[int, int], float]) -> lis
 
 
 def cut(program: Program, positions: Sequence[int]) -> Program:
-    """Returns the program with phases that end before the steps of those numbers, in order."""
+    """Returns the program cut before the steps at those positions, in ascending order."""
     made = _Cut(list(program.values), list(program.steps), list(positions))
     cuts: list[int] = []
-    # From the last one on: a part that has a value of its own there has it for all cuts before.
+    # Backwards: a part that gets a value of its own at a cut keeps it at all earlier cuts.
     while made.positions:
         added, first = made.cut()
         cuts = [first, *(later + added for later in cuts)]
@@ -138,13 +137,13 @@ def cut(program: Program, positions: Sequence[int]) -> Program:
 
 
 def receptive_radius(program: Program) -> int:
-    """Pixels of the picture around a result's own that it depends on, at most."""
+    """Returns the most pixels of the picture on each side of its own that a result depends on."""
     return -int(-receptive_radii(program)[-1] // 1)
 
 
 @dataclass
 class _Cut:
-    """A program while it is cut: new values are added at the end."""
+    """Holds a program while it is cut; new values are added at the end."""
 
     values: list[Value]
     steps: list[Step]
@@ -152,8 +151,8 @@ class _Cut:
     """The steps before which it is still to be cut, in order."""
 
     def cut(self) -> tuple[int, int]:
-        """Cuts at the last position: how many steps it has taken, and the first one behind the
-        cut."""
+        """Cuts at the last position; returns the number of steps that it has added, and the
+        position of the first step behind the cut."""
         position = self.positions.pop()
         before, after = self.steps[:position], self.steps[position:]
         starts: list[Step] = []
@@ -177,7 +176,7 @@ class _Cut:
         return len(before) + len(starts) - position, len(before)
 
     def _copy(self, value: int, part: int, before: list[Step]) -> int:
-        """Returns the value that a part is kept in."""
+        """Returns the new value that keeps a part; adds its copy to the steps `before` the cut."""
         stored = self.values[value]
         copy = self._add(replace(stored, parts=(stored.parts[part],)))
         together = any(
@@ -193,7 +192,7 @@ class _Cut:
         }
         made = Target(value, part)
         if together or list(targets.values()) != [made]:
-            # As soon as it is there, so that cuts before this one keep the copy and nothing else.
+            # As early as possible, so that earlier cuts keep only the copy.
             first = max(targets) + 1
             before.insert(first, Planewise(stored.graph, View(value, first=part), Target(copy)))
             self.positions = [each + (each >= first) for each in self.positions]
@@ -216,7 +215,7 @@ class _Cut:
 
 def receptive_radii(program: Program, unit: int = 1) -> list[float]:
     """Returns, before each step and at the end, the pixels of the picture on each side that the
-    values so far depend on, where steps are computed in cells of `unit` pixels a side."""
+    values so far depend on, if steps are computed in cells of `unit` x `unit` pixels."""
     values = [0.0] * len(program.values)
     found = [0.0]
     for step in program.steps:
@@ -229,8 +228,8 @@ def receptive_radii(program: Program, unit: int = 1) -> list[float]:
 
 
 def _kept_costs(program: Program) -> dict[int, float]:
-    """Returns the costs of cuts before steps for a pixel of the picture, where there can be any, in
-    order."""
+    """Maps each position where a cut can be, in order, to the cost of the maps that it keeps, for a
+    pixel of the picture."""
     first: dict[tuple[int, int], int] = {}
     last: dict[tuple[int, int], int] = {}
     for number, step in enumerate(program.steps):
@@ -260,7 +259,7 @@ def _kept_costs(program: Program) -> dict[int, float]:
 
 
 def _crossing(values: Sequence[Value], steps: Sequence[Step], position: int) -> dict[int, set[int]]:
-    """Returns the parts of values that steps before a position write and steps behind it read."""
+    """Maps values to their parts that steps before a position write and steps behind it read."""
     written = {
         (step.target.value, step.target.part)
         for step in steps[:position]

@@ -1,10 +1,10 @@
-"""Slices of maps, made by the nodes that make the maps, before a graph becomes steps: no plane is
-copied.
+"""Replaces slices of planes by nodes that make only those planes, before a graph is lowered: none
+is copied.
 
-- A slice of a convolution that is read by slices alone is a convolution with those outputs; a
-  depthwise one then reads a slice of its source.
-- A slice of a concatenation is one of its sources, or slices of some, concatenated.
-- Any other is a convolution of one tap that passes its planes on.
+- A slice of a convolution read only by slices becomes a convolution with those outputs; a depthwise
+  one then reads a slice of its source.
+- A slice of a concatenation becomes one of its sources, or slices of some, concatenated.
+- Any other becomes a 1x1 convolution that passes its planes on.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def without_slices(model: Model) -> Model:
 
 
 class _Rewriting:
-    """The nodes of a model, made anew."""
+    """Rebuilds the nodes of a model without slices."""
 
     def __init__(self, model: Model) -> None:
         self.nodes: list[Node] = []
         self._planes = [model.in_planes]
-        """Planes of the new values."""
+        """The planes of each new value."""
         self._found: dict[tuple[int, int, int], int] = {}
-        """The values of slices, by source, first plane and planes."""
+        """The new values of slices, by source, first plane and number of planes."""
         readers: dict[int, list[Node]] = {}
         for node in model.nodes:
             for source in node.sources:
@@ -58,9 +58,9 @@ class _Rewriting:
         }
         """Values read by slices alone."""
         self._divided: set[int] = set()
-        """The new ones,"""
+        """New values read by slices alone."""
         self._read_once: set[int] = set()
-        """and those that one node reads."""
+        """New values that one node reads."""
         places = [0]
         for value, node in enumerate(model.nodes, 1):
             if isinstance(node, Slice):
@@ -81,7 +81,7 @@ class _Rewriting:
         return len(self.nodes)
 
     def _slice(self, value: int, first: int, planes: int) -> int:
-        """Returns the value that has some planes of another."""
+        """Returns the new value that has `planes` planes of another, from `first` on."""
         key = (value, first, planes)
         if key not in self._found:
             whole = planes == self._planes[value]
@@ -97,7 +97,7 @@ class _Rewriting:
         return self._passed_on(value, first, planes)
 
     def _of_several(self, node: Concatenate, first: int, planes: int) -> int:
-        """Planes of a concatenation."""
+        """Returns the new value of planes of a concatenation."""
         parts = []
         for source in node.sources:
             count = self._planes[source]
@@ -110,7 +110,7 @@ class _Rewriting:
         return self._add(Concatenate(tuple(parts)), planes)
 
     def _with_outputs(self, node: _WITH_OUTPUTS, first: int, planes: int) -> int:
-        """Returns the convolution that makes some planes of another."""
+        """Returns the new value of some planes of a convolution, made by one with only those."""
         own = slice(first, first + planes)
         source = node.source
         if isinstance(node, DepthwiseConvolution):
@@ -127,7 +127,7 @@ class _Rewriting:
         return self._add(made, planes)
 
     def _passed_on(self, value: int, first: int, planes: int) -> int:
-        """Planes as they are, by a convolution."""
+        """Returns the new value of some planes of another, passed on by a 1x1 convolution."""
         weight = np.eye(planes, self._planes[value], first, dtype=np.float32)
         arrays = weight[:, :, np.newaxis, np.newaxis], np.zeros(planes, np.float32)
         return self._add(Convolution(value, *arrays, leaky(1.0, planes)), planes)

@@ -1,1 +1,1 @@
-"""Plans: which part of each value is computed, in what order, and where it lies."""
+"""Plans the run of a program: the box of each value, the order of phases, and places in memory."""

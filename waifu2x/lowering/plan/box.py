@@ -1,4 +1,4 @@
-"""Rectangles of a picture, whose numbers may be symbols, and arithmetic on them."""
+"""Defines rectangles of pixels and their arithmetic; their numbers may be symbols."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from waifu2x.lowering.values import View
 
 
 class Box(NamedTuple):
-    """A rectangle in pixels; it may reach beyond what it is a part of."""
+    """A rectangle in pixels; it may reach beyond its map."""
 
     top: int
     left: int
@@ -28,24 +28,24 @@ class Box(NamedTuple):
 
 
 def viewed(view: View, box: Box) -> Box:
-    """Returns the pixels of a value under a box of a view of it."""
+    """Returns the box of a value that a box of a view covers."""
     moved = Box(box.top + view.offset, box.left + view.offset, box.height, box.width)
     return divided(moved, view.enlarge)
 
 
 def round_up(count: int, unit: int) -> int:
-    """Returns the next multiple of `unit`."""
+    """Returns the least multiple of `unit` that is not below `count`."""
     return -(-count // unit) * unit
 
 
 def divided(box: Box, by: int) -> Box:
-    """Returns the pixels of a picture `by` times smaller that a box touches."""
+    """Returns the box of a map `by` times smaller that a box touches."""
     top, left = box.top // by, box.left // by
     return Box(top, left, -(-box.bottom // by) - top, -(-box.right // by) - left)
 
 
 def scaled(box: Box, by: int) -> Box:
-    """Returns the same pixels in a picture `by` times larger."""
+    """Returns the same box in a map `by` times larger."""
     return Box(box.top * by, box.left * by, box.height * by, box.width * by)
 
 

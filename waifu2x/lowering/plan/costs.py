@@ -1,4 +1,4 @@
-"""Costs of steps, in multiply-adds: tiles, cuts and kept maps are chosen by them."""
+"""Costs of steps and kept maps, in multiply-adds, by which tiles, cuts and kept maps are chosen."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from waifu2x.lowering.ops.base import PLANEWISE_COST, MapStep, Step
 from waifu2x.lowering.program import Program
 
 _KEPT_COST = 100
-"""Multiply-adds that take as long as to keep a number of a map that is kept whole, and to read it
+"""Multiply-adds that take as long as storing one number of a map that is kept whole and loading it
 again."""
 
 
 def cost_of_pixel(program: Program, step: Step, planewise: int = PLANEWISE_COST) -> float:
-    """Returns the cost of what a step makes for one pixel of the picture; see `Step.cost`."""
+    """Returns the cost of a step for one pixel of the picture; see `Step.cost`."""
     if not isinstance(step, MapStep):
         return 0.0
     resolution = program.values[step.target.value].resolution / step.stored_block

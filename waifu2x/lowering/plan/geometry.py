@@ -1,10 +1,10 @@
-"""Finds the part of every value that a box of the result needs: one walk backward through the
+"""Finds the box of every value that a box of the result needs, in one backward walk through the
 steps.
 
-All boxes are in single pixels of a value, counted from its pixel (0, 0), however stored. Parts
-that are computed are made up to whole units, at multiples of a unit, so that cells of any kind lie
-alike in every tile; they may reach beyond a value's size. Where a value is zero there, nothing is
-computed for it: else every layer of a deep network would add to what is made around a picture.
+All boxes are in single pixels of a value, counted from its pixel (0, 0), however stored. Boxes that
+are computed are rounded to whole units, at multiples of a unit, so that cells of any kind lie alike
+in every tile; they may reach beyond a value's size. Where a value is zero there, nothing is
+computed for it: otherwise every layer of a deep network would widen the halo around a picture.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Work:
-    """The parts of values and steps that are computed for some results."""
+    """The boxes of values and steps that are computed for some results."""
 
     values: Mapping[int, Box]
-    """For each value that is read or written: the box around both."""
+    """For each value: the hull of its boxes that are read and written."""
     steps: Mapping[int, Box]
-    """By the number of each step that runs: the results of a convolution before depth-to-space, the
-    pixels of any other's target."""
+    """For each step that runs, by number: the box of a convolution's results before depth-to-space,
+    of any other's target."""
     needed: Mapping[int, Box]
-    """The part of each value that results depend on. What is read besides may be anything."""
+    """The box of each value that results depend on; other pixels that are read may hold
+    anything."""
     read: Mapping[int, Box]
-    """The part of each value that steps read."""
+    """The box of each value that steps read."""
     whole: frozenset[int]
-    """Values that are read whole, which count here alone."""
+    """Values that are read whole; the fields above leave those reads out."""
 
 
 def work(
@@ -45,11 +46,11 @@ def work(
     unit: tuple[int, int] = (1, 1),
     sizes: Sequence[Size] | None = None,
 ) -> Work:
-    """Returns the work of some steps, in order, for boxes of the values that are wanted.
+    """Returns the work of `steps`, numbers in order, for the boxes `roots` of the values wanted.
 
-    A step runs if anything wants its target. `unit` is in rows and columns of a step's own results.
-    With the `sizes` of all values, a step that writes zeros outside its target's size is taken to
-    depend on nothing there; else a whole tile of its results is computed.
+    A step runs if its target is wanted. `unit` is in rows and columns of a step's own results.
+    With the `sizes` of all values, a step that writes zeros outside its target's size depends on
+    nothing there; without, it computes a whole tile of results.
     """
     needed = dict(roots)
     read: dict[int, Box] = {}
@@ -86,8 +87,8 @@ def work(
 
 
 def sizes(program: Program, height: int, width: int) -> tuple[Size, ...]:
-    """Returns rows and columns of every value for a picture of that size; those of the result
-    without the rows that made the picture up to a multiple."""
+    """Returns rows and columns of every value for a picture of that size; the result's do not count
+    the padding of the picture to a multiple."""
     graph = program.model.sizes(height, width)
     scale = program.model.scale
     found = [graph[value.graph] for value in program.values]
@@ -96,10 +97,9 @@ def sizes(program: Program, height: int, width: int) -> tuple[Size, ...]:
 
 
 def tiles(size: Size, down: int, across: int, unit: int) -> Iterator[Box]:
-    """Yields a value's pixels in `down` x `across` boxes, cut at multiples of a unit; some may be
-    empty.
+    """Divides a value into `down` x `across` boxes, cut at multiples of a unit; some may be empty.
 
-    Boxes of the same number of two values lie at about the same part of the picture.
+    The n-th boxes of two values cover about the same part of the picture.
     """
     rows, columns = _cuts(size[0], down, unit), _cuts(size[1], across, unit)
     for top, bottom in pairwise(rows):
@@ -108,7 +108,7 @@ def tiles(size: Size, down: int, across: int, unit: int) -> Iterator[Box]:
 
 
 def _cuts(length: int, count: int, unit: int) -> list[int]:
-    # Rounded, in numbers that may be symbols.
+    # Rounds with integers alone, since they may be symbols.
     each = 2 * count * unit
     inner = [(2 * length * index + count * unit) // each * unit for index in range(1, count)]
     return [0, *(smaller(cut, length) for cut in inner), length]

@@ -1,4 +1,4 @@
-"""Places maps in one block of memory: two that are needed at the same time do not overlap."""
+"""Places maps in one block of memory, so that maps alive at the same step do not overlap."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True)
 class Span:
-    """A number of bytes, and the steps between which they are needed."""
+    """The size of a map in bytes, and the steps during which it is alive."""
 
     first: int
-    """The step that writes them first."""
+    """The first step that writes it."""
     last: int
-    """The last one that reads them, or writes them to no use."""
+    """The last step that reads it, or writes it to no use."""
     size: int
 
     def meets(self, other: Span) -> bool:
-        """Returns whether there is a step at which both are needed."""
+        """Returns whether both are alive at some step."""
         return self.first <= other.last and other.first <= self.last
 
 
 def places(spans: Mapping[Name, Span], alignment: int) -> tuple[dict[Name, int], int]:
-    """Returns the offset of each map, a multiple of `alignment`, and the bytes of the whole.
+    """Returns the offset of each map, a multiple of `alignment`, and the bytes of the block.
 
-    Each is put at the lowest place that is free, in the order of two that takes less: large ones
-    first, so that a chain takes about as much as its two largest neighbours, or as they are needed.
-    Where sizes are symbols, what lies below what is decided by their examples, and is right for any
-    sizes: each lies behind all that are below it and needed when it is.
+    Each map gets the lowest free offset, in the better of two orders: largest first, by which a
+    chain takes about as much as its two largest neighbours, or by first step. Where sizes are
+    symbols, their examples decide which map lies below which; this is right for any sizes, since
+    each map begins behind all maps below it that are alive with it.
     """
     sizes = {name: round_up(example(span.size), alignment) for name, span in spans.items()}
     orders = (
@@ -60,7 +60,7 @@ def places(spans: Mapping[Name, Span], alignment: int) -> tuple[dict[Name, int],
 def _starts(
     order: Sequence[Name], sizes: Mapping[Name, int], spans: Mapping[Name, Span]
 ) -> dict[Name, int]:
-    """Returns the lowest free place of each, taken in an order."""
+    """Returns the lowest free offset of each map, placed in that order."""
     starts: dict[Name, int] = {}
     for name in order:
         start = 0
@@ -76,11 +76,12 @@ def _starts(
 def _below(
     starts: Mapping[Name, int], sizes: Mapping[Name, int], spans: Mapping[Name, Span]
 ) -> dict[Name, list[Name]]:
-    """Returns, for each in an order in which they can be placed, those that lie right below it."""
+    """Returns the maps directly below each map; keys are in an order in which they can be
+    placed."""
     found: dict[Name, list[Name]] = {}
     for name in sorted(sizes, key=lambda name: (starts[name], sizes[name])):
         lower = [other for other in found if spans[name].meets(spans[other])]
-        # Those below one of the others are behind it anyway.
+        # Maps below one of the others need no check of their own.
         covered = {far for other in lower for far in found[other]}
         found[name] = [other for other in lower if other not in covered]
     return found

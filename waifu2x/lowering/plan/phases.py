@@ -1,13 +1,13 @@
-"""Phases: the work between two means, and the maps that are kept for later ones.
+"""Divides a program into phases at its means, and chooses the maps that each phase keeps.
 
-A mean over the picture must be complete before anything that it scales can be computed. So the work
-falls into phases: each goes over the whole picture, tile by tile, adds up sums for the means that
-end it, and keeps some of its maps whole for the phases behind it. Maps that are not kept are
-computed again from the picture, or from what was kept. Without means there is one phase and nothing
-is kept, but for deep networks, which are cut (see `segments`).
+A mean over the picture must be complete before the maps that it scales can be computed. So the work
+falls into phases: each goes over the whole picture, tile by tile, adds to the sums of the means
+that end it, and keeps some of its maps whole for later phases. Other maps are recomputed from the
+picture or from kept maps. Without means there is one phase and nothing is kept, except in deep
+networks, which are cut (see `segments`).
 
 A map that is read whole ends a phase as a mean does. It is always kept, and so is each map that
-could not be computed again without it.
+could not be recomputed without it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from waifu2x.lowering.program import Program
 from waifu2x.system.lazy_dataclass import dataclass
 
 _MOST_TRIED = 12
-"""The most values for which every choice is tried; each further one doubles their number."""
+"""The most values for which every choice of kept ones is tried: each further value doubles them."""
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,20 @@ class Phase:
     """A pass over the whole picture."""
 
     steps: tuple[int, ...]
-    """Those of every tile that write maps, in order, those that are computed again among them."""
+    """The steps that write maps in every tile, in order, with those that are recomputed."""
     given: tuple[int, ...]
-    """Values that were kept before and that it reads; and the picture, if it reads that."""
+    """Kept values that it reads, and the picture, if it reads that."""
     kept: tuple[int, ...]
     """Values that it writes whole for later phases."""
     averages: tuple[int, ...]
-    """Means whose sums its tiles add to."""
+    """The steps of means whose sums its tiles add to."""
     dense: tuple[int, ...]
-    """Steps on vectors, to run when all tiles are done."""
+    """The steps on vectors that run when all tiles are done."""
     live: frozenset[int]
-    """Kept values that a later phase reads: all others can be dropped when it ends."""
+    """Kept values that a later phase reads: all others can be freed when it ends."""
 
     def roots(self, program: Program) -> tuple[int, ...]:
-        """Returns the values by whose tiles it divides the work."""
+        """Returns the values whose tiles divide its work."""
         averaged = (
             step.source.value
             for step in map(program.steps.__getitem__, self.averages)
@@ -65,13 +65,12 @@ def plan(
 ) -> list[Phase]:
     """Returns the phases of a program.
 
-    `cost` of a step and `size` of a value, if kept whole, are in any unit; at no time will kept
-    maps take more than `budget`. Where they would, those are left out that cost least to compute
-    again.
+    `cost` gives the cost of a step, `size` that of a kept value, each in any unit. Kept maps never
+    take more than `budget`; where they would, those are dropped that are cheapest to recompute.
 
-    With what `keeping` a value costs, in the unit of `cost`, those are left out as well that cost
-    less to compute again; and where a budget would make all later phases begin far before, more is
-    kept.
+    `keeping` gives the cost of keeping a value, in the unit of `cost`: values that cost less to
+    recompute are dropped as well, and where a budget would make all later phases begin far before,
+    more is kept.
     """
     depths = _depths(program)
     writers = _writers(program)
@@ -109,8 +108,8 @@ def plan(
 
 
 def crossing(program: Program) -> frozenset[int]:
-    """Returns the values that a later phase reads, or may read, than the one that can make them
-    first."""
+    """Returns the values that are read, or may be read, in a later phase than the first that can
+    make them."""
     depths = _depths(program)
     made: dict[int, int] = {}
     found: set[int] = set()
@@ -127,8 +126,8 @@ def crossing(program: Program) -> frozenset[int]:
 
 
 def with_zeros_around(program: Program) -> Program:
-    """Returns the program in which values that a later phase reads hold zeros outside their size:
-    kept or computed again, they must be the same there."""
+    """Returns the program in which values that a later phase reads are zero outside their size:
+    kept and recomputed ones must be equal there."""
     found = crossing(program)
     values = (
         replace(value, zero_outside=value.zero_outside or number in found)
@@ -138,10 +137,10 @@ def with_zeros_around(program: Program) -> Program:
 
 
 def _depths(program: Program) -> list[int]:
-    """Returns the phase in which each step first runs: the number of means, maps that are read
-    whole and cuts that it depends on, one after another.
+    """Returns the phase in which each step first runs: the length of the longest chain of means,
+    maps that are read whole and cuts that it depends on.
 
-    A mean belongs to the phase that ends with it, and so does what is computed of its vector.
+    A mean belongs to the phase that ends with it, and so do the steps on its vector.
     """
     values = [0] * len(program.values)
     vectors = [0] * len(program.vectors)
@@ -165,8 +164,8 @@ def _depths(program: Program) -> list[int]:
 
 
 def _as_late_as_can_be(program: Program, depths: Sequence[int]) -> list[int]:
-    """Returns the same depths, but values that cost less to make from the picture than to keep are
-    made in the phase in which they are read first."""
+    """Returns the same depths, except that values cheaper to make from the picture than to keep are
+    made in the phase of their first reader."""
     found = list(depths)
     cheap = cheap_values(program)
     first: dict[int, int] = {}
@@ -215,8 +214,8 @@ def _needed(
     wanted: Iterable[tuple[int, int]],
     kept: frozenset[int],
 ) -> tuple[list[int], set[int]]:
-    """Returns the steps that make some parts of values, in order, and the kept values (or the
-    picture) that they read."""
+    """Returns the steps that make the `wanted` parts of values, in order, and the kept values (or
+    the picture) that they read."""
     steps: set[int] = set()
     given: set[int] = set()
     waiting = sorted(wanted)
@@ -287,8 +286,8 @@ def _choice(
 def _choices(
     values: Sequence[int], again: _MadeAgain, sizes: Mapping[int, float]
 ) -> Iterator[Sequence[int]]:
-    """Yields the choices among some values: all where they are few, else the first few of those
-    whose bytes save most."""
+    """Yields choices among `values`: all subsets where they are few, else only the first few in
+    order of the work that each byte saves."""
     if len(values) <= _MOST_TRIED:
         for count in range(len(values) + 1):
             yield from itertools.combinations(values, count)
@@ -304,7 +303,7 @@ def _choices(
 
 
 class _MadeAgain:
-    """The cost of what phases behind one make again, by what it keeps."""
+    """Computes the cost of the steps that phases behind one rerun, for any set of kept values."""
 
     def __init__(
         self,
@@ -318,7 +317,7 @@ class _MadeAgain:
         self._cost = cost
         self._writers = writers
         there = _parts_written(program, (n for earlier in own[: phase + 1] for n in earlier))
-        # Many phases read the same of it: most of a deep network's read nothing.
+        # Many phases want the same parts: most of a deep network's want none.
         self._wanted = Counter[frozenset[tuple[int, int]]]()
         self._whole = {view.value for step in program.steps for view in step.read_whole}
         """Values that are read whole."""
@@ -327,7 +326,7 @@ class _MadeAgain:
             read = set[tuple[int, int]]().union(*(_parts_read(program.steps[n]) for n in later))
             ends = {value for value, _ in _parts_written(program, later)}
             if self._whole:
-                # Parts that were made before are made again where a value is finished.
+                # Parts made in earlier phases are made again where a value is finished.
                 ends -= {
                     value for more in own[index:] for value, _ in _parts_written(program, more)
                 }
@@ -336,8 +335,8 @@ class _MadeAgain:
             fresh |= ends
 
     def cost(self, kept: frozenset[int]) -> float:
-        """Returns the cost for all later phases, if only these values are kept, and each phase
-        keeps what it makes first; infinite if a value that is read whole would be missing."""
+        """Returns the cost of reruns in all later phases, if only these values are kept, and each
+        phase keeps what it makes first; infinite if a value read whole would be missing."""
         return sum(times * self._of_phase(wanted, kept) for wanted, times in self._wanted.items())
 
     def _of_phase(self, wanted: frozenset[tuple[int, int]], kept: frozenset[int]) -> float:

@@ -1,13 +1,12 @@
-"""Integers that are known later: code that computes with them is run once, and becomes a formula.
+"""Traces code that computes with integers known later, and compiles it to formulas.
 
-A plan for pictures of one size differs from that for another in numbers alone. So planning runs
-once with a Symbol in the place of each number that a size decides, and `Trace` writes down what it
-computes; the formula then gives the numbers of any other size in microseconds. Where the code
-decides something by such a number, the formula checks that it would decide the same, and says
-otherwise that it does not hold.
+Plans for pictures of two sizes often differ in numbers alone. So planning runs once with a Symbol
+in the place of each number that depends on the size, and `Trace` records the arithmetic; the
+formula then gives the numbers of any other size in microseconds. Where the code branches on such a
+number, the formula checks that it would branch alike, and otherwise returns None.
 
-A Symbol is `times * term + plus`: sums of a size and a constant, the bulk of geometry,
-are folded, and comparisons between them need no check.
+A Symbol is `times * term + plus`: sums of a size and a constant, the bulk of geometry, are folded,
+and comparisons between such sums of one term need no check.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import Any, cast
 
 _KEPT_CODE = 512
 Formula = Callable[..., Any]
-"""A compiled trace: gives what was asked for, or None where it does not hold."""
+"""A compiled trace: returns the traced results, or None where the traced branches do not hold."""
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -39,20 +38,20 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class _Scope:
-    """The contents of one formula: its terms, in order, and its conditions."""
+    """Holds the contents of one formula: its terms, in order, and its conditions."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self.values: list[Any] = []
-        """The terms' values for the numbers that are traced with."""
+        """The terms' values for the example inputs."""
         self.terms: dict[str, int] = {}
-        """By the text that computes each."""
+        """The number of each term, by the text that computes it."""
         self.checks: dict[str, None] = {}
         self.named: dict[str, Any] = {}
-        """The names of texts."""
+        """The objects that texts name."""
 
     def term(self, text: str, value: Any) -> Symbol:
-        """Returns the symbol of a term, a new one unless it is computed already."""
+        """Returns the symbol of the term that `text` computes; adds the term if it is new."""
         number = self.terms.setdefault(text, len(self.terms))
         if number == len(self.values):
             self.values.append(value)
@@ -60,10 +59,10 @@ class _Scope:
 
 
 class Trace:
-    """Computation with numbers that are known later, in two parts.
+    """Traces a computation with numbers known later: a common formula, then parts.
 
-    `common` is traced first: its terms are handed to the formulas of parts, which are traced one by
-    one, as often as their decisions differ. Only one thread may trace.
+    `common` is traced first; its terms are arguments of the formulas of parts, which are traced one
+    by one, once for each set of branches taken. Only one thread may trace.
     """
 
     def __init__(self) -> None:
@@ -72,25 +71,25 @@ class Trace:
         self._inputs = 0
 
     def input(self, value: int) -> int:
-        """Returns a number that the common formula is given, in this order; `value` is an
+        """Returns a symbol for the next argument of the common formula; `value` is an
         example."""
         self._inputs += 1
         return cast(int, self._common.term(f"i{self._inputs}", value))
 
     def given(self, value: int) -> int:
-        """Returns a number that is handed to the formulas of parts, by its place; `value` is an
+        """Returns a symbol for the next argument of the formulas of parts; `value` is an
         example."""
         place = len(self._given.terms)
         return cast(int, self._given.term(f"p[{place}]", value))
 
     @contextmanager
     def common(self) -> Iterator[None]:
-        """Traces what parts share."""
+        """Traces the code within as the computation that parts share."""
         with _tracing(self._common):
             yield
 
     def common_formula(self, results: Sequence[Any]) -> Formula:
-        """Returns a function of the inputs: all terms for parts, and the results, as two tuples."""
+        """Returns a function of the inputs to two tuples: all terms for parts, and the results."""
         scope = self._common
         lines = [f"v{number} = {text}" for number, text in enumerate(scope.terms)]
         terms = "".join(f"v{number}, " for number in range(len(scope.terms)))
@@ -102,10 +101,10 @@ class Trace:
     def part(
         self, terms: Sequence[Any], trace: Callable[[], tuple[Any, dict[str, Any]]]
     ) -> Formula:
-        """Returns a function of the common terms and of what is given: the results of a part.
+        """Returns a function of the common terms and the `given` numbers to the results of a part.
 
-        `terms` are common ones to trace with. `trace` gives the results, in which `Code` stands for
-        an object, and these objects.
+        `terms` are the example values of the common terms. `trace` returns the results, in which
+        `Code` stands for objects, and these objects by name.
         """
         self._common.values = list(terms)
         scope = _Scope("t")
@@ -117,11 +116,11 @@ class Trace:
 
 
 class Code(str):
-    """Text of a formula that is an expression already."""
+    """An expression in the text of a formula, to be inserted as it is."""
 
 
 class Symbol:
-    """times * term + plus; computes as an int does, or as a float if its term is one."""
+    """Computes as the int times * term + plus does, or as a float if its term is one."""
 
     __slots__ = ("_number", "_scope", "plus", "times")
 
@@ -133,7 +132,7 @@ class Symbol:
 
     @property
     def example(self) -> Any:
-        """Its value for the numbers that are traced with."""
+        """Its value for the example inputs."""
         return self._scope.values[self._number] * self.times + self.plus
 
     def is_of(self, other: Symbol) -> bool:
@@ -144,7 +143,7 @@ class Symbol:
         return Symbol(self._scope, self._number, times, plus) if times else plus
 
     def __str__(self) -> str:
-        """Its text in the formula that is traced."""
+        """Its text in the formula being traced."""
         scope, number = self._scope, self._number
         name = f"{scope.prefix}{number}"
         if scope is not _current[-1]:
@@ -167,7 +166,8 @@ class Symbol:
         return not _check("==", self, 0)
 
     def _fixed(self) -> Any:
-        """Its value, for what cannot go on with a symbol: the formula holds for no other."""
+        """Returns its value for code that cannot use a symbol: the formula holds for no other
+        value."""
         value = self.example
         _check("==", self, value)
         return value
@@ -238,7 +238,7 @@ class Symbol:
 
 
 _current: list[_Scope] = []
-"""The scope that is traced, last."""
+"""The scopes being traced; the last is the current one."""
 _lock = threading.RLock()
 """Held by the thread that traces."""
 
@@ -254,24 +254,24 @@ def _tracing(scope: _Scope) -> Iterator[None]:
 
 
 def example(value: Any) -> Any:
-    """Returns the number itself, or a symbol's example: for choices whose every outcome is right.
-    Results must not depend on it."""
+    """Returns a number itself, or a symbol's example value: only for choices that may affect speed,
+    never results."""
     return value.example if isinstance(value, Symbol) else value
 
 
 def larger(one: int, other: int) -> int:
-    """Returns the larger one. Unlike `max`, a formula computes it and decides nothing by it."""
+    """Returns the larger number. Unlike with `max`, the formula computes it without a branch."""
     return cast(int, _extreme("max", max, one, other))
 
 
 def smaller(one: int, other: int) -> int:
-    """Returns the smaller one, in the same way."""
+    """Returns the smaller number, in the same way."""
     return cast(int, _extreme("min", min, one, other))
 
 
 def least(values: Sequence[float]) -> int:
-    """Returns the number of the least value, of equal ones the first. A formula checks no more than
-    that: `min` would have it check what was the least on the way, too."""
+    """Returns the index of the first least value. The formula checks only that it is the least,
+    while `min` would also have it check each comparison on the way."""
     best = min(range(len(values)), key=lambda number: example(values[number]))
     for number, value in enumerate(values):
         known = value > values[best] if number < best else values[best] <= value
@@ -300,8 +300,8 @@ def _made(sign: str, left: Any, right: Any) -> Any:
 
 
 def _check(sign: str, left: Any, right: Any) -> bool:
-    """Returns the outcome of a comparison, which the formula checks unless it is always the
-    same."""
+    """Returns the outcome of a comparison, and adds its check to the formula unless it is
+    constant."""
     known = _OPERATORS[sign](example(left), example(right))
     is_open = _difference(left, right) is None
     if is_open and not any(math.isinf(example(side)) for side in (left, right)):
@@ -311,7 +311,7 @@ def _check(sign: str, left: Any, right: Any) -> bool:
 
 
 def _difference(one: Any, other: Any) -> int | None:
-    """Returns one - other where that is a constant."""
+    """Returns one - other if that is a constant, else None."""
     if not isinstance(one, Symbol) or not isinstance(other, Symbol):
         return None
     is_constant = one.is_of(other) and one.times == other.times
@@ -319,13 +319,13 @@ def _difference(one: Any, other: Any) -> int | None:
 
 
 def called(name: str, values: Sequence[Any]) -> Code:
-    """Returns a call of a named function, in the formula that is traced."""
+    """Returns the code of a call of a named function, for the formula being traced."""
     return Code(f"{name}({', '.join(map(_named, values))})")
 
 
 def _named(value: Any) -> str:
-    """Returns the text of a value; a number's is a name, so that formulas that differ by it share
-    code."""
+    """Returns the text of a value; a number becomes a name, so that formulas that differ in it
+    share code."""
     if isinstance(value, Symbol | Code):
         return str(value)
     named = _current[-1].named
@@ -358,9 +358,9 @@ def _compiled(
 
 @lru_cache(_KEPT_CODE)
 def _code(source: str) -> CodeType:
-    """Returns the code of a function: layers of a network that are alike share it."""
+    """Compiles the source of a function, cached: equal layers of a network share it."""
     found: dict[str, Any] = {}
-    # Names and numbers that this module wrote, and nothing else.
+    # The source holds only names and numbers that this module wrote.
     exec(source, found)
     formula: FunctionType = found["formula"]
     return formula.__code__
