@@ -214,7 +214,7 @@ def test_it_is_said_once_for_each_network(
     first = backend.compile(chain[:1], "fp16")
     first.run(Call(picture(1), np.uint8))
     first.close()
-    said = "a picture's values leave 16 bits: such are computed once more, in 32 bits"
+    said = "a picture's values exceed 16 bits: such pictures are computed again, in 32 bits"
     assert [record.message for record in caplog.records] == [
         f"0.json, 1.json: {said}",
         f"0.json: {said}",

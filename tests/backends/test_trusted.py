@@ -143,7 +143,7 @@ def test_known_networks_are_not_measured(model: Model, monkeypatch: pytest.Monke
     [
         (0.0, None),
         (300.0, "fp16 is too coarse"),
-        (70000.0, "its values leave 16 bits"),
+        (70000.0, "its values exceed 16 bits"),
     ],
 )
 def test_what_takes_longer_is_said_each_time(

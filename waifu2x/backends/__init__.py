@@ -1,9 +1,9 @@
-"""The seam between pictures and hardware: the protocols of backends, and how one is opened.
+"""Defines the protocols of backends, the seam between pictures and hardware, and opens backends.
 
 A backend is a module of this package with two functions: `create(device)` opens a device by its
-number, and `devices()` lists all; where it is made for GPUs, `devices(gpus_only=True)` lists only
-those. It is imported when it is asked for, since its library may be missing, and takes time to
-load.
+number, and `devices()` lists all devices; if it is made for GPUs, `devices(gpus_only=True)` lists
+only those. It is imported when it is first used, since its library may be missing and takes time
+to load.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ Precision = Literal["auto", "fp32", "fp16", "bf16", "int16"]
 """`fp32` keeps 100 dB against float64; `auto` is the fastest mode that keeps 60 dB."""
 
 Progress = Callable[[float], None]
-"""Takes the part of the work that was done since its last call; the parts add up to 1. It may raise
-to stop the work."""
+"""Takes the fraction of the work done since its last call; the fractions sum to 1. It may raise to
+stop the work."""
 
 OnRecomputed = Callable[[int], None]
-"""Takes the number of a picture of a call, from 0, whose values left the range that the network
-computes with, so that it was computed again in wider numbers."""
+"""Takes the index of a picture of a call whose values left the range of the network's arithmetic,
+so that it was computed again with wider numbers."""
 
 
 def scaled(on_progress: Progress, share: float) -> Progress:
-    """Returns the progress of a part of the work that is `share` of the whole."""
+    """Returns a Progress for a part of the work that is the fraction `share` of the whole."""
     return lambda part: on_progress(part * share)
 
 
@@ -54,7 +54,7 @@ class Device:
 
     name: str
     detail: str
-    """Its size and the shape of the code that runs on it, for people."""
+    """Its size and the instruction set of its code, for display."""
     is_gpu: bool = False
 
 
@@ -72,7 +72,7 @@ class DeviceInfo:
     name: str
     """Its maker's name for it."""
     detail: str
-    """Its size and the shape of the code that runs on it, in words."""
+    """Its size and the instruction set of its code, for display."""
     is_gpu: bool
     """Whether it is a GPU; otherwise a processor."""
 
@@ -87,13 +87,13 @@ class LayerTime:
     multiply_adds: float
     """For one picture, by the definition of convolution; 0 where there are none."""
     peak: float
-    """The most multiply-adds a second that its unit reaches, measured."""
+    """The measured most multiply-adds a second of its unit."""
     share: float = 1.0
-    """The share of those multiply-adds that is done: Winograd's algorithm needs fewer."""
+    """The fraction of those multiply-adds that is done: Winograd's algorithm needs fewer."""
 
     @property
     def share_of_peak(self) -> float:
-        """The multiply-adds done, as a share of the most in that time, 0 to 1; 0 without a time."""
+        """The multiply-adds done, as a fraction of the peak in that time, 0 to 1; 0 if no time."""
         done = self.share * self.multiply_adds
         return done / self.seconds / self.peak if self.seconds else 0.0
 
@@ -108,7 +108,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Trial:
-    """The time of a layer, computed by one of its options, as `tune` measures it."""
+    """The time of a layer with one of its options, as `tune` measures it."""
 
     layer: str
     option: str
@@ -116,14 +116,14 @@ class Trial:
 
 
 def ignore(told: float) -> None:
-    """Does nothing with progress, or with the number of a picture."""
+    """Ignores progress, or the index of a picture."""
 
 
 class Pin:
     """Memory that is page-locked for a device until `close` or the end of the `with` block."""
 
     def __init__(self, release: Callable[[], None] = lambda: None) -> None:
-        """Takes a function that unlocks the memory."""
+        """`release` unlocks the memory."""
         self._release: Callable[[], None] | None = release
 
     def close(self) -> None:
@@ -169,8 +169,8 @@ class Backend(Protocol):
     name: str
     device: Device
     calls_at_once: int
-    """Calls of its networks, from as many threads, that keep it busy: a GPU computes one picture
-    while one is sent and one is fetched. More do no harm."""
+    """The number of concurrent calls of its networks that keep it busy: a GPU computes one picture
+    while one is sent and one is fetched. More calls do no harm."""
 
     def compile(self, models: Sequence[Model], precision: Precision) -> Network:
         """Returns the network of models, one after the other, with all of its code built.
@@ -182,9 +182,9 @@ class Backend(Protocol):
     def pin(self, memory: NDArray[Any]) -> Pin:
         """Page-locks memory of pictures or results, for faster copies to and from the device.
 
-        `memory` is a C-contiguous array that has to live until the pin is closed; calls may use any
-        part of it. Does nothing where a device cannot use such memory, or the system allows no
-        more: copies then go through the backend's memory. Closing the backend unlocks it.
+        `memory` is a C-contiguous array that must outlive the pin; calls may use any part of it.
+        Does nothing where a device cannot use such memory, or the system allows no more: copies
+        then go through the backend's own memory. Closing the backend unlocks it.
         """
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
@@ -192,15 +192,15 @@ class Backend(Protocol):
         does."""
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
-        """Measures the options of each layer, and keeps the best for all later networks.
+        """Measures the options of each layer, and stores the best for all later networks.
 
         Yields nothing if there are no options. Raises BackendError as `compile` does.
         """
 
     @property
     def bytes(self) -> int:
-        """Bytes that it holds now, on its devices or in the machine's memory if the processor
-        computes: weights, maps, and free memory that it keeps for further calls."""
+        """The bytes that it holds now, on its devices or in the machine's memory if the processor
+        computes: weights, maps, and free memory kept for further calls."""
 
     def close(self) -> None:
         """Frees its memory, once the calls under way are done.
@@ -216,11 +216,11 @@ class Entry:
     name: str
     module: str
     libraries: tuple[str, ...]
-    """Packages without which it cannot be imported."""
+    """The packages that it imports."""
     install: str
     """The command that installs them."""
     extra: bool = False
-    """Whether they are optional, so that `auto` does not tell that they are missing."""
+    """Whether they are optional, so that `auto` does not report that they are missing."""
 
 
 _BACKENDS = (
@@ -252,13 +252,13 @@ def open_backend(
     *,
     after: str = "",
 ) -> Backend:
-    """Opens the backend of a name on the device of a number, as `devices_of` counts them.
+    """Opens the named backend on a device, by its number in `devices_of`.
 
     `auto` opens the best backend whose library and device are here; one made for GPUs counts only
-    if it has one, since on processors `cpu` is faster. `on_skip` takes the reason if `auto` passes
-    over a better one that should work here; with `after`, only those behind that backend count.
-    Raises BackendError with the reason, and the remedy if there is one; UnavailableError if
-    something is not here, DeviceError if a device does not work.
+    if it finds a GPU, since on processors `cpu` is faster. `on_skip` takes the reason if `auto`
+    passes over a better one that should work here; with `after`, only backends behind that one
+    count. Raises BackendError with the reason, and the remedy if there is one: UnavailableError if
+    something is missing, DeviceError if a device does not work.
     """
     if name != "auto":
         backend: Backend = _load(_entry(name)).create(device)
@@ -287,7 +287,8 @@ def open_backend(
 
 
 def devices_of(name: str, *, gpus_only: bool = False) -> list[Device]:
-    """Returns the devices of a backend, the default first; with `gpus_only`, of one made for GPUs.
+    """Returns the devices of a backend, the default first; `gpus_only` lists only GPUs, for one
+    made for those.
 
     Raises BackendError as `open_backend` does.
     """

@@ -1,9 +1,9 @@
-"""The accuracy of a fast mode against the exact one, by which `auto` decides.
+"""Measures the accuracy of a fast mode against the exact one, by which `auto` decides.
 
 A network may amplify rounding errors, or add numbers that cancel. So both modes compute probe
-pictures once, and the answer is kept. Three are enough: a drawing with edges smooth by half a
-pixel, as painting programs and cameras make them; a photo, noise of all frequencies; and the worst
-kind, a drawing with hard edges and lines one pixel wide.
+pictures once, and the answer is stored. Three are enough: a drawing with edges half a pixel soft,
+as painting programs and cameras make them; a photo, noise of all frequencies; and the worst case, a
+drawing with hard edges and lines one pixel wide.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 PROMISED = 60.0
-"""PSNR in dB that `auto` keeps."""
+"""The PSNR in dB that `auto` promises."""
 _SIDE = 96
 _FILLS = 10
 _LINES = 4
 _FINER = 4
-"""The side of the squares of a larger drawing whose means are the pixels of a smooth one."""
+"""The factor by which a smooth drawing is drawn larger, then averaged down."""
 _SHARED = 0.8
 """The weight of the first plane of a photo in the others."""
 
@@ -30,8 +30,8 @@ def decibels(fast: NDArray[np.float32], exact: NDArray[np.float32]) -> float:
 
 
 def drawing(planes: int, side: int = _SIDE) -> NDArray[np.uint8]:
-    """Draws (side, side, planes): flat ellipses and boxes over each other, and lines in black and
-    white, one pixel wide, with hard edges."""
+    """Draws (side, side, planes): overlapping flat ellipses and boxes, and black and white lines
+    one pixel wide, with hard edges."""
     return _drawn(planes, side, 1)
 
 
@@ -44,8 +44,7 @@ def smooth_drawing(planes: int, side: int = _SIDE) -> NDArray[np.uint8]:
 
 
 def photo(planes: int, side: int = _SIDE) -> NDArray[np.uint8]:
-    """Returns (side, side, planes) of noise whose strength falls with the frequency, as in
-    photos."""
+    """Returns noise (side, side, planes) whose amplitude falls with the frequency, as in photos."""
     random = np.random.default_rng(1)
     along = np.fft.fftfreq(side)
     frequency = np.hypot(along[:, np.newaxis], along)

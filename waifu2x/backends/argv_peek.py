@@ -1,6 +1,6 @@
-"""A first look at the command line, to begin what takes long, or has to come before imports.
+"""Peeks at the command line, to start slow work early and set what imports read.
 
-A wrong guess costs only time: the code that needs a thing does it again, with its errors.
+A wrong guess costs only time: the code that needs the work does it again, and raises its errors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls of networks: pictures, where their results go, and how they are computed."""
+"""Defines a call of a network: its pictures, the memory of its results, and its options."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BAND_ROWS = 64
 
 @dataclass(frozen=True, eq=False)
 class Call(Generic[Pictures]):
-    """Pictures for all models of a network, and how these run.
+    """The arguments of a run of pictures through all models of a network.
 
     Neither the tile nor the number of pictures, cores or devices changes a bit of the results.
     """
@@ -51,10 +51,10 @@ class Call(Generic[Pictures]):
     For pixels, a C-contiguous, writable array of the result's shape and dtype; None makes one. For
     planes, as many pictures; their format tells how results are written."""
     tile: int | None = None
-    """A hint: the side, in output pixels, of the squares that are computed one after the other."""
+    """A hint: the side, in output pixels, of the square tiles that are computed one by one."""
     tta: int = 1
-    """2, 4 or 8: each model runs on the picture transformed in as many ways (`tta.TRANSFORMS`), and
-    the mean counts."""
+    """1, or 2, 4 or 8: each model runs on that number of transforms of the picture
+    (`tta.TRANSFORMS`), and its result is their mean."""
     on_progress: Progress = ignore
     on_recomputed: OnRecomputed = ignore
 
@@ -72,7 +72,7 @@ class Call(Generic[Pictures]):
 
     @property
     def results(self) -> Pictures:
-        """`out`, of a call that has one."""
+        """The memory `out` of a call that has it."""
         assert self.out is not None
         return self.out
 
@@ -89,8 +89,8 @@ class Call(Generic[Pictures]):
         return Call(source, None, out, self.tile, self.tta, self.on_progress, self.on_recomputed)
 
     def part(self, first: int, end: int) -> Call[Pictures]:
-        """Returns the call for some pictures of a stack, which has an `out`; it tells its share of
-        progress, and the numbers of pictures in the stack."""
+        """Returns the call for pictures [first, end) of a stack with an `out`; it reports its share
+        of progress, and indices of pictures in the stack."""
         return replace(
             self,
             source=self.source[first:end],
@@ -100,8 +100,8 @@ class Call(Generic[Pictures]):
         )
 
     def attempts(self) -> Callable[[], Call[Pictures]]:
-        """Returns a function that returns the call for its next attempt: attempts together tell
-        each part of progress once."""
+        """Returns a function that returns the call for the next attempt: all attempts together
+        report each fraction of progress once."""
         furthest = 0.0
 
         def attempt() -> Call[Pictures]:

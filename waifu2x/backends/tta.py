@@ -1,6 +1,6 @@
-"""Test-time augmentation: the mean result of a network for a picture transformed in several ways.
+"""Runs test-time augmentation: averages a network's results for several transforms of a picture.
 
-Pictures are transformed, not weights: so it is exact for every network, stride, padding and size.
+It transforms pictures, not weights, so it is exact for every network, stride, padding and size.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def run_chain(
 def _mean(
     execute: Execute, stack: NDArray[Any], out: NDArray[Any], tta: int, on_progress: Progress
 ) -> None:
-    """Writes the mean of `tta` transformed runs into `out`: summed in float32, rounded once."""
+    """Writes the mean of `tta` transformed runs into `out`, summed in float32 and rounded once."""
     if tta == 1:
         execute(stack, out, on_progress)
         return

@@ -1,4 +1,4 @@
-"""Weights for Winograd's minimal filtering F(m, 3), for all backends.
+"""Transforms weights for Winograd's minimal filtering F(m, 3), for all backends.
 
 The transforms interpolate at 0, ±3/4, ±3/2 and infinity for four results, at 0, ±1 and infinity for
 two, and at 0, ±1/2, ±1, ±2 and infinity for six. Those for four cost the same arithmetic as the
@@ -19,7 +19,8 @@ POINTS = {
     4: (Fraction(0), Fraction(3, 4), Fraction(-3, 4), Fraction(3, 2), Fraction(-3, 2)),
     6: tuple(map(Fraction, ("0", "1/2", "-1/2", "1", "-1", "2", "-2"))),
 }
-"""Points of the interpolation, in order, by the results of a cell. Infinity comes last."""
+"""The points of interpolation, in order, by the number of results of a cell; infinity, the last
+one, is left out."""
 
 
 def share(cell_y: int, cell_x: int) -> float:

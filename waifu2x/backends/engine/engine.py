@@ -1,4 +1,4 @@
-"""An engine: devices, and the networks compiled on them for any number of requests."""
+"""Defines the engine: devices, and networks compiled on them for any number of requests."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ class Engine:
         self._lock = threading.Lock()
         self._room_made = threading.Condition(self._lock)
         self._needing_room = threading.Lock()
-        """Held by a call until it has enough room: two would take it from each other."""
+        """Held by a call while it frees memory: two would take it from each other."""
         self._shared: OrderedDict[tuple[int, ...], _Shared] = OrderedDict()
-        """By the identities of their models, which they keep alive; the least recently used
+        """Networks by the identities of their models, which they keep alive; least recently used
         first."""
         self._closing = 0
-        """Networks without leases that are being freed."""
+        """The number of networks without leases that are being freed."""
         self._is_closed = False
 
     def network(self, models: Sequence[Model]) -> Network:
@@ -100,8 +100,8 @@ class Engine:
 
     @property
     def bytes(self) -> int:
-        """Bytes that its devices, or the machine in their place, hold for it now: weights, maps and
-        free memory that is kept for further calls."""
+        """Bytes that it holds now, on its devices or in the machine's memory if the processor
+        computes: weights, maps, and free memory kept for further calls."""
         return self.backend.bytes
 
     @property
@@ -152,8 +152,8 @@ class Engine:
     def _run(self, shared: _Shared, work: Callable[[Network], _Made]) -> _Made:
         """Calls `work` with the network, compiled if necessary, and returns its result.
 
-        Meanwhile the network makes no room for others. Where memory is short, others make room, and
-        it is tried again. Raises BackendError.
+        Meanwhile the network is not freed for others. Where memory is short, idle networks are
+        freed, and `work` is called again. Raises BackendError.
         """
         with ExitStack() as held:
             is_first = True
@@ -212,7 +212,7 @@ class Engine:
             dropped = next((one for one in others if one.network and not one.callers), None)
             if dropped is None:
                 callers = [thread for one in others for thread in one.callers]
-                # A thread must not wait for itself: its call of another network may be under way.
+                # A thread must not wait for a call of its own to another network.
                 waits = bool(callers or self._closing) and threading.get_ident() not in callers
                 if waits:
                     self._room_made.wait()
@@ -224,7 +224,7 @@ class Engine:
 
 
 def _devices(device: int | Sequence[int]) -> list[int]:
-    """Returns the numbers of devices. Raises ValueError, also for one that comes twice."""
+    """Returns the numbers of devices as a list. Raises ValueError, also for a repeated number."""
     numbers = [
         integer(number, range(sys.maxsize), "a device number from 0 up")
         for number in (device if isinstance(device, Sequence) else [device])
@@ -235,7 +235,7 @@ def _devices(device: int | Sequence[int]) -> list[int]:
 
 
 class _Shared:
-    """A network that leases share."""
+    """A network that several leases share."""
 
     def __init__(self, models: tuple[Model, ...]) -> None:
         self.models = models
@@ -244,9 +244,9 @@ class _Shared:
         self.callers: list[int] = []
         """The threads of the calls under way."""
         self.lock = threading.Lock()
-        """Held by the thread that compiles it, for all."""
+        """Held by the thread that compiles it, while others wait for the result."""
         self.network: Network | None = None
-        """None before it is compiled, and after it has made room for another."""
+        """None before it is compiled, and after it was freed for another."""
         self.is_closed = False
 
     def close(self) -> None:
@@ -273,7 +273,7 @@ class _Lease:
         return self._engine._run(self._open(), lambda network: network.arithmetic)
 
     def run(self, call: Call[Pictures]) -> Pictures:
-        """Runs a call; where memory is short for it, other networks make room."""
+        """Runs a call; where memory is short for it, idle networks are freed."""
         attempt = call.attempts()
         return self._engine._run(self._open(), lambda network: network.run(attempt()))
 

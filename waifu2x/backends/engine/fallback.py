@@ -1,4 +1,4 @@
-"""The backend behind `auto`: the best one, and the next one when its device stops working."""
+"""Defines the backend behind `auto`: the best one, or the next one once its device stops."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class FallbackBackend:
-    """Several backends, best first: when one stops working, the next computes its pictures."""
+    """Runs networks on the best of several backends; when it stops working, on the next one."""
 
     def __init__(self, opened: Backend, open_next: Callable[[str], Backend]) -> None:
-        """`open_next` takes a backend's name and opens the best of those behind it; it raises
-        BackendError if there is none."""
+        """`open_next` takes a backend's name and opens the next best one; it raises BackendError if
+        there is none."""
         self.current = opened
         """The backend that computes now."""
         self.name = opened.name
@@ -48,7 +48,8 @@ class FallbackBackend:
         return network
 
     def pin(self, memory: NDArray[Any]) -> Pin:
-        """Page-locks memory for the current backend; the next one copies through its own."""
+        """Page-locks memory for the current backend; a later one copies through memory of its
+        own."""
         return self.current.pin(memory)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
@@ -70,10 +71,10 @@ class FallbackBackend:
     def replace(self, failed: Backend, error: BackendError, *, compiling: bool = False) -> None:
         """Opens the next backend if the device of `failed` has stopped working, and logs it.
 
-        Does nothing if another thread has replaced it. With `compiling`, a backend that took the
-        place of another is replaced as well if it cannot compile a network, unless memory is short,
-        since other networks may make room. Raises `error` if the device still works, and the error
-        of the last stopped device if there is no other backend.
+        Does nothing if another thread has replaced it. With `compiling`, a backend that replaced
+        another is itself replaced if it cannot compile a network, unless memory is short, since
+        other networks can be freed. Raises `error` if the device still works, and the error of the
+        last stopped device if there is no other backend.
         """
         with self._lock:
             if self.current is not failed:
@@ -94,12 +95,12 @@ class FallbackBackend:
             _LOG.warning("%s: going on with backend %s", fault, opened.name)
             self.current, self.name, self.device = opened, opened.name, opened.device
             self.calls_at_once = opened.calls_at_once
-        # Other calls wait for their turn there: they learn that it is closed, and try again.
+        # Calls that wait for their turn there get an error of a closed backend, and try again.
         failed.close()
 
 
 def _forget_arrays(error: BaseException) -> None:
-    """Clears the frames of an error, which hold memory of a lost device, and whole pictures."""
+    """Clears the frames of an error, which keep a lost device's memory and whole pictures alive."""
     cause: BaseException | None = error
     while cause is not None:
         traceback.clear_frames(cause.__traceback__)
@@ -107,7 +108,7 @@ def _forget_arrays(error: BaseException) -> None:
 
 
 class FallbackNetwork:
-    """A network on the current backend, and on the next one if that fails."""
+    """A network compiled on the current backend, and again on the next one if that fails."""
 
     def __init__(
         self, backend: FallbackBackend, models: Sequence[Model], precision: Precision

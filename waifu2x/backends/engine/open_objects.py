@@ -1,4 +1,4 @@
-"""A set of the objects that are still referenced elsewhere."""
+"""Defines a set of the objects that are still referenced elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several devices as one backend: a picture goes to a free one, a stack to all of them."""
+"""Joins several devices in one backend: a picture goes to a free device, a stack to all."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def open_devices(
     on_skip: Callable[[str], None],
     fallback: bool = True,
 ) -> Backend:
-    """Opens the backend of a name on devices, as `open_backend` does for one.
+    """Opens the named backend on several devices, as `open_backend` does on one.
 
-    "all" are those of the same kind as the first: GPUs, or processors. With `fallback`, "auto" goes
-    on with the first device of the next backend when these stop working.
+    "all" means all devices of the first one's kind: GPUs, or processors. With `fallback`, "auto"
+    continues on the first device of the next backend when all of these stop working.
     """
     if name == "auto" and fallback:
 
@@ -73,7 +73,7 @@ def _open(
 
 
 class DevicePool:
-    """A backend of several devices, on which calls from several threads run at the same time."""
+    """A backend of several devices, which run calls from several threads at the same time."""
 
     def __init__(self, backends: Sequence[Backend]) -> None:
         self.name = backends[0].name
@@ -125,23 +125,24 @@ class DevicePool:
 
 
 class PooledNetwork:
-    """A network on each device. A call takes the device that was idle longest, or waits for one.
+    """A network compiled on each device. A call takes the device idle for longest, or waits for
+    one.
 
-    A device that stops working is not taken again; the others compute its pictures.
+    A device that stops working gets no more calls; the others compute its pictures.
     """
 
     def __init__(
         self, models: Sequence[Model], networks: Sequence[Network], calls_at_once: Sequence[int]
     ) -> None:
-        """Takes a network of the same models and `calls_at_once` for each device."""
+        """Takes, for each device, its network of the same models and its `calls_at_once`."""
         self._models = tuple(models)
         self._lock = threading.Lock()
         self._working = set(range(len(networks)))
         """The networks whose devices have not stopped working."""
         self._networks = tuple(networks)
         self._idle: queue.SimpleQueue[int | DeviceError] = queue.SimpleQueue()
-        """The numbers of networks that may be called, each as often as its device takes calls at
-        once; or the error of the last device, when all have stopped."""
+        """The numbers of networks that may be called, each once for every call that its device
+        takes at once; or the error of the last device, once all have stopped."""
         for turn in range(max(calls_at_once)):
             for number, calls in enumerate(calls_at_once):
                 if turn < calls:
@@ -149,11 +150,11 @@ class PooledNetwork:
 
     @property
     def arithmetic(self) -> str:
-        """The arithmetic of its networks, each kind once."""
+        """The arithmetic of its networks, without repetitions."""
         return ", ".join(dict.fromkeys(network.arithmetic for network in self._networks))
 
     def run(self, call: Call[Pictures]) -> Pictures:
-        """Runs a call on one device, or a stack on all; one thread after the other tells
+        """Runs a call on one device, or a stack on all; only one thread at a time reports
         progress."""
         parts = min(len(self._networks), call.count)
         if parts <= 1:
@@ -178,7 +179,7 @@ class PooledNetwork:
                 held.callback(network.close)
 
     def _on_one(self, call: Call[Pictures]) -> Pictures:
-        """Runs a call on a device that does not stop working."""
+        """Runs a call on one device, and on another if that stops working."""
         attempt = call.attempts()
         while True:
             idle = self._idle.get()
@@ -199,11 +200,10 @@ class PooledNetwork:
                 return result
 
     def _drop(self, number: int, error: DeviceError) -> None:
-        """Leaves out a device that has stopped working; the error of the last one ends all calls
-        that wait."""
+        """Takes a stopped device out of use; the error of the last one ends all waiting calls."""
         with self._lock:
             if number not in self._working:
-                return  # another of its calls was told so first
+                return  # another of its calls has dropped it
             self._working.remove(number)
             if self._working:
                 _LOG.warning("%s: going on with the other devices", error.fault)

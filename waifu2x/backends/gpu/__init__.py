@@ -1,1 +1,1 @@
-"""The common part of the GPU backends. It knows neither CUDA nor OpenCL, only `runtime.Runtime`."""
+"""Holds what the GPU backends share. It knows neither CUDA nor OpenCL, only `runtime.Runtime`."""

@@ -1,4 +1,4 @@
-"""A Backend on any Runtime: which executors it has, and how long their steps take."""
+"""Defines a Backend on any Runtime, which chooses executors and measures their steps."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from waifu2x.networks.nodes import Convolution, TransposedConvolution
 
 _RUNS = 5
 _APART = 2
-"""Attention steps between a value's making and its reading from which on it is made again. A value
-that is read behind the next attention is the stream of a residual, which is kept anyway."""
+"""A value is recomputed for readers at least this many attention steps behind it. One that is read
+just behind the next attention is a residual stream, which is kept anyway."""
 _CALLS_AT_ONCE = 3
-"""One sends its pictures, one computes, one fetches its results."""
+"""One call sends its pictures, one computes, one fetches its results."""
 
 _Made = TypeVar("_Made")
 Maker = Callable[[Program, Choose], Executor]
-"""Makes an executor; raises BackendError and OutOfMemoryError as Executor says."""
+"""Makes an executor of a program; raises BackendError and OutOfMemoryError as Executor does."""
 OnTrial = Callable[[Maker], AbstractContextManager[GpuNetwork]]
-"""A model's network by a maker, while the context lasts; it raises FlaggedError for pictures that
-are flagged."""
+"""Opens a model's network with a maker's executor for the time of the context; the network raises
+FlaggedError for flagged pictures."""
 Decide = Callable[[Model, OnTrial], Maker]
-"""Chooses what makes the executor of a model, by trying or by what is known. Raises
+"""Chooses the maker of a model's executor, by trials or by an earlier answer. Raises
 BackendError."""
 _LOG = logging.getLogger(__name__)
 
@@ -61,9 +61,9 @@ class GpuBackend:
         makers: Mapping[Precision, Sequence[Maker]],
         decide: Decide | None = None,
     ) -> None:
-        """`makers` are those of each precision, including `auto`: the first for all pictures, each
-        further one for pictures with values too large for the one before. `decide` chooses the
-        first one for `auto`."""
+        """`makers` lists the makers of each precision, including `auto`: the first for all
+        pictures, each further one for pictures with values too large for the one before. `decide`
+        chooses the first one of `auto`."""
         self.name = name
         self.device = runtime.device
         self.calls_at_once = 1 if runtime.limits.is_cpu else _CALLS_AT_ONCE
@@ -74,14 +74,14 @@ class GpuBackend:
         self._open = OpenObjects[GpuNetwork]()
         self._telling = threading.Lock()
         self._told: set[str] = set()
-        """Networks for which a picture with too large values has been logged."""
+        """Names of networks for which flagged pictures have been logged."""
 
     def compile(self, models: Sequence[Model], precision: Precision) -> GpuNetwork:
-        """Uploads the weights of models and builds the kernels that pictures of bytes take.
+        """Uploads the weights of models and builds the kernels for 8-bit pictures.
 
-        It builds the usual kernels: for large pictures, one at a time, with floats between models.
-        Pictures of other dtypes, stacks, and small pictures on units with other kernels for them
-        have some built when they first come.
+        It builds the usual kernels: for large single pictures, with floats between models. Kernels
+        for other dtypes and stacks, and on some units for small pictures, are built at the first
+        call that needs them.
         """
         _, *others = self._makers_of(precision)
         wider = partial(self._wider, models, others) if others else None
@@ -95,8 +95,8 @@ class GpuBackend:
         wider: Callable[[], GpuNetwork] | None,
         on_flagged: Callable[[], None] = lambda: None,
     ) -> GpuNetwork:
-        """Returns the network of the first maker of each model; see GpuNetwork for the other
-        arguments."""
+        """Returns the network of models with the executors of the makers that `first` returns; for
+        the other arguments see GpuNetwork."""
         with self._pool.compiling():
             compiled: dict[int, CompiledModel] = {}
             try:
@@ -188,12 +188,13 @@ class GpuBackend:
             if name not in self._told:
                 self._told.add(name)
                 _LOG.warning(
-                    "%s: a picture's values leave 16 bits: such are computed once more, in 32 bits",
+                    "%s: a picture's values exceed 16 bits: such pictures are computed again, in"
+                    " 32 bits",
                     name,
                 )
 
     def _first(self, precision: Precision, model: Model) -> Maker:
-        """Returns what makes the executor of a model for all pictures. Raises BackendError."""
+        """Returns the maker of a model's executor for all pictures. Raises BackendError."""
         maker, *_ = self._makers_of(precision)
         if precision == "auto" and self._decide is not None:
             return self._decide(model, partial(self._on_trial, model))
@@ -201,7 +202,8 @@ class GpuBackend:
 
     @contextmanager
     def _on_trial(self, model: Model, maker: Maker) -> Iterator[GpuNetwork]:
-        """Yields a model's network by a maker. It raises FlaggedError for flagged pictures."""
+        """Yields a model's network with a maker's executor, which raises FlaggedError for flagged
+        pictures."""
 
         def refuse() -> GpuNetwork:
             raise FlaggedError
@@ -213,8 +215,7 @@ class GpuBackend:
             network.close()
 
     def _makers_of(self, precision: Precision) -> Sequence[Maker]:
-        """Returns what makes executors of a precision. Raises BackendError for one that it
-        lacks."""
+        """Returns the makers of a precision. Raises BackendError for one that the backend lacks."""
         if precision not in self._makers:
             raise BackendError(
                 f"backend {self.name} has no precision {precision} on {self.device.name}:"
@@ -232,8 +233,8 @@ class GpuBackend:
         return self._with_room(partial(maker, lowered(model), choose), model)
 
     def _with_room(self, make: Callable[[], _Made], model: Model) -> _Made:
-        """Returns what `make` makes, which takes memory for weights. Where memory is short, it
-        tries again when nothing else computes. Raises DeviceMemoryError."""
+        """Calls `make`, which allocates weights, and returns its result. Where memory is short, it
+        tries again once nothing else computes. Raises DeviceMemoryError."""
         try:
             return make()
         except OutOfMemoryError:
@@ -249,14 +250,14 @@ class GpuBackend:
             ) from error
 
     def _divided(self, maker: Maker, model: Model) -> Executor | None:
-        """Returns an executor of the same program with cuts; None if it has none. May raise
+        """Returns an executor of the model's program with cuts; None if it has none. May raise
         OutOfMemoryError."""
         divided = segmented(lowered(model), cuts.TILE)
         return maker(divided, tuning.StoredChoices(self.device)) if divided.cuts else None
 
     def _step_seconds(self, model: Model, executor: Executor, pixels: NDArray[Any]) -> list[float]:
-        """Returns the median seconds of each step in several runs of pictures, after one to warm
-        up."""
+        """Returns the median seconds of each step over several runs of pictures, after a warm-up
+        run."""
         network = GpuNetwork([CompiledModel(model, executor, self._pool)], self._pool)
         runs = []
         for _ in range(_RUNS + 1):
@@ -271,12 +272,13 @@ class GpuBackend:
 
 
 def lowered(model: Model) -> Program:
-    """Returns a model's program, in which few values are kept for steps that lie far behind."""
+    """Returns a model's program, in an order and with recomputed values that keep few maps
+    alive."""
     return rematerialized(lower(model), _APART)
 
 
 def node_name(model: Model, value: int) -> str:
-    """Returns the name of a value's node for people: its planes, or its kind."""
+    """Returns a display name for the node of a value: its planes, or its kind."""
     node = model.nodes[value - 1]
     if not isinstance(node, Convolution | TransposedConvolution):
         return type(node).__name__.lower()

@@ -1,4 +1,4 @@
-"""One model on pictures that are on the device: pass after pass, in as much memory as there is."""
+"""Runs one model on pictures in device memory, pass after pass, within the memory that is free."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ from waifu2x.networks.model import Model
 _KEPT_SCHEDULES = 16
 _FEWEST_BAND_ROWS = 64
 _USUAL_SIDES = (1024, 256, 64)
-"""Rows and columns of the picture that kernels are built for beforehand, the first whose maps
-kernels can count."""
+"""Rows and columns of the picture that kernels are built for in advance: the first of these whose
+maps kernels can index."""
 _MUCH_MORE = 1.25
-"""Times the memory that there was: then it is worth looking for another schedule."""
+"""The growth of free memory from which a search for a better schedule is worthwhile."""
 
 StackShape = tuple[int, int, int, int]
 """The shape of a stack of pictures (number, rows, columns, planes)."""
 
 
 class Beside(NamedTuple):
-    """Launches that come with those of a model."""
+    """Launches queued before or behind those of a model."""
 
     key: Hashable
     """Everything that they depend on except the model's buffers."""
     make: Callable[[], Sequence[ReadyLaunch]]
-    """Makes them. May raise BackendError."""
+    """Makes the launches. May raise BackendError."""
 
 
 NOTHING = Beside((), lambda: ())
 
 
 class TooManyError(Exception):
-    """Several pictures do not fit the memory together."""
+    """Says that several pictures do not fit into memory together."""
 
 
 class CompiledModel:
-    """A model and its executor."""
+    """A model with its executor, and the schedules and plans of its launches."""
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class CompiledModel:
         self._other: Executor | None = None
         self._plans = LaunchPlans(pool.runtime, executor)
         self._schedules: OrderedDict[object, tuple[Schedule, float]] = OrderedDict()
-        """With the memory from which on a better one may be found."""
+        """Schedules with the free memory from which a better one may be found."""
 
     def build(self, source: np.dtype[Any], target: np.dtype[Any]) -> None:
-        """Builds the kernels that a picture of the usual size takes, of these dtypes, and uploads
-        their weights. Raises BackendError, OutOfMemoryError."""
+        """Builds the kernels for a picture of the usual size and these dtypes, and uploads their
+        weights. Raises BackendError, OutOfMemoryError."""
         for side in _USUAL_SIDES:
             if self._plans.build(Ends(1, source, target), (side, side)):
                 return
@@ -90,8 +90,8 @@ class CompiledModel:
             self._other.close()
 
     def _with_cuts(self) -> Executor | None:
-        """Returns the executor of the program with cuts, made the first time that there is memory
-        for it; None if there is none."""
+        """Returns the executor of the program with cuts, made once there is memory for it; None if
+        there is none."""
         if not self._is_divided:
             try:
                 self._other = self._divided()
@@ -101,16 +101,16 @@ class CompiledModel:
         return self._other
 
     def result_shape(self, shape: StackShape) -> StackShape:
-        """Returns the shape of the results for pictures of a shape."""
+        """Returns the shape of the results for pictures of that shape."""
         pictures, height, width, _ = shape
         scale = self.model.scale
         return pictures, height * scale, width * scale, self.model.out_planes
 
     def schedule(self, shape: StackShape, tile: int | None, bands: int, most: int) -> Schedule:
-        """Returns a schedule for pictures of a shape in at most `most` bytes. Raises
+        """Returns a schedule for pictures of that shape in at most `most` bytes. Raises
         MapMemoryError.
 
-        It is kept for further pictures of that shape until there is much more memory.
+        The schedule is cached for further such pictures until there is much more memory.
         """
         key = (shape, tile, bands)
         found = self._known(key, most)
@@ -130,8 +130,8 @@ class CompiledModel:
     def undivided(
         self, shape: StackShape, source: np.dtype[Any], target: np.dtype[Any], most: int
     ) -> LaunchPlan | None:
-        """Returns the plan for undivided pictures of a shape, by the dtypes of pictures and
-        results; None if it needs more than `most` bytes."""
+        """Returns the launches for undivided pictures of that shape, with those dtypes of pictures
+        and results; None if they need more than `most` bytes."""
         pictures, rows, columns, _ = shape
         plan = self._plans.plan(Ends(pictures, source, target), (rows, columns))
         if plan is None:
@@ -150,8 +150,8 @@ class CompiledModel:
         before: Beside = NOTHING,
         behind: Beside = NOTHING,
     ) -> None:
-        """Queues the work of a plan, in buffers of `taken`, and what comes with it. May raise
-        OutOfMemoryError."""
+        """Queues the launches of a plan, in buffers of `taken`, between those of `before` and
+        `behind`. May raise OutOfMemoryError."""
         runtime = self.pool.runtime
         maps = taken.buffer(plan.maps)
         count = self.executor.vector_bytes(plan.pictures)
@@ -182,7 +182,7 @@ class CompiledModel:
 
 
 class Execution:
-    """A compiled model's work on some pictures."""
+    """Runs a compiled model on some pictures."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class Execution:
         on_progress: Progress,
         flags: Flags,
     ) -> None:
-        """`flags` are set for pictures with values that are too large for the executor."""
+        """The kernels set `flags` for pictures with values too large for the executor."""
         self._compiled = compiled
         self._source = source
         self._dtype = dtype
@@ -206,7 +206,8 @@ class Execution:
         self._shape = compiled.result_shape(source.shape)
 
     def to_device(self, taken: ScopedAllocation) -> DevicePixels:
-        """Returns the results in a buffer of `taken`. Raises BackendError, TooManyError."""
+        """Computes the results into a buffer of `taken`, and returns it. Raises BackendError,
+        TooManyError."""
         with words_for_memory(self._runtime, self._shape):
             target = self._target(taken, self._shape)
         try:
@@ -216,7 +217,8 @@ class Execution:
         return target
 
     def to_host(self, results: NDArray[Any]) -> None:
-        """Fetches the results, in bands if they do not fit. Raises BackendError, TooManyError."""
+        """Computes and fetches the results, in bands if they do not fit. Raises BackendError,
+        TooManyError."""
         rows = self._shape[1]
         bands = 1
         while True:
@@ -230,7 +232,7 @@ class Execution:
                     raise self._failure(error) from error
 
     def _fetch(self, results: NDArray[Any], bands: int) -> None:
-        """Fetches the results in at least `bands` bands. Raises MapMemoryError,
+        """Computes and fetches the results in at least `bands` bands. Raises MapMemoryError,
         OutOfMemoryError."""
         _, rows, columns, planes = self._shape
         with self._pool.taken() as taken:
@@ -239,7 +241,7 @@ class Execution:
                 self._all(target)
                 self._runtime.download(target.buffer, results)
                 return
-            # Tiles are cut at multiples of some pixels.
+            # Tiles are cut at multiples of some pixels, so a band may be a little higher.
             most = min(-(-rows // bands) + _FEWEST_BAND_ROWS, rows)
             target = self._target(taken, (1, most, columns, planes))
             self._all(target, bands, results)
@@ -251,10 +253,10 @@ class Execution:
     def _all(
         self, target: DevicePixels, bands: int = 1, result: NDArray[Any] | None = None
     ) -> None:
-        """Runs every pass. With a `result`, `target` holds one band after the other, which is
-        fetched.
+        """Runs every pass. With a `result`, `target` holds one band at a time, which is fetched
+        into it.
 
-        Where memory runs out, it starts again with a schedule for less. Raises MapMemoryError.
+        When memory runs out, it starts again with a schedule for less. Raises MapMemoryError.
         """
         most = self._pool.free()
         if result is None and not self._is_tiled():
@@ -337,7 +339,7 @@ class Execution:
         self._report(1.0)
 
     def _report(self, part: float) -> None:
-        """Reports progress of a try, less what an earlier try has reported."""
+        """Reports the progress of an attempt beyond that of earlier attempts."""
         if part > self._reported:
             part, self._reported = part - self._reported, part
             self._on_progress(part)
@@ -353,7 +355,7 @@ class Execution:
 
 
 def no_room(device: Device, shape: StackShape) -> Exception:
-    """Returns the error for pictures that do not fit the memory."""
+    """Returns the error for pictures of that shape that do not fit into memory."""
     pictures, rows, columns, _ = shape
     if pictures > 1:
         return TooManyError()
@@ -365,7 +367,8 @@ def no_room(device: Device, shape: StackShape) -> Exception:
 
 @contextmanager
 def words_for_memory(runtime: Runtime, shape: StackShape) -> Iterator[None]:
-    """Turns OutOfMemoryError into TooManyError, or for a single picture DeviceMemoryError."""
+    """Turns an OutOfMemoryError within into a TooManyError, or for one picture a
+    DeviceMemoryError."""
     try:
         yield
     except OutOfMemoryError as error:

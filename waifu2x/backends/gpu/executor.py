@@ -1,5 +1,5 @@
-"""The interface of executors, which run a program's steps in one precision, and what `network`
-hands them."""
+"""Defines the interface of executors, which run a program's steps in one precision, and the
+arguments that `network` hands them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True)
 class DevicePixels:
-    """Pictures of one size in the memory of a device: C-contiguous."""
+    """Pictures of one size in device memory, C-contiguous."""
 
     buffer: Buffer
     dtype: np.dtype[Any]
-    """uint8, uint16 or float32, as of a Network's pixels."""
+    """uint8, uint16 or float32, as a Network's pixels."""
     shape: tuple[int, int, int, int]
     """(pictures, rows, columns, planes)."""
 
@@ -38,11 +38,11 @@ class DevicePixels:
 
 @dataclass(frozen=True)
 class BufferPlace:
-    """Where a map lies."""
+    """The place of a map in device memory."""
 
     buffer: Buffer
     offset: int
-    """Bytes from the start of the buffer, a multiple of `Executor.alignment`."""
+    """In bytes from the start of the buffer, a multiple of `Executor.alignment`."""
     box: Box
     """The pixels of the value that it holds, as `geometry` counts them: before space-to-depth and
     the executor's own padding."""
@@ -50,16 +50,16 @@ class BufferPlace:
 
 @dataclass(frozen=True)
 class Batch:
-    """Pictures, and the part of them that a pass computes.
+    """Pictures, and the part of their results that a pass computes.
 
-    There are several only where each pass computes the whole of every map: a map in memory then
-    holds all pictures, in a layout of the executor's choice. The rows of all of them are fewer than
-    65,536, and so are those of the results.
+    Several pictures are batched only where each pass computes all of every map: a map in memory
+    then holds all pictures, in a layout of the executor's choice. The rows of all pictures together
+    are fewer than 65,536, and so are those of the results.
     """
 
     source: DevicePixels
     target: DevicePixels
-    """The results, or, with `target_box`, a part of each."""
+    """The results, or the part `target_box` of each."""
     target_box: Box
     """The part of each result that `target` holds."""
     tile: Box
@@ -67,24 +67,24 @@ class Batch:
     sizes: Sequence[Size]
     """Rows and columns of every value, as `geometry.sizes` gives them."""
     flags: Flags = NO_FLAGS
-    """Flags of the executor's `new_flags`, for at least as many pictures."""
+    """Flags made by the executor's `new_flags`, for at least this number of pictures."""
 
 
 @dataclass(frozen=True)
 class PassWork:
-    """One pass: some steps on one tile."""
+    """One pass: the steps of a phase on one tile."""
 
     batch: Batch
     work: Work
     places: Mapping[int, BufferPlace]
-    """Where each value of `work` lies that is neither the picture nor the result."""
+    """The place of each value of `work` except the picture and the result."""
     sums: Mapping[int, Box]
-    """By the numbers of PictureSum steps: over which box of its source each adds to its sums in
-    `vectors`. Boxes of all passes together are each value's whole size, and some may be empty."""
+    """By the numbers of PictureSum steps: the box of its source that each adds to its sums in
+    `vectors`. The boxes of all passes together cover the value once; some may be empty."""
     vectors: Buffer
     ends: Phase | None
-    """The phase whose last pass this is: its sums are complete then, and its means and the
-    steps on vectors follow."""
+    """The phase, if this is its last pass: its sums are then complete, and its means and the steps
+    on vectors follow."""
 
 
 class Executor(Protocol):
@@ -96,51 +96,51 @@ class Executor(Protocol):
 
     program: Program
     arithmetic: str
-    """Its precision, and by which units where others make other bits: for people."""
+    """Its precision for display, with its units where others would compute other bits."""
     unit: tuple[int, int]
     """Rows and columns to which `geometry.work` aligns steps for it."""
     alignment: int
     """The alignment of maps in memory, in bytes."""
     map_limit: int
-    """Bytes that a map may take: what its kernels can count."""
+    """The most bytes of a map that its kernels can index."""
     in_place: Mapping[int, Sequence[int]]
-    """By values, those that each may take the place of while it is written, where both hold the
-    same box and nothing reads the other later."""
+    """For each value, the values that it may overwrite in place, where both hold the same box and
+    no later step reads the other."""
     clipped: frozenset[int]
-    """Values that no kernel writes beyond the box that there is memory for."""
+    """Values that no kernel writes beyond the box in memory."""
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
-        """Returns the bytes of a map, including pixels beyond the box that whole groups of
+        """Returns the bytes of a map, with the pixels beyond the box that whole groups of
         work-items write and read."""
 
     def launches(self, one: PassWork) -> Sequence[LaunchMaker]:
         """Returns the makers of a pass's launches, in order.
 
-        They depend on their arguments alone, and work with numbers and boxes made of symbols, too.
-        Raises BackendError for kernels that cannot be built.
+        They depend only on `one`, whose numbers and boxes may be made of symbols. Raises
+        BackendError for kernels that cannot be built.
         """
 
     def new_flags(self, pictures: int) -> Flags:
-        """Returns flags for at least that many pictures; NO_FLAGS if no value of a model can be too
-        large. May raise OutOfMemoryError."""
+        """Returns flags for at least `pictures` pictures; NO_FLAGS if no value of a model can be
+        too large. May raise OutOfMemoryError."""
 
     def vector_bytes(self, pictures: int) -> int:
-        """Returns the bytes of all vectors and sums."""
+        """Returns the bytes of all vectors and sums of a batch."""
 
     def clearing(self, vectors: Buffer, pictures: int) -> Sequence[LaunchMaker]:
-        """Returns the makers of the launches that set all sums to zero, once for a batch before its
-        first pass."""
+        """Returns the makers of the launches that zero all sums, once for a batch before its first
+        pass."""
 
     def step(self, kernel: Kernel) -> int:
         """Returns the number of the step that one of its kernels belongs to."""
 
     def peak(self) -> float:
-        """Returns the multiply-adds a second that its units reach at best in its precision,
-        measured now."""
+        """Measures and returns the most multiply-adds a second that its units reach in its
+        precision."""
 
     def share(self, number: int) -> float:
-        """Returns the multiply-adds that a step does, divided by those of its convolution's
-        definition."""
+        """Returns the multiply-adds that a step does, divided by those of the definition of its
+        convolution."""
 
     def close(self) -> None:
         """Frees the weights."""

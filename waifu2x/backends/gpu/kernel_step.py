@@ -1,4 +1,4 @@
-"""A step of a program on a device: what the steps of every GPU executor share."""
+"""Defines the base of the steps of every GPU executor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class KernelStep(KernelOwner, Generic[Kind]):
     """Holds a step's kernels and its data on the device."""
 
     share = 1.0
-    """The multiply-adds that it does, divided by those that its definition has."""
+    """The multiply-adds done, divided by those of its definition."""
 
     def __init__(self, runtime: Runtime, program: Program, number: int) -> None:
         super().__init__(runtime)
@@ -30,8 +30,8 @@ class KernelStep(KernelOwner, Generic[Kind]):
         self._buffers: dict[object, Buffer] = {}
 
     def uploaded(self, key: object, make: Callable[[], NDArray[Any]]) -> Buffer:
-        """Returns the array that `make` gives in device memory, made and sent the first time that a
-        key is asked for. May raise OutOfMemoryError."""
+        """Returns a buffer with the array that `make` returns, uploaded at the first call with
+        `key`. May raise OutOfMemoryError."""
         if key not in self._buffers:
             array = np.ascontiguousarray(make())
             buffer = self.runtime.allocate(array.nbytes)
@@ -40,6 +40,6 @@ class KernelStep(KernelOwner, Generic[Kind]):
         return self._buffers[key]
 
     def close(self) -> None:
-        """Frees its data."""
+        """Frees its buffers."""
         for buffer in self._buffers.values():
             buffer.release()

@@ -1,4 +1,4 @@
-"""Networks on a device: pictures go up once, all models run there, results come down once."""
+"""Runs networks on a device: uploads pictures once, runs all models, fetches results once."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ if TYPE_CHECKING:
 
 _Made = TypeVar("_Made")
 _BETWEEN = np.dtype(np.float32)
-"""The dtype of pictures that one model hands to the next."""
+"""The dtype of the pictures between models."""
 _SHARE = 0.2
-"""The share of the free memory that a call may take beside others that send and fetch."""
+"""The share of the free memory that a call may take to run beside others."""
 _SMALL_BYTES = 1 << 20
-"""Bytes of a small picture and its result."""
+"""The most bytes of a small picture and its result."""
 _PLAIN = None, 1
 """The tile and `tta` of calls that may run beside others."""
 _LONGEST = 65_535
-"""Rows of all pictures of a batch, see Batch, and columns of each."""
+"""The most rows of all pictures of a batch, see Batch, and columns of each."""
 
 
 class _Owner:
-    """The models of a network, which outlive it until their memory can be freed."""
+    """Owns the models of a network, which outlive it until their memory can be freed."""
 
     def __init__(self, models: Sequence[CompiledModel]) -> None:
         self._models = models
@@ -79,17 +79,17 @@ class _Owner:
 
 
 class FlaggedError(Exception):
-    """A picture is flagged, of a network on trial."""
+    """Says that a picture of a network on trial is flagged."""
 
 
 class GpuNetwork:
     """The network of a GPU backend.
 
     Calls from several threads overlap if their pictures are small for its memory: one sends its
-    pictures and another fetches its results while a third computes. Others take turns.
+    pictures and another fetches its results while a third computes. Other calls take turns.
 
-    If a picture's values leave the range of an executor, which flags it, another network computes
-    all of it again: so the network that made a pixel depends on no tile and no stack.
+    An executor flags a picture whose values leave its range, and another network computes all of it
+    again: so neither tiles nor stacks decide which network makes a pixel.
     """
 
     def __init__(
@@ -99,20 +99,20 @@ class GpuNetwork:
         wider: Callable[[], GpuNetwork] | None = None,
         on_flagged: Callable[[], None] = lambda: None,
     ) -> None:
-        """`wider` makes the network for flagged pictures; without it, they stay as they are. The
-        network calls `on_flagged` before it computes those of a call again."""
+        """`wider` makes the network for flagged pictures; without it, they stay as they are.
+        `on_flagged` is called before those of a call are computed again."""
         self.models = tuple(models)
         self.pool = pool
         self._runtime = pool.runtime
         self._mean = TransformedMean(pool)
         self._calls = threading.Condition()
         self._running = 0
-        """Calls under way."""
+        """The number of calls under way."""
         self._is_closed = False
         self._owner = _Owner(self.models)
         pool.adopt(self._owner)
         self._abandon = weakref.finalize(self, pool.abandon, self._owner)
-        """Where it is given up without `close`."""
+        """Frees the models if it is garbage-collected without `close`."""
         self._abandon.atexit = False
         self._flags = FlagPool(partial(_new_flags, self.models))
         self._make_wider = wider
@@ -123,11 +123,11 @@ class GpuNetwork:
 
     @property
     def arithmetic(self) -> str:
-        """The arithmetic of its models."""
+        """The arithmetic of its models, without repetitions."""
         return ", ".join(dict.fromkeys(model.executor.arithmetic for model in self.models))
 
     def run(self, call: Call[Pictures]) -> Pictures:
-        """Runs whole pictures: those that fit run beside other calls, others alone."""
+        """Runs whole pictures: beside other calls if they fit so, else alone."""
         models = [compiled.model for compiled in self.models]
         if not isinstance(call.source, np.ndarray):
             check(call, models)
@@ -151,7 +151,7 @@ class GpuNetwork:
         return transfer.out
 
     def _run_planes(self, call: Call[Sequence[PlanarPicture]]) -> None:
-        """Runs pictures whose pixels are on the device only, if they fit it undivided."""
+        """Runs pictures as planes; if they fit undivided, their pixels exist only on the device."""
         from waifu2x.backends.gpu.device.plane_transfer import PlaneTransfer
 
         with self._call(), self._runtime.current():
@@ -167,13 +167,14 @@ class GpuNetwork:
                 self._run_flagged(call, flagged)
 
     def _run_flagged(self, call: Call[Pictures], flagged: Sequence[int]) -> None:
-        """Computes flagged pictures of a call again in wider numbers, if the device has those."""
+        """Computes flagged pictures of a call again with wider numbers, if there is such a
+        network."""
         if not self._make_wider:
             return
         self._on_flagged()
         stack = call.stacked()
         for number in flagged:
-            call.on_progress(0.0)  # it may want to stop
+            call.on_progress(0.0)  # lets the caller stop the work
             one = stack.part(number, number + 1)
             self._for_flagged().run(replace(one, on_progress=ignore, on_recomputed=ignore))
         for number in flagged:
@@ -186,7 +187,8 @@ class GpuNetwork:
         return PlaneKernels(self._runtime)
 
     def _converted(self, convert: Callable[[BandConversion], _Made]) -> _Made:
-        """Returns the result of a conversion that has the device to itself. Raises BackendError."""
+        """Runs a conversion that has the device to itself, and returns its result. Raises
+        BackendError."""
         from waifu2x.backends.gpu.device.planar import BandConversion
 
         with self.pool.working(), self.pool.taken() as taken:
@@ -219,7 +221,7 @@ class GpuNetwork:
 
     @contextmanager
     def _call(self) -> Iterator[None]:
-        """Keeps the weights for one call."""
+        """Keeps the weights alive for the call within."""
         with self._calls:
             self._running += 1
         try:
@@ -277,7 +279,8 @@ class GpuNetwork:
                     del sent  # held until then
                     found = flags.take(transfer.shape[0])
             except BaseException as error:
-                # The buffers go to others now, an interrupt or not: nothing may still use them.
+                # Other calls take the buffers next, also after an interrupt: nothing may still use
+                # them.
                 self.pool.settle()
                 if isinstance(error, OutOfMemoryError):
                     return None  # alone, it may still fit
@@ -288,8 +291,8 @@ class GpuNetwork:
     def _plans(
         self, shapes: Sequence[StackShape], dtypes: Sequence[np.dtype[Any]], besides: int, most: int
     ) -> list[LaunchPlan]:
-        """Returns the plans of all models for pictures that, with `besides` bytes, take a small
-        share of the free memory; none for others, and for those that a model divides."""
+        """Returns the plans of all models, if these and `besides` bytes take only a small share of
+        the free memory; none otherwise, and for pictures that a model divides."""
         count, height, width, _ = shapes[0]
         if not count * height * width or self._longest(shapes[0]) > _LONGEST:
             return []
@@ -313,8 +316,8 @@ class GpuNetwork:
         return shapes
 
     def _stack(self, call: Call[NDArray[Any]]) -> list[int]:
-        """Runs pictures all at once if they fit so, else in two halves. Returns the numbers of
-        those that are flagged."""
+        """Runs a stack at once if it fits so, else its two halves. Returns the indices of flagged
+        pictures."""
         count = call.count
         if count <= 1 or (call.tile is None and self._longest(call.source.shape) <= _LONGEST):
             try:
@@ -326,8 +329,8 @@ class GpuNetwork:
         return flagged + [half + number for number in self._stack(call.part(half, count))]
 
     def _longest(self, shape: tuple[int, ...]) -> int:
-        """Returns the rows of all pictures together, with padding, in the transform with most of
-        them."""
+        """Returns the padded rows of all pictures together, in the TTA transform that has the
+        most."""
         count, height, width = shape[:3]
         side = longest = max(height, width)
         for compiled in self.models:
@@ -338,7 +341,7 @@ class GpuNetwork:
         return longest
 
     def _batch(self, call: Call[NDArray[Any]]) -> list[int]:
-        """Runs pictures through all models; returns the numbers of those that are flagged.
+        """Runs pictures through all models; returns the indices of flagged ones.
 
         Raises TooManyError if several do not fit undivided.
         """
@@ -378,8 +381,8 @@ class GpuNetwork:
                 self._runtime.download(made.buffer, call.results)
 
     def _check_room(self, pictures: NDArray[Any]) -> None:
-        """Checks before the work that there is memory for the pictures that models hand to each
-        other, which are never divided. Raises BackendError, TooManyError."""
+        """Checks in advance that there is memory for the pictures between models, which are never
+        divided. Raises BackendError, TooManyError."""
         shapes = self._shapes(stack_shape(pictures))[:-1]
         sizes = [pictures.nbytes, *(math.prod(shape) * _BETWEEN.itemsize for shape in shapes[1:])]
         together = max(map(sum, pairwise(sizes)), default=sizes[0])
@@ -404,7 +407,7 @@ class GpuNetwork:
 
 
 def _new_flags(models: Sequence[CompiledModel], pictures: int) -> Flags:
-    """Returns flags that the executor of any model may set. May raise OutOfMemoryError."""
+    """Returns flags that all models' executors can share. May raise OutOfMemoryError."""
     for compiled in models:
         flags = compiled.executor.new_flags(pictures)
         if flags is not NO_FLAGS:

@@ -1,5 +1,5 @@
-"""Test-time augmentation on a device, by `kernels/transform.cl`: the mean of a model's results for
-transformed pictures."""
+"""Runs test-time augmentation on a device, by `kernels/transform.cl`: averages a model's results
+for transformed pictures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _GROUP = 128
 
 
 class TransformedMean:
-    """Computes means for a caller that has the device to itself."""
+    """Averages results for a caller that has the device to itself."""
 
     def __init__(self, pool: MemoryPool) -> None:
         self._pool = pool
@@ -46,8 +46,8 @@ class TransformedMean:
         taken: ScopedAllocation,
         flags: Flags,
     ) -> DevicePixels:
-        """Returns the mean of a model's results for pictures transformed as the call asks for, on
-        the device.
+        """Computes, on the device, the mean of a model's results for pictures transformed as the
+        call asks.
 
         Raises BackendError, TooManyError.
         """
@@ -75,8 +75,8 @@ class TransformedMean:
         call: Call[NDArray[Any]],
         flags: Flags,
     ) -> None:
-        """Writes the same mean, to the bit, into `call.out`, if results do not fit the device: both
-        sum floats in one order."""
+        """Writes the same mean into `call.out`, for results that do not fit the device: it sums in
+        the same order, so the bits are equal."""
         report = scaled(call.on_progress, 1 / call.tta)
         total = np.empty(call.results.shape, np.float32)
         for transform in TRANSFORMS[call.tta]:
@@ -104,7 +104,7 @@ class TransformedMean:
         return target
 
     def has_room(self, shape: StackShape, taken: ScopedAllocation) -> bool:
-        """Returns whether the device has memory for a sum, an addend and the result. Raises
+        """Returns whether the device has memory for the sum, an addend and the result. Raises
         TooManyError for several pictures that do not fit."""
         buffers = []
         try:
@@ -131,8 +131,8 @@ class Transforms(KernelOwner):
     def add(
         self, source: DevicePixels, transform: Transform, total: DevicePixels, first: bool
     ) -> None:
-        """Queues the sum of `total`, floats, and transformed results put back; with `first`, it
-        becomes them."""
+        """Queues the addition of results, transformed back, to the floats of `total`; with `first`,
+        they replace `total`."""
         spec = self._spec("add", total, total)
         buffers = source.buffer, total.buffer
         self._queue(spec, total, *buffers, int(first), *_places(total, transform))

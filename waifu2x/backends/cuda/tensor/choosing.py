@@ -96,7 +96,7 @@ def trusted(model: Model, kind: str, trial: Trial) -> float:
         _LOG.warning(
             "%s: %s, using fp32 (slower)",
             printable(model.name),
-            "its values leave 16 bits" if known == IN_FLOATS else "fp16 is too coarse",
+            "its values exceed 16 bits" if known == IN_FLOATS else "fp16 is too coarse",
         )
     return known
 

@@ -1,1 +1,1 @@
-"""The interface to a GPU library, and what crosses to a device."""
+"""Defines the interface to a GPU library, and the transfer of data to and from a device."""

@@ -1,4 +1,4 @@
-"""Words by which kernels say of a picture that its values left the room of their executor."""
+"""Defines flags, by which kernels mark pictures whose values left the range of the executor."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from contextlib import contextmanager
 from typing import Protocol
 
 _WORDS = 1024
-"""How many words flags have that are kept for further calls: a usual stack has fewer pictures."""
+"""The words of flags that are kept for further calls: a usual stack has fewer pictures."""
 
 
 class Flags(Protocol):
-    """A word for each picture of a batch. Kernels write it only for a value that is too large, so
-    it needs no clearing before a picture."""
+    """Holds a word for each picture of a batch. Kernels write it only for a value that is too
+    large, so it needs no clearing before a picture."""
 
     @property
     def address(self) -> int:
-        """Where kernels find the first one."""
+        """The address of the first word, as an argument of kernels."""
 
     def take(self, pictures: int) -> list[int]:
-        """Returns the numbers of flagged pictures among the first ones, and clears all flags.
+        """Returns the indices of flagged pictures among the first `pictures`, and clears all flags.
 
-        The kernels that may flag them must be done.
+        The kernels that may set flags must be done.
         """
 
 
 class _NoFlags:
-    """Flags of kernels that set none, at no address."""
+    """Stands for the flags of kernels that set none; its address is 0."""
 
     address = 0
 
     def take(self, pictures: int) -> list[int]:
-        """Returns none."""
+        """Returns an empty list."""
         return []
 
 
@@ -39,9 +39,10 @@ NO_FLAGS: Flags = _NoFlags()
 
 
 class FlagPool:
-    """Flags that are taken for a call, and given back. Threads may share it.
+    """Lends flags to calls. Threads may share it.
 
-    The one that came back last goes first: launches that hold its address come again then.
+    It lends the flags first that came back last, so that recorded launches with their address can
+    be replayed.
     """
 
     def __init__(self, make: Callable[[int], Flags]) -> None:
@@ -61,5 +62,5 @@ class FlagPool:
         except IndexError:
             flags = self._make(_WORDS)
         yield flags
-        # Work that broke off with an error may have set some: those are dropped.
+        # After an error, some may still be set: those flags are dropped.
         self._free.append(flags)

@@ -1,4 +1,4 @@
-"""Launches of kernels before they are queued, and the kernels that they are of."""
+"""Specifies kernels and their launches before they are compiled and queued."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ NUMBERS = (int, float, np.float32, Symbol)
 
 
 class KernelSpec(NamedTuple):
-    """A kernel before it is compiled."""
+    """Specifies a kernel to compile."""
 
     stem: str
     """The name of its file in `kernels/`."""
     macros: Macros
     group: int
-    """Work-items of a group."""
+    """The work-items of a group."""
     name: str = ""
-    """Its entry, if that is not named like the file."""
+    """The name of its entry point; empty if it is that of the file."""
     shared: int = 0
     """Bytes of shared memory beyond what the kernel declares."""
 
@@ -34,13 +34,13 @@ class Arguments(NamedTuple):
     """A kernel's arguments, in order."""
 
     codes: str
-    """The type of each, in the codes of module struct: "P" for a buffer or an address, "i", "f",
-    "d"; "0P" aligns like a struct of C that has addresses."""
+    """The type of each, in format characters of module struct: "P" for a buffer or an address, "i",
+    "f", "d"; "0P" pads as the end of a C struct that holds addresses."""
     values: Sequence[Any]
 
 
 class Launch(NamedTuple):
-    """A kernel on a number of groups."""
+    """A kernel with its arguments and its number of groups."""
 
     spec: KernelSpec
     kernel: Callable[[], Kernel]
@@ -50,19 +50,19 @@ class Launch(NamedTuple):
 
 
 LaunchMaker = Callable[[], Launch]
-"""Makes a launch from numbers of the pass, or from symbols for them. Uploads the weights that the
-kernel reads; may raise OutOfMemoryError."""
+"""Makes a launch from the numbers of a pass, or from symbols for them. Uploads the weights that
+the kernel reads; may raise OutOfMemoryError."""
 
 
 class KernelOwner:
-    """Holds the kernels of one task, each built when it is first launched."""
+    """Holds the kernels of one task, and builds each when it is first launched."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self._kernels: dict[object, Kernel] = {}
 
     def kernel(self, spec: KernelSpec) -> Kernel:
-        """Returns the kernel of a specification. Raises BackendError."""
+        """Returns the kernel of a specification, built at the first call. Raises BackendError."""
         key = (spec.stem, *spec[2:], *spec.macros.items())
         if key not in self._kernels:
             module = self.runtime.build(spec.stem, spec.macros)
@@ -70,7 +70,7 @@ class KernelOwner:
         return self._kernels[key]
 
     def owns(self, kernel: Kernel) -> bool:
-        """Returns whether a kernel is one of these."""
+        """Returns whether it has built that kernel."""
         return any(own is kernel for own in self._kernels.values())
 
     def launch_of(self, spec: KernelSpec, groups: Groups, arguments: Arguments) -> Launch:
@@ -79,7 +79,7 @@ class KernelOwner:
 
 
 def plain(*arguments: Argument) -> Arguments:
-    """Returns arguments that are buffers and numbers, not structs."""
+    """Returns the arguments of a kernel without structs: buffers and numbers."""
     return Arguments("".join(map(_code, arguments)), arguments)
 
 
@@ -91,7 +91,7 @@ def _code(argument: object) -> str:
 
 
 def packed(runtime: Runtime, arguments: Arguments) -> Any:
-    """Returns arguments in the form that `Runtime.queue` takes."""
+    """Packs arguments in the form that `Runtime.queue` takes."""
     values = [
         value if isinstance(value, NUMBERS) else runtime.handle(value) for value in arguments.values
     ]
@@ -106,8 +106,8 @@ def build(runtime: Runtime, launches: Sequence[Launch]) -> None:
 
 
 def ready(runtime: Runtime, makers: Sequence[LaunchMaker]) -> list[ReadyLaunch]:
-    """Returns launches with built kernels and packed arguments. May raise BackendError,
-    OutOfMemoryError."""
+    """Calls `makers`, builds the kernels, packs the arguments, and returns the ready launches. May
+    raise BackendError, OutOfMemoryError."""
     launches = [make() for make in makers]
     build(runtime, launches)
     return [

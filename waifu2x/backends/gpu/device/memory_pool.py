@@ -1,6 +1,6 @@
-"""A device's memory for pictures under way, and turns in using the device.
+"""Pools a device's memory for pictures under way, and arbitrates the use of the device.
 
-Allocating takes longer than a small picture, and the launches that a runtime replays belong to its
+Allocation takes longer than a small picture, and launches that a runtime replays are bound to their
 buffers. So buffers are kept for the next picture, up to a limit, until other work needs the memory.
 """
 
@@ -20,31 +20,31 @@ from waifu2x.errors import BackendError
 from waifu2x.system.size_class import MOST_SPARE, size_class
 
 _FREE_SHARE = 0.9
-"""Share of the free memory that may be taken: the library needs some of it for itself."""
+"""The share of the free memory that may be allocated: the library needs some for itself."""
 _KEPT_SHARE = 0.5
-"""Share of the memory that was free at first that is kept at most while nothing is computed."""
+"""The most memory kept while nothing is computed, as a share of the memory free at first."""
 _QUEUED_SHARE = 0.25
-"""Share of it that is kept besides for what shares the device: more than one call may take."""
+"""The most memory kept for queued kernels of calls that share the device, as such a share: more
+than one call may take."""
 _ASKED_SECONDS = 0.5
-"""How long the library's answer of how much memory is free is taken to hold."""
+"""How long the library's figure of free memory counts as valid."""
 _CPU_SCRATCH_BYTES = 32 << 20
-"""On a processor, maps are to stay in its caches."""
+"""The wanted bytes of a tile's maps on a processor, for its caches."""
 
 
 class Owner(Protocol):
-    """Holds buffers of its own, such as weights."""
+    """An object with buffers of its own, such as weights."""
 
     def close(self) -> None:
-        """Frees them; closing again does nothing."""
+        """Frees its buffers; closing again does nothing."""
 
 
 class MemoryPool:
-    """Buffers that calls take and give back, and turns in using the device.
+    """Lends buffers to calls, and gives calls their turns on the device.
 
-    Work that takes little of the memory shares the device (`sharing`): such calls send their
-    pictures and fetch their results while others compute, and queue their kernels one after the
-    other (`queueing`). Other work has the device to itself (`working`). Compiling runs beside
-    either (`compiling`).
+    Calls that need little memory share the device (`sharing`): they send pictures and fetch results
+    while others compute, and queue their kernels one after the other (`queueing`). Other work has
+    the device to itself (`working`). Compiling runs beside either (`compiling`).
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -54,30 +54,31 @@ class MemoryPool:
         self._sharers = 0
         self._compilers = 0
         self._waiting = 0
-        """Calls that wait for the device alone: no other call begins to share it meanwhile."""
+        """The number of calls that wait to have the device alone: none begins to share
+        meanwhile."""
         self._is_taken = False
         self._is_closed = self._is_freed = False
         self._queueing = threading.Lock()
         self._owners = 0
-        """How many hold buffers of their own."""
+        """The number of open owners."""
         self._abandoned: deque[Owner] = deque()
-        """Owners that were given up without `close`, by the garbage collector in any thread."""
+        """Owners that the garbage collector gave up, in any thread, without `close`."""
         self.scratch_limit = (
             _CPU_SCRATCH_BYTES if runtime.limits.is_cpu else runtime.limits.max_buffer
         )
-        """Bytes that maps of one tile are to take at most."""
+        """The wanted limit of the bytes of one tile's maps."""
         self._asked = -math.inf
         self._available = 0
-        """Bytes that were free when the library was asked, and what was allocated."""
+        """The bytes free when the library was last asked, plus those allocated then."""
         free = runtime.free_memory()
         self._idle = FreeList(runtime, int(free * _KEPT_SHARE))
         self._queued = FreeList(runtime, int(free * _QUEUED_SHARE))
-        """Buffers that queued kernels still use: for nothing but further kernels."""
+        """Buffers that queued kernels may still use: only for further queued kernels."""
 
     def free(self) -> int:
-        """Returns the bytes that can be taken, as far as the library tells. It asks the library
-        only now and then, which takes as long as a few launches: memory of other programs shows
-        after a moment."""
+        """Returns the bytes that can be allocated, as far as the library tells. It asks the library
+        only now and then, since that takes as long as a few launches: so memory of other programs
+        counts after a moment."""
         now, allocated = time.monotonic(), self.runtime.allocated
         if now > self._asked + _ASKED_SECONDS:
             self._asked, self._available = now, self.runtime.free_memory() + allocated
@@ -85,19 +86,19 @@ class MemoryPool:
         return int((self._available - allocated) * _FREE_SHARE) + kept
 
     def adopt(self, owner: Owner) -> None:
-        """Counts an owner, until it is closed by `close_owner` or abandoned."""
+        """Counts an owner until it is closed by `close_owner` or abandoned."""
         with self._turn:
             self._owners += 1
 
     def abandon(self, owner: Owner) -> None:
-        """Closes an owner when the next call computes or compiles. The garbage collector may call
-        this in any thread, with any locks held."""
+        """Has an owner closed by the next call that computes or compiles. The garbage collector may
+        call this in any thread, with any locks held."""
         self._abandoned.append(owner)
 
     def close_owner(self, owner: Owner) -> None:
         """Closes an idle owner. Closing the last owner frees all cached memory."""
         if self._is_forked():
-            return  # what it holds is the other process's
+            return  # its buffers are the other process's
         owner.close()
         with self._turn:
             self._owners -= 1
@@ -107,7 +108,8 @@ class MemoryPool:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Waits until no other call works. Raises BackendError if the pool was closed meanwhile."""
+        """Waits until no other call uses the device, and keeps them off it. Raises BackendError if
+        the pool was closed meanwhile."""
         self._check_process()
         with self._turn:
             self._waiting += 1
@@ -133,7 +135,8 @@ class MemoryPool:
 
     @contextmanager
     def sharing(self) -> Iterator[None]:
-        """Waits until no call works alone. Raises BackendError if the pool was closed meanwhile."""
+        """Waits until no call has the device alone, and shares it. Raises BackendError if the pool
+        was closed meanwhile."""
         self._check_process()
         with self._turn:
             self._turn.wait_for(lambda: not (self._waiting or self._is_taken))
@@ -148,7 +151,8 @@ class MemoryPool:
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
-        """Keeps the device open while something is compiled. Raises BackendError if it is not."""
+        """Keeps the device open while the code within compiles. Raises BackendError if it is
+        closed."""
         self._check_process()
         with self._turn:
             self._check_open()
@@ -174,7 +178,7 @@ class MemoryPool:
         return os.getpid() != self._process
 
     def _check_process(self) -> None:
-        """Raises BackendError in a forked process, where drivers fail or wait without end."""
+        """Raises BackendError in a forked process, where drivers fail or hang."""
         if self._is_forked():
             raise BackendError(
                 f"{self.runtime.device.name}: was opened before this process was forked: start it"
@@ -192,7 +196,7 @@ class MemoryPool:
             return
         with self._turn:
             self._is_closed = True
-            # An interrupt may end the wait: then it is closed another time.
+            # An interrupt may end the wait: the next close then frees it.
             self._turn.wait_for(lambda: not (self._sharers or self._compilers or self._is_taken))
             if self._is_freed:
                 return
@@ -202,7 +206,7 @@ class MemoryPool:
         self.runtime.close()
 
     def taken(self) -> ScopedAllocation:
-        """Returns a scope that takes free buffers and gives all of them back at its end."""
+        """Returns a scope that takes free buffers, and gives them back when it ends."""
         return ScopedAllocation(self._idle)
 
     @contextmanager
@@ -216,17 +220,17 @@ class MemoryPool:
             yield taken
 
     def settle(self) -> None:
-        """Waits, after work was broken off, until the device is done with its buffers and with the
-        memory that it copied from or to. Interrupts do not end the wait."""
+        """Waits, after work was aborted, until the device is done with its buffers and with the
+        host memory of its copies. Interrupts do not end the wait."""
         while True:
             try:
-                # Others may be recording what they queue: a runtime must not wait then.
+                # Another call may be recording its launches: a runtime must not wait meanwhile.
                 with self._queueing:
                     self.runtime.synchronize()
                 return
             except Exception:  # the device is gone, and its copies with it
                 return
-            except BaseException:  # the one that broke the work off is raised
+            except BaseException:  # the error that aborted the work is raised
                 continue
 
     def release(self) -> None:
@@ -255,7 +259,7 @@ class FreeList:
         size = max(size, 1)
         most = max(MOST_SPARE * size, size_class(1))
         with self._lock:
-            # The smallest, and of as large ones the one that came back last.
+            # The smallest that fits, and of equal ones the one that came back last.
             fitting = [
                 (buffer.size, -index)
                 for index, buffer in enumerate(self._buffers)
@@ -273,7 +277,7 @@ class FreeList:
             return self._runtime.allocate(size, for_maps=True)
 
     def give_back(self, buffer: Buffer) -> None:
-        """Keeps a buffer for the next call: the runtime's one queue serves that later."""
+        """Keeps a buffer for the next call, whose kernels come later in the runtime's one queue."""
         gone = []
         with self._lock:
             self._buffers.append(buffer)
@@ -298,7 +302,7 @@ class FreeList:
 
 
 class ScopedAllocation:
-    """Buffers that are given back when the context ends."""
+    """Takes buffers from a free list, and gives them back when its context ends."""
 
     def __init__(self, free_list: FreeList) -> None:
         self._free_list = free_list
@@ -318,6 +322,6 @@ class ScopedAllocation:
         return self._buffers[-1]
 
     def drop(self, buffer: Buffer) -> None:
-        """Gives one of them back."""
+        """Gives one of its buffers back before its end."""
         self._buffers = [other for other in self._buffers if other is not buffer]
         self._free_list.give_back(buffer)

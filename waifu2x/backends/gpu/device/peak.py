@@ -1,4 +1,4 @@
-"""The multiply-adds a second that the units of a device reach at best."""
+"""Measures the most multiply-adds a second that the units of a device reach."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RUNS = 5
 
 
 def multiply_add_peak(runtime: Runtime) -> float:
-    """Returns the multiply-adds a second of fp32, measured by `kernels/peak.cl`."""
+    """Returns the peak multiply-adds a second in fp32, measured by `kernels/peak.cl`."""
     limits = runtime.limits
     width = limits.vector if limits.is_cpu else 1
     group = limits.group_on_gpu(256)

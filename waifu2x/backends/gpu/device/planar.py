@@ -1,4 +1,4 @@
-"""Planes of films on the device, and their conversion by `kernels/planar.cl`."""
+"""Converts planes of film frames to RGB and back on the device, by `kernels/planar.cl`."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from waifu2x.imaging.planar import PlanarPicture, PlaneFormat, joined
 
 _GROUP = 128
 _EACH = 2
-"""Pixels, or cells, of a work-item on a GPU."""
+"""The pixels, or cells, of a work-item on a GPU."""
 _PIXEL_BYTES = 12
 _BAND_BYTES = 64 << 20
 _HALO = 1
-"""Rows beyond a band that its chroma is computed from."""
+"""Rows beyond a band that its chroma depends on."""
 
 
 class DevicePlanes(NamedTuple):
-    """Planes of pictures in device memory, one behind the other without gaps."""
+    """Planes of pictures in device memory, one after the other without gaps."""
 
     format: PlaneFormat
     size: tuple[int, int]
@@ -40,13 +40,13 @@ class DevicePlanes(NamedTuple):
 
 
 class PlaneKernels(KernelOwner):
-    """The kernels that convert planes of films."""
+    """Makes launches of the kernels that convert planes."""
 
     def to_pixels(
         self, planes: DevicePlanes, target: DevicePixels, rows: range, offset: int
     ) -> ReadyLaunch:
-        """Returns a launch that writes some rows of each picture of a stack as RGB; row 0 of the
-        first one is row `offset` of all rows of the target. May raise BackendError."""
+        """Returns a launch that writes `rows` of each picture of a stack as RGB; row 0 of the first
+        picture is row `offset` of the target's rows. May raise BackendError."""
         across = self._across(planes.size[1])
         places = (*planes.size, rows.start, offset, across)
         arguments = plain(planes.buffer, target.buffer, *places, *planes.format.to_rgb())
@@ -56,9 +56,9 @@ class PlaneKernels(KernelOwner):
     def to_planes(
         self, source: DevicePixels, planes: DevicePlanes, cells: range, offset: int
     ) -> ReadyLaunch:
-        """Returns a launch that makes some rows of cells, the pixels that share a sample of chroma,
-        of each picture of a stack from RGB; row 0 of the first one is row `offset` of all rows of
-        the source. May raise BackendError."""
+        """Returns a launch that makes rows `cells` of cells (the pixels that share a chroma sample)
+        of each picture of a stack from RGB; row 0 of the first picture is row `offset` of the
+        source's rows. May raise BackendError."""
         across = self._across(planes.format.axes[1].samples(planes.size[1]))
         places = (*planes.size, cells.start, offset, across)
         own = planes.format.from_rgb()
@@ -68,7 +68,7 @@ class PlaneKernels(KernelOwner):
         return self._launch("to_planes", planes.format, groups, arguments)
 
     def _across(self, columns: int) -> int:
-        """Returns the groups for a row."""
+        """Returns the number of groups for a row."""
         limits = self.runtime.limits
         return 1 if limits.is_cpu else -(-columns // (_EACH * limits.group(_GROUP)))
 
@@ -94,7 +94,7 @@ class PlaneKernels(KernelOwner):
 
 def sent_planes(runtime: Runtime, pictures: Sequence[PlanarPicture]) -> list[NDArray[Any]]:
     """Returns all samples of pictures in the order of DevicePlanes, in few C-contiguous arrays.
-    Copies planes whose rows lie apart."""
+    Copies planes with padded rows."""
     planes = [plane for one in pictures for plane in one.planes]
     return joined(
         plane if plane.flags.c_contiguous else _copied(runtime, plane) for plane in planes
@@ -108,11 +108,11 @@ def _copied(runtime: Runtime, plane: NDArray[Any]) -> NDArray[Any]:
 
 
 class FetchedPlanes:
-    """Holds the planes of results that are being fetched from the device."""
+    """Holds the memory into which planes of results are fetched from the device."""
 
     def __init__(self, runtime: Runtime, pictures: Sequence[PlanarPicture]) -> None:
         self._copied: list[tuple[NDArray[Any], NDArray[Any]]] = []
-        """Planes whose rows lie apart, and the arrays that they are fetched into."""
+        """Planes with padded rows, and the arrays that they are fetched into first."""
         planes = []
         for plane in (plane for one in pictures for plane in one.planes):
             if plane.flags.c_contiguous:
@@ -124,14 +124,14 @@ class FetchedPlanes:
         """The arrays that samples are fetched into, in the order of DevicePlanes."""
 
     def finish(self) -> None:
-        """Copies fetched samples into planes whose rows lie apart."""
+        """Copies fetched samples into the planes with padded rows."""
         for plane, copied in self._copied:
             np.copyto(plane, copied)
 
 
 class BandConversion:
-    """Converts pixels in the machine's memory on the device, a band of rows after the other, in
-    buffers of `taken`. Nothing else may run meanwhile. May raise OutOfMemoryError."""
+    """Converts pixels in host memory on the device, one band of rows at a time, in buffers of
+    `taken`. Nothing else may run meanwhile. May raise OutOfMemoryError."""
 
     def __init__(self, runtime: Runtime, kernels: PlaneKernels, taken: ScopedAllocation) -> None:
         self._runtime, self._kernels, self._taken = runtime, kernels, taken
@@ -184,7 +184,7 @@ class BandConversion:
 
 
 def _bands(height: int, width: int, step: int) -> Iterator[range]:
-    """Yields the rows of bands, a multiple of `step` in each but the last one."""
+    """Yields the rows of each band; every band but the last has a multiple of `step` rows."""
     rows = max(1, _BAND_BYTES // (_PIXEL_BYTES * width * step)) * step
     for first in range(0, height, rows):
         yield range(first, min(first + rows, height))

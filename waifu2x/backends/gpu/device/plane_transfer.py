@@ -1,4 +1,4 @@
-"""Planes of films that cross to the device and back; pixels are there only."""
+"""Transfers planes of film frames to the device and back; their pixels exist only there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNIT = np.dtype(np.float32)
 
 
 class PlaneTransfer:
-    """Pictures of one size as planes, which become floats on the device; see Transfer."""
+    """Transfers pictures of one size as planes, which become floats on the device; see Transfer."""
 
     dtypes = (_UNIT, _UNIT)
 
@@ -92,7 +92,7 @@ class PlaneTransfer:
         return [self._kernels.to_planes(self._made, self._target, range(cells), 0)]
 
     def _key(self, planes: DevicePlanes) -> tuple[object, ...]:
-        """Returns everything that a launch depends on besides pixels and their shapes."""
+        """Returns everything that a launch depends on except pixels and their shapes."""
         return planes.format, self._runtime.handle(planes.buffer)
 
 

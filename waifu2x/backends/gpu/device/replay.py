@@ -1,4 +1,4 @@
-"""Records of repeated work that a runtime keeps, in a form of its own."""
+"""Keeps a runtime's records of repeated launches, each in the runtime's own form."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Generic, TypeVar
 _Record = TypeVar("_Record")
 
 _KEPT = 64
-"""Pictures of a folder have few sizes, and a large one few tiles."""
+"""Records that are kept: pictures of a folder have few sizes, and a large one few tiles."""
 
 
 class Records(Generic[_Record]):
-    """Records by their keys, those that were used last. Threads may share it."""
+    """A cache of the most recently used records by key. Threads may share it."""
 
     def __init__(self, forget: Callable[[_Record], None] = lambda record: None) -> None:
         """`forget` frees a dropped record."""
         self._forget = forget
         self._lock = threading.Lock()
         self._kept: OrderedDict[Hashable, tuple[object, _Record]] = OrderedDict()
-        """With their owners."""
+        """Owner and record of each key."""
 
     def find(self, key: Hashable) -> _Record | None:
         """Returns the record of a key; None if there is none."""
@@ -32,7 +32,7 @@ class Records(Generic[_Record]):
             return self._kept[key][1]
 
     def keep(self, owner: object, key: Hashable, record: _Record) -> None:
-        """Keeps a record in the place of any other of its key."""
+        """Keeps a record, and drops an earlier one of its key."""
         gone = []
         with self._lock:
             if key in self._kept:
@@ -44,7 +44,7 @@ class Records(Generic[_Record]):
             self._forget(record)
 
     def drop(self, owner: object) -> None:
-        """Drops those of an owner."""
+        """Drops the records of an owner."""
         with self._lock:
             gone = [key for key, (owned_by, _) in self._kept.items() if owned_by is owner]
             records = [self._kept.pop(key)[1] for key in gone]
@@ -52,7 +52,7 @@ class Records(Generic[_Record]):
             self._forget(record)
 
     def clear(self) -> None:
-        """Drops them all."""
+        """Drops all records."""
         with self._lock:
             records = [record for _, record in self._kept.values()]
             self._kept.clear()

@@ -1,5 +1,5 @@
-"""The interface to a GPU library: one device, an in-order queue of kernels on it, and copies beside
-that."""
+"""Defines the interface to a GPU library: a device, its in-order queue of kernels, and copies
+beside it."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ Macros = Mapping[str, str | int]
 
 
 class OutOfMemoryError(Exception):
-    """The device has no memory for a buffer. Never reaches users: see `network`."""
+    """Says that the device has no memory for a buffer. Never reaches users: see `network`."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits that kernels and tiles are fitted to."""
+    """The limits of a device, to which kernels and tiles are fitted."""
 
     is_cpu: bool
-    """A processor behind a GPU's interface: its caches do what local memory does on a GPU."""
+    """Whether it is a processor: its caches do what local memory does on a GPU."""
     compute_units: int
     max_group: int
-    """Work-items of a group."""
+    """The most work-items of a group."""
     local_bytes: int
-    """Bytes of local memory that a group may have."""
+    """The most bytes of local memory of a group."""
     vector: int
-    """On a processor, the floats of its vectors; on a GPU, the work-items that run in step."""
+    """On a processor, the floats of a vector; on a GPU, the work-items that run in lockstep."""
     max_buffer: int
-    """Bytes of the largest buffer."""
+    """The most bytes of a buffer."""
 
     def group(self, most: int) -> int:
-        """Returns the work-items of a group: a power of two, `most` or the device's largest."""
+        """Returns a group size: a power of two, `most` or the device's largest."""
         return min(most, 1 << (self.max_group.bit_length() - 1))
 
     def group_on_gpu(self, most: int) -> int:
-        """Returns the same for a GPU; on a processor, a work-item is a group."""
+        """Returns the same on a GPU, and 1 on a processor."""
         return 1 if self.is_cpu else self.group(most)
 
 
@@ -52,23 +52,24 @@ class Buffer(Protocol):
     """Bytes."""
 
     def release(self) -> None:
-        """Frees it, after the work that was queued before; further calls do nothing."""
+        """Frees it once the work queued before is done; further calls do nothing."""
 
 
 class Kernel(Protocol):
-    """An entry of a module. Two calls of `KernelModule.kernel` give two, told apart by identity."""
+    """An entry point of a module. Each call of `KernelModule.kernel` returns a new one, with its
+    own identity."""
 
     name: str
     group: int
-    """Work-items of a group, in one dimension."""
+    """The work-items of a group, in one dimension."""
 
 
 class KernelModule(Protocol):
-    """Compiled source."""
+    """A compiled source."""
 
     def kernel(self, name: str, group: int, shared: int = 0) -> Kernel:
-        """Returns the entry of that name, with the group size that it was compiled for; `shared`
-        bytes of shared memory beyond what it declares are for CUDA alone."""
+        """Returns the entry point of that name, with the group size that it was compiled for. It
+        gets `shared` bytes of shared memory beyond those it declares, on CUDA only."""
 
 
 class ReadyLaunch(NamedTuple):
@@ -78,11 +79,11 @@ class ReadyLaunch(NamedTuple):
     """A Kernel."""
     groups: tuple[int, int, int]
     packed: Any
-    """Arguments that `Runtime.packer` has packed."""
+    """Its arguments, as `Runtime.packer` has packed them."""
 
 
 Event = Any
-"""A moment that `Runtime.fetch` returns, to wait for."""
+"""A point in time that `Runtime.fetch` returns and `Runtime.wait` waits for."""
 Argument = Buffer | int | float
 """A kernel's argument: an int is C's int, a float C's float."""
 
@@ -100,28 +101,27 @@ class Runtime(Protocol):
 
     @property
     def allocated(self) -> int:
-        """Bytes of all its buffers that are not released."""
+        """The bytes of all its buffers that are not released."""
 
     def current(self) -> AbstractContextManager[None]:
-        """Makes the device the thread's own for a while. Every call does so; within this, several
-        do it once."""
+        """Makes the device current in this thread. Every call does so by itself; within this
+        context, several calls need it once."""
 
     def free_memory(self) -> int:
         """Returns the bytes that can be allocated now, as far as the library tells."""
 
     def allocate(self, size: int, *, for_maps: bool = False) -> Buffer:
-        """Returns a buffer of that many bytes with undefined content. Raises OutOfMemoryError.
+        """Returns a buffer of `size` bytes with undefined content. Raises OutOfMemoryError.
 
-        `for_maps`: kernels read beyond what they have written, without effect. Where a checker
-        would call that an error, the buffer holds zeros at first.
+        `for_maps`: kernels read bytes that none has written, without effect. Under a memory
+        checker, which would report that, the buffer is zeroed first.
         """
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """Returns an uninitialised array in the machine's memory, of the kind that is fastest to
-        fill."""
+        """Returns an uninitialised array in host memory, of the kind that is fastest to fill."""
 
     def pin(self, memory: NDArray[Any]) -> Pin:
-        """Page-locks memory of others, as `Backend.pin`. Any thread may call this at any time."""
+        """Page-locks a caller's memory, as `Backend.pin`. Any thread may call this at any time."""
 
     def upload(self, buffer: Buffer, array: NDArray[Any]) -> None:
         """Copies a C-contiguous array to the start of a buffer that no kernel uses, and waits for
@@ -132,14 +132,14 @@ class Runtime(Protocol):
         kernels that write to the buffer must be done."""
 
     def build(self, stem: str, macros: Macros) -> KernelModule:
-        """Returns a file of `kernels/`, compiled or from the cache. Raises BackendError.
+        """Returns the module of a file of `kernels/`, compiled or cached. Raises BackendError.
 
-        Equal calls share the module, which is unloaded when neither it nor a kernel of it is
+        Equal calls share the module, which is unloaded once neither it nor a kernel of it is
         referenced.
         """
 
     def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
-        """Compiles what `build` will be asked for, at the same time where that is faster."""
+        """Compiles modules that `build` will be asked for, in parallel where that is faster."""
 
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], *arguments: Argument) -> None:
         """Queues a kernel on a number of groups. May raise OutOfMemoryError."""
@@ -148,8 +148,8 @@ class Runtime(Protocol):
         """Returns a buffer in the form that packed arguments hold."""
 
     def packer(self, codes: str) -> Callable[..., Any]:
-        """Packs arguments, for `queue`: codes as `launch.Arguments` has them, then the values, with
-        the handles of buffers."""
+        """Returns a function that packs arguments for `queue`: it takes the values, buffers by
+        their handles; `codes` are those of `launch.Arguments`."""
 
     def queue(self, launches: Sequence[ReadyLaunch]) -> None:
         """Queues kernels, one after the other. May raise OutOfMemoryError."""
@@ -157,11 +157,11 @@ class Runtime(Protocol):
     def replay(
         self, owner: object, key: Hashable, make: Callable[[], Sequence[ReadyLaunch]]
     ) -> None:
-        """Queues the launches that `make` gives.
+        """Queues the launches that `make` returns, and may record them.
 
-        When the same key comes again, it need not be called: they were kept. So the key holds all
-        that they depend on, handles of buffers among it. Few keys are kept, those that were used
-        last. `owner` is whose kernels they are. May raise what `queue` does.
+        For a recorded key, it queues the record and does not call `make`. So the key holds all that
+        the launches depend on, handles of buffers included. Only the few most recently used keys
+        are kept. `owner` is the owner of the kernels. May raise what `queue` does.
         """
 
     def forget(self, owner: object) -> None:
@@ -170,29 +170,29 @@ class Runtime(Protocol):
     def send(
         self, buffer: Buffer, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
     ) -> object:
-        """Starts an upload of arrays that lie in the buffer one behind the other. The arrays and
-        the returned object must be kept unchanged until kernels behind `follow` are done. May raise
+        """Starts an upload of arrays, one after the other into the buffer. The arrays and the
+        returned object must be kept unchanged until kernels behind `follow` are done. May raise
         OutOfMemoryError.
 
-        `in_order` copies in the queue of kernels, which then need not follow: a single small copy
+        `in_order` copies in the queue of kernels, so no `follow` is needed: a single small copy
         arrives sooner. Such calls must not overlap.
         """
 
     def follow(self) -> None:
-        """Makes everything that is queued from now on come after all that was sent."""
+        """Makes all kernels queued from now on wait for all uploads sent so far."""
 
     def fetch(
         self, buffer: Buffer, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
     ) -> Event:
-        """Starts a download into arrays, as `send`, after all work queued by now. Returns the
-        moment when they are complete; `in_order` waits for it with a busy core. May raise
+        """Starts a download into arrays, the reverse of `send`, after all work queued so far.
+        Returns the event of its end; `in_order` waits for it with a busy core. May raise
         OutOfMemoryError."""
 
     def wait(self, event: Event) -> None:
-        """Waits for a moment, once. May raise OutOfMemoryError."""
+        """Waits for an event, once. May raise OutOfMemoryError."""
 
     def synchronize(self) -> None:
-        """Waits for everything that was queued, sent or fetched. May raise OutOfMemoryError."""
+        """Waits for all queued kernels and all copies. May raise OutOfMemoryError."""
 
     def timed(self) -> AbstractContextManager[list[tuple[Kernel, float]]]:
         """Collects the seconds of each launch inside, by the device's clock.
@@ -201,4 +201,4 @@ class Runtime(Protocol):
         """
 
     def close(self) -> None:
-        """Frees what it holds. Buffers and kernels of it cannot be used after that."""
+        """Frees all its memory. Its buffers and kernels cannot be used after that."""

@@ -1,4 +1,4 @@
-"""Sources of kernels, each as one text, and the macros that specialise them."""
+"""Reads the sources of kernels, each as one text, and makes the macros that specialise them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 
 @functools.cache
 def announce_compiling(device: str, kind: str) -> None:
-    """Logs once per process why this start takes longer; `kind` is that of cache entries."""
+    """Logs, once per process, that compiling makes this start longer; `kind` is that of cache
+    entries."""
     log = logging.getLogger(__name__)
     if why := cache.obstacle(kind):
         log.warning("compiling for %s, some seconds in each run: %s", device, why)
@@ -34,8 +35,8 @@ def exists(name: str) -> bool:
 
 @functools.cache
 def read(name: str) -> str:
-    """Returns a file of `kernels/`, each `#include` of a file of that folder replaced by its text
-    the first time."""
+    """Returns the text of a file of `kernels/`, with the first `#include` of each file of that
+    folder replaced by its text."""
     seen: set[str] = set()
 
     def included(name: str) -> str:
@@ -49,7 +50,7 @@ def read(name: str) -> str:
 
 
 def of(stem: str) -> str:
-    """Returns the text of the file of that stem, `.cl` or `.cu`."""
+    """Returns the text of the `.cl` or `.cu` file of that stem."""
     return read(f"{stem}.cl" if exists(f"{stem}.cl") else f"{stem}.cu")
 
 
@@ -60,7 +61,7 @@ def digest(stem: str) -> str:
 
 
 def float_text(value: float) -> str:
-    """Returns a number as a float of C, rounded to 32 bits."""
+    """Returns a number, rounded to 32 bits, as a C literal of type float."""
     return f"{float(np.float32(value))!r}f"
 
 
@@ -70,7 +71,7 @@ def vector_type(width: int) -> str:
 
 
 def switches(**conditions: object) -> dict[str, str | int]:
-    """Returns the macros whose conditions hold, each 1: kernels ask whether they are defined."""
+    """Returns the macros whose conditions hold, each defined as 1, for kernels' `#ifdef`."""
     return {name: 1 for name, condition in conditions.items() if condition}
 
 
@@ -80,8 +81,9 @@ def fields_of(shape: Any) -> dict[str, str | int]:
 
 
 def definitions(macros: Macros) -> tuple[list[str], str]:
-    """Returns compiler options that define macros, and lines for the start of the text: macros with
-    arguments, such as `ACTIVATE(x, slope)`, which not every driver takes as an option."""
+    """Returns compiler options that define macros, and `#define` lines for the start of the text
+    for macros with arguments, such as `ACTIVATE(x, slope)`, which some drivers refuse as
+    options."""
     options = [f"-D{name}={value}" for name, value in macros.items() if "(" not in name]
     lines = [f"#define {name} {value}\n" for name, value in macros.items() if "(" in name]
     return options, "".join(lines)

@@ -1,5 +1,5 @@
-"""The data that crosses to the device and back in a call that shares it: pixels, or planes of
-films."""
+"""Transfers the pictures and results of a call that shares the device: pixels, or planes of film
+frames."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from waifu2x.backends.gpu.executor import DevicePixels
 
 
 class Transfer(Protocol):
-    """The pictures and results of a call.
+    """Transfers the pictures and results of a call.
 
-    Its methods are called in the order in which they stand here; `send` once, at either place.
+    Callers call its methods in the order in which they stand here.
     """
 
     shape: StackShape
@@ -28,39 +28,39 @@ class Transfer(Protocol):
     dtypes: tuple[np.dtype[Any], np.dtype[Any]]
     """The dtypes that the first model reads and the last one writes."""
     size: int
-    """Bytes that it takes on the device beside those pixels."""
+    """The bytes that it takes on the device beside those pixels."""
     crossing: int
-    """Bytes that cross, both ways."""
+    """The bytes that it transfers, in both directions together."""
 
     def take(self, taken: ScopedAllocation, made: StackShape) -> None:
-        """Takes memory for what crosses; `made` is the shape of the results."""
+        """Takes device memory for the transfers; `made` is the shape of the results."""
 
     def send(self, *, in_order: bool = False) -> object:
-        """Begins to send the pictures; see Runtime.send."""
+        """Starts the upload of the pictures; see Runtime.send."""
 
     def source(self, scratch: ScopedAllocation) -> DevicePixels:
-        """Returns the pixels that the first model reads, which `before` makes."""
+        """Returns the pixels that the first model reads, which the launches of `before` write."""
 
     def target(self, scratch: ScopedAllocation) -> DevicePixels:
-        """Returns the pixels that the last model writes, which `behind` reads."""
+        """Returns the pixels that the last model writes, which the launches of `behind` read."""
 
     @property
     def before(self) -> Beside:
-        """Launches before the first model..."""
+        """The launches before the first model."""
 
     @property
     def behind(self) -> Beside:
-        """...and behind the last one."""
+        """The launches behind the last model."""
 
     def fetch(self, *, in_order: bool) -> None:
-        """Begins to fetch what was queued to be written."""
+        """Starts the download of the results that queued kernels write."""
 
     def wait(self) -> None:
-        """Waits until the results are where they belong."""
+        """Waits until the results are in the call's memory."""
 
 
 class PixelTransfer:
-    """Arrays of pixels, which models read and write as they are; see Transfer."""
+    """Transfers arrays of pixels, which models read and write as they are; see Transfer."""
 
     size = 0
     before = behind = NOTHING
@@ -78,7 +78,7 @@ class PixelTransfer:
 
     @cached_property
     def out(self) -> NDArray[Any]:
-        """The call's results. Memory for them is taken while the device works."""
+        """The call's results, whose memory is allocated while the device works."""
         if self._call.out is not None:
             return self._call.out
         return self._runtime.host_array(self._result_shape, self._call.dtype)
@@ -116,5 +116,5 @@ def stack_shape(pictures: NDArray[Any]) -> StackShape:
 
 
 def device_pixels(taken: ScopedAllocation, dtype: np.dtype[Any], shape: StackShape) -> DevicePixels:
-    """Returns memory for pictures. May raise OutOfMemoryError."""
+    """Returns device memory for pictures of that shape. May raise OutOfMemoryError."""
     return DevicePixels(taken.buffer(math.prod(shape) * dtype.itemsize), dtype, shape)

@@ -1,1 +1,1 @@
-"""The fp32 executor, on the multiply-add units of any device."""
+"""Runs programs in fp32, on the multiply-add units of any device."""

@@ -1,4 +1,4 @@
-"""Activations as text of `.cl` files: the macro ACTIVATE."""
+"""Emits activations and joins as macros of `.cl` files."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _LARGER = maximum(Input(), Input() * Parameter())
 
 
 def cheapest(activation: Activation) -> Expression:
-    """Returns the activation's function; max(x, x * slope) for leaky ones of slopes up to 1."""
+    """Returns the activation's function, or max(x, x * slope) for leaky ReLU of slopes up to 1."""
     if activation.function == LEAKY and (activation.slopes <= 1).all():
         return _LARGER
     return activation.function
 
 
 def activation_macro(function: Expression) -> dict[str, str]:
-    """Returns ACTIVATE of a sum x and a slope, of any type of `kernels/dialect.h`."""
+    """Returns the macro ACTIVATE(sum, slope), for any type of `kernels/dialect.h`."""
     return {"ACTIVATE(type, x, slope)": emitted(function, _DialectText())}
 
 
 def join_macro(join: Expression) -> dict[str, str]:
-    """Returns JOIN of `.cl` files, of values made and of the residual's, of any type of
-    `kernels/dialect.h`; nothing for a sum, which kernels add by themselves."""
+    """Returns the macro JOIN(made, residual), for any type of `kernels/dialect.h`; none for a sum,
+    which kernels add without it."""
     return {} if join == ADD else {"JOIN(type, x, residual)": emitted(join, _DialectText())}
 
 
 class _DialectText:
-    """Emits text in the words of `kernels/dialect.h`."""
+    """Emits expressions in the dialect of `kernels/dialect.h`."""
 
     def number(self, value: float) -> str:
         return f"SPLAT(type, {value!r}f)"

@@ -1,5 +1,5 @@
-"""Attention in windows of the fp32 executor: between pixels, by `kernels/attention.cl`, and between
-planes, by `kernels/plane_attention.cl`."""
+"""Runs attention in windows in fp32: between pixels, by `kernels/attention.cl`, and between planes,
+by `kernels/plane_attention.cl`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from waifu2x.lowering.plan.box import round_up
 
 _GROUP = 64
 _KEYS = 32
-"""Keys of a chunk in local memory; fewer where heads have many planes."""
+"""The keys of a chunk in local memory; fewer where heads have many planes."""
 _LOCAL_FLOATS = 4096
-"""The most that keys and values take together, which leaves room for other groups."""
+"""The most local memory of keys and values together, which leaves some for other groups."""
 _TOGETHER = 8
 _PLANES_LOCAL_FLOATS = 2048
-"""The most that a run of pixels takes in attention between planes."""
+"""The most local memory of a run of pixels in attention between planes."""
 _PIXELS = 32
 
 _Attention = TypeVar("_Attention", bound=AttendWindows | AttendPlanes)
 
 
 class _AttentionStep(Fp32Step[_Attention]):
-    """Attention, its biases or temperatures on the device."""
+    """Attention with its biases or temperatures in device memory."""
 
     _spec: KernelSpec
     _table: Buffer
@@ -69,7 +69,7 @@ class _AttentionStep(Fp32Step[_Attention]):
         return self.launch_of(self._spec, (across, step.heads, down * task.pictures), arguments)
 
     def _sizes(self, task: Fp32Task) -> tuple[Argument, ...]:
-        """Returns further arguments."""
+        """Returns further arguments of the kernel: sizes."""
         return ()
 
 

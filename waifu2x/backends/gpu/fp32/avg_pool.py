@@ -1,4 +1,5 @@
-"""Sums over the picture in fp32, by `kernels/avg_pool.cl`, and linear layers, by `linear.cl`."""
+"""Runs sums over the picture in fp32, by `kernels/avg_pool.cl`, and linear layers, by
+`linear.cl`."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _Sum = TypeVar("_Sum", bound=GlobalAvgPool | CrossSums)
 
 
 class SumClearing(KernelOwner):
-    """The kernel that sets all sums to zero."""
+    """Holds the kernel that zeroes all sums."""
 
     def __init__(self, runtime: Runtime, layout: VectorLayout, block: int) -> None:
         super().__init__(runtime)
@@ -40,23 +41,24 @@ class SumClearing(KernelOwner):
         self._spec = KernelSpec("avg_pool", _macros(runtime.limits, block), group, "clear")
 
     def launch(self, vectors: Buffer, pictures: int) -> Launch:
-        """Returns its launch; partial sums, which lie behind the sums, need no clearing."""
+        """Returns its launch; partial sums, which lie behind the sums, need no zeroing."""
         count = self._layout.sum_step * (pictures - 1) + self._layout.sum_count
         groups = -(-count // self._spec.group), 1, 1
         return self.launch_of(self._spec, groups, plain(vectors, count))
 
 
 class SumKernels(NamedTuple):
-    """How a step adds up over the picture."""
+    """The kernels of a step that sums over the picture."""
 
     kernels: Sequence[KernelSpec]
-    """One adds up parts of a box, one adds these to the sums, and one makes the vector of them."""
+    """The first sums chunks of a box, the second adds these to the sums, and the third makes the
+    vector."""
     groups: tuple[int, int]
-    """Groups of the first one, for each picture."""
+    """The groups of the first kernel, for each picture."""
 
 
 class Fp32SumStep(Fp32Step[_Sum]):
-    """Sums over the picture."""
+    """A step that sums over the picture."""
 
     _work: SumKernels
 
@@ -74,7 +76,7 @@ class Fp32SumStep(Fp32Step[_Sum]):
         return (box.top - corner[0], box.left - corner[1], box.height, box.width)
 
     def _factors(self, size: Size) -> tuple[float, ...]:
-        """Returns what the vector is scaled by, for a source of that size."""
+        """Returns the factors of the vector, for a source of that size."""
         return ()
 
     def _parts(self, task: Fp32Task, box: Box) -> Launch:

@@ -1,4 +1,4 @@
-"""Attention between planes of the fp32 executor, by `kernels/channel_attention.cl`."""
+"""Runs attention between planes in fp32, by `kernels/channel_attention.cl`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from waifu2x.lowering.ops.attention import ChannelWeights, CrossSums, MixPlanes
 from waifu2x.lowering.plan.box import Box
 
 _LOCAL_FLOATS = 2048
-"""The most that a run of pixels takes, which leaves room for other groups."""
+"""The most local memory of a run of pixels, which leaves some for other groups."""
 _PIXELS = 32
 _REGISTER_SUMS = 8
 _MEMORY_SUMS = 1024
@@ -83,7 +83,7 @@ class Fp32MixStep(Fp32Step[MixPlanes]):
 
 
 def _spec(context: Fp32Context, name: str, heads: int, depth: int, period: int) -> KernelSpec:
-    """Returns a kernel of the file; those of a step have the same macros, and so one module."""
+    """Returns a kernel of the file; all kernels of a step have equal macros, and so one module."""
     limits = context.runtime.limits
     group = limits.group_on_gpu(GROUP)
     most = _MEMORY_SUMS if limits.is_cpu else _REGISTER_SUMS

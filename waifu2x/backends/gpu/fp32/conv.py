@@ -1,4 +1,4 @@
-"""Convolutions of the fp32 executor, by `direct.cl`, `winograd.cl` or `winograd_vector.cl`."""
+"""Runs convolutions in fp32, by `direct.cl`, `winograd.cl` or `winograd_vector.cl`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from waifu2x.lowering.ops.conv import Conv
 from waifu2x.lowering.plan.box import Box, round_up, scaled
 
 ConvShape = direct.DirectShape | winograd.WinogradShape | winograd.WinogradVectorShape
-"""How the work of a convolution is cut; its `repr` identifies it.
+"""The division of a convolution's work among groups of work-items; its `repr` identifies it.
 
-`planes`, `rows`, `columns` and `group` are the output planes, the pixels and the work-items of a
-group. With `plane_groups`, groups divide the planes among them; otherwise each makes all. `share`
-is the multiply-adds that it does, divided by those of the definition. `macros` and `pack` return
-the macros of the kernel `stem`, and a weight (out, in, taps, taps) in the order in which it reads
+`planes`, `rows`, `columns` and `group` are the output planes, pixel rows, pixel columns and
+work-items of a group. With `plane_groups`, groups divide the planes among them; otherwise each
+makes all. `share` is the multiply-adds done, divided by those of the definition. `macros` returns
+the macros of the kernel `stem`; `pack` reorders a weight (out, in, taps, taps) as that kernel reads
 it.
 """
 
@@ -57,7 +57,7 @@ class Fp32ConvStep(Fp32Step[Conv]):
 
     @property
     def margin(self) -> Margin:
-        """Pixels of its results beyond a box of whole cells, at most."""
+        """The most pixels of its results beyond a box of whole cells."""
         rows, columns = self._shape.rows, self._shape.columns
         return Margin(rows - math.gcd(rows, CELL), columns - math.gcd(columns, CELL))
 
@@ -141,6 +141,6 @@ class Fp32ConvStep(Fp32Step[Conv]):
 
 
 def candidates(limits: Limits, planes: Planes) -> list[ConvShape]:
-    """Returns the shapes of a convolution on a device, the usual one first."""
+    """Returns the shapes that a convolution can take on a device, the default first."""
     shapes: list[ConvShape] = [*winograd.candidates(limits, planes)]
     return shapes or [*direct.candidates(limits, planes)]

@@ -1,4 +1,4 @@
-"""The planes of the fp32 executor's convolutions, as their kernels read and write them."""
+"""Lays out the planes of fp32 convolutions as their kernels read and write them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from waifu2x.lowering.program import Program
 from waifu2x.system.lazy_dataclass import dataclass
 
 CELL = 4
-"""Pixels a side of the cells by which steps are computed, for Winograd."""
+"""The side in pixels of the cells by which steps are computed, for Winograd."""
 NARROW = 4
-"""A value of one part and at most this many planes is written by vectors of this many."""
+"""A value of one part and at most this number of planes is stored in vectors of this width."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Planes:
 
     taps: int
     inputs: tuple[int, ...]
-    """The place of each input plane among those that it reads."""
+    """The index of each input plane among the planes read, with padding."""
     outputs: tuple[int, ...]
-    """The place of each output plane among its results: the planes of a target pixel are padded."""
+    """The index of each output plane among the planes made: those of a target pixel are padded."""
     sub_planes: int
-    """Padded planes of a target pixel, after depth-to-space."""
+    """The planes of a target pixel, after depth-to-space, with padding."""
     block: int
     from_pixels: bool
     to_pixels: bool
@@ -36,12 +36,12 @@ class Planes:
 
     @property
     def in_count(self) -> int:
-        """Planes that it reads, with the padding between them."""
+        """The number of planes read, with the padding between them."""
         return self.inputs[-1] + 1
 
     @property
     def out_count(self) -> int:
-        """Planes that it makes, with the padding between them."""
+        """The number of planes made, with the padding between them."""
         return self.outputs[-1] + 1
 
 
@@ -72,7 +72,7 @@ def _is_narrow(program: Program, value: int) -> bool:
     """Returns whether only the first NARROW planes of each block of a map are written and read.
 
     A step that adds such a map to its result reads as many planes as it writes. So its result must
-    be narrow as well, or it would read memory that nothing has written.
+    be narrow as well, or it would read uninitialised memory.
     """
     stored = program.values[value]
     return (

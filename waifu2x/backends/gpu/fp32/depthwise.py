@@ -1,4 +1,4 @@
-"""Depthwise convolutions of the fp32 executor, by `kernels/depthwise.cl`."""
+"""Runs depthwise convolutions in fp32, by `kernels/depthwise.cl`."""
 
 from __future__ import annotations
 

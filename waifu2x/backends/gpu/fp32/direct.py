@@ -1,4 +1,4 @@
-"""Convolutions by `kernels/direct.cl`: any planes and taps, pixels or maps at the ends."""
+"""Runs convolutions by `kernels/direct.cl`: any planes and taps, from and to pixels or maps."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from waifu2x.lowering.plan.box import round_up
 from waifu2x.system.lazy_dataclass import dataclass
 
 _FEW = 16
-"""The most planes of pixels that a work-item makes alone."""
+"""The most planes of result pixels that one work-item makes alone."""
 _USUAL_TAPS = 3
 _LINE = 4
-"""The most results of a line of kernels with more taps."""
+"""The most results in a work-item's line for larger kernels."""
 _LINE_DOWN = 2
-"""The most results of a line that goes down: its larger groups leave fewer registers."""
+"""The most results in a vertical line: its larger groups leave fewer registers."""
 
 
 @dataclass(frozen=True)
 class DirectShape:
-    """How the work is cut: the macros of the kernel."""
+    """The division of the work, as macros of the kernel."""
 
     line: int
     vectors: int
@@ -75,11 +75,11 @@ class DirectShape:
 
 
 def candidates(limits: Limits, planes: Planes) -> list[DirectShape]:
-    """Returns the shapes of a convolution on a device, the usual one first."""
+    """Returns the shapes that a convolution can take on a device, the default first."""
     found = _candidates(limits, planes)
     if planes.taps <= _USUAL_TAPS:
         return found
-    # All pixels of a line are in registers: fewer planes of fewer results for many taps.
+    # All pixels of a line are in registers: many taps leave fewer for results and planes.
     lines = (min(shape.line, _LINE_DOWN if shape.down else _LINE) for shape in found)
     pairs = zip(found, lines, strict=True)
     return list(dict.fromkeys(replace(shape, line=line, load=1) for shape, line in pairs))

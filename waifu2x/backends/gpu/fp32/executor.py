@@ -1,4 +1,4 @@
-"""The fp32 executor, on the multiply-add units of any device."""
+"""Defines the fp32 executor, which runs on the multiply-add units of any device."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Fp32Executor:
         return [partial(self._clearing.launch, vectors, pictures)]
 
     def step(self, kernel: Kernel) -> int:
-        """Returns the number of a kernel's step; clearing the sums counts as the first mean."""
+        """Returns the number of a kernel's step; zeroing the sums counts as the first mean's."""
         if self._clearing.owns(kernel):
             return min(self._layout.sums)
         return next(own.number for own in self._steps if own.owns(kernel))
@@ -137,7 +137,7 @@ class Fp32Executor:
             own.close()
 
     def _find_margins(self) -> list[Margin]:
-        """Returns how far the convolutions that write and read each value go beyond it."""
+        """Returns, for each value, the margin that its writers and readers need beyond its box."""
         margins = [Margin()] * len(self.program.values)
         for step, own in zip(self.program.steps, self._steps, strict=True):
             if not isinstance(step, Conv) or not isinstance(own, Fp32ConvStep):

@@ -1,4 +1,4 @@
-"""Where the fp32 executor's maps and vectors lie, and their arguments: see `kernels/maps.h`."""
+"""Lays out fp32 maps and vectors, and makes kernels' arguments of them: see `kernels/maps.h`."""
 
 from __future__ import annotations
 
@@ -19,33 +19,35 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 FLOAT_BYTES = 4
 UNIT = 64
-"""Floats: the unit of a map's offset and of the step between pictures."""
+"""The unit, in floats, of a map's offset and of the step between pictures."""
 ALIGNMENT = UNIT * FLOAT_BYTES
 MAP_LIMIT = (1 << 31) * FLOAT_BYTES - ALIGNMENT
-"""Bytes: kernels count the floats of a picture's map in 31 bits."""
+"""The most bytes of a map: kernels index the floats of a picture's map by 31 bits."""
 _GPU_BLOCK = 4
 CHUNKS = 64
-"""Parts of a box that are summed separately."""
+"""The chunks of a box that are summed separately."""
 _SUM_BYTES = 8
 _VECTOR_UNIT = 32
-"""Floats: each vector begins at a multiple of it."""
+"""The alignment, in floats, of each vector."""
 
 C_TYPES = {"uint8": "uchar", "uint16": "ushort", "float32": "float"}
 
 
 def block_of(limits: Limits) -> int:
-    """Returns the planes of a block of maps."""
+    """Returns the number of planes in a block of maps."""
     return limits.vector if limits.is_cpu else _GPU_BLOCK
 
 
 def blocks_of(value: Value, block: int) -> list[int]:
-    """Returns the blocks of each part of a value; after space-to-depth, of each of its pixels."""
+    """Returns the number of blocks of each part of a value, or with space-to-depth of each
+    pixel."""
     count = value.space_to_depth**2
     return [-(-planes // block) for planes in value.parts * count]
 
 
 def places_of(value: Value, first: int, parts: int, block: int) -> list[int]:
-    """Returns where the planes of some parts of a value are stored, counted from part `first`."""
+    """Returns the stored index of each plane of some parts of a value, counted from part
+    `first`."""
     found: list[int] = []
     start = 0
     pixels = value.space_to_depth**2
@@ -57,7 +59,7 @@ def places_of(value: Value, first: int, parts: int, block: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Margin:
-    """Stored pixels beyond a map that whole groups of work-items write and read."""
+    """The stored pixels beyond a map that whole groups of work-items write and read."""
 
     rows: int = 0
     columns: int = 0
@@ -69,14 +71,14 @@ class Margin:
 
 @dataclass(frozen=True)
 class BlockLayout:
-    """The memory of a map."""
+    """The strides of a map in memory."""
 
     pitch: int
-    """Stored pixels from a row to the next."""
+    """The row stride, in stored pixels."""
     area: int
-    """Stored pixels of a block."""
+    """The stored pixels of a block."""
     step: int
-    """UNITs from a picture to the next."""
+    """The stride between pictures, in UNITs."""
 
 
 def layout_of(value: Value, box: Box, margin: Margin, block: int) -> BlockLayout:
@@ -97,7 +99,8 @@ class Map:
     block: int
 
     def arguments(self, y: int, x: int, part: int = 0) -> tuple[Argument, ...]:
-        """Returns MAP of a kernel whose coordinates begin at stored pixel (y, x) of a part."""
+        """Returns the arguments MAP of a kernel whose pixel (0, 0) is the stored one (y, x) of a
+        part."""
         s2d, box = self.value.space_to_depth, self.place.box
         blocks = sum(blocks_of(self.value, self.block)[:part])
         first = (y - box.top // s2d) * self.layout.pitch + x - box.left // s2d
@@ -112,11 +115,11 @@ class Map:
 
     @property
     def corner(self) -> tuple[int, int]:
-        """The first pixel of the value that it holds."""
+        """The first of the value's pixels that it holds."""
         return self.place.box.top, self.place.box.left
 
     def start(self, part: int = 0) -> tuple[Argument, ...]:
-        """Returns MAP of a kernel whose coordinates begin where the map of a part does."""
+        """Returns the arguments MAP of a kernel whose pixel (0, 0) is the first of a part's map."""
         box, s2d = self.place.box, self.value.space_to_depth
         return self.arguments(box.top // s2d, box.left // s2d, part)
 
@@ -142,44 +145,45 @@ class Maps:
         return Map(place, stored, layout, self._block)
 
     def read(self, view: View, box: Box) -> tuple[Argument, ...]:
-        """Returns MAP of a kernel that makes a box of results of a view."""
+        """Returns the arguments MAP of a kernel that makes a box of results from a view."""
         top, left = box.top + view.offset, box.left + view.offset
         return self[view.value].arguments(top, left, view.first)
 
     def written(self, target: Target, box: Box) -> tuple[Argument, ...]:
-        """Returns MAP of a kernel that writes a box of a target stored by single pixels."""
+        """Returns the arguments MAP of a kernel that writes a box of a target stored by single
+        pixels."""
         return self[target.value].arguments(box.top, box.left, target.part)
 
 
 @dataclass(frozen=True)
 class VectorLayout:
-    """Where sums, vectors and partial sums of a picture lie, in this order."""
+    """The layout of a picture's sums, vectors and partial sums, in this order."""
 
     vectors: tuple[int, ...]
-    """The first float of each vector."""
+    """The index of the first float of each vector."""
     sums: dict[int, int]
-    """The first 64-bit integer of the sums of each PictureSum step, by its number."""
+    """The index of the first 64-bit integer of the sums of each PictureSum step, by its number."""
     partial: int
-    """The first 64-bit integer of partial sums."""
+    """The index of the first 64-bit integer of partial sums."""
     sum_count: int
-    """64-bit integers of all sums."""
+    """The number of 64-bit integers of all sums."""
     size: int
-    """Bytes of a picture."""
+    """The bytes of a picture."""
 
     @property
     def sum_step(self) -> int:
-        """64-bit integers from a picture to the next."""
+        """The stride between pictures, in 64-bit integers."""
         return self.size // _SUM_BYTES
 
     @property
     def step(self) -> int:
-        """Floats from a picture to the next."""
+        """The stride between pictures, in floats."""
         return self.size // FLOAT_BYTES
 
 
 def chunks_of(period: int) -> int:
-    """Returns the CHUNKS for each place of cells of `period` x `period` pixels, which have sums of
-    their own."""
+    """Returns the chunks for each pixel of a cell of `period` x `period` pixels; each has sums of
+    its own."""
     return max(1, CHUNKS // period**2)
 
 
@@ -211,7 +215,7 @@ def vector_layout(program: Program, block: int) -> VectorLayout:
 def picture_arguments(
     batch: Batch, model: Model, view: View, top: int, left: int
 ) -> tuple[Argument, ...]:
-    """Returns PICTURE of a kernel whose coordinates begin at pixel (top, left) of a view of the
+    """Returns the arguments PICTURE of a kernel whose pixel (0, 0) is (top, left) of a view of the
     picture."""
     _, height, width, _ = batch.source.shape
     y, y_rest = divmod(top + view.offset, view.enlarge)
@@ -221,7 +225,7 @@ def picture_arguments(
 
 
 def result_arguments(batch: Batch, top: int, left: int) -> tuple[Argument, ...]:
-    """Returns PIXELS of a kernel whose coordinates begin at pixel (top, left) of the result."""
+    """Returns the arguments PIXELS of a kernel whose pixel (0, 0) is (top, left) of the result."""
     _, rows, columns, _ = batch.target.shape
     box = batch.target_box
     places = (rows, columns, top - box.top, left - box.left)
@@ -229,7 +233,7 @@ def result_arguments(batch: Batch, top: int, left: int) -> tuple[Argument, ...]:
 
 
 def bounds(box: Box, top: int, left: int) -> tuple[Argument, ...]:
-    """Returns the bounds of a box, in coordinates that begin at (top, left)."""
+    """Returns the bounds of a box, in coordinates relative to (top, left)."""
     return box.top - top, box.bottom - top, box.left - left, box.right - left
 
 

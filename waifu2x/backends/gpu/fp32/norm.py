@@ -1,5 +1,5 @@
-"""Norms of the fp32 executor: over the planes of a pixel, by `kernels/layer_norm.cl`, and vectors
-for norms over groups of planes, by `kernels/norm_vector.cl`."""
+"""Runs norms in fp32: layer norm, by `kernels/layer_norm.cl`, and the vectors of group norm, by
+`kernels/norm_vector.cl`."""
 
 from __future__ import annotations
 

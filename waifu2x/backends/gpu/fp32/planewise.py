@@ -1,4 +1,4 @@
-"""Planewise steps of the fp32 executor, by `kernels/planewise.cl`."""
+"""Runs planewise steps in fp32, by `kernels/planewise.cl`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Fp32PlanewiseStep(Fp32Step[PlanewiseStep]):
         planes = step.planes_made(self.program)
         part = target.parts[step.target.part]
         end = step.target.plane + planes
-        # The step that ends a part fills its last block with zeros.
+        # The step that writes the end of a part fills its last block with zeros.
         filled = round_up(part, block) if end == part and not self._to_pixels else end
         self._blocks = -(-(filled - step.target.plane) // block)
         macros: dict[str, str | int] = {
@@ -112,7 +112,7 @@ class Fp32PlanewiseStep(Fp32Step[PlanewiseStep]):
         return task.whole(self.step.target.value, 0, 0)
 
     def _factors(self, task: Fp32Task) -> Sequence[Argument]:
-        """Returns where the factors of planes lie, and their shifts if there are any."""
+        """Returns the places of the planes' factors, and of their shifts if there are any."""
         places = [self.layout.vectors[vector] for vector in self.step.vectors_read]
         return (task.vectors, places[0], self.layout.step, *places[1:]) if places else ()
 

@@ -1,4 +1,4 @@
-"""The common part of the fp32 executor's steps: their context, and what a pass asks of them."""
+"""Defines the base of the fp32 executor's steps, with their context and the task of a pass."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from waifu2x.lowering.program import Program
 
 
 class Fp32Context(NamedTuple):
-    """Everything that the steps of one executor share."""
+    """The objects that the steps of one executor share."""
 
     runtime: Runtime
     program: Program
     block: int
-    """Planes of a block of maps."""
+    """The planes of a block of maps."""
     layout: VectorLayout
     choose: Choose
 
 
 class Fp32Task(NamedTuple):
-    """Everything about one pass that a step asks for."""
+    """One pass, as steps need it."""
 
     batch: Batch
     boxes: Mapping[int, Box]
-    """The results to compute, by the numbers of steps that write maps."""
+    """The box of results to compute, by the number of each step that writes a map."""
     sums: Mapping[int, Box]
-    """The boxes of sources to add up, by the numbers of PictureSum steps."""
+    """The box of the source to sum, by the number of each PictureSum step."""
     maps: Maps
     vectors: Buffer
 
     @property
     def pictures(self) -> int:
-        """Pictures of the batch."""
+        """The number of pictures of the batch."""
         return self.batch.source.shape[0]
 
     def whole(self, value: int, top: int, left: int) -> tuple[Argument, ...]:
-        """Returns the bounds of a value, in coordinates that begin at (top, left)."""
+        """Returns the bounds of a value, in coordinates relative to (top, left)."""
         return bounds(Box(0, 0, *self.batch.sizes[value]), top, left)
 
 
 class Fp32Step(KernelStep[Kind]):
-    """A step whose maps and vectors are floats, its weights on the device."""
+    """A step whose maps and vectors are floats, with its weights in device memory."""
 
     def __init__(self, context: Fp32Context, number: int) -> None:
         """Raises OutOfMemoryError."""
@@ -60,7 +60,7 @@ class Fp32Step(KernelStep[Kind]):
         self.layout = context.layout
 
     def upload(self, array: NDArray[Any]) -> Buffer:
-        """Returns an array in device memory. May raise OutOfMemoryError."""
+        """Copies an array to device memory. May raise OutOfMemoryError."""
         return self.uploaded(len(self._buffers), lambda: array)
 
     def launches(self, task: Fp32Task) -> Sequence[LaunchMaker]:
@@ -72,5 +72,5 @@ class Fp32Step(KernelStep[Kind]):
         return [partial(self.launch, task)]
 
     def launch(self, task: Fp32Task) -> Launch:
-        """Returns the launch of a step that has one."""
+        """Returns the launch of a step that has a single one."""
         raise NotImplementedError

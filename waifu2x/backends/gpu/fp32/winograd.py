@@ -1,5 +1,5 @@
-"""Convolutions of 3x3 taps and many planes, between maps, by `kernels/winograd.cl`, on processors
-by `winograd_vector.cl`."""
+"""Runs convolutions of 3x3 taps and many planes, from map to map, by `kernels/winograd.cl`, on
+processors by `winograd_vector.cl`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 _CELL = 4
 _FREQUENCIES = (_CELL + 2) ** 2
-"""The frequencies of a cell of `winograd_vector.cl`."""
+"""The number of frequencies of a cell of `winograd_vector.cl`."""
 
 
 @dataclass(frozen=True)
 class WinogradShape:
-    """How the work is cut: the macros of `winograd.cl`."""
+    """The division of the work, as macros of `winograd.cl`."""
 
     cell_y: int
     cell_x: int
@@ -48,7 +48,7 @@ class WinogradShape:
 
     @property
     def frequencies(self) -> int:
-        """Frequencies of a cell."""
+        """The number of frequencies of a cell."""
         return (self.cell_y + 2) * (self.cell_x + 2)
 
     @property
@@ -67,7 +67,7 @@ class WinogradShape:
 
     @property
     def local_bytes(self) -> int:
-        """Local memory of a group: T and V, or M in their place, as the kernel pads them."""
+        """The local memory of a group: T and V, or M in their place, as the kernel pads them."""
         cells, columns = self.tile_y * self.tile_x, self.columns + 2
         row = (columns // 8 * 8 + (9 if columns % 8 > 1 else 1)) * 4
         t = (self.cell_y + 2) * self.depth // 4 * self.tile_y * row
@@ -110,7 +110,7 @@ groups of at most 256 work-items."""
 
 @dataclass(frozen=True)
 class WinogradVectorShape:
-    """How the work is cut: the macros of `winograd_vector.cl`."""
+    """The division of the work, as macros of `winograd_vector.cl`."""
 
     width: int
     vectors: int
@@ -158,14 +158,15 @@ class WinogradVectorShape:
 def candidates(
     limits: Limits, planes: Planes
 ) -> Sequence[WinogradShape] | Sequence[WinogradVectorShape]:
-    """Returns the shapes of a convolution, the usual one first; none if it is not made for it."""
+    """Returns the shapes that a convolution can take, the default first; none if it does not
+    suit."""
     if planes.taps != 3 or planes.from_pixels or planes.to_pixels:
         return []
     return _on_processors(limits, planes) if limits.is_cpu else _on_gpus(limits, planes)
 
 
 def _on_gpus(limits: Limits, planes: Planes) -> Sequence[WinogradShape]:
-    """Returns shapes whose padding costs less than half of the work."""
+    """Returns shapes that spend less than half of the work on padding."""
     return [
         shape
         for shape in _SHAPES

@@ -1,9 +1,9 @@
-"""Which cuts of a deep network are worth the memory of the maps that they keep.
+"""Chooses the cuts of a deep network that are worth the memory of the maps that they keep.
 
-A tile computes again what lies around it, more of it the deeper the network and the smaller the
-tile; and the last maps, enlarged, take most of the memory. Between two cuts only a few steps decide
-how large tiles may be and how much lies around them. Costs are estimated from maps of the whole
-picture: `schedule` then finds out what truly fits.
+A tile also computes its halo, which is larger for deeper networks and costs more for smaller tiles;
+and the last maps, enlarged, take most of the memory. Between two cuts, only few steps decide the
+size of tiles and halos. Costs are estimated from maps of the whole picture; `tile_plan` then finds
+out what fits.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from waifu2x.lowering.program import Program
 from waifu2x.networks.model import Size
 
 TILE = (512, 1024)
-"""Rows and columns of a picture that cuts are offered for: there are enough of them."""
+"""Rows and columns of the tile for which cuts are offered; these are enough cuts."""
 _SMALLEST_TILE = 64
-"""Output pixels a side, below which tiles are mostly margin."""
+"""The side in output pixels below which tiles are mostly halo."""
 _LARGEST_TILE = 1 << 15
-"""Output pixels a side: libraries count groups of work-items in 16 bits."""
+"""The largest side in output pixels: libraries count groups of work-items in 16 bits."""
 
 
 def worthwhile(
     executor: Executor, sizes: Sequence[Size], memory: int, scratch: int, tile: int | None
 ) -> tuple[int, ...]:
-    """Returns the program's cuts that make a picture cheapest within `memory` bytes for all maps
+    """Returns the program's cuts by which a picture costs least, within `memory` bytes for all maps
     and `scratch` bytes for a tile's; `tile` as in `grids`."""
     program = executor.program
     spans = _Spans(executor, sizes)
@@ -56,8 +56,8 @@ def worthwhile(
 
 
 def grids(size: Size, tile: int | None, bands: int) -> Iterator[Size]:
-    """Yields tiles down and across for results of a size, fewest first, doubled on one side each
-    time."""
+    """Yields the numbers of tiles down and across for results of a size, fewest first; each time,
+    one of the two doubles."""
     height, width = size
     side = min(tile or _LARGEST_TILE, _LARGEST_TILE)
     down, across = max(bands, -(-height // side)), -(-width // side)
@@ -72,9 +72,9 @@ def grids(size: Size, tile: int | None, bands: int) -> Iterator[Size]:
 
 
 def enlarged(program: Program) -> int | None:
-    """Returns the step from which on maps are larger than the picture, if all later steps depend on
-    one map that is kept as it is. None in networks without attention, where no other maps take as
-    much memory."""
+    """Returns the first step whose maps are larger than the picture, if all later steps depend on
+    one kept map only; else None. None also in networks without attention, where no other maps take
+    as much memory."""
     attends = [n for n, s in enumerate(program.steps) if isinstance(s, AttendWindows | CrossSums)]
     larger = [
         number
@@ -93,12 +93,12 @@ def enlarged(program: Program) -> int | None:
 
 
 def step_cost(program: Program, number: int, box: Box) -> float:
-    """Returns about the multiply-adds of a step for its results in a box."""
+    """Estimates the multiply-adds of a step for its results in a box."""
     return float(box.height * box.width) * program.steps[number].cost(program)
 
 
 def whole(program: Program, number: int, sizes: Sequence[Size]) -> Box:
-    """Returns about the results of a step for a whole picture, as a box."""
+    """Estimates the box of a step's results for a whole picture."""
     step = program.steps[number]
     if not isinstance(step, MapStep):
         return Box(0, 0, 0, 0)
@@ -108,7 +108,7 @@ def whole(program: Program, number: int, sizes: Sequence[Size]) -> Box:
 
 
 class _Spans:
-    """When the maps of a program are needed, and how large they are as a whole."""
+    """Holds the lifetimes of a program's maps, and their sizes for the whole picture."""
 
     def __init__(self, executor: Executor, sizes: Sequence[Size]) -> None:
         program = executor.program
@@ -127,8 +127,8 @@ class _Spans:
                 self._sizes[value] = executor.map_bytes(value, box, 1)
 
     def bytes(self, start: int, end: int) -> tuple[float, float]:
-        """Returns the bytes of maps that are kept while the steps from `start` to before `end` run,
-        and the peak of the bytes of their own maps."""
+        """Returns the bytes of maps kept while the steps [start, end) run, and the peak bytes of
+        those steps' own maps."""
         crossing = [(self._first < cut) & (self._last >= cut) for cut in (start, end)]
         kept = crossing[0] | crossing[1]
         own = ~kept & (self._first < end) & (self._last >= start)
@@ -139,5 +139,5 @@ class _Spans:
 
 
 def _part(length: int, count: int, more: float) -> float:
-    """Returns the part of a side that one of `count` tiles takes together with its halo."""
+    """Returns the fraction of a side that one of `count` tiles covers with its halo."""
     return min(1.0, (length / count + more) / length) if count > 1 else 1.0

@@ -1,9 +1,9 @@
-"""Launches for pictures that are computed undivided, of any size.
+"""Plans the launches for undivided pictures of any size.
 
-The first few sizes are planned with their numbers. From then on planning uses symbols (see
-`lowering.plan.symbols`), once for all sizes with the same decisions, which are nearly all. A new
-size is then a formula away. Each launch has formulas of its own: how a kernel is cut depends on the
-size, and each way to cut it has another formula.
+The first few sizes are planned with their numbers. After that, planning uses symbols (see
+`lowering.plan.symbols`), once for all sizes that take the same branches, which are nearly all; a
+formula then plans a new size. Each launch has formulas of its own: the division of a kernel's work
+depends on the size, and each division has another formula.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from waifu2x.networks.model import Size
 
 _KEPT_SIZES = 256
 _PLAIN_SIZES = 4
-"""As many plans with numbers take about as long as to make the formulas."""
+"""Plans with numbers before formulas are made, which takes about as long as these plans."""
 _KEPT_FORMULAS = 16
-"""The latest are kept, for the whole and for each launch."""
+"""The most recent formulas kept, for the whole plan and for each launch."""
 
 
 class Ends(NamedTuple):
-    """The pictures and the results of a stack, but for their rows and columns."""
+    """Describes the pictures and results of a stack, except for their rows and columns."""
 
     pictures: int
     source: np.dtype[Any]
@@ -43,7 +43,7 @@ class Ends(NamedTuple):
 
 
 class Buffers(NamedTuple):
-    """The memory of a pass."""
+    """The device memory of a plan."""
 
     source: Buffer
     target: Buffer
@@ -52,32 +52,32 @@ class Buffers(NamedTuple):
 
 
 class LaunchPlan(Protocol):
-    """The launches for pictures of one size."""
+    """A plan of the launches for pictures of one size."""
 
     pictures: int
     maps: int
-    """Bytes for all maps."""
+    """The bytes of all maps."""
 
     def launches(self, buffers: Buffers, flags: Flags) -> Sequence[ReadyLaunch]:
-        """Returns all launches, in order, for one thread after the other. May raise BackendError
-        for a kernel that can only be built now, and OutOfMemoryError."""
+        """Returns all launches, in order; only one thread may call it at a time. May raise
+        BackendError for a kernel that is first built now, and OutOfMemoryError."""
 
 
 class LaunchPlans:
-    """Plans of one executor, for stacks of any number and size."""
+    """Makes and caches the plans of one executor, for stacks of any number and size."""
 
     def __init__(self, runtime: Runtime, executor: Executor) -> None:
         self._runtime = runtime
         self._executor = executor
         self._lock = threading.Lock()
         self._plans: OrderedDict[tuple[Ends, Size], LaunchPlan] = OrderedDict()
-        """Those that were used last."""
+        """The most recently used plans."""
         self._any_size: dict[Ends, list[_AnySize]] = {}
         self._seen: dict[Ends, int] = {}
-        """How many sizes."""
+        """The number of sizes planned with numbers, for each kind of stack."""
 
     def plan(self, ends: Ends, size: Size) -> LaunchPlan | None:
-        """Returns the plan for pictures of a size; None if kernels cannot count their maps."""
+        """Returns the plan for pictures of that size; None if kernels cannot index their maps."""
         key = ends, size
         with self._lock:
             found = self._plans.get(key)
@@ -92,8 +92,8 @@ class LaunchPlans:
             return found
 
     def build(self, ends: Ends, size: Size) -> bool:
-        """Builds the kernels for pictures of a size, and uploads their weights; False if they
-        cannot count its maps. Raises BackendError, OutOfMemoryError."""
+        """Builds the kernels for pictures of that size, and uploads their weights; returns False if
+        kernels cannot index the maps. Raises BackendError, OutOfMemoryError."""
         found = tile_plan.whole(self._executor, size, ends.pictures)
         if found is None:
             return False
@@ -121,7 +121,7 @@ class LaunchPlans:
 
 
 class _OneSize:
-    """A plan made of numbers."""
+    """A plan computed with numbers, for one size."""
 
     def __init__(self, runtime: Runtime, ends: Ends, size: Size, found: Schedule) -> None:
         self.pictures = ends.pictures
@@ -134,7 +134,7 @@ class _OneSize:
 
 
 class _Slot:
-    """Takes the place of a buffer, or of flags, while launches are traced."""
+    """Stands for a buffer, or for flags, while launches are traced."""
 
     size = 0
 
@@ -142,16 +142,16 @@ class _Slot:
         self.address = address
 
     def release(self) -> None:
-        """Does nothing."""
+        """Does nothing: it has no memory."""
 
     def take(self, pictures: int) -> list[int]:
-        """Returns none."""
+        """Returns an empty list."""
         return []
 
 
 class _AnySize:
-    """Formulas for all sizes for which the same is decided as for the one they were made with,
-    whose maps kernels can count."""
+    """Holds formulas for all sizes that take the same branches as the one they were traced with,
+    and whose maps kernels can index."""
 
     def __init__(self, runtime: Runtime, executor: Executor, ends: Ends, size: Size) -> None:
         self._runtime = runtime
@@ -166,10 +166,10 @@ class _AnySize:
             self._makers = _makers(found, ends, symbols, slots, flags)
             self._formula = trace.common_formula((found.scratch,))
         self._formulas: list[list[tuple[Kernel, Formula]]] = [[] for _ in self._makers]
-        """By the numbers of launches."""
+        """The formulas of each launch, with their kernels."""
 
     def plan(self, size: Size) -> LaunchPlan | None:
-        """Returns the plan for a size; None if it leads to other decisions."""
+        """Returns the plan for a size; None if that takes other branches."""
         found = self._formula(*size)
         if found is None:
             return None
@@ -179,7 +179,7 @@ class _AnySize:
     def launches(
         self, terms: Sequence[int], buffers: Buffers, flags: Flags
     ) -> Sequence[ReadyLaunch]:
-        """Returns the launches for a size, given the terms of its formula."""
+        """Returns the launches for a size, from the terms of the common formula."""
         handles = (*map(self._runtime.handle, buffers), flags.address)
         made: list[ReadyLaunch] = []
         missing: list[int] = []
@@ -197,7 +197,7 @@ class _AnySize:
         return self.launches(terms, buffers, flags)
 
     def _learn(self, numbers: Sequence[int], terms: Sequence[int]) -> None:
-        """Makes formulas of some launches that hold for a size."""
+        """Traces formulas of launches `numbers` that hold for the size of `terms`."""
         launches: list[launch.Launch] = []
 
         def traced(maker: LaunchMaker) -> tuple[Any, dict[str, Any]]:
@@ -211,7 +211,7 @@ class _AnySize:
             del self._formulas[number][:-_KEPT_FORMULAS]
 
     def _traced(self, made: launch.Launch) -> tuple[Any, dict[str, Any]]:
-        """Returns what `Trace.part` asks for: the groups of a launch and its packed arguments."""
+        """Returns the groups and packed arguments of a launch, as `Trace.part` asks for them."""
         codes, values = made.arguments
         named: dict[str, Any] = {"pack": self._runtime.packer(codes)}
         texts: list[Any] = []
@@ -227,7 +227,7 @@ class _AnySize:
 
 
 class _SizeOfAny:
-    """A plan made of formulas."""
+    """A plan computed by formulas."""
 
     def __init__(self, any_size: _AnySize, pictures: int, terms: Sequence[int], maps: int) -> None:
         self._any_size = any_size
@@ -242,7 +242,7 @@ class _SizeOfAny:
 def _makers(
     found: Schedule, ends: Ends, size: Size, buffers: Buffers, flags: Flags
 ) -> list[LaunchMaker]:
-    """Returns the makers of a schedule's launches, with all maps in one block."""
+    """Returns the makers of a schedule's launches, with all maps in one block of memory."""
     executor = found.executor
     model = executor.program.model
     result = found.sizes[executor.program.result]

@@ -1,8 +1,7 @@
-"""Where the maps of pictures that are computed undivided lie.
+"""Places the maps of undivided pictures in one block of memory.
 
-All lie in one block of memory, each from the step that writes it first to the last one that reads
-it, through all phases. A map may take the place of one that its steps read for the last time: see
-`Executor.in_place`.
+Each map is alive from the step that writes it first to the last one that reads it, across phases. A
+map may overwrite, in place, one that its steps read for the last time: see `Executor.in_place`.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from waifu2x.lowering.plan.liveness import Span
 from waifu2x.system.lazy_dataclass import dataclass
 
 Name = tuple[int, int]
-"""A value and the phase that makes it, or -1 if it is kept from phase to phase."""
+"""A map: its value, and the phase that makes it, or -1 if it is kept from phase to phase."""
 
 
 @dataclass(frozen=True)
 class MapPlace:
-    """Where a map lies, like a BufferPlace."""
+    """The place of a map before its buffer is known; see BufferPlace."""
 
     is_kept: bool
-    """Whether it is kept from phase to phase. Such maps have a block of memory of their own, unless
-    pictures are computed undivided."""
+    """Whether it is kept from phase to phase. Unless pictures are computed undivided, such maps
+    have a block of memory of their own."""
     offset: int
     box: Box
 
@@ -45,8 +44,8 @@ class Pass:
 def together(
     executor: Executor, passes: Sequence[Pass], pictures: int
 ) -> tuple[list[Pass], int, bool]:
-    """Returns the passes, one of each phase, with all maps in one block, the bytes of the block,
-    and whether kernels can count all maps."""
+    """Returns `passes`, one of each phase, with all maps placed in one block; the bytes of the
+    block; and whether kernels can index all maps."""
     found = Lifetimes(executor, passes)
     found.take_places()
     spans = {
@@ -76,7 +75,7 @@ def _name(value: int, place: MapPlace, index: int) -> Name:
 
 
 class Lifetimes:
-    """When maps are needed, counted by the steps of all phases one after the other."""
+    """Computes the lifetimes of maps, in steps counted through all phases."""
 
     def __init__(self, executor: Executor, passes: Sequence[Pass]) -> None:
         self._executor = executor
@@ -86,17 +85,17 @@ class Lifetimes:
         self.index: dict[Name, int] = {}
         """The phase that writes each map first."""
         self.numbers: dict[int, int] = {}
-        """The step that runs at each time."""
+        """The step that runs at each point in time."""
         self.beneath: dict[Name, Name] = {}
-        """The map whose place each map takes, if any."""
+        """The map that each map overwrites in place, if any."""
         self.ends: dict[Name, int] = {}
-        """When the last of the maps in one place ends, by the first of them..."""
+        """For the first map of each place, the end of the last map there."""
         self.extents: dict[Name, Box] = {}
-        """...and the box that the place holds."""
+        """For the first map of each place, the box that the place holds."""
         self._written: dict[Name, int] = {}
-        """When each map is written last."""
+        """The last write of each map."""
         self._beside: dict[Name, dict[int, Name]] = {}
-        """Maps each value to the other maps of the phase that writes it, by their values."""
+        """For each map, all maps of the phase that writes it, by value."""
         read: dict[Name, Box] = {}
         steps, time = executor.program.steps, 0
         for index, one in enumerate(passes):
@@ -128,7 +127,7 @@ class Lifetimes:
                 self.boxes[name] = read[name]
 
     def take_places(self) -> None:
-        """Lets maps take the places of others that are read for the last time."""
+        """Lets maps overwrite, in place, others that are read for the last time."""
         self.ends, self.extents = dict(self.last), dict(self.boxes)
         taken = set[Name]()
         for name in sorted(self.boxes, key=self.first.__getitem__):
@@ -147,7 +146,7 @@ class Lifetimes:
                 break
 
     def root(self, name: Name) -> Name:
-        """Returns the first of the maps in the place of one."""
+        """Returns the first map in the place of a map."""
         while name in self.beneath:
             name = self.beneath[name]
         return name

@@ -1,4 +1,4 @@
-"""How pictures are worked on: which tiles, which phases, and where each map lies meanwhile."""
+"""Plans the passes over pictures: their phases, their tiles, and the place of each map."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
 
 _KEPT_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0)
-"""Shares of the memory that kept maps may take, where not all of them fit."""
+"""The shares of the memory tried for kept maps, where not all of them fit."""
 _LITTLE_MORE = 1.25
-"""Times the work, for tiles as small as is wished for."""
+"""How much more work, as a factor, tiles of the wished size may cause."""
 _ESTIMATED = 0.97
-"""The share of the memory for kept maps that is planned: they are a few pixels larger."""
+"""The share of the memory for kept maps that is planned: maps turn out a few pixels larger."""
 _BANDS = (2, 4, 8)
-"""Bands that enlarged maps are made in, the fewest that help."""
+"""The numbers of bands tried for enlarged maps, the fewest that help first."""
 _LEAST_BAND = 128
-"""Rows of the result that a band has, at least."""
+"""The fewest rows of the result in a band."""
 _TOO_MANY = sys.maxsize
-"""Bytes of what kernels cannot count."""
+"""The size that stands for a map that kernels cannot index."""
 
 
 class MapMemoryError(Exception):
-    """Not even the smallest tile fits the memory."""
+    """Says that not even the smallest tile fits into memory."""
 
 
 @dataclass(frozen=True)
 class MapMemory:
-    """Memory for maps, in bytes."""
+    """The memory for maps, in bytes."""
 
     total: int
     scratch: int
-    """Bytes of it that the maps of a tile should take: a wish, worth little more work."""
+    """The bytes of it that the maps of a tile should take: a wish, worth little more work."""
     buffer: int
     """The bytes of the largest buffer."""
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """All passes over pictures of one size."""
+    """A plan of all passes over pictures of one size."""
 
     executor: Executor
     """The executor whose program runs."""
@@ -63,11 +63,11 @@ class Schedule:
     """Rows and columns of every value, as `geometry.sizes` gives them."""
     phases: Sequence[Phase]
     passes: Sequence[Sequence[Sequence[Pass]]]
-    """By phase and row of tiles."""
+    """By phase, row of tiles and tile."""
     scratch: int
-    """Bytes for the maps of a tile."""
+    """The bytes for the maps of a tile."""
     kept: int
-    """Bytes for the maps that are kept from phase to phase."""
+    """The bytes for maps kept from phase to phase."""
 
     @property
     def is_single(self) -> bool:
@@ -76,7 +76,7 @@ class Schedule:
 
     @cached_property
     def cost(self) -> float:
-        """About the multiply-adds of all passes."""
+        """The estimated multiply-adds of all passes."""
         program = self.executor.program
         return sum(pass_cost(program, one) for rows in self.passes for row in rows for one in row)
 
@@ -90,13 +90,13 @@ def find(
     bands: int = 1,
     divided: Callable[[], Executor | None] = lambda: None,
 ) -> Schedule:
-    """Returns the cheapest passes that fit the memory, for pictures of that size.
+    """Returns the cheapest schedule that fits the memory, for pictures of that size.
 
-    `tile` is a wish for the side of tiles, in pixels of the result, which stand in at least `bands`
-    rows. Each phase has the fewest tiles that fit; several pictures are not divided. Where that is
-    more than one, keeping fewer maps from phase to phase may leave memory for larger tiles.
-    `divided` returns an executor of the program with cuts, or None; it is asked only where one tile
-    does not fit. Raises MapMemoryError.
+    `tile` is the wished side of tiles, in pixels of the result; there are at least `bands` rows of
+    tiles. Each phase has the fewest tiles that fit; several pictures are not divided. Where a phase
+    needs several tiles, keeping fewer maps from phase to phase may leave memory for larger ones.
+    `divided` returns an executor of the program with cuts, or None; it is called only where one
+    tile does not fit. Raises MapMemoryError.
     """
     wish = _Wish(pictures, memory, tile, bands)
     planned = _plan(executor, size, pictures, math.inf)
@@ -111,11 +111,11 @@ def find(
 
 
 def whole(executor: Executor, size: Size, pictures: int) -> Schedule | None:
-    """Returns one pass for each phase, with all maps in one block of any size; None for maps that
-    kernels cannot count.
+    """Returns a schedule of one pass for each phase, with all maps in one block of any size; None
+    if kernels cannot index the maps.
 
-    Where enlarged maps would take the most memory, they are made in bands of the picture, as many
-    as needed. The size may be symbols.
+    Where enlarged maps would take the most memory, they are made in bands of the picture, in the
+    number needed. The size may be symbols.
     """
     start = cuts.enlarged(executor.program) if pictures == 1 else None
     program = replace(executor.program, cuts=() if start is None else (start,))
@@ -136,8 +136,8 @@ def whole(executor: Executor, size: Size, pictures: int) -> Schedule | None:
 
 
 def _in_segments(executor: Executor, divided: Executor, size: Size, wish: _Wish) -> Schedule | None:
-    """Returns a schedule with the worthwhile cuts; where estimates are too close, the cheaper one
-    of no cuts and all cuts."""
+    """Returns a schedule with the worthwhile cuts; where their estimates were too low, the cheaper
+    of those without cuts and with all cuts."""
 
     def made(some: tuple[int, ...]) -> Schedule | None:
         own = divided if some else executor
@@ -170,7 +170,7 @@ def _keeping_less(executor: Executor, size: Size, wish: _Wish) -> Schedule | Non
 
 
 def pass_cost(program: Program, one: Pass) -> float:
-    """Returns about the multiply-adds of a pass."""
+    """Estimates the multiply-adds of a pass."""
     return sum(step_cost(program, step, box) for step, box in one.work.steps.items())
 
 
@@ -181,7 +181,7 @@ def _plan(
     budget: float,
     chosen: tuple[int, ...] = (),
 ) -> list[Phase]:
-    """Returns the phases of a program that is cut at some of the places that it offers."""
+    """Returns the phases of the executor's program, cut at `chosen` ones of its cuts."""
     program = replace(executor.program, cuts=chosen)
     sizes = geometry.sizes(program, *size)
 
@@ -196,8 +196,7 @@ def _plan(
 
 @dataclass(frozen=True)
 class _Wish:
-    """The demands on a schedule: a number of pictures, the memory, and wishes for tiles and
-    bands."""
+    """The demands on a schedule: number of pictures, memory, and the wished tiles and bands."""
 
     pictures: int
     memory: MapMemory
@@ -205,14 +204,15 @@ class _Wish:
     bands: int
 
     def grids(self, size: Size, is_last: bool) -> Iterator[Size]:
-        """Returns the tiles down and across of a phase, for results of that size."""
+        """Yields the numbers of tiles down and across to try for a phase, fewest first, for results
+        of that size."""
         if self.pictures > 1:
             return iter([(1, 1)])
         return cuts.grids(size, self.tile, self.bands if is_last else 1)
 
 
 class _Planner:
-    """The phases of a program: which part of each kept map there must be, and where it lies."""
+    """Plans the phases of a program backwards: the box and the place of each kept map."""
 
     def __init__(
         self, executor: Executor, size: Size, planned: Sequence[Phase], wish: _Wish
@@ -225,10 +225,10 @@ class _Planner:
         self._readers = geometry.read_by(program)
         self._tiles: dict[tuple[int, Size], list[Box]] = {}
         self._undivided: list[tuple[Pass, int] | None] = []
-        """All phases but the last one, each in one tile."""
+        """The pass of each phase but the last, in one tile, with the bytes of its maps."""
         self._roots: list[dict[int, Box]] = [{} for _ in planned]
-        """The values that each phase makes for others, whole."""
-        # A value may be kept, dropped, computed again and kept once more: each time by itself.
+        """For each phase, the boxes of the values that it makes for later phases."""
+        # A value may be kept, dropped, recomputed and kept again: each time is a span of its own.
         spans: dict[tuple[int, int], Span] = {}
         boxes: dict[tuple[int, int], Box] = {}
         wanted: dict[int, Box] = {}
@@ -261,19 +261,19 @@ class _Planner:
                 spans[value, index] = Span(index, last.pop(value), self._bytes(value, box))
         offsets, self._kept_bytes = liveness.places(spans, executor.alignment)
         self._kept: list[dict[int, MapPlace]] = [{} for _ in planned]
-        """Where the kept maps lie that each phase writes or reads."""
+        """The places of the kept maps that each phase writes or reads."""
         for (value, first), offset in offsets.items():
             for index in range(first, spans[value, first].last + 1):
                 self._kept[index][value] = MapPlace(True, offset, boxes[value, first])
         self._is_countable = all(span.size <= executor.map_limit for span in spans.values())
-        """Whether kept maps are within what kernels can count."""
+        """Whether kernels can index all kept maps."""
 
     def _bytes(self, value: int, box: Box) -> int:
         return self._executor.map_bytes(value, box, self._wish.pictures)
 
     def schedule(self, most_tiles: float = math.inf) -> Schedule | None:
-        """Returns all passes, each phase in the fewest tiles that fit; None if a phase does not
-        fit, or takes more than `most_tiles`."""
+        """Returns a schedule, each phase in the fewest tiles that fit; None if a phase does not
+        fit, or needs more than `most_tiles`."""
         memory = self._wish.memory
         if not self._is_countable or self._kept_bytes > min(memory.buffer, memory.total):
             return None
@@ -297,8 +297,8 @@ class _Planner:
         )
 
     def whole(self, bands: int) -> Schedule | None:
-        """Returns each phase in one tile, but the last one in `bands` bands, or without it for 0;
-        None if kernels cannot count a map."""
+        """Returns a schedule with each phase in one tile, but the last in `bands` bands, or without
+        it for 0; None if kernels cannot index a map."""
         last = len(self._phases) - 1
         if not self._undivided:
             self._undivided = [self._one(number, (1, 1), 0, 0) for number in range(last)]
@@ -323,7 +323,8 @@ class _Planner:
     def _passes(
         self, number: int, most: int, most_tiles: float
     ) -> tuple[list[list[Pass]], int] | None:
-        """Returns the passes of a phase, by rows of tiles, and the bytes of a tile's maps."""
+        """Returns the passes of a phase, by rows of tiles, and the bytes of a tile's maps; None if
+        it does not fit."""
         size = self._sizes[self._program.result]
         grids = list(self._wish.grids(size, number == len(self._phases) - 1))
         for grid in grids[self._first(number, grids, most) :]:
@@ -342,8 +343,8 @@ class _Planner:
         return None
 
     def _first(self, number: int, grids: Sequence[Size], most: int) -> int:
-        """Returns the index of the first grid whose tiles fit `most` bytes, or of a later one whose
-        tiles have the wished size for little more work. The tile in the middle stands for all."""
+        """Returns the index of the first grid whose tiles fit `most` bytes, or of a later one with
+        tiles of the wished size for little more work; the middle tile stands for all."""
         least, found = math.inf, len(grids)
         for index, (down, across) in enumerate(grids):
             typical = self._one(number, (down, across), down // 2, across // 2)
@@ -360,8 +361,8 @@ class _Planner:
         return found
 
     def _one(self, number: int, grid: Size, row: int, column: int) -> tuple[Pass, int] | None:
-        """Returns a phase on one tile and the bytes of its own maps; None if there is nothing to
-        compute."""
+        """Returns the pass of a phase on one tile, and the bytes of its own maps; None if it
+        computes nothing."""
         phase, program = self._phases[number], self._program
         sums = {n: self._part(_averaged(program, n), grid, row, column) for n in phase.averages}
         roots: dict[int, Box] = {}
@@ -397,8 +398,8 @@ class _Planner:
     def _part(
         self, value: int, grid: Size, row: int, column: int, extent: Box | None = None
     ) -> Box:
-        """Returns a value's part in a tile; the parts of all tiles are the extent, or the value's
-        size."""
+        """Returns a value's box in a tile; the boxes of all tiles cover `extent`, or the whole
+        value."""
         down, across = grid
         size = self._sizes[value]
         everything = Box(0, 0, *size)
@@ -415,7 +416,7 @@ class _Planner:
         return Box(top, left, max(bottom - top, 0), max(right - left, 0))
 
     def _unit(self, value: int) -> int:
-        """Returns the multiples at which a value can be cut without computing anything twice."""
+        """Returns the unit at whose multiples a value can be cut without computing a cell twice."""
         unit = math.lcm(*self._executor.unit, self._program.values[value].space_to_depth)
         blocks = [
             step.depth_to_space

@@ -1,8 +1,7 @@
-"""Which of several ways to cut a step's work is fastest on a device: measured once, and kept.
+"""Measures which division of a step's work is fastest on a device, and stores the answer.
 
-An executor asks its `Choose` for each step. `StoredChoices` answers with what was measured on this
-device before, else with the usual one; `tune` tries one candidate after the other and keeps the
-best.
+An executor asks its `Choose` for each step. `StoredChoices` answers with the best measured on this
+device, else with the default; `tune` tries one candidate after the other and stores the best.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _KIND = "tuning"
 
 
 class Candidate(Protocol):
-    """A way to cut the work; its `repr` identifies it."""
+    """A division of a step's work; its `repr` identifies it."""
 
     @property
     def stem(self) -> str:
@@ -35,18 +34,18 @@ Option = TypeVar("Option", bound=Candidate)
 
 
 class Choose(Protocol):
-    """Chooses how to cut the work of steps."""
+    """Chooses the division of each step's work."""
 
     def __call__(self, step: int, candidates: Sequence[Option], work: str) -> Option:
-        """Returns one of the candidates for a step, by its number; the usual one comes first.
+        """Returns one of the candidates for the step of that number; the default comes first.
 
-        `work` distinguishes work that must not share an answer: planes, taps, a precision, a class
-        of sizes.
+        `work` tells apart the work that must not share an answer: by planes, taps, precision or
+        class of sizes.
         """
 
 
 class StoredChoices:
-    """Chooses the best candidate of an earlier `tune`, else the usual one."""
+    """Chooses the best candidate of an earlier `tune`, else the default."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -60,11 +59,11 @@ class StoredChoices:
         return candidates[0]
 
     def keep(self, candidates: Sequence[Option], work: str, best: Option) -> None:
-        """Remembers the best of the candidates."""
+        """Stores the best of the candidates."""
         cache.store(_KIND, self.key(candidates, work), repr(best).encode())
 
     def key(self, candidates: Sequence[Candidate], work: str) -> str:
-        """Returns the key of the cache's entry, made of everything that the best candidate depends
+        """Returns the key of the cache entry, made of everything that the best candidate depends
         on."""
         sources = [source.digest(stem) for stem in sorted({option.stem for option in candidates})]
         return cache.digest(__version__, self._device.name, self._device.detail, work, *sources)
@@ -72,7 +71,7 @@ class StoredChoices:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A question of an executor."""
+    """A choice that an executor has asked for."""
 
     step: int
     candidates: Sequence[Candidate]
@@ -80,14 +79,14 @@ class _Asked:
 
 
 class _Fixed:
-    """Chooses a given candidate for one question, and for the others what the cache holds."""
+    """Chooses a given candidate for one key, and the stored ones for all others."""
 
     def __init__(self, kept: StoredChoices, key: str = "", option: Candidate | None = None) -> None:
         self._kept = kept
         self._key = key
         self._option = option
         self.asked: dict[str, _Asked] = {}
-        """By the keys of the cache: steps that are alike are measured once."""
+        """The choices asked for, by cache key: equal steps are measured once."""
 
     def __call__(self, step: int, candidates: Sequence[Option], work: str) -> Option:
         key = self._kept.key(candidates, work)
@@ -105,9 +104,9 @@ def tune(
 ) -> Iterator[Trial]:
     """Measures every candidate of every step, and keeps the best ones for later executors.
 
-    `measure` says the seconds of each step, whose names for people are `names`. A candidate that
-    the device refuses is passed over. Ways are compared inside the whole network, where caches and
-    memory are as warm as they will be.
+    `measure` returns the seconds of each step; `names` are the steps' display names. A candidate
+    that the device refuses is skipped. Candidates run inside the whole network, where the state of
+    caches and memory is that of real calls.
     """
     survey = _Fixed(kept)
     _time(survey, make, measure)
@@ -124,7 +123,8 @@ def tune(
 
 
 def _words(option: Candidate) -> str:
-    """Returns a candidate's kernel, and its fields as a dataclass shows them."""
+    """Returns a candidate's text for display: its kernel, and its fields as a dataclass shows
+    them."""
     return f"{option.stem}: {repr(option).partition('(')[2].removesuffix(')')}"
 
 
