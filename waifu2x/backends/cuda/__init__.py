@@ -1,1 +1,1 @@
-"""CUDA: NVIDIA GPUs, by calls of their driver."""
+"""Runs networks on NVIDIA GPUs by CUDA, through calls of their driver."""

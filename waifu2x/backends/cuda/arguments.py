@@ -1,4 +1,4 @@
-"""Arguments of CUDA kernels: structs of C, whose fields are read from the kernels' sources."""
+"""Packs arguments of CUDA kernels as C structs, whose fields it reads from the kernels' sources."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from waifu2x.backends.gpu.device.launch import Arguments
 from waifu2x.backends.gpu.device.runtime import Buffer
 
 Address = NewType("Address", int)
-"""A pointer to memory of the device."""
+"""A device pointer."""
 
 _CODES = {"int": "i", "float": "f", "double": "d"}
-"""Codes of module struct, by types of C."""
+"""Format characters of module struct, by C types."""
 _STRUCT = re.compile(r"^struct (\w+) \{\n(.*?)^\};", re.DOTALL | re.MULTILINE)
 _PARAMETER = re.compile(r"const __grid_constant__ (\w+) \w+")
 _FIELDS = re.compile(r"\s*(?:const |unsigned |long )*(\w+)(\*?) ([^;*]+);")
@@ -28,20 +28,20 @@ class _Addressed(Protocol):
 
 
 def address_of(buffer: Buffer | Flags, offset: int = 0) -> Address:
-    """Returns the address of a byte of one of this backend's buffers, or flags."""
+    """Returns the device address of the byte `offset` of a buffer, or of flags."""
     return Address(cast(_Addressed, buffer).address + offset)
 
 
 class Struct(NamedTuple):
-    """A struct of C."""
+    """A C struct."""
 
     name: str
     fields: Mapping[str, tuple[str | Struct, bool]]
-    """The code or the struct of each field, and whether it is an array."""
+    """For each field, its format character or struct, and whether it is an array."""
 
     @property
     def is_wide(self) -> bool:
-        """Whether it is aligned like an address."""
+        """Whether its alignment is that of a pointer."""
         kinds = [kind for kind, _ in self.fields.values()]
         return any(
             kind in ("P", "d") or (not isinstance(kind, str) and kind.is_wide) for kind in kinds
@@ -49,11 +49,11 @@ class Struct(NamedTuple):
 
 
 def structs(stem: str, *values: Any) -> Arguments:
-    """Returns the arguments of the kernel of `kernels/STEM.cu`, a mapping or named tuple for each
-    of its structs.
+    """Packs the arguments of the kernel of `kernels/STEM.cu`: `values` holds a mapping or named
+    tuple for each of its structs.
 
-    Values go by the names of fields: a number, an address, a buffer, a struct likewise, or a
-    sequence of structs; None stands for zeros. Raises TypeError for other names than C has.
+    Each maps names of fields to a number, an address, a buffer, a struct likewise, or a sequence
+    of structs; None stands for zeros. Raises TypeError if the names differ from those in C.
     """
     codes: list[str] = []
     found: list[Any] = []

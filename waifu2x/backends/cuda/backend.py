@@ -1,4 +1,4 @@
-"""The `cuda` backend: NVIDIA GPUs."""
+"""Opens the `cuda` backend on NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from waifu2x.errors import NotInstalledError
 
 
 def create(device: int) -> Backend:
-    """Returns the backend on a device by its number among `devices()`."""
-    # Where there is no such device, they need not be loaded.
+    """Opens the backend on the device of that number among `devices()`."""
+    # Imported here, since a machine without such a device does not need them.
     from waifu2x.backends.cuda.runtime import CudaRuntime
     from waifu2x.backends.cuda.tensor import executor
     from waifu2x.backends.cuda.tensor.units import choose_units
@@ -40,7 +40,7 @@ def devices(*, gpus_only: bool = False) -> list[Device]:
 
 
 def _compiling(machine: Machine) -> str:
-    """Returns where kernels come from, for people. Raises NotInstalledError if there are none."""
+    """Returns the source of kernels, for display. Raises NotInstalledError if there is none."""
     found = cached.find(machine.cuda)
     if found is not None:
         return f"compiled by {found.name}"

@@ -1,4 +1,4 @@
-"""A Runtime on NVIDIA's driver."""
+"""Defines the Runtime on NVIDIA's driver."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from waifu2x.errors import BackendError, DeviceError
 from waifu2x.system.lazy_dataclass import dataclass
 
 _MOST_CLEARED = 1 << 31
-"""Bytes of a call, which pycuda may count in 32 bits."""
+"""The most bytes that one call zeroes: pycuda may count them in 32 bits."""
 _FETCHERS, _BAND_BYTES = 4, 1 << 22
-"""Threads that fetch a large result, and bytes of each fetch."""
+"""The threads that download a large result, and the bytes of each download."""
 _SPIN_SECONDS = 1e-3
-"""The longest wait with a core."""
+"""The longest busy wait."""
 _STATIC_SHARED_BYTES = 48 << 10
-"""Shared memory that a block gets without asking for more."""
+"""The bytes of shared memory that every kernel may use without `allow_shared`."""
 
 
 class CudaBuffer:
@@ -53,7 +53,7 @@ class CudaBuffer:
         memory = runtime.driver.allocate(max(size, 1))
         self.size = size
         self.address = int(memory)
-        # Also where it is given up without a word, as when there was no memory for the next buffer.
+        # Also for a buffer that is dropped without `release`, as after an error.
         self._free = weakref.finalize(self, runtime.free, memory, size)
         runtime.count(size)
         self._free.atexit = False
@@ -71,13 +71,13 @@ class CudaKernel:
     group: int
     function: Any
     shared: int
-    """Bytes of shared memory of a block, beyond what the kernel declares."""
+    """The bytes of shared memory of a block beyond those that the kernel declares."""
     module: CudaModule
-    """Loaded for as long as one of its kernels is referenced."""
+    """Its module, which stays loaded while a kernel of it is referenced."""
 
 
 class TimedLaunch(NamedTuple):
-    """A launch that is timed, between two events."""
+    """A timed launch, with the events around it."""
 
     kernel: Kernel
     before: Any
@@ -85,29 +85,29 @@ class TimedLaunch(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """When results are there."""
+    """A download under way."""
 
     event: Any
-    """The moment."""
+    """The event of its end."""
     rest: Sequence[Callable[[], None]]
-    """The work that is left to do then."""
+    """The work to do after that."""
     is_soon: bool
-    """Whether to wait for it with a busy core: a sleeping thread wakes up later."""
+    """Whether to wait for it busily, since a sleeping thread wakes up late."""
 
 
 class Record:
-    """Launches that come again: queued one by one the first times, then as a graph."""
+    """Repeated launches, which are queued one by one at first, then as a graph."""
 
     def __init__(self, launches: Sequence[ReadyLaunch]) -> None:
         self.launches = tuple(launches)
         self.is_captured = False
-        """Be it in vain: then `graph` is None."""
+        """Whether a capture was tried; if it failed, `graph` is None."""
         self.graph: Graph | None = None
 
 
 class _Current(threading.local):
-    """`CudaRuntime.current`, of each thread. One inside another costs next to nothing: a small
-    picture takes as long as a few dozen calls of the driver."""
+    """The context manager `CudaRuntime.current`, for each thread. Nesting it costs next to nothing,
+    since a small picture takes as long as a few dozen calls of the driver."""
 
     def __init__(self, runtime: CudaRuntime, context: Any) -> None:
         self._runtime = runtime
@@ -135,20 +135,20 @@ class _Current(threading.local):
 
 
 class CudaModule:
-    """A module of kernels, loaded on a device until neither it nor one of its kernels is
-    referenced."""
+    """A loaded module of kernels, unloaded once neither it nor a kernel of it is referenced."""
 
     def __init__(self, runtime: CudaRuntime, module: Any) -> None:
         self._runtime = runtime
         self._held = [module]
-        """The loaded module. It is taken from this list where its context is current, since
-        pycuda's module goes with its last reference."""
+        """The driver's module. It is removed from this list while its context is current, since
+        pycuda unloads it with the last reference."""
         self._kernels = OpenObjects[CudaKernel]()
         self._unload = weakref.finalize(self, runtime.unload, self._held)
         self._unload.atexit = False
 
     def kernel(self, name: str, group: int, shared: int = 0) -> CudaKernel:
-        """Returns a kernel that takes `shared` bytes of shared memory. Raises BackendError."""
+        """Returns a kernel that gets `shared` further bytes of shared memory. Raises
+        BackendError."""
         driver = self._runtime.driver
         with self._runtime.current():
             function = driver.function(self._held[0], name)
@@ -159,8 +159,8 @@ class CudaModule:
         return kernel
 
     def release(self) -> None:
-        """Frees the module, which functions of pycuda keep. None of its kernels can be used after
-        that. Its context must be current."""
+        """Unloads the module, which pycuda's functions keep alive. None of its kernels can be used
+        after that. Its context must be current."""
         for kernel in self._kernels:
             kernel.function = None
         self._unload()
@@ -174,10 +174,10 @@ class CudaRuntime:
         self.driver: Driver = machine.driver
         self.device = machine.describe(device)
         self.capability = machine.capability(device)
-        """As in sm_90: (9, 0)."""
+        """The compute capability: (9, 0) for sm_90."""
         attribute = partial(self.driver.attribute, device)
         self.shared_bytes = attribute(Attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
-        """Shared memory that a block may have."""
+        """The most bytes of shared memory of a block."""
         self.limits = Limits(
             is_cpu=False,
             compute_units=attribute(Attribute.MULTIPROCESSOR_COUNT),
@@ -189,10 +189,10 @@ class CudaRuntime:
         self._compile = partial(compiled, capability=self.capability, cuda=machine.cuda)
         self._is_broken = False
         self._counting = threading.RLock()
-        """Buffers may be freed by the garbage collector, in a thread that is counting."""
+        """Re-entrant, since the garbage collector may free buffers in a thread that holds it."""
         self._allocated = 0
         self._has_cleared = False
-        """Whether buffers are being cleared that the kernels' stream does not wait for yet."""
+        """Whether buffers are being zeroed for which the kernels' stream does not wait yet."""
         self._building = threading.Lock()
         try:
             self._context = self.driver.retain_context(device)
@@ -215,7 +215,7 @@ class CudaRuntime:
 
     @property
     def stream(self) -> Any:
-        """The stream on which kernels are queued, in the order of their launches."""
+        """The stream of the kernels."""
         return self._stream
 
     def current(self) -> AbstractContextManager[None]:
@@ -226,7 +226,7 @@ class CudaRuntime:
         return self._current
 
     def fault(self, error: Exception) -> Exception:
-        """Returns what to raise for an error of the driver."""
+        """Returns our exception for an error of the driver."""
         if isinstance(error, self.driver.memory_error):
             return OutOfMemoryError(str(error))
         self._is_broken = self._is_broken or not self._answers()
@@ -237,17 +237,17 @@ class CudaRuntime:
 
     @property
     def allocated(self) -> int:
-        """Bytes of all buffers that are not released."""
+        """The bytes of all buffers that are not released."""
         with self._counting:
             return self._allocated
 
     def count(self, size: int) -> None:
-        """Counts bytes as allocated, or as freed if negative."""
+        """Adds to the count of allocated bytes; a negative size subtracts."""
         with self._counting:
             self._allocated += size
 
     def free(self, memory: Any, size: int) -> None:
-        """Frees `size` bytes that were allocated."""
+        """Frees device memory of `size` bytes."""
         self.count(-size)
         if self._is_broken:
             abandon(memory)
@@ -260,7 +260,7 @@ class CudaRuntime:
                 raise
 
     def _answers(self) -> bool:
-        """Returns whether the context still works: after an illegal access, say, every call
+        """Returns whether the context still works: after an illegal access, for example, every call
         fails."""
         try:
             with current(self.driver, self._context):
@@ -274,8 +274,7 @@ class CudaRuntime:
             return self.driver.free_memory()
 
     def allocate(self, size: int, *, for_maps: bool = False) -> CudaBuffer:
-        """Returns a buffer; one for maps is filled with zeros before any kernel that is queued from
-        now on."""
+        """Returns a buffer; one for maps is zeroed before any kernel queued from now on."""
         with self.current():
             buffer = CudaBuffer(self, size)
             for start in range(0, size, _MOST_CLEARED) if for_maps else ():
@@ -286,13 +285,13 @@ class CudaRuntime:
         return buffer
 
     def _follow_clearing(self) -> None:
-        """Lets kernels that are queued from now on come after all clearing that is under way."""
+        """Makes kernels queued from now on wait for the zeroing under way."""
         if self._has_cleared:
             self._has_cleared = False
             self._follow(self._stream, self._uploads)
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """Returns an array on the host, page-locked unless it is very large."""
+        """Returns an uninitialised host array, page-locked unless it is very large."""
         with self.current():
             return self._host.array(shape, dtype)
 
@@ -309,7 +308,7 @@ class CudaRuntime:
         with self.current():
             staged = self._host.staged(array)
             self.driver.upload(buffer.address, staged, self._uploads)
-            # The pages may be taken again only when they are read.
+            # The pages may be reused only once they are read.
             self.driver.wait(self._uploads)
 
     def download(self, buffer: Any, array: NDArray[Any]) -> None:
@@ -319,7 +318,7 @@ class CudaRuntime:
         if array.nbytes <= LOCKED_BYTES or self._host.is_locked(array):
             self._fetch(array, address)
             return
-        # Fresh pages are what takes long: several threads touch them, behind locked ones.
+        # Page faults take the most time: several threads touch the pages, after a locked copy.
         flat = array.reshape(-1).view(np.uint8)
 
         def fetch(start: int) -> None:
@@ -361,7 +360,7 @@ class CudaRuntime:
         return found
 
     def unload(self, held: list[Any]) -> None:
-        """Frees an unused module, the one in a list."""
+        """Unloads the unused module that the list holds."""
         module = held.pop()
         if self._is_broken:
             abandon(module)
@@ -375,7 +374,7 @@ class CudaRuntime:
             del module
 
     def _rebuilt(self, stem: str, macros: Macros) -> Any:
-        """Returns the module of a file whose cached code the driver rejects."""
+        """Compiles a file again whose cached code the driver rejects, and returns its module."""
         code = self._compile(stem, macros, afresh=True)
         try:
             return self.driver.load_module(code)
@@ -388,7 +387,7 @@ class CudaRuntime:
             ) from error
 
     def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
-        """Compiles what `build` will be asked for, all at once: each takes one core."""
+        """Compiles modules in parallel, each on one core."""
         by_key = {_key(*source): source for source in wanted}
         missing = [source for key, source in by_key.items() if key not in self._modules]
         with ThreadPoolExecutor(thread_name_prefix="waifu2x-compile") as pool:
@@ -396,11 +395,11 @@ class CudaRuntime:
                 future.result()
 
     def handle(self, buffer: Any) -> int:
-        """Returns its address."""
+        """Returns the address of a buffer."""
         return int(buffer.address)
 
     def packer(self, codes: str) -> Callable[..., bytes]:
-        """Packs arguments as a kernel finds them: each at a multiple of its size."""
+        """Returns a function that packs arguments in C layout, each at a multiple of its size."""
         return _struct(codes).pack
 
     def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument) -> None:
@@ -423,7 +422,7 @@ class CudaRuntime:
     def replay(
         self, owner: object, key: Hashable, make: Callable[[], Sequence[ReadyLaunch]]
     ) -> None:
-        """Queues what `make` gives; from the second time on as a CUDA graph."""
+        """Queues the launches of `make`; repeated ones become a CUDA graph."""
         record = self._records.find(key)
         if record is None:
             record = Record(make())
@@ -460,7 +459,7 @@ class CudaRuntime:
         with self.current():
             stream = self._uploads
             if in_order:
-                # The buffer may be new, and what clears it under way in the other stream.
+                # The buffer may be new, and its zeroing under way in the other stream.
                 self._follow_clearing()
                 stream = self._stream
             for array in arrays:
@@ -489,7 +488,7 @@ class CudaRuntime:
                 elif array.nbytes > LOCKED_BYTES:
                     rest.append(partial(self._download, array, address))
                 else:
-                    # The driver would wait here for a copy into pages that may move.
+                    # The driver would block here for a copy into pages that are not locked.
                     target = self._host.array(array.shape, array.dtype)
                     self.driver.download(target, address, stream)
                     rest.append(partial(np.copyto, array, target))
@@ -505,7 +504,7 @@ class CudaRuntime:
             finish()
 
     def _comes_soon(self, event: Any) -> bool:
-        """Waits a while for a moment, taking a core; False if that was in vain."""
+        """Waits busily for an event, for a short time; returns whether it is complete."""
         end = time.perf_counter() + _SPIN_SECONDS
         while not self.driver.is_over(event):
             if time.perf_counter() > end:
@@ -513,15 +512,14 @@ class CudaRuntime:
         return True
 
     def _follow(self, stream: Any, other: Any) -> None:
-        """Makes work that is queued on a stream from now on come after the work queued on
-        another."""
+        """Makes work queued on a stream from now on wait for the work queued on another."""
         event = self._event_of(other)
         self.driver.follow(stream, event)
         self._events.append(event)
 
     def _event_of(self, stream: Any) -> Any:
-        """Returns an event for the end of the work queued on a stream; keep it for reuse when that
-        is over."""
+        """Returns an event for the end of the work queued on a stream; the caller puts it in
+        `_events` for reuse."""
         try:
             event = self._events.pop()
         except IndexError:
@@ -549,7 +547,7 @@ class CudaRuntime:
                 times.append((kernel, self._seconds(before, after)))
 
     def _now(self) -> Any:
-        """Returns an event for this moment. The device's context must be current."""
+        """Returns an event recorded now. The device's context must be current."""
         event = self.driver.create_event()
         self.driver.record_event(event, self._stream)
         return event
@@ -570,8 +568,8 @@ class CudaRuntime:
             self._host.close()
             while self._events:
                 self.driver.destroy_event(self._events.pop())
-            # All that has to be freed in this context: networks may live on, and the garbage
-            # collector comes in any thread.
+            # All that must be freed in this context: networks may outlive it, and the garbage
+            # collector runs in any thread.
             for module in list(self._modules.values()):
                 module.release()
             streams = [self._stream, self._uploads, self._downloads]

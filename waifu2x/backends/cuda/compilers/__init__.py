@@ -1,4 +1,4 @@
-"""Compile kernels to machine code by a compiler of NVIDIA's: NVRTC, or nvcc."""
+"""Compiles kernels to machine code by a compiler of NVIDIA's: NVRTC, or nvcc."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ STANDARD = "-std=c++17"
 
 
 class CompileError(Exception):
-    """A source was not compiled: why, in the compiler's words."""
+    """Says why a source was not compiled, in the compiler's words."""
 
 
 class CompilerOutput(NamedTuple):
@@ -24,18 +24,19 @@ class Compiler(Protocol):
     """Turns CUDA C++ into machine code: `nvrtc` or `nvcc`. Any thread may call it at any time."""
 
     name: str
-    """For people."""
+    """Its name for display."""
     remedy: str
-    """A remedy if it fails, for people."""
+    """A remedy for its failures, for display."""
 
     def supported(self) -> Sequence[int]:
-        """Returns the chips that it makes code for, as sm numbers. Raises CompileError."""
+        """Returns the sm numbers of the chips that it makes code for. Raises CompileError."""
 
     def compile(
         self, name: str, text: str, architecture: str, options: Sequence[str]
     ) -> CompilerOutput:
-        """Returns a cubin for an architecture such as sm_90a, or PTX for one such as compute_90.
+        """Compiles to a cubin for an architecture such as sm_90a, or PTX for one such as
+        compute_90.
 
-        `name` is the source's name in messages; options are those that both compilers have, such as
-        -DNAME=1. Raises CompileError.
+        `name` is the source's name in messages; `options` are ones that both compilers have, such
+        as -DNAME=1. Raises CompileError.
         """

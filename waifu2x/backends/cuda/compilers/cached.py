@@ -1,4 +1,4 @@
-"""Machine code for a device: from the cache, or by a compiler, which only the first run needs."""
+"""Gets machine code from the cache, or from a compiler, which only the first run needs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def compiled(
     cuda: tuple[int, int],
     afresh: bool = False,
 ) -> bytes:
-    """Returns a file of `kernels/` for a chip: a cubin, or PTX where the compiler is older than the
-    chip.
+    """Returns the code of a file of `kernels/` for a chip: a cubin, or PTX if the compiler is older
+    than the chip.
 
-    `cuda` is the version that the driver is for. The cache's key does not depend on the compiler: a
-    warm start must find its entries without one, and the code of every compiler computes the same.
+    `cuda` is the driver's CUDA version. The cache's key does not depend on the compiler: a warm
+    start must find entries without one, and the code of every compiler computes the same.
     `afresh` ignores the cache. Raises BackendError.
     """
     name = f"{stem}.cu" if source.exists(f"{stem}.cu") else f"{stem}.cl"
@@ -43,7 +43,8 @@ def compiled(
 
 
 def find(cuda: tuple[int, int]) -> Compiler | None:
-    """Returns NVRTC if it is installed, else nvcc, for a driver of that version."""
+    """Returns NVRTC if it is installed, else nvcc, for a driver of that version; None without
+    either."""
     return nvrtc.find(cuda[0]) or nvcc.find()
 
 
@@ -56,7 +57,7 @@ def has_kept() -> bool:
 
 
 def missing(cuda: tuple[int, int]) -> str:
-    """Returns a sentence for a machine without a compiler, whose driver is of that version."""
+    """Returns the message for a machine without a compiler and with a driver of that version."""
     version = f"{cuda[0]}.{cuda[1]}"
     if cuda[0] < nvrtc.OLDEST:
         return (
@@ -71,11 +72,11 @@ def missing(cuda: tuple[int, int]) -> str:
 
 def target(capability: tuple[int, int], supported: Sequence[int]) -> str | None:
     """Returns the architecture to compile for, given the sm numbers that a compiler supports; None
-    for a chip that is older than all.
+    for a chip older than all of them.
 
     sm_90 gets its own instructions (90a). A chip that the compiler does not support gets the code
-    of an older one of its generation, which it runs unchanged, or else PTX of the newest, which its
-    driver translates.
+    of an older chip of its generation, which it runs unchanged, or else PTX of the newest one,
+    which its driver translates.
     """
     major, minor = capability
     if (major, minor) == (9, 0) and 90 in supported:

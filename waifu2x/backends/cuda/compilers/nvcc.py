@@ -1,4 +1,4 @@
-"""nvcc, of a CUDA toolkit: a process for each source, which needs a C++ compiler too."""
+"""Runs nvcc of a CUDA toolkit: a process for each source, which needs a C++ compiler, too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from waifu2x.backends.cuda.compilers import STANDARD, CompileError, CompilerOutp
 
 
 class Nvcc:
-    """NVIDIA's compiler as a program, from a toolkit that is installed."""
+    """NVIDIA's compiler as a program, from an installed toolkit."""
 
     remedy = "check that its C++ compiler is installed"
 
@@ -39,7 +39,7 @@ class Nvcc:
             return CompilerOutput(code.read_bytes(), done.stderr)
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Raises CompileError."""
+        """Runs nvcc with arguments. Raises CompileError."""
         try:
             done = subprocess.run(
                 [self._path, *arguments], capture_output=True, text=True, check=False
@@ -53,8 +53,7 @@ class Nvcc:
 
 
 def find() -> Nvcc | None:
-    """Returns the one of CUDA_HOME, CUDA_PATH or PATH, or of the usual folder; None if there is
-    none."""
+    """Returns the nvcc of CUDA_HOME, CUDA_PATH, PATH or the usual folder; None if there is none."""
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         home = os.environ.get(variable)
         if home and (path := shutil.which("nvcc", path=str(Path(home) / "bin"))):

@@ -1,8 +1,8 @@
-"""NVRTC, NVIDIA's compiler as a library: it needs no other program, no C++ compiler, no headers.
+"""Calls NVRTC, NVIDIA's compiler as a library: it needs no other program, compiler or headers.
 
 It comes as a wheel (nvidia-cuda-nvrtc-cu12, or nvidia-cuda-nvrtc from CUDA 13 on) and with the CUDA
 toolkit. Its machine code runs on drivers for its own major version of CUDA and for later ones (CUDA
-Compatibility, "Minor Version Compatibility"), so a newer one than the driver is passed over.
+Compatibility, "Minor Version Compatibility"), so a library newer than the driver is skipped.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pathlib import Path
 from waifu2x.backends.cuda.compilers import STANDARD, CompileError, CompilerOutput
 
 OLDEST = 12
-"""The first major version of CUDA whose NVRTC is taken."""
+"""The first major version of CUDA whose NVRTC is used."""
 
 _FILE = re.compile(r"libnvrtc\.so\.(\d+)|nvrtc64_(\d+)0_0\.dll")
 _BUILTINS = "nvrtc-builtins64_[0-9]*[0-9].dll"
 _FOLDERS = (".", "lib64", "lib", "bin", "bin/x64", "bin/x86_64")
-"""Folders within a wheel's or a toolkit's where libraries may be."""
+"""Folders of a wheel or toolkit that may hold libraries."""
 
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "nvrtcGetNumSupportedArchs": (POINTER(c_int),),
@@ -47,17 +47,17 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "nvrtcGetPTXSize": (c_void_p, POINTER(c_size_t)),
     "nvrtcGetPTX": (c_void_p, c_char_p),
 }
-"""The functions that are called and their arguments (nvrtc.h). Each returns an nvrtcResult, 0 for
+"""The functions called, with their argument types (nvrtc.h). Each returns an nvrtcResult, 0 for
 success."""
 
 
 class Nvrtc:
-    """NVIDIA's compiler as a library of 100 MB, which is loaded when it is first needed."""
+    """NVIDIA's compiler as a library of 100 MB, loaded when it is first needed."""
 
     remedy = "install it anew"
 
     def __init__(self, path: Path, major: int) -> None:
-        """`path` is a library of that major version of CUDA."""
+        """`path` is that of a library of the CUDA version `major`."""
         self.path = path
         self.major = major
         self.name = f"NVRTC {major}"
@@ -102,8 +102,8 @@ class Nvrtc:
 
 @functools.cache
 def _load(path: Path) -> ctypes.CDLL:
-    """Raises OSError or AttributeError if it is not such a library."""
-    # It asks for this one by its name alone, which Windows looks for in other folders.
+    """Loads the library. Raises OSError or AttributeError if it is no NVRTC."""
+    # It loads this one by its bare name, for which Windows searches other folders.
     for builtins in path.parent.glob(_BUILTINS):
         ctypes.CDLL(str(builtins))
     library = ctypes.CDLL(str(path))
@@ -118,7 +118,7 @@ def _check(status: int, call: str) -> None:
 
 
 def _text(library: ctypes.CDLL, program: c_void_p, what: str) -> bytes:
-    """Returns the log, the cubin or the PTX of a program."""
+    """Returns the log, cubin or PTX of a program, as `what` names it."""
     size = c_size_t()
     _check(getattr(library, f"nvrtcGet{what}Size")(program, byref(size)), what)
     text = ctypes.create_string_buffer(size.value)
@@ -127,8 +127,8 @@ def _text(library: ctypes.CDLL, program: c_void_p, what: str) -> bytes:
 
 
 def find(cuda: int) -> Nvrtc | None:
-    """Returns the oldest library that is not too new for a driver of that major version of CUDA,
-    from a wheel or else a toolkit. The oldest supports most chips: later ones take its PTX."""
+    """Returns the oldest library, from a wheel or else a toolkit, that suits a driver of that major
+    version of CUDA. The oldest supports the most chips: later ones take its PTX."""
     for homes in (_wheels(), _toolkits()):
         fitting = [nvrtc for nvrtc in _libraries(homes) if OLDEST <= nvrtc.major <= cuda]
         if fitting:
@@ -145,7 +145,7 @@ def _libraries(homes: Iterable[Path]) -> Iterator[Nvrtc]:
 
 
 def _wheels() -> Iterator[Path]:
-    """Yields the folders in the namespace package of NVIDIA's wheels."""
+    """Yields the folders of the namespace package of NVIDIA's wheels."""
     spec = importlib.util.find_spec("nvidia")
     for site in (spec.submodule_search_locations or ()) if spec else ():
         with contextlib.suppress(OSError):
@@ -153,7 +153,7 @@ def _wheels() -> Iterator[Path]:
 
 
 def _toolkits() -> Iterator[Path]:
-    """Yields the folders that variables name, and the usual one."""
+    """Yields the toolkit folders that environment variables name, and the usual one."""
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if home := os.environ.get(variable):
             yield Path(home)

@@ -1,6 +1,6 @@
-"""The calls of NVIDIA's driver that the cuda backend needs.
+"""Defines the calls of NVIDIA's driver that the cuda backend makes.
 
-They are made through pycuda where it is installed (`by_pycuda`), else through the driver's own
+They go through pycuda where it is installed (`by_pycuda`), else through the driver's own
 library by ctypes (`by_ctypes`), which needs nothing but the driver. Names, numbers and meanings are
 those of the CUDA Driver API.
 """
@@ -32,38 +32,37 @@ class Attribute(IntEnum):
 
 
 class Driver(Protocol):
-    """The calls. Devices, contexts, streams and other objects are of the implementation's kind.
+    """The driver's calls. Each implementation has its own types of devices, contexts and streams.
 
-    All but the first few need the context in which their arguments were made to be current in the
-    thread. Each may raise `error`, a superclass of `memory_error`. Every object is freed by its own
-    call alone.
+    All but the first few need the context of their arguments to be current in the thread. Each may
+    raise `error`, a superclass of `memory_error`. Each kind of object is freed by its own call
+    only.
     """
 
     @property
     def name(self) -> str:
-        """For people: through what it is called."""
+        """The name of the library that makes the calls, for display."""
 
     @property
     def error(self) -> type[Exception]:
-        """The class of errors of its calls."""
+        """The class of all errors of its calls."""
 
     @property
     def memory_error(self) -> type[Exception]:
-        """The class of errors for want of memory."""
+        """The class of errors for lack of memory."""
 
     def version(self) -> int:
-        """Returns the CUDA version that it is for: 12040 for 12.4. May be called before
-        `devices`."""
+        """Returns the driver's CUDA version: 12040 for 12.4. May be called before `devices`."""
 
     def devices(self) -> Sequence[Any]:
         """Returns all devices in the driver's order. It initialises the driver, which takes a
         while."""
 
     def device_name(self, device: Any) -> str:
-        """Returns a device's name for people."""
+        """Returns a device's display name."""
 
     def total_memory(self, device: Any) -> int:
-        """Returns the bytes of a device."""
+        """Returns the bytes of a device's memory."""
 
     def attribute(self, device: Any, attribute: Attribute) -> int: ...
 
@@ -74,7 +73,7 @@ class Driver(Protocol):
         """Makes a context the thread's current one."""
 
     def pop(self) -> None:
-        """Makes that current again which was before."""
+        """Makes the previous context current again."""
 
     def synchronize(self) -> None:
         """Waits for all work of the context."""
@@ -83,20 +82,20 @@ class Driver(Protocol):
         """Returns the free bytes of the device."""
 
     def allocate(self, size: int) -> Any:
-        """Returns memory of the device, whose `int` is its address."""
+        """Allocates device memory; `int` of the result is its address."""
 
     def free(self, memory: Any) -> None:
-        """Frees memory of `allocate`."""
+        """Frees memory that `allocate` returned."""
 
     def clear(self, address: int, size: int, stream: Any) -> None:
-        """Queues writing zeros."""
+        """Queues the zeroing of memory."""
 
     def lock_pages(self, size: int) -> NDArray[np.uint8]:
-        """Returns uninitialised memory of the machine that the device reads and writes at full
+        """Allocates uninitialised page-locked host memory, which the device accesses at full
         speed."""
 
     def free_pages(self, pages: NDArray[np.uint8]) -> None:
-        """Frees pages of `lock_pages`, which must not be used after that."""
+        """Frees pages that `lock_pages` returned; they must not be used after that."""
 
     def upload(self, address: int, array: NDArray[Any], stream: Any) -> None:
         """Queues a copy of a C-contiguous array to the device."""
@@ -105,7 +104,7 @@ class Driver(Protocol):
         """Queues a copy into a C-contiguous array."""
 
     def create_stream(self) -> Any:
-        """Returns a new queue."""
+        """Returns a new stream."""
 
     def stream_handle(self, stream: Any) -> int:
         """Returns the driver's handle of a stream."""
@@ -117,20 +116,20 @@ class Driver(Protocol):
         """Destroys a stream of `create_stream`."""
 
     def create_event(self, *, blocking: bool = False) -> Any:
-        """Returns an event, which stands for one moment after the other. Waiting for a `blocking`
-        event sleeps; otherwise it keeps a core busy, and ends a little earlier."""
+        """Returns an event, which can be recorded many times. Waiting for a `blocking` event
+        sleeps; otherwise it keeps a core busy, and ends a little earlier."""
 
     def record_event(self, event: Any, stream: Any) -> None:
-        """Makes it a moment in a stream: when what was queued before is done."""
+        """Records an event in a stream: it completes once all work queued before it is done."""
 
     def follow(self, stream: Any, event: Any) -> None:
-        """Makes work that is queued on a stream from now on wait for an event's moment."""
+        """Makes work queued on a stream from now on wait for an event."""
 
     def wait_event(self, event: Any) -> None:
-        """Waits for an event's moment."""
+        """Waits for an event."""
 
     def is_over(self, event: Any) -> bool:
-        """Returns whether an event's moment has come."""
+        """Returns whether an event is complete."""
 
     def seconds(self, before: Any, after: Any) -> float:
         """Returns the seconds between two events, after waiting for the second."""
@@ -139,10 +138,10 @@ class Driver(Protocol):
         """Destroys an event of `create_event`."""
 
     def load_module(self, code: bytes) -> Any:
-        """Returns a module from a cubin or PTX."""
+        """Loads a module from a cubin or PTX."""
 
     def unload_module(self, module: Any) -> None:
-        """Unloads a module of `load_module` whose functions are no longer referenced."""
+        """Unloads a module whose functions are no longer referenced."""
 
     def function(self, module: Any, name: str) -> Any:
         """Returns a kernel of a module."""
@@ -159,8 +158,8 @@ class Driver(Protocol):
         shared: int,
         stream: Any,
     ) -> None:
-        """Queues a kernel. `packed` is its arguments as it finds them, `shared` the bytes of
-        dynamic shared memory of a block."""
+        """Queues a kernel. `packed` holds its arguments in C layout, `shared` is the dynamic shared
+        memory of a block in bytes."""
 
 
 def find() -> Driver:
@@ -168,7 +167,7 @@ def find() -> Driver:
     NotInstalledError without a driver."""
     try:
         from waifu2x.backends.cuda.driver.by_pycuda import PycudaDriver
-    except ImportError:  # not here, or made for libraries that are not
+    except ImportError:  # not installed, or built for other libraries
         pass
     else:
         return PycudaDriver()
@@ -184,7 +183,7 @@ def find() -> Driver:
 
 @contextmanager
 def current(driver: Driver, context: Any) -> Iterator[None]:
-    """Makes a context the thread's own for a while."""
+    """Makes a context current in the thread for the code within."""
     driver.push(context)
     try:
         yield

@@ -1,5 +1,5 @@
-"""A Driver that calls NVIDIA's library itself: handles are integers, and nothing frees itself but
-contexts."""
+"""Defines a Driver that calls NVIDIA's library by ctypes: handles are integers, and only contexts
+free themselves."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ _MAX_DYNAMIC_SHARED_BYTES = 8
 _BLOCKING_SYNC = 1
 """CU_EVENT_BLOCKING_SYNC."""
 _NOTHING = ctypes.c_char * 0
-"""At a place: ctypes hands an array over as its address."""
+"""A type for a pointer to any address: ctypes passes an array as its address."""
 _MOST_ARGUMENT_BYTES = 4096
 """The most bytes of a launch's arguments (CUDA C++ Programming Guide, "Function Parameters")."""
 _BUFFER, _BUFFER_SIZE, _END = 1, 2, 0
-"""CU_LAUNCH_PARAM_...: what comes next in a launch's extra arguments."""
+"""CU_LAUNCH_PARAM_...: the kind of the next item in a launch's extra arguments."""
 
 
 class CallError(Exception):
-    """A call of the driver failed: which, and why in the driver's words."""
+    """Says which call of the driver failed, and why in the driver's words."""
 
 
 class MemoryCallError(CallError):
-    """For want of memory."""
+    """Says that a call failed for lack of memory."""
 
 
 class Context:
-    """A primary context, retained for as long as this is held."""
+    """A primary context, retained for the life of this object."""
 
     def __init__(self, driver: CtypesDriver, device: int) -> None:
         handle = ctypes.c_void_p()
         driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(handle), device)
         self.handle = handle.value
-        # Its memory ends with the process in any case.
+        # At its end, the process frees the context's memory in any case.
         release = weakref.finalize(self, library().cuDevicePrimaryCtxRelease_v2, device)
         release.atexit = False
 
 
 class _Arguments(threading.local):
-    """Where a thread puts the arguments of a launch; others may launch at the same time."""
+    """Holds the arguments of a launch, for each thread: others may launch at the same time."""
 
     def __init__(self) -> None:
         self.buffer = ctypes.create_string_buffer(_MOST_ARGUMENT_BYTES)
@@ -72,22 +72,22 @@ class CtypesDriver:
     memory_error = MemoryCallError
 
     def __init__(self) -> None:
-        """Raises OSError where the driver is not here."""
+        """Raises OSError if the driver is missing."""
         self._library = library()
-        # Small pictures take as long as a few dozen calls: what those need is made once.
+        # Prepared once, since a small picture takes as long as a few dozen calls.
         self._push, self._pop = library().cuCtxPushCurrent_v2, library().cuCtxPopCurrent_v2
         self._launch, self._query = library().cuLaunchKernel, library().cuEventQuery
         self._popped = ctypes.byref(ctypes.c_void_p())
         self._arguments = _Arguments()
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Raises CallError."""
+        """Calls a function of the driver. Raises CallError."""
         status = getattr(self._library, name)(*arguments)
         if status:
             self._fail(name, status)
 
     def _fail(self, name: str, status: int) -> None:
-        """Raises CallError for what a call gave."""
+        """Raises CallError for the status of a call."""
         reason = ctypes.c_char_p()
         self._library.cuGetErrorString(status, ctypes.byref(reason))
         text = (reason.value or f"error {status}".encode()).decode()
@@ -95,13 +95,13 @@ class CtypesDriver:
         raise kind(f"{name} failed: {text}")
 
     def _integer(self, name: str, *arguments: Any) -> int:
-        """Returns an int that a call writes."""
+        """Returns the int that a call writes."""
         value = ctypes.c_int()
         self.call(name, ctypes.byref(value), *arguments)
         return value.value
 
     def _handle(self, name: str, *arguments: Any) -> int:
-        """Returns a handle that a call writes."""
+        """Returns the handle that a call writes."""
         handle = ctypes.c_void_p()
         self.call(name, ctypes.byref(handle), *arguments)
         return handle.value or 0
@@ -245,5 +245,5 @@ class CtypesDriver:
 
 
 def _start(array: NDArray[Any]) -> Any:
-    """Returns an array's first byte for a call; it can be written, as pages and results can."""
+    """Returns the first byte of a writable array as an argument of a call."""
     return _NOTHING.from_buffer(array.data)

@@ -1,7 +1,7 @@
-"""A Driver through pycuda, whose objects free themselves in the context that they were made in.
+"""Defines a Driver through pycuda, whose objects free themselves in the context of their making.
 
-Where that context is broken, they say on the terminal that they cannot, and raise nothing: so they
-are only freed by a context that answers.
+If that context is broken, they print that they cannot be freed, and raise nothing: so this program
+frees them only in a context that still works.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ class PycudaDriver:
         stream.synchronize()
 
     def destroy_stream(self, stream: Any) -> None:
-        """Does nothing: a stream goes with its last reference."""
+        """Does nothing: a stream is freed with its last reference."""
 
     def create_event(self, *, blocking: bool = False) -> Any:
-        """Makes an event and takes a reference to it, which lasts until `destroy_event`."""
+        """Makes an event, and keeps a reference to it until `destroy_event`."""
         event = cuda.Event(cuda.event_flags.BLOCKING_SYNC if blocking else 0)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(event))
         return event
@@ -115,14 +115,14 @@ class PycudaDriver:
         return float(after.time_since(before)) * 1e-3
 
     def destroy_event(self, event: Any) -> None:
-        """Gives up the reference that `create_event` took."""
+        """Drops the reference that `create_event` keeps."""
         ctypes.pythonapi.Py_DecRef(ctypes.py_object(event))
 
     def load_module(self, code: bytes) -> Any:
         return cuda.module_from_buffer(code)
 
     def unload_module(self, module: Any) -> None:
-        """Does nothing: a module goes with its last reference, or that to its last function."""
+        """Does nothing: a module is freed with the last reference to it and its functions."""
 
     def function(self, module: Any, name: str) -> Any:
         return module.get_function(name)
@@ -139,5 +139,5 @@ class PycudaDriver:
         shared: int,
         stream: Any,
     ) -> None:
-        """Launches as pycuda's prepared calls do, with arguments that are packed already."""
+        """Launches a kernel as pycuda's prepared calls do, but with packed arguments."""
         function._launch_kernel(blocks, (threads, 1, 1), packed, shared, stream)

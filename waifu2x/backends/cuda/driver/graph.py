@@ -1,7 +1,7 @@
-"""CUDA graphs: kernels recorded once and replayed together, with shorter gaps between them.
+"""Records kernels as CUDA graphs, which replay them with shorter gaps between them.
 
-pycuda has no interface to them, hence the driver's own (CUDA Driver API, "Graph Management"), on
-handles of streams.
+pycuda has no interface to graphs, so this calls the driver (CUDA Driver API, "Graph Management")
+with handles of streams.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from collections.abc import Callable
 from waifu2x.backends.cuda.driver.library import library
 
 _OWN_THREAD = 1
-"""Capture mode: what other threads do meanwhile is their own matter."""
+"""The capture mode that leaves other threads' calls unrestricted."""
 
 
 class Graph:
-    """Recorded kernels. The context of its stream must be current in every call."""
+    """A graph of recorded kernels. The context of its stream must be current in every call."""
 
     def __init__(self, driver: ctypes.CDLL, executable: ctypes.c_void_p) -> None:
         self._driver = driver
         self._executable = executable
 
     def launch(self, stream: int) -> bool:
-        """Queues them on a stream; False if the driver refuses."""
+        """Queues its kernels on a stream; returns False if the driver refuses."""
         return not self._driver.cuGraphLaunch(self._executable, stream)
 
     def close(self) -> None:
-        """Frees it."""
+        """Frees the graph."""
         self._driver.cuGraphExecDestroy(self._executable)
 
 
 def capture(stream: int, queue: Callable[[], None]) -> Graph | None:
-    """Returns a graph of the kernels that `queue` queues on a stream, which do not run meanwhile;
-    None if that fails."""
+    """Records the kernels that `queue` queues on a stream, without running them; returns their
+    graph, or None if that fails."""
     try:
         driver = library()
-    except OSError:  # too old for graphs: pycuda still works
+    except OSError:  # a driver too old for graphs, with which pycuda still works
         return None
     if driver.cuStreamBeginCapture_v2(stream, _OWN_THREAD):
         return None
@@ -45,7 +45,7 @@ def capture(stream: int, queue: Callable[[], None]) -> Graph | None:
         try:
             queue()
         finally:
-            # After any error, too, the stream must run queued work again.
+            # Ends the capture after errors, too: the stream must run queued work again.
             failed = driver.cuStreamEndCapture(stream, ctypes.byref(graph))
         failed = failed or driver.cuGraphInstantiateWithFlags(ctypes.byref(executable), graph, 0)
     finally:

@@ -1,5 +1,5 @@
-"""The driver's own library by ctypes, and the calls of it that no Driver has: making a context
-early, and page-locking memory of others."""
+"""Loads the driver's library by ctypes, and makes the calls that no Driver has: it creates a
+context early, and page-locks memory of callers."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "cuGraphExecDestroy": (c_void_p,),
     "cuGraphLaunch": (c_void_p, c_void_p),
 }
-"""The functions that are called and their arguments (cuda.h). Each returns a CUresult, 0 for
+"""The functions called, with their argument types (cuda.h). Each returns a CUresult, 0 for
 success."""
 _PORTABLE = 1
 """CU_MEMHOSTREGISTER_PORTABLE: for all contexts."""
 _lock = threading.Lock()
 _users: dict[tuple[int, int], int] = {}
-"""How often each range, (address, bytes), is registered now."""
+"""The number of current registrations of each range, (address, bytes)."""
 
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """Returns the library. Raises OSError if it is missing or older than CUDA 11.4."""
+    """Loads the library once. Raises OSError if it is missing or older than CUDA 11.4."""
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     driver = ctypes.CDLL(name)
     for function, arguments in _ARGUMENTS.items():
@@ -79,14 +79,14 @@ def library() -> ctypes.CDLL:
 
 
 def retain_context(number: int) -> threading.Thread:
-    """Starts and returns a thread that makes the primary context of a device, by the driver's
-    number of it.
+    """Starts and returns a thread that creates the primary context of the device of that number in
+    the driver's order.
 
-    The driver takes a quarter of a second for the first context of a process, and needs no Python
+    The driver takes a quarter of a second for the first context of a process, and runs no Python
     meanwhile: about as long as it takes to import NumPy and to decode a picture. The context stays
-    until the process ends, and the device is then opened with it. Errors are not reported: opening
-    the device fails with them again. Python waits for the thread before it ends, as it must: the
-    driver cannot be left while it works.
+    until the process ends, and opening the device uses it. Errors are not reported: opening the
+    device raises them again. Python waits for the thread before it exits, since the driver must not
+    be interrupted.
     """
     thread = threading.Thread(target=_retain, args=(number,), name="waifu2x-context")
     thread.start()
@@ -102,18 +102,19 @@ def _retain(number: int) -> None:
 
 
 def register(address: int, size: int) -> bool:
-    """Page-locks a range of memory, so that GPUs copy from and to it without staging. Returns False
+    """Page-locks a range of memory, so that GPUs copy from and to it without staging; returns False
     if the driver refuses. A context must be current.
 
-    A range is registered once for all contexts of the process, and counted. pycuda's interface
-    makes a new owner of the array, so this calls the driver (CUDA Driver API, "Memory Management").
+    A range is registered once for all contexts of the process, with a count of registrations.
+    pycuda's call would make a new owner of the array, so this calls the driver (CUDA Driver API,
+    "Memory Management").
     """
     with _lock:
         users = _users.get((address, size), 0)
         if not users:
             try:
                 refused = library().cuMemHostRegister_v2(address, size, _PORTABLE)
-            except OSError:  # an old driver: pycuda still works
+            except OSError:  # a driver too old for it, with which pycuda still works
                 return False
             if refused:
                 return False
@@ -128,5 +129,5 @@ def unregister(address: int, size: int) -> None:
         if users:
             _users[address, size] = users
         else:
-            # A broken context refuses, and ends with the process.
+            # A broken context refuses this; the end of the process unlocks the pages.
             library().cuMemHostUnregister(address)

@@ -1,4 +1,4 @@
-"""The CUDA devices of this machine, and the errors where there are none."""
+"""Finds the CUDA devices of this machine, and raises the errors if there are none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from waifu2x.errors import UnavailableError
 
 
 class Machine:
-    """The driver, and what it says of its devices."""
+    """This machine's driver and devices."""
 
     def __init__(self) -> None:
         """Finds the driver. Raises UnavailableError if there is none."""
@@ -24,7 +24,7 @@ class Machine:
                 f"backend cuda needs NVIDIA's driver ({error}): install it, or use another backend"
             ) from error
         self.cuda = version // 1000, version % 1000 // 10
-        """The CUDA that the driver is for, as in 12.4: (12, 4)."""
+        """The driver's CUDA version: (12, 4) for 12.4."""
 
     def devices(self) -> Sequence[Any]:
         """Returns the devices in the driver's order. Raises UnavailableError if there is none."""
@@ -50,7 +50,7 @@ class Machine:
         )
 
     def describe(self, device: Any) -> Device:
-        """Returns a device's description for people."""
+        """Describes a device for display."""
         memory = self.driver.total_memory(device) / 2**30
         multiprocessors = self.driver.attribute(device, Attribute.MULTIPROCESSOR_COUNT)
         (major, minor), cuda = self.capability(device), self.cuda

@@ -1,4 +1,4 @@
-"""Page-locked memory of the machine, which is reused: locking pages takes longer than a network."""
+"""Pools page-locked host memory, since locking pages takes longer than running a network."""
 
 from __future__ import annotations
 
@@ -21,26 +21,24 @@ from waifu2x.backends.cuda.driver import Driver, current, library
 from waifu2x.system.size_class import MOST_SPARE, size_class
 
 _KEPT = 64
-"""Free blocks of page-locked memory that are kept at most..."""
+"""The most free blocks of page-locked memory that are kept."""
 _KEPT_BYTES = 1 << 30
-"""...and how much they may be: locking pages and freeing them holds the whole device up."""
+"""The most bytes of such blocks: locking and freeing pages blocks the whole device."""
 LOCKED_BYTES = 1 << 27
-"""The largest block that is page-locked. No other program can have its pages, and for a single
-picture locking them takes twice as long as the driver's copy that it saves."""
+"""The largest block that is page-locked. Other programs lack its pages, and for a single picture
+locking them takes twice as long as the driver's copy that it saves."""
 
 
 _ORPHANS: deque[tuple[Driver, Any, NDArray[np.uint8]]] = deque()
-"""Blocks that came back after their HostMemory was closed, with the contexts that they belong to:
-they are freed by the next one that needs memory."""
+"""Blocks that came back after their HostMemory was closed, with their driver and context: the next
+HostMemory that needs memory frees them."""
 
 
 class HostMemory:
-    """Page-locked arrays, which a GPU reads and writes at full speed and which are otherwise like
-    NumPy's.
+    """Makes page-locked NumPy arrays, which a GPU accesses at full speed.
 
-    An array's memory comes back when it is no longer referenced. Calls of `array` may come from
-    several threads at once. The context must be current in every call: locked pages are freed
-    nowhere else.
+    An array's memory comes back when it is no longer referenced. Several threads may call `array`
+    at once. The context must be current in every call: locked pages can only be freed there.
     """
 
     def __init__(self, driver: Driver, context: Any) -> None:
@@ -48,14 +46,14 @@ class HostMemory:
         self._context = context
         self._lock = threading.Lock()
         self._free: dict[int, list[NDArray[np.uint8]]] = {}
-        """Free blocks by size; the size that has had a free block longest comes first."""
+        """Free blocks by size; the size with a free block for longest comes first."""
         self._returned: deque[NDArray[np.uint8]] = deque()
-        """Where the garbage collector may put a block at any time, in any thread."""
+        """Blocks that the garbage collector returns, at any time and in any thread."""
         self._locked = _Ranges()
-        """All memory that is page-locked now: blocks, and what others have pinned."""
+        """All ranges that are page-locked now: blocks, and memory pinned by callers."""
         self._pins: dict[object, NDArray[Any]] = {}
-        """Pinned arrays of others, referenced until they are unpinned: copies into a range that is
-        still registered, but has become other memory, would go astray."""
+        """Callers' pinned arrays, kept alive until they are unpinned: copies into a range that is
+        still registered, but no longer that array's, would corrupt other memory."""
         self._is_closed = self._is_broken = False
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -83,8 +81,8 @@ class HostMemory:
         return array
 
     def staged(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Returns a C-contiguous array in the form that is sent fastest: a page-locked copy, or
-        itself if it is page-locked or too large for that.
+        """Returns a C-contiguous array in the form that uploads fastest: a page-locked copy, or the
+        array itself if it is page-locked or too large for that.
 
         Raises as `array` does.
         """
@@ -100,8 +98,8 @@ class HostMemory:
             return self._locked.holds(_address(array), array.nbytes)
 
     def pin(self, memory: NDArray[Any]) -> Callable[[], None]:
-        """Page-locks a C-contiguous array of others if the driver can, and returns a function that
-        undoes it."""
+        """Page-locks a caller's C-contiguous array if the driver can, and returns a function that
+        unlocks it."""
         place = _address(memory), memory.nbytes
         with self._lock:
             if self._is_closed or not memory.nbytes or not library.register(*place):
@@ -114,15 +112,15 @@ class HostMemory:
     def _unpin(self, pinned: object) -> None:
         with self._lock:
             memory = self._pins.pop(pinned, None)
-            if memory is not None:  # else it went when this was closed
+            if memory is not None:  # else `close` has unpinned it
                 place = _address(memory), memory.nbytes
                 self._locked.remove(*place)
-                # Where the context is broken, it goes with the process.
+                # In a broken context, the end of the process unlocks it.
                 with suppress(self._driver.error), current(self._driver, self._context):
                     library.unregister(*place)
 
     def close(self) -> None:
-        """Frees all blocks that are not referenced; the others, such as results, are freed later.
+        """Frees all unreferenced blocks; others, such as those of results, are freed later.
 
         Raises the driver's errors where the context is broken.
         """
@@ -134,7 +132,7 @@ class HostMemory:
                 self._free_block(self._oldest())
 
     def abandon(self) -> None:
-        """Closes without freeing, for a broken context."""
+        """Closes without freeing blocks, for a broken context."""
         with self._lock:
             self._is_closed = self._is_broken = True
             self._unpin_all()
@@ -156,7 +154,8 @@ class HostMemory:
             self._returned.append(block)
 
     def _take(self, size: int) -> NDArray[np.uint8] | None:
-        """Returns the smallest free block that is large enough, unless it is far too large.
+        """Returns the smallest free block that is large enough; None if there is none, or only a
+        far too large one.
 
         Raises the driver's errors where the context is broken.
         """
@@ -189,17 +188,17 @@ class HostMemory:
         self._locked.remove(_address(block), block.size)
         try:
             self._driver.free_pages(block)
-        except self._driver.error:  # the context is broken, and nobody has noticed yet
+        except self._driver.error:  # the context is broken, which no call has reported yet
             abandon(block)
             raise
 
 
 class _Ranges:
-    """Ranges of addresses, some of them perhaps more than once, none overlapping another."""
+    """A multiset of ranges of addresses that do not overlap."""
 
     def __init__(self) -> None:
         self._ranges: list[tuple[int, int]] = []
-        """Start and end, in order."""
+        """The start and end of each, in ascending order."""
 
     def add(self, start: int, size: int) -> None:
         insort(self._ranges, (start, start + size))
@@ -218,10 +217,10 @@ def _address(array: NDArray[Any]) -> int:
 
 
 def abandon(part: object) -> None:
-    """Keeps a part of a context from ever being freed.
+    """Keeps an object of a context from ever being freed.
 
-    For parts of contexts that are broken or about to end: pycuda would print for each of them that
-    it cannot be freed.
+    This is for contexts that are broken or about to end: pycuda would print for each of their
+    objects that it cannot be freed.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(part))
 
@@ -235,7 +234,7 @@ def _free_orphans() -> None:
         try:
             with current(driver, context):
                 driver.free_pages(block)
-        except driver.error:  # theirs is broken, which is no fault of this one's
+        except driver.error:  # their context is broken, not the current one
             abandon(block)
 
 

@@ -1,1 +1,1 @@
-"""The executor over matrix units."""
+"""Runs programs on matrix units."""

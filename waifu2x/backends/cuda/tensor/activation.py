@@ -1,4 +1,4 @@
-"""Activations as CUDA C++: the macro ACTIVATE of kernels of matrix units."""
+"""Emits activations and joins as CUDA C++ macros of the kernels of matrix units."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ _CHOICES = {"max": "fmaxf", "min": "fminf"}
 
 
 def has_plane_slopes(activation: Activation) -> bool:
-    """Returns whether a kernel reads a slope for each plane, rather than one for all as an
-    argument."""
+    """Returns whether a kernel reads a slope for each plane, instead of one argument for all."""
     slopes = activation.slopes
     is_common = bool((slopes == slopes[0]).all()) and 0 <= slopes[0] <= 1
     return activation.has_slopes and not is_common
 
 
 def activation_macro(activation: Activation, terms: int) -> dict[str, str]:
-    """Returns ACTIVATE of a sum x with its bias, and a slope.
+    """Returns the macro ACTIVATE(x, slope), of a sum x with its bias.
 
     For results of one 16-bit term, exp and the division of a sigmoid are instructions with 21
-    correct bits: exact ones took most of the time of a convolution that ends with them. A tanh of
-    such instructions is off by at most 2**-21, however small it is.
+    correct bits: exact ones took most of the time of a convolution that ends with them. A tanh by
+    such instructions errs by at most 2**-21, even if it is tiny.
     """
     is_plain = has_plane_slopes(activation)
     function = activation.function if is_plain else cheapest(activation)
@@ -40,13 +39,13 @@ def activation_macro(activation: Activation, terms: int) -> dict[str, str]:
 
 
 def join_macro(join: Expression, terms: int) -> dict[str, str]:
-    """Returns JOIN of a value made and the residual's, unless that is a sum, which kernels add
-    together with a factor; by the instructions of `activation_macro`."""
+    """Returns the macro JOIN(made, residual), with the instructions of `activation_macro`; none for
+    a sum, which kernels compute together with a factor."""
     return {} if join == ADD else {"JOIN(x, residual)": _text(join, is_fast=terms == 1)}
 
 
 def numbered_macro(functions: Sequence[Expression]) -> dict[str, str]:
-    """Returns ACTIVATE of a kernel that chooses among several activations by number."""
+    """Returns the macro ACTIVATE of a kernel that chooses among several activations by number."""
     *others, text = map(_text, functions)
     for number in reversed(range(len(others))):
         text = f"((number) == {number} ? {others[number]} : {text})"
@@ -58,15 +57,15 @@ def _text(function: Expression, *, is_fast: bool = False) -> str:
 
 
 class _Code(NamedTuple):
-    """Text for a value."""
+    """The text of a value."""
 
     code: str
     divisor: str | None = None
-    """If the value is 1 / divisor: a product with it is a division."""
+    """The divisor if the value is 1 / divisor: products with it become divisions."""
 
 
 class _CudaText:
-    """Text of single floats; fast ones are right to 21 bits, of 1 in a tanh."""
+    """Emits single floats; fast functions have 21 correct bits, relative to 1 in a tanh."""
 
     def __init__(self, is_fast: bool) -> None:
         self._exp = "__expf" if is_fast else "expf"

@@ -1,4 +1,4 @@
-"""Attention in windows, between maps of matrix units, by `kernels/tensor_attention.cu`."""
+"""Runs attention in windows on matrix units, by `kernels/tensor_attention.cu`."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from waifu2x.networks.windows import Windows
 from waifu2x.system.lazy_dataclass import dataclass
 
 _MATRIX = 16
-"""Queries, or keys, of a product; planes of heads are padded to it."""
+"""The queries, or keys, of a matrix product; planes of heads are padded to a multiple of it."""
 MOST_DEPTH = 64
-"""The most planes of a head: results of more do not fit the registers."""
+"""The most planes of a head whose results fit the registers."""
 _EIGHT = 8
-"""Planes of a vector; keys side by side."""
+"""The planes of a vector, and keys side by side."""
 LEAST_SCALE = 1e-3
-"""Smaller ones make biases over the scale too large."""
+"""The least scale: biases divided by a smaller one become too large."""
 MOST_BIASES = 1 << 12
-"""The most biases of a head: larger tables do not fit the shared memory of every chip."""
+"""The most biases of a head whose table fits the shared memory of every chip."""
 _MOST_STEP = 64
-"""Keys whose logits are in registers at once..."""
+"""The most keys whose logits are in registers at once."""
 _DEEP, _DEEP_STEP = 32, 32
-"""...and of heads of more planes than that."""
+"""Heads of more planes than the first number have at most the second number of such keys."""
 _MOST_WARPS = 8
 _SMALL_WARPS, _WARPS_AT_ONCE, _MOST_AT_ONCE, _FEWEST_AT_ONCE = range(4, 7), 20, 24, 16
-"""Warps of small blocks, and of a multiprocessor, which must have room for them: while some wait
-for memory, others compute. Windows of few keys need fewer registers, and so have the most warps;
-chips after sm_90 have the fewest..."""
+"""The warps of small blocks, and the resident warps wanted on a multiprocessor, so that some
+compute while others wait for memory. Windows of few keys need fewer registers, and get the most
+warps; chips after sm_90 get the fewest."""
 _SMALL_ITEMS = 16
-"""...and the least work of a block: with less, copying parts of vectors takes most of the time."""
+"""The least work of a block: with less, copies of partial vectors take most of the time."""
 _RESERVED_BYTES = 1 << 10
-"""Shared memory that the driver takes of each block's share."""
+"""The bytes of shared memory of each block that the driver reserves."""
 _LOG2E = math.log2(math.e)
 
 
@@ -48,18 +48,19 @@ class NearVectors:
     """The layout of queries, keys or values in shared memory: vectors of 8 planes, as in maps."""
 
     eights: int
-    """The most vectors around the planes of a head."""
+    """The most vectors that hold planes of a head."""
     filled: int
-    """Vectors of a pixel that products read."""
+    """The vectors of a pixel that matrix products read."""
 
     @property
     def pitch(self) -> int:
-        """Vectors from a pixel to the next: odd, so that eight pixels are in different banks."""
+        """The stride between pixels in vectors: odd, so that eight pixels are in different
+        banks."""
         return self.filled | 1
 
 
 def near_vectors(first: int, heads: int, depth: int, each: int) -> NearVectors:
-    """Returns the layout of blocks of `each` of `heads` heads, of `depth` planes, which begin at
+    """Returns the layout for blocks of `each` of `heads` heads of `depth` planes, which begin at
     plane `first` of a map."""
     eights = max(-(-((first + head * depth) % _EIGHT + depth) // _EIGHT) for head in range(heads))
 
@@ -72,31 +73,31 @@ def near_vectors(first: int, heads: int, depth: int, each: int) -> NearVectors:
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """How the work of attention is cut; results are the same to the bit."""
+    """The division of the work of attention; it does not change a bit of the results."""
 
     heads: int
-    """Heads of a block."""
+    """The heads of a block."""
     tiles: int
-    """Tiles of 16 queries of a block."""
+    """The tiles of 16 queries of a block."""
     chunk: int
-    """Keys in shared memory at once."""
+    """The keys in shared memory at once."""
     step: int
-    """Keys whose logits are in registers at once. It decides in which order they add up, so it
-    follows from the windows alone."""
+    """The keys whose logits are in registers at once. It decides the order of summation, so it
+    depends on the windows only."""
     warps: int
     queries: NearVectors
     keys: NearVectors
     values: NearVectors
     pairs: int
-    """Pairs of a bias and the next one, of a block."""
+    """The pairs of a bias and the next one of a block."""
     bytes: int
-    """Shared memory of a block."""
+    """The bytes of shared memory of a block."""
     blocks: int
-    """The least blocks of a multiprocessor, which decides the registers of each."""
+    """The least resident blocks of a multiprocessor, which limits the registers of each."""
 
 
 def numbered_keys(windows: Windows) -> tuple[int, int]:
-    """Returns the keys of a row of a window, padded, and those of all its rows."""
+    """Returns the padded number of keys of a row of a window, and that of all its rows."""
     row = round_up(windows.keys(1), _EIGHT)
     return row, windows.keys(0) * row
 
@@ -104,13 +105,13 @@ def numbered_keys(windows: Windows) -> tuple[int, int]:
 def attention_shape(
     step: AttendWindows, terms: int, shared_bytes: int, *, is_late: bool = False
 ) -> AttentionShape:
-    """Returns the shape for `shared_bytes` of a block: two blocks at once where they fit, with as
-    many heads as fit. `is_late`: for a chip after sm_90, whose compiler needs more registers."""
+    """Returns the shape for `shared_bytes` of a block: two resident blocks if they fit, each with
+    as many heads as fit. `is_late`: for a chip after sm_90, whose code needs more registers."""
     windows, heads = step.windows, step.heads
     depth = step.planes // heads
     _, numbers = numbered_keys(windows)
     most = _MOST_STEP if depth <= _DEEP else _DEEP_STEP
-    # The fewest padding keys, then the most at once.
+    # The fewest padding keys, then the most keys at once.
     together = min(range(most, 0, -_MATRIX), key=lambda step: (round_up(numbers, step), -step))
 
     chunk = round_up(numbers, together)
@@ -123,7 +124,7 @@ def attention_shape(
         pairs = _pairs(step, each, round_up(numbers, together))
         vectors = tiles * _MATRIX * queries.pitch + chunk * (keys.pitch + values.pitch)
         needed = vectors * 16 * terms + pairs * 8 + chunk // _EIGHT
-        # As few as possible without work in the last round.
+        # The number of warps that leaves the fewest idle in the last round.
         warps = min(counts, key=lambda warps: round_up(each * tiles, warps))
         blocks = blocks or at_once // warps
         return AttentionShape(
@@ -140,14 +141,14 @@ def attention_shape(
             fits = small.blocks * (small.bytes + _RESERVED_BYTES) <= shared_bytes
             if fits and each * tiles >= _SMALL_ITEMS:
                 return small
-    # Two blocks leave too few registers for two terms of long heads, and on later chips of any.
+    # Two blocks leave too few registers for two terms of deep heads, on later chips of any heads.
     blocks = 1 if terms == 2 and (depth > _MATRIX or is_late) else 2
     counts = range(_MOST_WARPS, _MOST_WARPS // 2 - 1, -1)
     for each in divisors:
         found = shape(each, chunk, counts, blocks)
         if found.bytes <= shared_bytes // 2 - _RESERVED_BYTES:
             return found
-    # As many queries as leave room for two steps of keys, or else for one.
+    # The most queries that leave memory for two steps of keys, or else for one.
     room = shared_bytes - _RESERVED_BYTES
     for least in (min(chunk, 2 * together), together):
         for own in range(tiles, 0, -1):
@@ -160,13 +161,14 @@ def attention_shape(
 
 
 def _bias_pitch(windows: Windows) -> int:
-    """Returns the biases from a head to the next, an even number."""
+    """Returns the stride between heads in biases, an even number."""
     rows, columns = windows.bias_sides
     return round_up(rows * columns, 2)
 
 
 def _pairs(step: AttendWindows, each: int, keys: int) -> int:
-    """Returns the pairs of biases that blocks of `each` heads and `keys` numbered keys may read."""
+    """Returns the number of pairs of biases that blocks of `each` heads and `keys` keys may
+    read."""
     if not step.has_bias:
         return 0
     windows = step.windows
@@ -176,7 +178,7 @@ def _pairs(step: AttendWindows, each: int, keys: int) -> int:
     query = (windows.rows // windows.cell - 1) * columns + windows.columns // windows.cell - 1
     key = max(at // row * columns + at % row for at in range(0, keys, _EIGHT)) + _EIGHT - 1
     pairs = max((each - 1) * pitch + query + key, each * pitch)
-    # Behind them, what rows of fewer than 8 keys read there: see `NONE_PAIRS` in the kernel.
+    # Rows of fewer than 8 keys read further pairs behind them: see `NONE_PAIRS` in the kernel.
     is_padded = windows.keys(1) < row == _EIGHT and windows.keys(1) % 2 == 0
     return pairs + ((windows.keys(0) - 1) * columns + 1 if is_padded and keys == numbered else 0)
 
@@ -279,14 +281,15 @@ class TensorAttentionStep(TensorStep[AttendWindows]):
 
     @property
     def _written(self) -> int:
-        """Planes that it writes: with a part's last plane, the zeros behind it."""
+        """The number of planes that it writes: with a part's last plane, also the zeros behind
+        it."""
         target, planes = self.step.target, self.step.planes
         if target.plane + planes < self.program.values[target.value].parts[target.part]:
             return planes
         return self._target.parts[target.part] - target.plane
 
     def _whole(self, task: TensorTask, value: int) -> MapArguments:
-        """Returns a map, by places in the value."""
+        """Returns the arguments of a map whose coordinates are those of the value."""
         layout, held = self.layout(value), task.places[value].box
         return layout.arguments(held, task.grid, -held.top, -held.left)
 

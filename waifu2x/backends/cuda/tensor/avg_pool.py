@@ -1,4 +1,4 @@
-"""Sums of global average pooling over maps of matrix units, by `kernels/tensor_avg_pool.cu`."""
+"""Runs the sums of global average pooling, by `kernels/tensor_avg_pool.cu`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from waifu2x.lowering.ops.vector import GlobalAvgPool
 from waifu2x.lowering.plan.symbols import larger
 
 _BLOCKS = 8
-"""Blocks of each multiprocessor that add up."""
+"""The blocks that sum on each multiprocessor."""
 
 _Sum = TypeVar("_Sum", bound=GlobalAvgPool | CrossSums)
 
@@ -30,7 +30,7 @@ class TensorSumStep(TensorStep[_Sum]):
     def launch_lines(
         self, task: TensorTask, spec: KernelSpec, parts: int, rows: int, beyond: int
     ) -> Launch:
-        """Returns the launch for a number of stored rows, each divided among `parts` blocks."""
+        """Returns the launch for `rows` stored rows, each divided among `parts` blocks."""
         value, grid = self.step.source.value, task.grid
         wanted = _BLOCKS * self.runtime.limits.compute_units
         lines = larger(1, rows * parts * grid.pictures // wanted)
@@ -50,7 +50,7 @@ class TensorSumStep(TensorStep[_Sum]):
 
 
 class TensorAvgPoolStep(TensorSumStep[GlobalAvgPool]):
-    """Adds up for a mean over the picture."""
+    """Adds the pixels of a box to the sums of a mean over the picture."""
 
     def launch(self, task: TensorTask) -> Launch:
         value = self.step.source.value

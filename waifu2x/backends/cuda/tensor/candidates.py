@@ -1,4 +1,4 @@
-"""Which shapes of a convolution on matrix units a chip can run, the usual one first."""
+"""Lists the shapes of a convolution on matrix units that a chip can run, the default first."""
 
 from __future__ import annotations
 
@@ -23,23 +23,22 @@ from waifu2x.lowering.plan.symbols import least
 MOST_ROWS = 8
 """The most rows of a tile of any kernel."""
 _HALO_COST = 0.4
-"""The cost of a tile of one row: its share of a larger one's is read more often."""
+"""The relative cost of halos for a tile of one row; it falls with the rows of a tile."""
 _COPIED_COST = 1.15
-"""The cost of weights that do not stay in shared memory."""
+"""The factor of the cost of weights that do not stay in shared memory."""
 _NARROW_COST = 1.4
-"""The cost of a tile of fewer planes, with two terms: their weights do not stay in shared memory,
-and more blocks read them more often."""
+"""The factor of the cost of narrow tiles with two terms: their weights do not stay in shared
+memory, and more blocks read them more often."""
 _RESERVED_BYTES = 1 << 10
-"""Shared memory that the driver takes of each block's share."""
+"""The bytes of shared memory of each block that the driver reserves."""
 _MOST_HELD = 576
-"""Weights of an output plane that a warpgroup holds in registers."""
+"""The most weights of an output plane that a warpgroup can hold in registers."""
 
 
 def candidates(
     job: TensorJob, units: Units, capability: tuple[int, int], shared_bytes: int
 ) -> list[Shape]:
-    """Returns the shapes that fit a block's shared memory, the usual one for large pictures
-    first."""
+    """Returns the shapes that fit a block's shared memory, the default for large pictures first."""
     shapes: list[Shape]
     if units == "wgmma":
         shapes = list(_row_by_row(job, shared_bytes))
@@ -58,43 +57,43 @@ def candidates(
         if (shape.shared(job) + _RESERVED_BYTES) * shape.blocks <= shared_bytes + _RESERVED_BYTES
     ]
     rolling: list[Shape] = [shape for shape in fitting if isinstance(shape, RollingShape)]
-    # They add several groups in another order than tiles do: one kernel for all sizes, then.
+    # Rolling sums several groups in another order than tiles: so it must serve all sizes.
     return rolling if rolling and job.inputs > job.group else fitting
 
 
 def _row_by_row(job: TensorJob, shared_bytes: int) -> Iterator[RowsShape | RollingShape]:
-    """Yields shapes that go down a picture row by row: where all weights of 64 output planes fit
-    the registers of a warpgroup, else those of 32 shared memory."""
+    """Yields shapes that go down a picture row by row: those with all weights of 64 output planes
+    in the registers of a warpgroup, or else of 32 in shared memory."""
     if job.terms == 2 or job.side == 1 or job.last:
         return
     each = job.outputs // job.sparse_taps
     if job.inputs * job.taps <= _MOST_HELD and each % ROWS_WIDTH == 0:
-        # Tiles are faster where several groups are read, and few planes are stored here and there.
+        # Otherwise tiles are faster: for several input groups, or scattered stores.
         is_faster = job.group == 64 or (job.inputs == 32 and not job.folds)
-        # It flags pictures by what it stores, others by their sums.
+        # It checks the range of stored values, other kernels that of their sums.
         if is_faster and not (job.scales or job.hides):
             yield RowsShape(9 if job.own_gate else 11 if job.inputs > 32 else 16)
     elif job.group == 32 and job.side == 3 and job.sparse_taps == 1:
         for warpgroups in (3, 2):
             rings = (RollingShape(warpgroups, ring) for ring in range(10, 4, -1))
-            # As many groups of a row as fit.
+            # The largest ring of groups that fits.
             fitting = (each for each in rings if each.shared(job) <= shared_bytes)
             yield from itertools.islice(fitting, 1)
 
 
 def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
-    """Returns the shapes of `wgmma`, measured on an H200 (see benchmarks/results). Weights stay in
-    shared memory where they fit."""
+    """Returns the shapes of `wgmma`, as measured on an H200 (see benchmarks/results). Weights stay
+    in shared memory where they fit."""
     all_of_them = job.steps
     order: tuple[tuple[int, int], ...]
     if job.last:
-        # Rows are read again by the tile below: more of them matter more than weights that stay.
-        # Where few planes are read, the epilogue is what takes long: more warps share it.
+        # Tiles below read halo rows again: more rows save more than weights that stay.
+        # With few input planes, the epilogue takes most of the time: more warps share it.
         many = (
             ((8, 1, 112, 4, 2), (4, 1, 112, 4, 2)) if job.tap_columns and job.inputs <= 64 else ()
         )
         if job.side > 3:
-            # The sums of all rows of larger tiles would not fit.
+            # Partial sums, since those of all rows of larger tiles do not fit.
             return [
                 WgmmaShape(rows, 1, 232, all_of_them, 2, a_stages, partial_rows=1)
                 for rows, a_stages in ((4, 2), (4, 1), (2, 2))
@@ -110,7 +109,7 @@ def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
                 (2, 1, 232, 2, 2),
             )
             for stages in dict.fromkeys((all_of_them, 4, 6))
-            # A tile's next K-block is copied before the last one is done with.
+            # The next K-block of a tile is copied while the last one is still in use.
             if stages <= all_of_them and (a_stages > 1 or job.steps == job.taps)
         ]
     if job.side == 1:
@@ -133,7 +132,7 @@ def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
         if stages <= all_of_them
         for rows, blocks in dict.fromkeys((*order, (2, 1)))
     ]
-    # For small pictures: more blocks, each with fewer planes.
+    # Shapes for small pictures: more blocks with fewer planes each.
     narrow = [
         WgmmaShape(2, 1, 232, stages, most_width=width)
         for width in (64, 32)
@@ -145,8 +144,8 @@ def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
 
 
 def _single_tap_shapes(job: TensorJob) -> Iterator[WgmmaShape]:
-    """Yields the shapes of one tap, whose bound is device memory: more tiles under way, and two
-    blocks where they fit."""
+    """Yields the shapes of 1x1 convolutions, which device memory bounds: more tiles under way, and
+    two resident blocks where they fit."""
     usual = 2 if job.outputs > job.inputs else 4
     for rows, blocks, a_stages, width in (
         (2, 2, usual, 64),
@@ -157,7 +156,7 @@ def _single_tap_shapes(job: TensorJob) -> Iterator[WgmmaShape]:
         (4, 1, 2, 128),
     ):
         if blocks == 2 and job.terms == 2:
-            # Two terms of an addend take more registers than two blocks leave.
+            # Two terms of a residual take more registers than two resident blocks leave.
             continue
         registers = 104 if blocks == 2 else 232
         for stages in dict.fromkeys((job.steps, 4)):
@@ -168,9 +167,9 @@ def _single_tap_shapes(job: TensorJob) -> Iterator[WgmmaShape]:
 
 
 def _mma_shapes(job: TensorJob) -> Iterator[MmaShape]:
-    """Yields the shapes for chips with asynchronous copies: for much shared memory, measured on an
-    H200, then for 163 and for 99 KiB of it. Chips with so little have slower units, which smaller
-    tiles feed."""
+    """Yields the shapes for chips with asynchronous copies: for much shared memory, as measured on
+    an H200, then for 163 and for 99 KiB. Chips with as little have slower matrix units, which
+    smaller tiles keep busy."""
     whole, half, quarter = (64, 64), (32, 64), (32, 32)
     all_of_them = job.steps
     shapes: tuple[MmaShape, ...]
@@ -181,7 +180,7 @@ def _mma_shapes(job: TensorJob) -> Iterator[MmaShape]:
             MmaShape(4, 2, whole, 4),
             MmaShape(2, 2, half, 3),
             MmaShape(2, 1, half, 3),
-            # A single tap of many planes: no more than the next one's weights are copied before.
+            # For a single tap of many planes: only the weights of the next one are prefetched.
             *((MmaShape(4, 2, whole, 2), MmaShape(2, 1, half, 2)) if job.side == 1 else ()),
         )
     elif job.side == 1:
@@ -226,38 +225,38 @@ def _mma_shapes(job: TensorJob) -> Iterator[MmaShape]:
 def ranked(
     job: TensorJob, shapes: list[Shape], rows: int, columns: int, multiprocessors: int
 ) -> tuple[list[Shape], str]:
-    """Returns the shapes, the usual one first, and the class of sizes that share a measured choice.
+    """Returns the shapes, the default first, and the class of sizes that share a measured choice.
 
     A small picture takes the shape that keeps more of the chip busy. With few tiles for each
-    multiprocessor, the last one may be a large part of the time, so other rows than the usual ones
-    save a tenth and more. Where device memory is the bound, or warps feed the units, rows are not
-    the only thing that counts.
+    multiprocessor, the last one may be a large part of the time, so another number of rows than the
+    default saves a tenth and more. For shapes bound by device memory, or fed by warps, the rows of
+    a tile do not decide alone.
     """
 
     def rounds(shape: Shape, each: int) -> int:
-        """Returns the rows of COLUMNS that the busiest multiprocessor computes, `each` tiles
-        deep."""
+        """Returns the rows of COLUMNS that the busiest multiprocessor computes, for `each` tiles of
+        output planes."""
         across = -(-columns // shape.columns)
         tiles = -(-across * -(-rows // shape.rows) * each // shape.consumers)
         found = -(-tiles // multiprocessors) * shape.rows * shape.consumers
         if isinstance(shape, RowsShape):
-            # Two warpgroups have their turns one after the other, the last one alone.
+            # Two warpgroups take turns; the last turn is one's alone.
             return (found + 1) * (shape.columns // COLUMNS)
         if isinstance(shape, RollingShape):
-            # Rows of input above and below are multiplied, too.
+            # The halo rows above and below are multiplied, too.
             return (found + job.side - 1) * (shape.columns // COLUMNS)
         return found
 
     def clocks(shape: Shape) -> float:
-        """Returns about the clocks of the busiest multiprocessor, multiplying or reading shared
-        memory."""
+        """Estimates the clocks of the busiest multiprocessor, bound by multiplication or by loads
+        from shared memory."""
         width = shape.width(job)
         reads = width // 2 if isinstance(shape, RollingShape) else 16 + width // 4
         found = rounds(shape, depth(job, shape)) * max(width // 2, reads)
         return found * _NARROW_COST if job.terms == 2 and width < job.width else found
 
     def cost(shape: WgmmaShape) -> float:
-        """Returns the clocks with the other costs of more than one round."""
+        """Estimates the clocks with the other costs of more than one round."""
         copied = 1 if shape.b_stages == job.steps else _COPIED_COST
         return clocks(shape) * (1 + _HALO_COST / shape.rows) * copied
 
@@ -274,5 +273,5 @@ def ranked(
 
 
 def _first(shape: Shape, shapes: list[Shape]) -> list[Shape]:
-    """Returns the shapes, one of them moved to the front."""
+    """Returns the shapes with `shape` moved to the front."""
     return [shape, *(other for other in shapes if other is not shape)]

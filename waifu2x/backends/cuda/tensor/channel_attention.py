@@ -1,5 +1,5 @@
-"""Attention between planes, of maps of matrix units: sums by `kernels/tensor_cross_sums.cu`, planes
-mixed by `kernels/tensor_mix.cu`. `tensor_vectors` makes the weights of the sums."""
+"""Runs attention between planes: sums products by `kernels/tensor_cross_sums.cu`, and mixes planes
+by `kernels/tensor_mix.cu`. `tensor_vectors` makes the weights from the sums."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from waifu2x.backends.gpu.device.launch import KernelSpec, Launch
 from waifu2x.lowering.ops.attention import CrossSums, MixPlanes
 
 _LARGEST = 64.0
-"""The largest value whose products fit the integers that are summed."""
+"""The largest value whose products fit the integers of the sums."""
 _THREADS = 256
 _MOST_SUMS = 6
-"""The most sums of a thread where it takes several heads at once."""
+"""The most sums of a thread that computes several heads at once."""
 _MOST_PLANES = 128
-"""The most queries and keys of the heads that are taken at once."""
+"""The most planes of queries and keys of the heads computed at once."""
 _RUNS = 4
 _PIXELS = 32
 
 
 class TensorCrossSumsStep(TensorSumStep[CrossSums]):
-    """Adds up products of planes."""
+    """Adds products of planes to sums over the picture."""
 
     def launch(self, task: TensorTask) -> Launch:
         step, layout = self.step, self.layout(self.step.source.value)
@@ -54,7 +54,7 @@ class TensorCrossSumsStep(TensorSumStep[CrossSums]):
 
 
 class TensorMixStep(TensorStep[MixPlanes]):
-    """Planes mixed by weights."""
+    """Mixes planes by weights."""
 
     def launch(self, task: TensorTask) -> Launch:
         step, box = self.step, task.boxes[self.number]
@@ -81,7 +81,7 @@ class TensorMixStep(TensorStep[MixPlanes]):
 
 
 def most_mixed(step: MixPlanes, written: int) -> int:
-    """Returns the most planes of the heads that any 8 planes of the result belong to."""
+    """Returns the most planes of the heads of any 8 consecutive planes of the result."""
     depth = step.planes // step.heads
 
     def head(plane: int) -> int:
@@ -92,5 +92,5 @@ def most_mixed(step: MixPlanes, written: int) -> int:
 
 
 def mix_bytes(step: MixPlanes, written: int) -> int:
-    """Returns the shared memory of a block in bytes."""
+    """Returns the bytes of shared memory of a block."""
     return 4 * (written * most_mixed(step, written) + step.planes * (_PIXELS + 1))

@@ -1,11 +1,11 @@
-"""The choice of `auto` on matrix units: whether 16 bits are exact enough for a network.
+"""Chooses the precision of `auto` on matrix units: measures whether 16 bits suffice for a network.
 
-It is measured once for a network and a kind of device, by the pictures of `backends/accuracy.py`,
-and kept; RECORDED has it for known networks. 16 bits have to keep the promised PSNR of a smooth
-drawing and of a photo. Where they do not keep that of the hard drawing, whose values are far larger
-then (SPAN answers single hard pixels with values 60 times as large, and keeps 33 dB instead of 77),
-they are trusted for smaller values only. Kernels flag any picture with larger ones, which is then
-computed in fp32, as are pictures whose values leave the range of 16 bits.
+It measures once for a network and a kind of device, by the pictures of `backends/accuracy.py`, and
+stores the answer; RECORDED holds those of known networks. 16 bits must keep the promised PSNR of a
+smooth drawing and of a photo. Where they do not keep that of the hard drawing, whose values are far
+larger then (SPAN answers single hard pixels with values 60 times as large, and keeps 33 dB instead
+of 77), they are trusted for smaller values only. Kernels flag any picture with larger values, which
+is then computed in fp32, as are pictures whose values exceed the range of 16 bits.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _SOURCES = (
     "lowering/**/*.py",
     "networks/**/*.py",
 )
-"""The sources that decide how the kernels compute a model."""
+"""The files on which the kernels' results for a model depend."""
 _REPEATS = 4
-"""A probe stands so often below and beside itself: then kernels for large pictures run."""
+"""The number of copies of a probe down and across, so that kernels for large pictures run."""
 IN_FP32 = 0.0
-"""Trusted is no value: fp32 by two terms."""
+"""Stands for no trusted value: fp32 by two 16-bit terms."""
 IN_FLOATS = -1.0
-"""Nor do two terms have room."""
+"""Stands for no trusted value, nor range enough for two terms: fp32 on other units."""
 
 RECORDED: Mapping[str, float] = {
     "83ee2819de1815c0": LARGEST,  # vgg_7/art, noise 0, 1x
@@ -68,20 +68,19 @@ RECORDED: Mapping[str, float] = {
     "2532d1ee6cc6033c": LARGEST,  # realesrgan/anime, 4x
     "1d39b6d7467ea8e7": 128.0,  # span/photo, 2x
 }
-"""Results for networks that many use, by the first 16 digits of the model's digest, so that their
-first picture need not wait. `benchmarks/bench_trusted.py` measures them again and prints these
-rows."""
+"""Measured answers for common networks, by the first 16 digits of the model's digest, so that their
+first picture need not wait. `benchmarks/bench_trusted.py` measures them and prints these rows."""
 
 Run = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 """Runs a picture (rows, columns, planes) through a network; raises FlaggedError for values beyond
-the trusted size."""
+the trusted ones."""
 Trial = Callable[[float], AbstractContextManager[Run]]
-"""A network on the device while the context lasts: in 16 bits, trusted up to a value, or IN_FP32.
-Raises BackendError."""
+"""Opens a network on the device for the time of the context: in 16 bits, trusted up to a value, or
+IN_FP32. Raises BackendError."""
 
 
 def trusted(model: Model, kind: str, trial: Trial) -> float:
-    """Returns the largest value up to which 16 bits keep the promise of `auto` for a model;
+    """Returns the largest value up to which 16 bits keep the promise of `auto` for a model, or
     IN_FP32, or IN_FLOATS. `kind` identifies chips that compute alike.
 
     Raises BackendError if it must be measured and cannot be.
@@ -143,7 +142,7 @@ def _smallest(pictures: list[NDArray[np.uint8]], trial: Trial) -> float:
 
 
 def _is_flagged(pictures: list[NDArray[np.uint8]], most: float, trial: Trial) -> bool:
-    """Returns whether any picture has values beyond the trusted size."""
+    """Returns whether any picture has values beyond `most`."""
     with trial(most) as fast:
         try:
             for picture in pictures:

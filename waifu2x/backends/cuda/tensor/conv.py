@@ -1,4 +1,4 @@
-"""Convolutions on matrix units: what each reads and writes, its weights, its launches."""
+"""Runs convolutions on matrix units: packs their weights, and makes their launches."""
 
 from __future__ import annotations
 
@@ -60,17 +60,17 @@ NOTHING = Box(0, 0, 0, 0)
 _FIRST_ROWS = 4
 _WARP = 32
 _SPARSE_SIDE = 2
-"""Taps in each direction, as `sparse_taps` has them."""
+"""The side of the kernels of `sparse_taps`."""
 _PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0, 0: 1.0}
-"""The value that a pixel of 1 has, by the macro PIXEL: integers are read as fractions of a power of
-two."""
+"""The number by which kernels read a pixel value of 1, by the macro PIXEL: integers become
+fractions of a power of two."""
 
 PASSING = (LEAKY, SILU, MISH, GELU)
-"""Activations that keep infinite sums infinite, and sums that are no numbers no numbers."""
+"""Activations that preserve infinite sums and NaN."""
 
 
 class TensorConvStep(TensorStep[Conv]):
-    """A convolution: a first one, which reads pixels, a last one, which makes them, or any other.
+    """A convolution: a first one, which reads pixels, a last one, which writes them, or any other.
 
     Pixels include maps of few planes.
     """
@@ -88,7 +88,7 @@ class TensorConvStep(TensorStep[Conv]):
             depths = {depth(self._job, shape) for shape in self._candidates}
             self.makes_own_pixels = self._job.side == 1 and not self._job.last and depths == {1}
         self._shapes: dict[tuple[str, Shape], Shape] = {}
-        """Chosen shapes, by the class of sizes and the usual shape for it."""
+        """The chosen shapes, by class of sizes and its default shape."""
 
     def _found_job(self) -> TensorJob:
         step, source, target = self.step, self.layout(self.step.source.value), self._map_target
@@ -115,7 +115,7 @@ class TensorConvStep(TensorStep[Conv]):
 
     @property
     def resizes(self) -> bool:
-        """Whether pixels at the edges of the result are for another kernel."""
+        """Whether another kernel computes the pixels at the edges of the result."""
         return self.step.resized is not None
 
     @property
@@ -126,18 +126,18 @@ class TensorConvStep(TensorStep[Conv]):
 
     @property
     def _each(self) -> int:
-        """Planes of a pixel of the target's part, padded."""
+        """The planes of a pixel of the target's part, padded."""
         assert isinstance(self._target, MapLayout)
         return self._target.parts[self.step.target.part]
 
     @property
     def _outputs(self) -> int:
-        """Planes of the result, padded for a map, or for what a first one makes."""
+        """The planes of the result, padded for a map or for a first convolution."""
         return self._each * self.step.depth_to_space**2 if self._map_target else PLANE_UNIT
 
     @cached_property
     def _output_places(self) -> NDArray[np.intp]:
-        """Where the planes of the result stand among the padded ones."""
+        """The index of each plane of the result among the padded ones."""
         pixels = self.step.depth_to_space**2
         if self._map_target is None:
             return np.arange(self.step.out_planes)
@@ -188,7 +188,7 @@ class TensorConvStep(TensorStep[Conv]):
         return self.launch_with(spec, blocks, fields, geometry)
 
     def _pixels_read(self, task: TensorTask) -> tuple[int, SourceArguments]:
-        """Returns the macro PIXEL, and the place where a first convolution reads."""
+        """Returns the macro PIXEL, and the source of a first convolution."""
         view, box = self.step.source, self.computed(task)
         top, left = box.top + view.offset, box.left + view.offset
         if view.value == 0:
@@ -250,7 +250,7 @@ class TensorConvStep(TensorStep[Conv]):
         return self.launch_with(spec, (blocks, 1, 1), fields)
 
     def _shape(self, size: Size) -> Shape:
-        """Returns the shape for work of that many rows and columns."""
+        """Returns the shape for results of that size."""
         job = self._job
         assert job is not None
         best_first, size_class = ranked(
@@ -263,7 +263,7 @@ class TensorConvStep(TensorStep[Conv]):
 
     @cached_property
     def _weight(self) -> NDArray[Any]:
-        """(outputs, inputs, side, side), padded as maps are."""
+        """Returns the weight (outputs, inputs, side, side), padded as maps are."""
         step, job = self.step, self._job
         assert job is not None
         outputs = job.outputs if job.tap_columns or not job.last else job.width
@@ -279,7 +279,7 @@ class TensorConvStep(TensorStep[Conv]):
         return {"GATE_ACTIVATE(x)": text}
 
     def _with_gate(self, weights: NDArray[Any]) -> NDArray[Any]:
-        """Returns packed weights followed by those of the step's own gate, if it has one."""
+        """Returns the packed weights, followed by those of the step's own gate, if any."""
         gate = self.step.own_gate
         if gate is None:
             return weights
@@ -291,7 +291,7 @@ class TensorConvStep(TensorStep[Conv]):
 
     @cached_property
     def input_places(self) -> NDArray[np.intp]:
-        """Where the planes that it reads stand among the stored ones."""
+        """The index of each input plane among the stored ones."""
         view = self.step.source
         planes = self.program.values[view.value].parts[view.first : view.first + view.parts]
         return self.layout(view.value).planes(view.first, planes)
@@ -310,7 +310,7 @@ class TensorConvStep(TensorStep[Conv]):
         return self.uploaded("epilogue", packed)
 
     def computed(self, task: TensorTask) -> Box:
-        """Returns the results to compute: those whose part of the target is in memory."""
+        """Returns the box of results to compute: those whose part of the target is in memory."""
         box, d2s = task.boxes[self.number], self.step.depth_to_space
         if self._map_target is None:
             return box
@@ -321,8 +321,8 @@ class TensorConvStep(TensorStep[Conv]):
         return Box(top, left, bottom - top, right - left)
 
     def _without_margin(self, task: TensorTask, box: Box) -> Box:
-        """Returns the part of a box that is not zeros around the picture; the same object if there
-        are none, or if the kernel writes zeros for the results that it computes there."""
+        """Returns a box without its zeros outside the target's size; the same object if it has
+        none, or if the kernel itself writes zeros there."""
         value, d2s = self.step.target.value, self.step.depth_to_space
         clears = (
             self._map_target is not None
@@ -338,7 +338,7 @@ class TensorConvStep(TensorStep[Conv]):
         return Box(top, left, bottom - top, right - left)
 
     def _made(self, box: Box) -> Box:
-        """Returns a box of results in pixels of the target."""
+        """Returns the box of target pixels that a box of results becomes."""
         return Box(*(number * self.step.depth_to_space for number in box))
 
     def store_macros(self, task: TensorTask, box: Box) -> dict[str, str | int]:
@@ -376,7 +376,7 @@ class TensorConvStep(TensorStep[Conv]):
         return result
 
     def picture_macros(self, task: TensorTask) -> dict[str, str | int]:
-        """Returns the macros of a kernel that adds the picture, if it does."""
+        """Returns the macros of the addition of the picture; none if the step does not add it."""
         step, result = self.step, dict[str, str | int]()
         if step.residual is None:
             return result
@@ -395,8 +395,9 @@ class TensorConvStep(TensorStep[Conv]):
         extent: LayerExtent,
         whole: Box = NOTHING,
     ) -> dict[str, Any]:
-        """Returns the fields of `Conv` in `kernels/tensor.cuh` for a box of results, but for the
-        source, weights and epilogue. `whole` is the box with zeros around it that are cleared."""
+        """Returns the fields of `Conv` in `kernels/tensor.cuh` for a box of results, without
+        source, weights and epilogue. `whole` is the box with the zeros around it that are
+        written."""
         step, made, check = self.step, self._made(box), task.check
         rows, columns = task.batch.sizes[step.target.value]
         return {
@@ -416,7 +417,7 @@ class TensorConvStep(TensorStep[Conv]):
         }
 
     def _written(self, task: TensorTask, made: Box) -> dict[str, Any]:
-        """Returns the fields of a target whose pixels `made` are computed."""
+        """Returns the fields of the target, where the pixels `made` are computed."""
         value = self.step.target.value
         if self._map_target:
             held = task.places[value].box
@@ -457,7 +458,7 @@ class TensorConvStep(TensorStep[Conv]):
 
 
 def sparse_taps(step: Conv) -> NDArray[np.float32]:
-    """Returns the weight (out, in, 2, 2) of the taps that are not zero, where `has_sparse_taps`.
+    """Returns the nonzero taps (out, in, 2, 2) of a step with `has_sparse_taps`.
 
     They are the taps from [dy * 2 / D2S][dx * 2 / D2S] on, for each pixel [dy][dx] that a result
     becomes by depth-to-space (D2S).
@@ -473,8 +474,8 @@ def sparse_taps(step: Conv) -> NDArray[np.float32]:
 
 
 def has_sparse_taps(step: Conv) -> bool:
-    """Returns whether all other taps are zero: behind an enlargement, and in transposed
-    convolutions."""
+    """Returns whether all taps but those of `sparse_taps` are zero: behind an enlargement, and in
+    transposed convolutions."""
     if step.taps != 3 or step.depth_to_space == 1:
         return False
     return bool(np.count_nonzero(sparse_taps(step)) == np.count_nonzero(step.weight))

@@ -1,4 +1,4 @@
-"""Depthwise convolutions between maps of matrix units, by `kernels/tensor_depthwise.cu`."""
+"""Runs depthwise convolutions on 16-bit maps, by `kernels/tensor_depthwise.cu`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LINE = 4
 
 
 class TensorDepthwiseStep(TensorStep[Depthwise]):
-    """A convolution of each plane with its own kernel."""
+    """A depthwise convolution."""
 
     def launch(self, task: TensorTask) -> Launch:
         step, box = self.step, task.boxes[self.number]

@@ -1,4 +1,4 @@
-"""The edges of a picture that a convolution resizes, by `kernels/tensor_edges.cu`."""
+"""Computes the edges of a result that a convolution resizes, by `kernels/tensor_edges.cu`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _THREADS = _WARPS * 32
 
 
 class TensorEdgesStep(TensorStep[Conv]):
-    """The first and last rows and columns of the last step's result, computed after it."""
+    """Computes the first and last rows and columns of the last step's result, after that step."""
 
     def __init__(self, context: TensorContext, last: TensorConvStep) -> None:
         super().__init__(context, last.number)
@@ -58,7 +58,7 @@ class TensorEdgesStep(TensorStep[Conv]):
         return self.layout(source.value).parts[source.first]
 
     def _weights(self) -> NDArray[np.float32]:
-        """Returns [row][column][tap][plane][input], by kinds of rows and columns."""
+        """Returns the weights [row][column][tap][plane][input], by kinds of rows and columns."""
         weight = self._resized.weight
         cut = weight.reshape(*weight.shape[:4], -1).transpose(0, 1, 4, 2, 3)
         return placed(cut, 4, self._last.input_places, self._inputs)

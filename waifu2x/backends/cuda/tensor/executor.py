@@ -1,4 +1,4 @@
-"""The executor over matrix units: maps of 16-bit terms, see `kernels/tensor.cuh`."""
+"""Defines the executor on matrix units, with maps of 16-bit terms; see `kernels/tensor.cuh`."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ from waifu2x.networks.model import Model
 
 def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Sequence[Maker]]:
     """Returns the makers of executors of each precision: the first for all pictures, the others for
-    pictures with values that 16 bits cannot hold. Those of fp16 are then the ones of fp32.
+    pictures with values that 16 bits cannot hold. In fp16, these others are those of fp32.
 
-    Programs that matrix units cannot run go to fp32 on other units at once.
+    Programs that matrix units cannot run get an executor in fp32 on other units at once.
     """
     sizes = LARGEST, choosing.IN_FP32, choosing.IN_FLOATS
     fp16, fp32, wide = (_maker(runtime, units, trusted) for trusted in sizes)
@@ -72,7 +72,7 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Sequence[Maker
 
 
 def decides(runtime: CudaRuntime, units: Units) -> Decide:
-    """Returns what decides how `auto` computes a model: in 16 bits where these are exact enough."""
+    """Returns the function that chooses a model's maker for `auto`: 16 bits if exact enough."""
     kind = f"{units} {'sm75' if is_sm75(runtime.capability) else ''}"
 
     def decide(model: Model, on_trial: OnTrial) -> Maker:
@@ -87,7 +87,7 @@ def decides(runtime: CudaRuntime, units: Units) -> Decide:
 
 
 def _maker(runtime: CudaRuntime, units: Units, trusted: float) -> Maker:
-    """Returns what makes executors whose values are `trusted` in 16 bits up to a size; IN_FP32, or
+    """Returns the maker of executors in 16 bits, `trusted` up to that value, or in IN_FP32, or in
     IN_FLOATS."""
     if trusted == choosing.IN_FLOATS:
         return partial(Fp32Executor, runtime)
@@ -105,19 +105,19 @@ def _maker(runtime: CudaRuntime, units: Units, trusted: float) -> Maker:
 def arranged(program: Program, units: Units, terms: int, trusted: float = LARGEST) -> Program:
     """Returns the program with steps that are fast here, in an order that takes little memory.
 
-    Values are `trusted` up to a size, at most LARGEST. With a smaller size kernels look at every
-    value, so every value has to be stored.
+    Values are `trusted` up to that one, LARGEST at most. For less than LARGEST, kernels check every
+    value, so every value must be stored.
     """
     takes = scales(units, terms)
     gates = takes and trusted == LARGEST
     found = joined(fused(program, scales=takes, resizes=takes, sums=terms == 1, own_gates=gates))
-    # Maps of two terms are large; of one, to read what makes them once is worth more.
+    # Maps of two terms are large; with one term, reading their source only once saves more.
     return ordered(separated(found) if terms == 2 else found)
 
 
 def scales(units: Units, terms: int) -> bool:
-    """Returns whether convolutions scale what they read, 16-bit values on their way to the matrix
-    unit, and resize their results."""
+    """Returns whether convolutions scale 16-bit values as they load them for the matrix unit, and
+    resize their results."""
     return units == "wgmma" and terms == 1
 
 
@@ -150,7 +150,7 @@ class TensorExecutor:
         choose: Choose,
         trusted: float = LARGEST,
     ) -> None:
-        """Pictures with values beyond the `trusted` size are flagged, LARGEST at most.
+        """Kernels flag pictures with values beyond `trusted`, LARGEST at most.
 
         Raises BackendError for kernels that cannot be built, OutOfMemoryError.
         """
@@ -199,7 +199,7 @@ class TensorExecutor:
         return found
 
     def _running(self, numbers: Sequence[int]) -> Iterator[TensorStep[Any]]:
-        """Yields what runs for steps of these numbers, in order."""
+        """Yields the steps of these numbers, in order; one may stand for the last two."""
         for number in numbers:
             if self._pair is not None and number == self._pair.number:
                 yield self._pair  # the last two steps in one
@@ -209,7 +209,7 @@ class TensorExecutor:
                 yield self._edges
 
     def new_flags(self, pictures: int) -> Flags:
-        """Returns flags of pictures with values that 16 bits cannot hold."""
+        """Returns flags for pictures with values that 16 bits cannot hold."""
         return CudaFlags(self._runtime, pictures)
 
     def vector_bytes(self, pictures: int) -> int:
@@ -224,12 +224,12 @@ class TensorExecutor:
 
     @property
     def _all(self) -> list[KernelStep[Any]]:
-        """Everything that has kernels and data."""
+        """Returns every object that holds kernels and buffers."""
         ends = (self._pair, self._edges)
         return [*self._steps.values(), self._vectors, *(step for step in ends if step)]
 
     def peak(self) -> float:
-        """Returns the multiply-adds a second at best: two terms take three matrix products."""
+        """Measures the most multiply-adds a second: two terms take three matrix products."""
         return matrix_peak(self._runtime, self._units) / (3 if self._terms == 2 else 1)
 
     def share(self, number: int) -> float:

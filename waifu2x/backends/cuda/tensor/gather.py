@@ -1,4 +1,4 @@
-"""Planewise steps that are not of whole vectors, by `kernels/tensor_gather.cu`."""
+"""Runs planewise steps that cannot move whole vectors, by `kernels/tensor_gather.cu`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _THREADS = 256
 
 
 class GatherStep(TensorStep[PlanewiseStep]):
-    """A planewise step of any kind, value by value."""
+    """A planewise step of any kind, computed value by value."""
 
     def launch(self, task: TensorTask) -> Launch:
         step, box, grid = self.step, task.boxes[self.number], task.grid
@@ -114,7 +114,7 @@ class GatherStep(TensorStep[PlanewiseStep]):
         }
 
     def _source(self, task: TensorTask) -> dict[str, Any]:
-        """Returns the fields of what it reads: pixels, or a map."""
+        """Returns the fields of its source: pixels, or a map."""
         view = self.step.source
         if view.value == 0:
             source = task.batch.source
@@ -125,14 +125,14 @@ class GatherStep(TensorStep[PlanewiseStep]):
         return {"in": task.address(view.value), "source": pixels, "from": self._map(task, view)}
 
     def _map(self, task: TensorTask, view: View) -> MapArguments:
-        """Returns the map that a view reads."""
+        """Returns the arguments of the map that a view reads."""
         held, layout = task.places[view.value].box, self._layout(view.value)
         if layout is not None:
             return layout.arguments(held, task.grid, held.top, held.left)
         return few_map(held)
 
     def _target(self, task: TensorTask) -> dict[str, Any]:
-        """Returns the fields of what it writes."""
+        """Returns the fields of its target."""
         value, batch = self.step.target.value, task.batch
         rows, columns = batch.sizes[value]
         if value == self.program.result:

@@ -1,8 +1,8 @@
-"""Maps of matrix units that a step may write over maps that it reads.
+"""Finds the maps that a step may overwrite in place with its result.
 
-Kernels that make each pixel of the same pixel alone read it before they write it: norms, planewise
-steps, and the additions of convolutions; convolutions of one tap, where a block makes all planes of
-its pixels; attention, which reads the same planes and windows of its queries that it writes.
+Kernels that make a pixel from that pixel only read it before they write it: norms, planewise steps,
+and the residuals of convolutions; 1x1 convolutions where a block makes all planes of its pixels;
+and attention, which reads the planes and windows of its queries that it writes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from waifu2x.lowering.values import Target, View
 def in_place(
     program: Program, layouts: Sequence[MapLayout | FewLayout], undivided: frozenset[int]
 ) -> dict[int, tuple[int, ...]]:
-    """Maps each value to those whose place it may take; see Executor.
+    """Maps each value to those that it may overwrite; see Executor.
 
     `undivided` are the numbers of convolutions whose blocks make all planes of their pixels.
     """
@@ -47,8 +47,7 @@ def in_place(
 
 
 def clipped(program: Program) -> frozenset[int]:
-    """Returns the values that nothing writes beyond the memory that there is: those of
-    attention."""
+    """Returns the values that no kernel writes beyond the box in memory: those of attention."""
     others = {step.writes for step in program.steps if not isinstance(step, AttendWindows)}
     made = {step.writes for step in program.steps if isinstance(step, AttendWindows)}
     return frozenset(made - others)
@@ -97,8 +96,8 @@ def _folds(program: Program, step: Conv) -> bool:
 
 
 def _queries(program: Program, numbers: Sequence[int]) -> Iterator[int]:
-    """Yields the value of the queries of some attentions, if each writes the planes that it reads
-    of it, and nothing else reads it from the first of them on."""
+    """Yields the value of the queries of several attentions, if each overwrites the planes that it
+    reads, and no other step reads the value from the first attention on."""
     steps = [program.steps[number] for number in numbers]
     queries = set[int]()
     for step in steps:

@@ -1,7 +1,7 @@
-"""How values lie in memory for matrix units: maps of 16-bit terms, maps of few planes as floats.
+"""Lays out values for matrix units: maps of 16-bit terms, and maps of few planes as floats.
 
-See `kernels/tensor.cuh`. Pictures of a batch stand side by side in a map, each in a cell as large
-as the map's box; in a map of few planes one after the other.
+`kernels/tensor.cuh` defines the layout. Pictures of a batch lie side by side in a map, each in a
+cell as large as the map's box; in a map of few planes, one after the other.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from waifu2x.lowering.values import Value
 from waifu2x.system.lazy_dataclass import dataclass
 
 FEW_PLANES = 4
-"""Maps of no more are floats: no convolution on matrix units reads them plane by plane."""
+"""The most planes of maps of floats: no convolution on matrix units reads those by groups."""
 PLANE_UNIT = 32
-"""Planes of a part are padded to a multiple of it."""
+"""The unit to which the planes of a part are padded."""
 _PHASES = 8
-"""Columns of a period of the order of vectors: rows begin alike."""
+"""The period, in columns, of the swizzled order of vectors: all rows begin with a new period."""
 ROWS_BEYOND, COLUMNS_BEYOND = 8, 80
-"""Rows and then pixels behind a map, which tiles may read; kernels assert that they do not go
+"""The rows and pixels behind a map that tiles may read; kernels assert that they read no
 further."""
 _FLOAT_BYTES = 4
 
 
 class BatchGrid(NamedTuple):
-    """Pictures side by side."""
+    """The arrangement of a batch's pictures in a map."""
 
     across: int
     down: int
@@ -56,25 +56,25 @@ class MapArguments(NamedTuple):
 
 
 def few_map(held: Box) -> MapArguments:
-    """Returns arguments for a map of few planes that holds a box, counted from the value's first
-    pixel."""
+    """Returns the arguments of a map of few planes that holds a box, in coordinates of the
+    value."""
     return MapArguments(held.width, 0, held.top, held.left, held.height, held.width)
 
 
 @dataclass(frozen=True)
 class MapLayout:
-    """A value of many planes."""
+    """The layout of a value of many planes."""
 
     parts: tuple[int, ...]
-    """Planes of each part as they are stored: of a single pixel, padded."""
+    """The stored planes of a single pixel of each part, padded."""
     space_to_depth: int
     group: int
-    """Planes of a group."""
+    """The planes of a group."""
     terms: int
 
     @property
     def stored(self) -> int:
-        """Planes of a stored pixel."""
+        """The planes of a stored pixel."""
         return sum(self.parts) * self.space_to_depth**2
 
     def start(self, part: int) -> int:
@@ -88,16 +88,16 @@ class MapLayout:
         return (rows * pitch * self.stored + beyond * self.group) * VALUE_BYTES * self.terms
 
     def arguments(self, box: Box, grid: BatchGrid, top: int, left: int) -> MapArguments:
-        """Returns arguments for a map that holds a box; the first result is at its (top, left)."""
+        """Returns the arguments of a map that holds a box, for a first result at (top, left)."""
         rows, pitch = self._extent(box, grid)
         group = rows * pitch * self.group // VECTOR_VALUES
         return MapArguments(pitch, group, top, left, *self._cell(box))
 
     def planes(self, first: int, planes: tuple[int, ...]) -> NDArray[np.intp]:
-        """Returns where the planes of some parts, from `first` on, are stored, counted from its
-        first plane.
+        """Returns the stored index of each plane of some parts, counted from the first plane of
+        part `first`.
 
-        They are in the order [dy][dx][plane]; `planes` are those of each part without padding.
+        The order is [dy][dx][plane]; `planes` are the numbers of planes of the parts, unpadded.
         """
         starts = [self.start(first + index) - self.start(first) for index in range(len(planes))]
         single = np.concatenate(
@@ -111,14 +111,14 @@ class MapLayout:
         return box.height // self.space_to_depth, box.width // self.space_to_depth
 
     def _extent(self, box: Box, grid: BatchGrid) -> tuple[int, int]:
-        """Returns the rows and the pitch."""
+        """Returns the rows and the pitch of the map."""
         rows, columns = self._cell(box)
         return grid.down * rows, round_up(grid.across * columns, _PHASES)
 
 
 @dataclass(frozen=True)
 class FewLayout:
-    """A value of few planes, [picture][row][column][plane], float32."""
+    """The layout of a value of few planes: [picture][row][column][plane], float32."""
 
     planes: int
 

@@ -1,4 +1,4 @@
-"""Norms over the planes of a pixel, between maps of matrix units, by `kernels/tensor_norm.cu`."""
+"""Runs layer norm on 16-bit maps, by `kernels/tensor_norm.cu`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from waifu2x.lowering.ops.norm import NormPlanes
 
 _THREADS = 256
 _VALUES = 32
-"""Values of a thread, at once."""
+"""The values that a thread holds at once."""
 
 
 class TensorNormStep(TensorStep[NormPlanes]):
-    """A norm over the planes of a pixel."""
+    """A layer norm, over the planes of a pixel."""
 
     def launch(self, task: TensorTask) -> Launch:
         step, box = self.step, task.boxes[self.number]

@@ -1,4 +1,4 @@
-"""Weights in the order in which the kernels of matrix units read them, as 16-bit terms."""
+"""Packs weights as 16-bit terms in the order in which the kernels of matrix units read them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from waifu2x.networks.activations import Activation
 
 VALUE_BYTES = 2
 VECTOR_VALUES = 8
-"""Values of a vector of 16 bytes."""
+"""The values of a vector of 16 bytes."""
 
 
 _QUADS = np.arange(32) % 8 // 2 * 8 + np.arange(32) // 8 * 2 + np.arange(32) % 2
@@ -21,19 +21,19 @@ them."""
 
 
 def vectors_of(planes: int) -> int:
-    """Returns how many vectors of a pixel neighbouring threads take, for that many planes."""
+    """Returns how many vectors of a pixel of `planes` planes neighbouring threads share."""
     return next(count for count in (8, 4, 1) if planes % (VECTOR_VALUES * count) == 0)
 
 
 def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
-    """Returns high and low terms, whose sum has 22 bits."""
+    """Splits values into high and low terms, whose sum has 22 bits."""
     high = values.astype(np.float16)
     return high, (values - high.astype(np.float32)).astype(np.float16)
 
 
 def swizzled(block: NDArray[np.float16], group: int) -> NDArray[np.float16]:
-    """Returns (..., rows, group) with the vectors of each row in the order of `swizzle_phase` in
-    `kernels/tensor.cuh`."""
+    """Reorders the vectors of each row of (..., rows, group) as `swizzle_phase` in
+    `kernels/tensor.cuh` does."""
     rows, vectors = block.shape[-2], group // VECTOR_VALUES
     row = np.arange(rows)
     phase = row % 8 if group == 64 else row // 2 % 4
@@ -45,7 +45,8 @@ def swizzled(block: NDArray[np.float16], group: int) -> NDArray[np.float16]:
 def placed(
     values: NDArray[np.float32], axis: int, places: NDArray[np.intp], count: int
 ) -> NDArray[np.float32]:
-    """Returns values at `places` of `count` along an axis, zeros elsewhere."""
+    """Returns an array of length `count` along `axis` with the values at `places`, zeros
+    elsewhere."""
     shape = list(values.shape)
     shape[axis] = count
     result = np.zeros(shape, np.float32)
@@ -56,7 +57,7 @@ def placed(
 def pack_middle(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """Returns (out, in, side, side) as (tiles of `width` output planes, K-blocks, taps, width,
+    """Packs (out, in, side, side) as (tiles of `width` output planes, K-blocks, taps, width,
     group)."""
     outputs, inputs = weight.shape[:2]
     # [tile][group of planes][tap][output plane][input plane]
@@ -67,11 +68,9 @@ def pack_middle(
 def pack_quads(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """Returns `pack_middle` with output planes in an order by which `mma` leaves each thread of a
-    quad with eight neighbours: column c of the i-th matrix product of 32 planes is plane c
-
-    2 * 8 + i * 2 + c % 2.
-    """
+    """Packs as `pack_middle`, but orders output planes so that `mma` leaves each thread of a quad
+    with eight neighbours: column c of the i-th matrix product of 32 planes is plane c // 2 * 8 + i
+    * 2 + c % 2."""
     outputs = np.arange(0, weight.shape[0], 32)[:, np.newaxis] + _QUADS
     return pack_middle(weight[outputs.ravel()], width, group, terms)
 
@@ -79,13 +78,12 @@ def pack_quads(
 def pack_rows(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """Returns (out, in, side, side) as (tiles of `width` = 64 output planes, groups, taps, k16,
+    """Packs (out, in, side, side) as (tiles of `width` = 64 output planes, groups, taps, k16,
     128, 4, 2): fragments of `wgmma` m64k16 in registers, of one term.
 
-    Thread 32 * w + l holds output planes 16 * w + l
-
-    4 and, word by word, those 8 further; input planes l % 4 * 2 and the next, in words 2 and 3
-    those 8 further.
+    Thread 32 * w + l holds output plane 16 * w + l // 4 in words 0 and 2, and the plane 8 further
+    in words 1 and 3; each word holds input planes l % 4 * 2 and the next, words 2 and 3 those 8
+    further.
     """
     outputs, inputs = weight.shape[:2]
     assert (width, terms) == (64, 1)
@@ -99,8 +97,8 @@ def pack_rows(
 def pack_rolling(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """Returns (out, in, 3, 3) as (tiles of `width` output planes, groups, kx, 5, width, group), of
-    one term: taps ky = 2, 1, 0, 2, 1, so that any three neighbours are all of them."""
+    """Packs (out, in, 3, 3) as (tiles of `width` output planes, groups, kx, 5, width, group), of
+    one term: taps ky = 2, 1, 0, 2, 1, so that any three consecutive ones are all three."""
     outputs, inputs = weight.shape[:2]
     assert terms == 1
     cut = weight[:, :, [2, 1, 0, 2, 1]].reshape(
@@ -113,8 +111,8 @@ def pack_rolling(
 def pack_last(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """Returns (1, K-blocks, rows of taps, width, group): the taps of a row are columns of the
-    matrix product."""
+    """Packs (out, in, side, side) as (1, K-blocks, rows of taps, width, group): the taps of a row
+    are columns of the matrix product."""
     outputs, inputs, side = weight.shape[:3]
     columns = np.zeros((side, width, inputs), np.float32)
     # (out, in, ky, kx) to [ky][kx][out][in]
@@ -125,12 +123,12 @@ def pack_last(
 
 
 def pack_first(weight: NDArray[np.float32], unit: float, is_last: bool) -> NDArray[np.float16]:
-    """Returns (tiles of 32 output planes, k16, n8, lane, 2 terms, word, 2): fragments of `mma`
-    m16n8k16.
+    """Packs (out, in, side, side) as (tiles of 32 output planes, k16, n8, lane, 2 terms, word, 2):
+    fragments of `mma` m16n8k16.
 
     Output planes are in the order of `pack_quads`, unless they become pixels. Value k of an output
-    plane is [ky][kx][plane], each ky padded to an even count. `unit` is the value of a pixel of 1;
-    see the kernel.
+    plane is [ky][kx][plane], each ky padded to an even count. `unit` is the number by which the
+    kernel reads a pixel value of 1.
     """
     outputs, inputs, side = weight.shape[:3]
     values = round_up(side * inputs, 2)
@@ -140,7 +138,8 @@ def pack_first(weight: NDArray[np.float32], unit: float, is_last: bool) -> NDArr
     rows[:, :, : side * inputs] = taps * np.float64(unit)
     flat = np.zeros((outputs, depth), np.float32)
     flat[:, : side * values] = rows.reshape(outputs, -1)
-    # Lane l holds column l // 4 of eight, values 2 * (l % 4) and the next, word 1 those 8 further.
+    # Lane l holds column l // 4 of eight: values 2 * (l % 4) and the next, in word 1 those 8
+    # further.
     if not is_last:
         flat = flat.reshape(-1, 32, depth)[:, _QUADS].reshape(outputs, depth)
     cut = np.stack(split(flat)).reshape(2, outputs // 32, 4, 8, depth // 16, 2, 4, 2)
@@ -154,7 +153,7 @@ def pack_epilogue(
     places: Sequence[int] | NDArray[np.intp],
     planes: int,
 ) -> NDArray[np.float32]:
-    """Returns (2, planes): biases and slopes at `places`, zeros elsewhere."""
+    """Packs biases and slopes as (2, planes), at `places`, with zeros elsewhere."""
     epilogue = np.zeros((2, planes), np.float32)
     epilogue[0, places] = bias
     epilogue[1, places] = activation.slopes
@@ -162,8 +161,8 @@ def pack_epilogue(
 
 
 def _rounds(weight: NDArray[np.float32], group: int, terms: int) -> NDArray[np.float16]:
-    """Returns [tile][group of planes]... as K-blocks: with two terms, weights high, low and high
-    again."""
+    """Returns [tile][group of planes]... as K-blocks: with two terms, three for each group, of
+    high, low and again high weights."""
     weight = np.ascontiguousarray(weight)
     if terms == 1:
         return swizzled(weight.astype(np.float16), group)

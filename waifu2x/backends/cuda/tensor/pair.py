@@ -1,4 +1,4 @@
-"""The last two convolutions of a network as one kernel, `kernels/tensor_pair.cu`."""
+"""Runs the last two convolutions of a network in one kernel, `kernels/tensor_pair.cu`."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from waifu2x.lowering.program import Program
 _PLANES = 64
 _MOST_RESULTS = 3
 _SIDE = 5
-"""Taps in each direction of both together."""
+"""The side of the receptive field of both together."""
 _COLUMNS = 128
 _RESULTS = _COLUMNS - 2
 _PITCH = _COLUMNS + 16
 _RING = 5
 _PARTS = 32
-"""Columns of the second product: its taps times its planes, padded."""
+"""The columns of the second matrix product: its taps times its planes, padded."""
 _WARPGROUPS = 2
 _THREADS = (_WARPGROUPS + 1) * 128
 _PIXEL_BYTES = _PLANES * 2
@@ -44,7 +44,7 @@ _SHARED = (_WARPGROUPS * (_RING * _PITCH + _COLUMNS) + _PARTS) * _PIXEL_BYTES + 
     2 * _RING + 1
 ) * 8
 _KEPT_BYTES = _WARPGROUPS * 128 * 2 * 4
-"""Shared memory for sums that are not complete, for each plane of the result."""
+"""The bytes of shared memory for partial sums of each plane of the result."""
 
 
 def has_pair(program: Program, layouts: Sequence[MapLayout | FewLayout]) -> bool:
@@ -58,7 +58,8 @@ def has_pair(program: Program, layouts: Sequence[MapLayout | FewLayout]) -> bool
     value, source = first.target.value, layouts[first.source.value]
     between = layouts[value]
     return (
-        # The source's memory is free to others from the first one on: only pixels may be written.
+        # The source's memory may be reused from the first one on, so the pair may write only
+        # pixels.
         last.target.value == program.result
         and last.source.value == value
         and last.source.parts == first.source.parts == 1
@@ -91,14 +92,14 @@ def _is_plain(conv: Conv) -> bool:
 
 
 class TensorPairStep(TensorStep[Conv]):
-    """The first of them by the method of `tensor_rows.cu`, and the last one, which makes pixels."""
+    """Runs the first by the method of `tensor_rows.cu`, and the last, which makes pixels."""
 
     def __init__(self, context: TensorContext, last: TensorConvStep) -> None:
         super().__init__(context, last.number - 1)
         self._second, self._last = last.step, last
 
     def launch(self, task: TensorTask) -> Launch:
-        """Returns the launch for the results that a task computes of the last one."""
+        """Returns the launch for the results of the last one that a task computes."""
         first, source, last = self.step, self.layout(self.step.source.value), self._last
         held, box = task.places[first.source.value].box, last.computed(task)
         offset = first.source.offset + self._second.source.offset
@@ -173,7 +174,7 @@ class TensorPairStep(TensorStep[Conv]):
         return pack_epilogue(first.bias, first.activation, range(first.out_planes), _PLANES)
 
     def _second_weights(self) -> NDArray[np.float16]:
-        """Returns (32, 64): [ky][kx][plane], vectors as in a map."""
+        """Returns weights (32, 64), by rows [ky][kx][plane], with vectors swizzled as in a map."""
         made, read = self._second.weight.shape[:2]
         columns: NDArray[np.float32] = np.zeros((_PARTS, _PLANES), np.float32)
         taps = self._second.weight.transpose(2, 3, 0, 1).reshape(-1, read)

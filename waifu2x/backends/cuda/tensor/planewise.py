@@ -1,4 +1,4 @@
-"""Planewise steps between maps of matrix units, by `kernels/tensor_planewise.cu`."""
+"""Runs planewise steps on 16-bit maps by whole vectors, by `kernels/tensor_planewise.cu`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _REPEATS = 4
 
 
 class TensorPlanewiseStep(TensorStep[PlanewiseStep]):
-    """A planewise step between maps of many planes, by vectors of 16 bytes: one for which
-    `has_whole_vectors` holds."""
+    """A planewise step between maps of many planes, by vectors of 16 bytes; `has_whole_vectors`
+    must hold for it."""
 
     def launch(self, task: TensorTask) -> Launch:
         step, box = self.step, task.boxes[self.number]
@@ -28,7 +28,7 @@ class TensorPlanewiseStep(TensorStep[PlanewiseStep]):
         added = self.added(task, residual)
         planes, written = written_planes(self.program, step)
         vectors = vectors_of(written)
-        # Two terms of two maps take more registers than a thread has.
+        # Halved, since two terms of two maps would take more registers than a thread has.
         repeats = _REPEATS // 2 if residual and source.terms == 2 else _REPEATS
         macros: dict[str, str | int] = {
             "THREADS": _THREADS,
@@ -61,7 +61,7 @@ class TensorPlanewiseStep(TensorStep[PlanewiseStep]):
 def has_whole_vectors(
     program: Program, step: PlanewiseStep, layouts: Sequence[MapLayout | FewLayout]
 ) -> bool:
-    """Returns whether a step reads and writes whole vectors of 16 bytes, each from one place."""
+    """Returns whether a step reads and writes whole vectors of 16 bytes, each from one vector."""
     values = (*(view.value for view in step.reads), step.target.value)
     are_maps = all(
         0 < value < program.result and isinstance(layouts[value], MapLayout) for value in values
@@ -76,8 +76,8 @@ def has_whole_vectors(
 
 
 def written_planes(program: Program, step: PlanewiseStep) -> tuple[int, int]:
-    """Returns the planes that a step makes, and those that it writes: the step that makes a part's
-    last plane also writes the zeros behind it."""
+    """Returns the number of planes that a step makes, and that it writes: the step that makes a
+    part's last plane also writes the zeros behind it."""
     planes = step.planes_made(program)
     part_planes = program.values[step.target.value].parts[step.target.part]
     if step.target.plane + planes < part_planes:

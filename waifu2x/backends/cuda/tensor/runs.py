@@ -1,4 +1,4 @@
-"""Which programs matrix units can run: others run in fp32, on the multiply-add units."""
+"""Decides which programs matrix units can run; others run in fp32, on the multiply-add units."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from waifu2x.lowering.program import Program
 from waifu2x.networks.expressions import MULTIPLY
 
 _NORM_PLANES = 512
-"""Planes of a norm, at most: more do not fit the registers of their threads."""
+"""The most planes of a norm that fit the registers of its threads."""
 _MIX_BYTES = 63 << 10
-"""Shared memory of a block that mixes planes, at most: what every chip has."""
+"""The most shared memory of a block that mixes planes: as much as every chip has."""
 
 
 def runs(program: Program, layouts: Sequence[MapLayout | FewLayout]) -> bool:
@@ -82,5 +82,5 @@ def _runs(program: Program, layouts: Sequence[MapLayout | FewLayout], step: Step
 
 
 def _fits_rows(layout: MapLayout | FewLayout) -> bool:
-    """Returns whether `tensor_rows.cu` with a gate reads maps of a layout."""
+    """Returns whether `tensor_rows.cu` with a gate can read maps of a layout."""
     return isinstance(layout, MapLayout) and layout.group == ROWS_WIDTH

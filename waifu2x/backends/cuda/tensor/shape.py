@@ -1,4 +1,4 @@
-"""How a convolution on matrix units is cut: its shapes, and what they are to kernels."""
+"""Defines the shapes, or divisions of work, of convolutions on matrix units, and their macros."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from waifu2x.lowering.plan.symbols import smaller
 from waifu2x.system.lazy_dataclass import dataclass
 
 COLUMNS = 64
-"""Columns of a tile."""
+"""The columns of a tile."""
 MOST_SUMS = 64
-"""Output planes of a convolution that makes pixels, or a map of few planes, at most."""
+"""The most output planes of a convolution that makes pixels, or a map of few planes."""
 _MOST_TAP_COLUMNS = 16
 """The most output planes where the taps of a row are columns of the matrix product."""
 _PITCH = COLUMNS + 8
@@ -25,51 +25,51 @@ _FLOAT_BYTES = 4
 _EPILOGUE_BYTES = 8
 _BARRIER_BYTES = 8
 ROWS_WIDTH = 64
-"""Output planes of a tile of `kernels/tensor_rows.cu`."""
+"""The output planes of a tile of `kernels/tensor_rows.cu`."""
 ROLLING_WIDTH = 32
-"""Output planes of a tile of `kernels/tensor_rolling.cu`."""
+"""The output planes of a tile of `kernels/tensor_rolling.cu`."""
 _RING_UNIT = 1024
-"""The unit of the bytes of a ring of rows."""
+"""The unit, in bytes, of the size of a ring of rows."""
 
 
 @dataclass(frozen=True)
 class TensorJob:
-    """A convolution, as far as its shapes depend on it."""
+    """The properties of a convolution on which its shapes depend."""
 
     inputs: int
-    """Planes that it reads, as they are stored."""
+    """The stored planes that it reads."""
     group: int
-    """Planes of a group of the map that it reads."""
+    """The planes of a group of its source."""
     outputs: int
-    """Planes that it makes, before depth-to-space: padded for a map."""
+    """The planes that it makes, before depth-to-space: padded for a map."""
     side: int
-    """Taps in each direction."""
+    """The side of its kernel."""
     terms: int
     """16-bit terms of a value: 1, or 2 for fp32's precision."""
     last: bool
     """Whether it makes pixels, or a map of few planes."""
     sparse_taps: int = 1
-    """Equal parts of its planes; each reads its own taps of a larger convolution."""
+    """The number of equal parts of its outputs that read different taps of a larger kernel."""
     padding: int = 0
-    """Planes at the end of each group that it reads which are padding."""
+    """The padding planes at the end of each group that it reads."""
     scales: bool = False
-    """Whether it scales planes of what it adds."""
+    """Whether it scales the planes of its residual."""
     folds: bool = False
-    """Whether what it stores are planes of larger pixels (space-to-depth)."""
+    """Whether it stores its result by space-to-depth."""
     hides: bool = False
-    """Whether its activation may make a number of an infinite sum."""
+    """Whether its activation may turn an infinite sum into a finite number."""
     own_gate: bool = False
-    """Whether it makes a gate of what it makes."""
+    """Whether it makes a gate of its result."""
 
     @property
     def tap_columns(self) -> bool:
-        """Whether the taps of a row are columns of the matrix product: they are where there are few
-        planes, which would leave the units idle."""
+        """Whether the taps of a row are columns of the matrix product: so for few output planes,
+        which would otherwise leave the units idle."""
         return self.last and self.side > 1 and self.outputs <= _MOST_TAP_COLUMNS
 
     @property
     def width(self) -> int:
-        """Output planes of a tile."""
+        """The output planes of a tile."""
         if self.last:
             return round_up(self.outputs * (self.side if self.tap_columns else 1), 16)
         each = self.outputs // self.sparse_taps
@@ -77,17 +77,17 @@ class TensorJob:
 
     @property
     def taps(self) -> int:
-        """Steps of a group of planes."""
+        """The number of steps of a group of planes."""
         return self.side if self.tap_columns else self.side**2
 
     @property
     def steps(self) -> int:
-        """Steps of a tile, each with its own weights."""
+        """The number of steps of a tile, each with its own weights."""
         return self.inputs // self.group * self.taps * (3 if self.terms == 2 else 1)
 
 
 class _Tiles:
-    """How work is cut into tiles of one row of columns, or several.
+    """The division of the work into tiles of one row of columns, or several.
 
     `pack` packs weights (out, in, side, side) in the order in which the kernel `stem` reads them;
     `threads`, `width`, `shared` and `macros` return the threads of a block, the output planes of a
@@ -97,7 +97,7 @@ class _Tiles:
     is_row_by_row = False
     """Whether blocks go down a picture row by row."""
     consumers = 1
-    """Groups of warps of a block that make different tiles."""
+    """The groups of warps of a block that make different tiles."""
 
     @property
     def columns(self) -> int:
@@ -106,7 +106,7 @@ class _Tiles:
 
 
 class _Warpgroups(_Tiles):
-    """Tiles of `wgmma`: some warpgroups multiply, and some warps of one more copy."""
+    """Tiles of `wgmma`: some warpgroups multiply, and warps of one more warpgroup copy."""
 
     warpgroups: int
 
@@ -123,7 +123,7 @@ class _Rows(_Warpgroups):
 
     @property
     def registers(self) -> tuple[int, int]:
-        """Registers of threads that multiply, and of the others."""
+        """The registers of threads that multiply, and of the others."""
         return 240, 24
 
     def macros(self, job: TensorJob) -> dict[str, str | int]:
@@ -140,7 +140,7 @@ class _Rows(_Warpgroups):
 
 @dataclass(frozen=True)
 class WgmmaShape(_Warpgroups):
-    """Macros of `kernels/tensor_wgmma.cu` that leave the result as it is."""
+    """Macros of `kernels/tensor_wgmma.cu` that do not affect the result."""
 
     rows: int
     blocks: int
@@ -149,10 +149,10 @@ class WgmmaShape(_Warpgroups):
     warpgroups: int = 2
     a_stages: int = 2
     most_width: int = 128
-    """Output planes of a tile, at most."""
+    """The most output planes of a tile."""
     partial_rows: int = 0
-    """Rows of a warpgroup whose sums are in shared memory at once, where pixels are made of them; 0
-    is all."""
+    """The rows of a warpgroup whose sums are in shared memory at once, where they become pixels; 0
+    for all."""
 
     stem = "tensor_wgmma"
     pack = staticmethod(pack_middle)
@@ -182,25 +182,25 @@ class WgmmaShape(_Warpgroups):
 
 @dataclass(frozen=True)
 class MmaShape(_Tiles):
-    """Macros of `kernels/tensor_mma.cu` that leave the result as it is."""
+    """Macros of `kernels/tensor_mma.cu` that do not affect the result."""
 
     rows: int
-    """Rows of a tile, which is a consumer group's."""
+    """The rows of a tile, which one consumer group makes."""
     blocks: int
     warp: tuple[int, int]
-    """The work of a warp in a row: columns, and at most this many output planes."""
+    """The columns, and at most the output planes, that a warp makes in a row."""
     b_stages: int
-    """Taps whose weights are in shared memory at once; of decoupled warps, rows of taps."""
+    """The taps whose weights are in shared memory at once; of decoupled warps, rows of taps."""
     prefetched: int = 0
-    """Rows of pixels that are copied before their K-block begins."""
+    """The rows of pixels that are copied before their K-block begins."""
     consumers: int = 1
-    """Groups of warps of a block, which make different tiles."""
+    """The groups of warps of a block, which make different tiles."""
     decoupled: bool = False
-    """Whether warps wait by barriers of their own, up to a row of taps apart."""
+    """Whether warps synchronise by barriers of their own, and may be a row of taps apart."""
     most_width: int = 64
-    """Output planes of a tile, at most."""
+    """The most output planes of a tile."""
     is_sm75: bool = False
-    """For sm_75."""
+    """Whether it is for sm_75."""
 
     stem = "tensor_mma"
     pack = staticmethod(pack_quads)
@@ -241,17 +241,17 @@ class MmaShape(_Tiles):
         }
 
     def _each(self, job: TensorJob) -> int:
-        """Returns the output planes of a warp: all in a last convolution, which adds them up in a
+        """Returns the output planes of a warp: all in a last convolution, which sums them in a
         warp."""
         return self.width(job) if job.last else min(self.width(job), self.warp[1])
 
 
 @dataclass(frozen=True)
 class RowsShape(_Rows):
-    """Macros of `kernels/tensor_rows.cu` that leave the result as it is."""
+    """Macros of `kernels/tensor_rows.cu` that do not affect the result."""
 
     ring: int
-    """Rows of input in shared memory."""
+    """The rows of input in shared memory."""
 
     stem = "tensor_rows"
     pack = staticmethod(pack_rows)
@@ -266,7 +266,7 @@ class RowsShape(_Rows):
         row = job.inputs // job.group * (self.columns + 8) * pixel
         staged = self.warpgroups * self.columns * ROWS_WIDTH * 2
         if job.own_gate:
-            # Beside it are the addend and the gate's weights.
+            # With the residual and the gate's weights beside it.
             staged = 2 * staged + ROWS_WIDTH * ROWS_WIDTH * 2
         barriers = (2 * self.ring + self.warpgroups) * _BARRIER_BYTES
         return round_up(self.ring * row + pixel, _RING_UNIT) + staged + barriers
@@ -277,12 +277,12 @@ class RowsShape(_Rows):
 
 @dataclass(frozen=True)
 class RollingShape(_Rows):
-    """Macros of `kernels/tensor_rolling.cu` that leave the result as it is."""
+    """Macros of `kernels/tensor_rolling.cu` that do not affect the result."""
 
     warpgroups: int
-    """Those that multiply, 64 columns each."""
+    """The warpgroups that multiply, 64 columns each."""
     ring: int
-    """Groups of a row of input in shared memory."""
+    """The groups of a row of input in shared memory."""
 
     stem = "tensor_rolling"
     pack = staticmethod(pack_rolling)
@@ -310,7 +310,7 @@ Shape = WgmmaShape | MmaShape | RowsShape | RollingShape
 
 
 def macros(job: TensorJob, shape: Shape) -> Macros:
-    """Returns the macros of a kernel that depend on the job and its shape alone."""
+    """Returns the macros of a kernel that depend only on the job and its shape."""
     width = shape.width(job)
     return {
         "IN_PLANES": job.inputs,
@@ -331,8 +331,8 @@ def macros(job: TensorJob, shape: Shape) -> Macros:
 
 
 def results(job: TensorJob, shape: Shape) -> int:
-    """Returns the columns of a tile that are results: not all where the taps of a row are columns
-    of the matrix product."""
+    """Returns the columns of a tile that become results: fewer than all if the taps of a row are
+    columns of the matrix product."""
     return shape.columns - (job.side - 1 if job.tap_columns else 0)
 
 

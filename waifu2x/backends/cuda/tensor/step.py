@@ -1,4 +1,4 @@
-"""The common part of the steps on matrix units: their context, maps and launches."""
+"""Defines the base of the steps on matrix units, with their context, tasks and launches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from waifu2x.lowering.values import Target, View
 from waifu2x.system.lazy_dataclass import dataclass
 
 BORDERS = {"replicate": 0, "reflect": 1, "zero": 2}
-"""The macro BORDER."""
+"""The values of the macro BORDER."""
 LARGEST = float(np.finfo(np.float16).max)
 """The largest 16-bit float."""
 
@@ -65,10 +65,10 @@ def beyond(largest: float) -> int:
 
 
 class RangeCheck(NamedTuple):
-    """Where kernels flag values that are too large for the executor."""
+    """The arguments by which kernels flag pictures with values too large for the executor."""
 
     flags: Address
-    """The address of a word for each picture of the batch."""
+    """The address of the words, one for each picture of the batch."""
     beyond: int
     """The limit, in the form of `add_sizes` in `kernels/tensor.cuh`."""
 
@@ -79,11 +79,11 @@ class RangeCheck(NamedTuple):
 
 
 class CudaFlags:
-    """Flags in page-locked memory, which kernels reach at its address here, so that nothing has to
-    be copied. Where no more pages can be locked, they are in memory of the device."""
+    """Flags in page-locked host memory, which kernels access by its host address, so that no copy
+    is needed. If no more pages can be locked, they are in device memory."""
 
     def __init__(self, runtime: CudaRuntime, pictures: int) -> None:
-        """May raise OutOfMemoryError."""
+        """Makes flags for `pictures` pictures. May raise OutOfMemoryError."""
         self._runtime = runtime
         self._words = runtime.host_array((pictures,), np.uint32)
         self._words[:] = 0
@@ -96,7 +96,7 @@ class CudaFlags:
             self.address = address_of(self._buffer)
 
     def take(self, pictures: int) -> list[int]:
-        """Returns which of the first pictures are flagged, and clears all flags."""
+        """Returns the indices of flagged ones among the first pictures, and clears all flags."""
         if self._buffer is not None:
             self._runtime.download(self._buffer, self._words)
         words = self._words[:pictures]
@@ -110,7 +110,7 @@ class CudaFlags:
 
 
 class TensorContext(NamedTuple):
-    """Everything that the steps of one executor share."""
+    """The objects that the steps of one executor share."""
 
     runtime: CudaRuntime
     program: Program
@@ -118,20 +118,20 @@ class TensorContext(NamedTuple):
     """The layouts of all values."""
     units: Units
     terms: int
-    """16-bit terms of a value."""
+    """The 16-bit terms of a value."""
     choose: Choose
     vectors: Vectors
 
 
 @dataclass(frozen=True)
 class TensorTask:
-    """Everything about one pass that a step asks for."""
+    """One pass, as steps need it."""
 
     batch: Batch
     boxes: Mapping[int, Box]
-    """The results to compute, by the numbers of steps that write maps."""
+    """The box of results to compute, by the number of each step that writes a map."""
     sums: Mapping[int, Box]
-    """The boxes of sources to add up, by the numbers of PictureSum steps."""
+    """The box of the source to sum, by the number of each PictureSum step."""
     places: Mapping[int, BufferPlace]
     grid: BatchGrid
     vectors: VectorPlaces
@@ -148,15 +148,15 @@ class KernelPart(NamedTuple):
 
     macros: dict[str, str | int]
     fields: dict[str, Any]
-    """By their names in the kernel's struct."""
+    """Values by the names of fields of the kernel's struct."""
 
 
 class TensorStep(KernelStep[Kind]):
-    """A step whose maps are 16-bit terms, or few planes of floats."""
+    """A step whose maps hold 16-bit terms, or few planes of floats."""
 
     runtime: CudaRuntime
     makes_own_pixels = False
-    """Whether each block makes all planes of some pixels from nothing but these pixels."""
+    """Whether each block makes all planes of its pixels from these pixels only."""
 
     def __init__(self, context: TensorContext, number: int) -> None:
         super().__init__(context.runtime, context.program, number)
@@ -172,7 +172,7 @@ class TensorStep(KernelStep[Kind]):
         raise NotImplementedError
 
     def launch_with(self, spec: KernelSpec, blocks: Groups, *values: Any) -> Launch:
-        """Returns a launch of a kernel whose arguments are structs of these values."""
+        """Returns a launch of a kernel with `values` as its structs of arguments."""
         return self.launch_of(spec, blocks, structs(spec.stem, *values))
 
     def layout(self, value: int) -> MapLayout:
@@ -182,28 +182,28 @@ class TensorStep(KernelStep[Kind]):
         return layout
 
     def reaches_out(self, value: int, box: Box, task: TensorTask) -> bool:
-        """Returns whether a box of a value has pixels outside it that are zero."""
+        """Returns whether a box reaches beyond a value's size, where it is zero."""
         rows, columns = task.batch.sizes[value]
         inside = box.top >= 0 and box.left >= 0 and box.bottom <= rows and box.right <= columns
         return self.program.values[value].zero_outside and not inside
 
     def vector(self, task: TensorTask, vector: int | None) -> Address | None:
-        """Returns the address of a vector of the first picture; None for none."""
+        """Returns the address of a vector of the first picture; None for no vector."""
         if vector is None:
             return None
         return Address(task.vectors.vectors + 4 * self.context.vectors.vector_places[vector])
 
-    # For kernels that include `kernels/tensor_cells.cuh`, which go through maps by single pixels:
+    # For kernels that include `kernels/tensor_cells.cuh`, which iterate over single pixels.
 
     def seen(self, task: TensorTask, view: View) -> MapArguments:
-        """Returns the map that a view reads, from the first result's pixel on."""
+        """Returns the arguments of the map that a view reads, for the first result's pixel."""
         box, held = task.boxes[self.number], task.places[view.value].box
         top = box.top + view.offset - held.top * view.enlarge
         left = box.left + view.offset - held.left * view.enlarge
         return self.layout(view.value).arguments(held, task.grid, top, left)
 
     def read(self, task: TensorTask, view: View) -> KernelPart:
-        """Returns the map of many planes that the step reads."""
+        """Returns the macros and fields of the map of many planes that the step reads."""
         layout = self.layout(view.value)
         macros: dict[str, str | int] = {
             "GROUP": layout.group,
@@ -213,7 +213,7 @@ class TensorStep(KernelStep[Kind]):
         return KernelPart(macros, {"in": task.address(view.value), "from": self.seen(task, view)})
 
     def written(self, task: TensorTask, target: Target) -> KernelPart:
-        """Returns the map of many planes that the step writes, and the check of its values."""
+        """Returns those of the map of many planes that the step writes, with its range check."""
         box, held, grid = task.boxes[self.number], task.places[target.value].box, task.grid
         rows, columns = task.batch.sizes[target.value]
         layout = self.layout(target.value)
@@ -239,7 +239,7 @@ class TensorStep(KernelStep[Kind]):
         return KernelPart(macros, fields)
 
     def added(self, task: TensorTask, view: View | None) -> KernelPart:
-        """Returns the map of many planes that the step adds, if it does."""
+        """Returns those of the map of many planes that the step adds, if any."""
         if view is None:
             return KernelPart({}, {"residual": None, "added": None})
         macros = {**residual_macros(self.layout(view.value), view), "RESIDUAL": 1}
@@ -248,7 +248,7 @@ class TensorStep(KernelStep[Kind]):
 
 
 def within(box: Box, held: Box) -> Range:
-    """Returns a box by places in a map that holds another."""
+    """Returns `box` in coordinates of a map that holds the box `held`."""
     return Range(
         box.top - held.top, box.left - held.left, box.bottom - held.top, box.right - held.left
     )

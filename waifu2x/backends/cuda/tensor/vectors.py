@@ -1,5 +1,5 @@
-"""Means, linear layers and weights of attention between planes of the tensor executor, by
-`kernels/tensor_vectors.cu`."""
+"""Runs the steps that make vectors for the tensor executor, by `kernels/tensor_vectors.cu`: means,
+linear layers and weights of attention between planes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from waifu2x.networks.expressions import LEAKY
 from waifu2x.networks.model import Size
 
 UNIT = 1 << 16
-"""The scale of the integers that are summed for means."""
+"""The scale of the fixed-point integers that are summed for means."""
 CROSS_UNIT = 1 << 27
-"""The scale of products that are summed, as in `kernels/tensor_cross_sums.cu`."""
+"""The scale of the fixed-point products that `kernels/tensor_cross_sums.cu` sums."""
 _LEAST_SQUARE = 2.0**-22
-"""A sum of squares over N pixels keeps 107 dB if it is at least N times this: each of N products is
-off by at most 2^-28."""
+"""A sum of squares over N pixels keeps 107 dB if it is at least N times this: each of N products
+errs by at most 2^-28."""
 THREADS = 256
 _MOST_TASKS = 6
 _CLEAR, _MEAN, _WEIGHTS, _LINEAR = range(4)
@@ -53,7 +53,7 @@ class VectorTask(NamedTuple):
 
 
 class VectorPlaces(NamedTuple):
-    """Where the sums and vectors of a batch lie, and how many of each a picture has."""
+    """The places of the sums and vectors of a batch, and the number of each for a picture."""
 
     sums: Address
     vectors: Address
@@ -62,7 +62,7 @@ class VectorPlaces(NamedTuple):
 
 
 class Vectors(KernelStep[Any]):
-    """The vectors and sums of a program; their kernel counts as the first mean's."""
+    """Computes the vectors and sums of a program; their kernel counts as the first mean's."""
 
     def __init__(self, runtime: CudaRuntime, program: Program) -> None:
         means = [n for n, step in enumerate(program.steps) if isinstance(step, PictureSum)]
@@ -82,16 +82,16 @@ class Vectors(KernelStep[Any]):
         self._spec = KernelSpec("tensor_vectors", macros, THREADS)
 
     def bytes(self, pictures: int) -> int:
-        """Returns the bytes of all vectors and sums."""
+        """Returns the bytes of all vectors and sums of a batch."""
         return pictures * (self._sums_each * 8 + self._vectors_each * 4)
 
     def places(self, vectors: Buffer, pictures: int) -> VectorPlaces:
-        """Returns where they lie in that memory."""
+        """Returns the places of sums and vectors in that buffer."""
         ends = address_of(vectors, pictures * self._sums_each * 8)
         return VectorPlaces(address_of(vectors), ends, self._sums_each, self._vectors_each)
 
     def clearing(self, places: VectorPlaces, pictures: int) -> list[LaunchMaker]:
-        """Returns what makes the launch that sets all sums to zero."""
+        """Returns the maker of the launch that zeroes all sums."""
         if not self._sums_each:
             return []
         task = VectorTask(outputs=self._sums_each)
@@ -105,8 +105,8 @@ class Vectors(KernelStep[Any]):
         sizes: Sequence[Size],
         pictures: int,
     ) -> list[LaunchMaker]:
-        """Returns what makes the launches of means and of steps on vectors behind a phase; `flags`
-        are a word for each picture."""
+        """Returns the makers of the launches of means and steps on vectors behind a phase; `flags`
+        is the address of a word for each picture."""
 
         def launch(some: Sequence[int]) -> Launch:
             tasks = [self._task(number, sizes) for number in some]
@@ -136,7 +136,8 @@ class Vectors(KernelStep[Any]):
         return self.launch_of(self._spec, (pictures, 1, 1), structs("tensor_vectors", fields))
 
     def _task(self, number: int, sizes: Sequence[Size]) -> VectorTask:
-        """Returns what makes the vector of a step, for pictures whose values have these sizes."""
+        """Returns the task that makes the vector of a step, for pictures whose values have these
+        sizes."""
         step = self.program.steps[number]
         match step:
             case GlobalAvgPool() | CrossSums():
@@ -176,13 +177,13 @@ class Vectors(KernelStep[Any]):
         return self.uploaded(key, lambda: make().astype(np.float32))
 
     def _summed(self, step: ChannelWeights) -> CrossSums:
-        """Returns the step that makes the sums of these weights."""
+        """Returns the step that makes the sums that `step` reads."""
         sums = (each for each in self.program.steps if isinstance(each, CrossSums))
         return next(each for each in sums if each.vector == step.source)
 
 
 def _sums(program: Program, step: Step) -> int:
-    """Returns how many sums over the picture a step has."""
+    """Returns the number of sums over the picture that a step makes."""
     if isinstance(step, CrossSums):
         return program.vectors[step.vector]
     return program.values[step.source.value].planes if isinstance(step, GlobalAvgPool) else 0
