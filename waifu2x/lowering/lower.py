@@ -166,8 +166,7 @@ class _Lowering:
         return vector
 
     def _sum(self, value: int, inner: int, factor: float) -> None:
-        """Adds the step of the node that makes `inner`, fused with the addition that makes
-        `value`."""
+        """Adds the step of the node that makes `inner`, fused with the addition into `value`."""
         other, places = self._graph.residual_of(value), self._places
         add, node = places.steps.append, self._graph.node(inner)
         if other is not None and inner not in self._graph.fused:
@@ -218,8 +217,7 @@ class _Lowering:
         return ADD
 
     def _group_norm(self, value: int, inner: int, factor: float, added: View | None) -> None:
-        """Adds means of planes and of their squares, then a planewise scale and shift by
-        vectors."""
+        """Adds means of planes and of their squares, then a planewise scale and shift."""
         node = self._graph.node(inner)
         assert isinstance(node, GroupNorm)
         source = self._places.plain(node.source)
@@ -241,8 +239,7 @@ class _Lowering:
         )
 
     def _zero_target(self, value: int) -> Target:
-        """Returns the target of a graph value, and marks the program's value as zero outside its
-        size."""
+        """Returns the target of a graph value, marked as zero outside its size."""
         target = self._places.target(value)
         stored = self._places.values[target.value]
         self._places.values[target.value] = replace(stored, zero_outside=True)
@@ -355,8 +352,7 @@ class _Lowering:
         )
 
     def _result(self, last: int) -> int:
-        """Returns the last node's value, copied if need be: one step writes it, and none reads
-        it."""
+        """Returns the last node's value, copied if need be: one step writes it, none reads it."""
         views = self._places.views[last]
         index = views[0].value
         if index and views == (View(index),) and not self._graph.readers[last]:

@@ -16,8 +16,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Taps:
-    """A valid convolution equal to a strided or transposed one, on maps stored by
-    space-to-depth."""
+    """A valid convolution, on maps stored by space-to-depth, equal to one of another kind."""
 
     weight: NDArray[np.float32]
     first: int

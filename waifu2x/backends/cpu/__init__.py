@@ -1,1 +1,1 @@
-"""The `cpu` backend: every core of any processor, through Numba."""
+"""Runs networks on every core of any processor, through Numba."""

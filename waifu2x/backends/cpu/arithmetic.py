@@ -1,4 +1,4 @@
-"""The arithmetic of convolutions of maps with many planes, and the layouts that follow from it."""
+"""Defines the arithmetic of convolutions of maps with many planes, and the layouts for it."""
 
 from __future__ import annotations
 
@@ -9,35 +9,36 @@ from waifu2x.backends.cpu.pack.records import CELL
 from waifu2x.backends.cpu.pack.shapes import BLOCK, INTEGER_BLOCK, LANES
 
 Arithmetic = Literal["fp32", "int16", "bf16"]
-"""On vectors, in floats or in integers, or on tiles."""
+"""On vectors in floats, on vectors in 16-bit integers, or on AMX tiles in bf16."""
 PLANE_UNIT: dict[Arithmetic, int] = {"fp32": LANES, "int16": INTEGER_BLOCK, "bf16": BLOCK}
-"""The planes of a map are padded to multiples of it."""
+"""The unit to which the planes of a map are padded."""
 Fineness = Literal[0, 1, 2]
 """How exact bf16 is."""
 COARSE: Fineness = 0
-"""All maps in one term, but for those of few planes,"""
+"""All maps in one term, except those of few planes."""
 PLAIN: Fineness = 1
-"""two for what makes pixels and for what is added, floats for what no convolution reads,"""
+"""Two terms for inputs of the convolutions that make pixels, and for residuals; floats for maps
+that no convolution reads."""
 FINE: Fineness = 2
-"""and two for one inner convolution more."""
+"""As PLAIN, with two terms for the input of one inner convolution more."""
 TILE_UNIT = (2, 4)
-"""Rows at a time on tiles, the fewest, to leave the L2 cache to the weights; and columns."""
+"""Rows and columns computed at a time on tiles; few rows leave the L2 cache to the weights."""
 CELL_UNIT = (CELL, CELL)
-"""Rows and columns at a time of Winograd cells, and of what is computed beside them."""
+"""Rows and columns computed at a time in other arithmetics: a Winograd cell."""
 
 
 def unit_of(arithmetic: Arithmetic) -> tuple[int, int]:
-    """Returns the rows and columns that convolutions compute whole multiples of."""
+    """Returns the rows and columns to whose multiples convolutions round their results."""
     return TILE_UNIT if arithmetic == "bf16" else CELL_UNIT
 
 
 def degrees(arithmetic: Arithmetic) -> tuple[Fineness, ...]:
-    """Returns the degrees of exactness that there are of it, fastest first."""
+    """Returns the degrees of exactness of an arithmetic, fastest first."""
     return (COARSE, PLAIN, FINE) if arithmetic == "bf16" else (PLAIN,)
 
 
 def arithmetics() -> list[Arithmetic]:
-    """Returns what this processor computes in, fastest first."""
+    """Returns the arithmetics of this processor, fastest first."""
     found: list[Arithmetic] = ["fp32"]
     if isa.VECTOR.integers:
         found.insert(0, "int16")

@@ -1,4 +1,4 @@
-"""The backend of this machine's processor. Importing it takes what Numba's code takes to run."""
+"""Defines the backend of this machine's processor."""
 
 from __future__ import annotations
 
@@ -79,24 +79,24 @@ class CpuBackend:
         return network
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
-        """Times a picture and each layer of it."""
+        """Measures the time of a picture and of each layer."""
         from waifu2x.backends.cpu.measuring import measure
 
         return measure(self.compile([model], precision), pixels, self._workers.cores)
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
-        """Finds nothing to choose."""
+        """Yields nothing: no layer has options."""
         yield from ()
 
     def pin(self, memory: NDArray[Any]) -> Pin:
-        """Does nothing: pixels are used where they are."""
+        """Does nothing: kernels access pixels where they are."""
         return Pin()
 
     @property
     def bytes(self) -> int:
-        """Bytes of the packed weights of all open networks, and of memory kept for further calls.
+        """The bytes of packed weights of all open networks, and of memory kept for further calls.
 
-        A model that two networks have counts twice: each has packed its own.
+        A model of two networks counts twice: each has packed its own weights.
         """
         models = {model for network in self._networks for model in network.models}
         packed = [model.packed for model in models]
@@ -111,14 +111,14 @@ class CpuBackend:
         self._workers.release()
 
     def _closed_network(self) -> None:
-        """Frees what is kept for further calls once no network is open."""
+        """Frees the memory kept for further calls if no network is open."""
         if not any(network.models for network in self._networks):
             self._workers.release()
 
 
 def _packed(model: Model, offered: Sequence[Arithmetic], workers: Workers) -> CpuModel:
-    """Returns the model in the first of these arithmetics that keeps what `auto` promises, or in
-    the last: as it was kept, or chosen and packed now."""
+    """Returns the model in the first of these arithmetics that keeps the promise of `auto`, or in
+    the last one; it is loaded from the cache, or chosen and packed now."""
     key = kept_programs.key(model, offered)
     packed = kept_programs.load(key)
     if packed is None:

@@ -1,4 +1,4 @@
-"""One model, packed for the processor."""
+"""Runs one model that is packed for the processor."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ from waifu2x.lowering.plan import box as boxes
 from waifu2x.networks.model import Model
 
 _MOST_PLANS = 16
-"""Sizes of pictures whose plans are kept."""
+"""The number of sizes of pictures whose plans are cached."""
 
 
 class CpuModel:
-    """One model, compiled: its tasks and packed weights, and plans for the sizes seen last."""
+    """A packed model: its tasks and weights, and plans for the most recent sizes of pictures."""
 
     def __init__(self, model: Model, packed: PackedProgram, workers: Workers) -> None:
-        """`packed` is the model's program."""
+        """`packed` is the model's packed program."""
         self.model = model
         self.packed = packed
         self.ticks: dict[int, int] = {}
-        """Time spent on each step so far, by all threads; all that belongs to no convolution under
-        -1."""
+        """The time of each convolution so far, summed over threads; that of all else at -1."""
         self.cost = sum(self.packed.costs)
-        """Multiply-adds for a pixel of its picture."""
+        """The multiply-adds for a pixel of the picture."""
         self._workers = workers
         self._lock = threading.Lock()
         self._plans = lru_cache(_MOST_PLANS)(self._new_plan)
@@ -64,11 +63,11 @@ class CpuModel:
             out[:, place.top : place.bottom, place.left : place.right] = inner
 
     def plan(self, height: int, width: int) -> SizePlan:
-        """Returns how pictures of that size run. Raises BackendError for one that is too large."""
+        """Returns the plan for pictures of that size. Raises BackendError if it is too large."""
         return self._plans(height, width)
 
     def blocks(self, height: int, width: int) -> list[Block]:
-        """Returns the parts of a picture that run one after the other, as pictures of their own."""
+        """Returns the blocks of a picture that run one after the other, each as a picture."""
         program, size = self.packed.program, (height, width)
         held = 4 * self.plan(height, width).kept.floats if is_segmented(program) else 0
         return blocks(program, size, held, kept_memory.budget(self.packed))
@@ -79,7 +78,7 @@ class CpuModel:
     def _whole(
         self, stack: NDArray[Any], out: NDArray[Any], tile: int | None, on_progress: Progress
     ) -> None:
-        """Runs pictures whose kept maps fit the budget, as many together as do."""
+        """Runs pictures whose kept maps fit the budget, the most at once that do."""
         count, height, width, _ = stack.shape
         plan = self.plan(height, width)
         floats = plan.kept.floats

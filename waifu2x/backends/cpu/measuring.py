@@ -1,5 +1,4 @@
-"""Measures how long a model takes on the processor, layer by layer, and what its arithmetic units
-reach at best."""
+"""Measures the time of each layer of a model on the processor, and the peaks of its units."""
 
 from __future__ import annotations
 
@@ -31,17 +30,17 @@ from waifu2x.networks.nodes import Weighted
 from waifu2x.system.lazy_dataclass import dataclass
 
 _RUNS = 4
-"""The first one warms up, and the best of the others counts."""
+"""The number of runs: the first is a warm-up, and the best of the others counts."""
 _STEPS = 2
-"""Steps of the loop on tiles, in each of nine taps."""
+"""The steps of the loop on tiles in each of nine taps."""
 _MILLISECONDS = 50
 _TILE_PRODUCTS = PEAK_DEPTH * tile_height(WIDTHS[0]) * WIDTHS[0] * LANES
-"""Multiply-adds of a register tile on vectors."""
+"""The multiply-adds of a register tile on vectors."""
 
 
 @dataclass(frozen=True)
 class _Peaks:
-    """Multiply-adds a second of each unit; 0 for one that the model does not use."""
+    """The peak multiply-adds a second of each unit; 0 for one that the model does not use."""
 
     vectors: float
     integers: float
@@ -49,12 +48,12 @@ class _Peaks:
 
 
 def vector_peak(cores: int) -> float:
-    """Returns the multiply-adds a second that the vector units of some cores reach at best."""
+    """Measures the most multiply-adds a second of the vector units of `cores` cores."""
     return _reached("vector_loop", _TILE_PRODUCTS, cores)
 
 
 def measure(network: CpuNetwork, pixels: NDArray[Any], cores: int) -> Measurement:
-    """Times a picture through a network of one model: the best of three runs."""
+    """Measures the time of a picture through a network of one model: the best of three runs."""
     (model,) = network.models
     runs = []
     for _ in range(_RUNS):
@@ -105,7 +104,7 @@ def _layer(model: CpuModel, number: int, step: Conv, peaks: _Peaks) -> tuple[str
 
 
 def _reached(loop: str, multiply_adds: int, cores: int) -> float:
-    """Returns the multiply-adds a second of an inner loop alone, on data in the L1 cache of each
+    """Measures the multiply-adds a second of an inner loop alone, on data in the L1 cache of each
     core; each repeat does `multiply_adds`."""
     function = Compiled("loops", loop, is_told=False)
     task = np.zeros(1, TASK)
@@ -114,7 +113,7 @@ def _reached(loop: str, multiply_adds: int, cores: int) -> float:
     task["group_planes"] = BLOCK
 
     def run(repeats: int) -> float:
-        # Pixels lie 32 values apart; three rows of some steps each at the start of the memory.
+        # Pixels are 32 values apart; the memory begins with three rows of a few steps each.
         places, scratch, weights = np.zeros(PLACES, np.int64), aligned(8192), aligned(16384)
         scratch[:], weights[:] = 0, 0
         weights[:CONFIG_FLOATS] = tile_config()

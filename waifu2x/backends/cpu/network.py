@@ -1,4 +1,4 @@
-"""The network of the `cpu` backend."""
+"""Defines the network of the `cpu` backend."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 class CpuNetwork:
-    """Models one after the other, on all cores."""
+    """Runs models one after the other, on all cores."""
 
     def __init__(
         self, models: Sequence[CpuModel], workers: Workers, on_close: Callable[[], None]
     ) -> None:
-        """`on_close` is called when it is closed, and again after calls then under way."""
+        """`on_close` is called when it is closed, and again when calls under way then are done."""
         self._on_close = on_close
         self.models = tuple(models)
-        """Empty once it is closed."""
+        """Its models; empty once it is closed."""
         self._workers = workers
 
     @property
@@ -39,7 +39,7 @@ class CpuNetwork:
         return ", ".join(dict.fromkeys(model.packed.arithmetic for model in self.models))
 
     def run(self, call: Call[Pictures]) -> Pictures:
-        """Runs pictures on all cores; those as planes one after the other."""
+        """Runs pictures on all cores; pictures as planes run one after the other."""
         with self._call() as models:
             chain = [model.model for model in models]
             if isinstance(call.source, np.ndarray):
@@ -53,7 +53,7 @@ class CpuNetwork:
         return call.results
 
     def _run_planes(self, models: Sequence[CpuModel], call: Call[Sequence[PlanarPicture]]) -> None:
-        """Runs one picture."""
+        """Runs a call of one picture as planes."""
         from waifu2x.backends.cpu.run.planar import read_planes, write_planes
 
         (picture,), (made,) = call.source, call.results
@@ -66,9 +66,10 @@ class CpuNetwork:
 
     @contextmanager
     def _call(self) -> Iterator[Sequence[CpuModel]]:
-        """Yields the models, for one call. Raises BackendError once closed, DeviceMemoryError."""
+        """Yields the models for the call within. Raises BackendError once closed, and turns errors
+        of memory into DeviceMemoryError."""
         with self._workers.working():
-            models = self.models  # `close` may empty it meanwhile
+            models = self.models  # a copy, since `close` may empty it
             if not models:
                 raise closed_network()
             try:

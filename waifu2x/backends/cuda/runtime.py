@@ -147,8 +147,7 @@ class CudaModule:
         self._unload.atexit = False
 
     def kernel(self, name: str, group: int, shared: int = 0) -> CudaKernel:
-        """Returns a kernel that gets `shared` further bytes of shared memory. Raises
-        BackendError."""
+        """Returns a kernel with `shared` further bytes of shared memory. Raises BackendError."""
         driver = self._runtime.driver
         with self._runtime.current():
             function = driver.function(self._held[0], name)
@@ -260,8 +259,7 @@ class CudaRuntime:
                 raise
 
     def _answers(self) -> bool:
-        """Returns whether the context still works: after an illegal access, for example, every call
-        fails."""
+        """Returns whether the context works: after an illegal access, for one, no call does."""
         try:
             with current(self.driver, self._context):
                 self.driver.synchronize()

@@ -73,8 +73,7 @@ class Engine:
         self._needing_room = threading.Lock()
         """Held by a call while it frees memory: two would take it from each other."""
         self._shared: OrderedDict[tuple[int, ...], _Shared] = OrderedDict()
-        """Networks by the identities of their models, which they keep alive; least recently used
-        first."""
+        """Networks by the identities of their models, which they hold; oldest use first."""
         self._closing = 0
         """The number of networks without leases that are being freed."""
         self._is_closed = False

@@ -48,8 +48,7 @@ class FallbackBackend:
         return network
 
     def pin(self, memory: NDArray[Any]) -> Pin:
-        """Page-locks memory for the current backend; a later one copies through memory of its
-        own."""
+        """Page-locks memory for the current backend; a later one copies through its own."""
         return self.current.pin(memory)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:

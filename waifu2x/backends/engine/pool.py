@@ -154,8 +154,7 @@ class PooledNetwork:
         return ", ".join(dict.fromkeys(network.arithmetic for network in self._networks))
 
     def run(self, call: Call[Pictures]) -> Pictures:
-        """Runs a call on one device, or a stack on all; only one thread at a time reports
-        progress."""
+        """Runs a call on one device, or a stack on all; one thread at a time reports progress."""
         parts = min(len(self._networks), call.count)
         if parts <= 1:
             return self._on_one(call)

@@ -46,8 +46,7 @@ OnTrial = Callable[[Maker], AbstractContextManager[GpuNetwork]]
 """Opens a model's network with a maker's executor for the time of the context; the network raises
 FlaggedError for flagged pictures."""
 Decide = Callable[[Model, OnTrial], Maker]
-"""Chooses the maker of a model's executor, by trials or by an earlier answer. Raises
-BackendError."""
+"""Chooses the maker of a model's executor, by trials or an earlier answer. Raises BackendError."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -256,8 +255,7 @@ class GpuBackend:
         return maker(divided, tuning.StoredChoices(self.device)) if divided.cuts else None
 
     def _step_seconds(self, model: Model, executor: Executor, pixels: NDArray[Any]) -> list[float]:
-        """Returns the median seconds of each step over several runs of pictures, after a warm-up
-        run."""
+        """Returns the median seconds of each step over several runs, after a warm-up."""
         network = GpuNetwork([CompiledModel(model, executor, self._pool)], self._pool)
         runs = []
         for _ in range(_RUNS + 1):
@@ -272,8 +270,7 @@ class GpuBackend:
 
 
 def lowered(model: Model) -> Program:
-    """Returns a model's program, in an order and with recomputed values that keep few maps
-    alive."""
+    """Returns a model's program, with an order and recomputed values that keep few maps alive."""
     return rematerialized(lower(model), _APART)
 
 

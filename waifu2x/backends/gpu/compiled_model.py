@@ -367,8 +367,7 @@ def no_room(device: Device, shape: StackShape) -> Exception:
 
 @contextmanager
 def words_for_memory(runtime: Runtime, shape: StackShape) -> Iterator[None]:
-    """Turns an OutOfMemoryError within into a TooManyError, or for one picture a
-    DeviceMemoryError."""
+    """Turns OutOfMemoryError into TooManyError, or for a single picture DeviceMemoryError."""
     try:
         yield
     except OutOfMemoryError as error:

@@ -128,15 +128,13 @@ class Executor(Protocol):
         """Returns the bytes of all vectors and sums of a batch."""
 
     def clearing(self, vectors: Buffer, pictures: int) -> Sequence[LaunchMaker]:
-        """Returns the makers of the launches that zero all sums, once for a batch before its first
-        pass."""
+        """Returns the makers of launches that zero all sums, once before a batch's first pass."""
 
     def step(self, kernel: Kernel) -> int:
         """Returns the number of the step that one of its kernels belongs to."""
 
     def peak(self) -> float:
-        """Measures and returns the most multiply-adds a second that its units reach in its
-        precision."""
+        """Measures the most multiply-adds a second that its units reach in its precision."""
 
     def share(self, number: int) -> float:
         """Returns the multiply-adds that a step does, divided by those of the definition of its

@@ -167,8 +167,7 @@ class GpuNetwork:
                 self._run_flagged(call, flagged)
 
     def _run_flagged(self, call: Call[Pictures], flagged: Sequence[int]) -> None:
-        """Computes flagged pictures of a call again with wider numbers, if there is such a
-        network."""
+        """Computes flagged pictures of a call again with wider numbers, if the device has any."""
         if not self._make_wider:
             return
         self._on_flagged()
@@ -329,8 +328,7 @@ class GpuNetwork:
         return flagged + [half + number for number in self._stack(call.part(half, count))]
 
     def _longest(self, shape: tuple[int, ...]) -> int:
-        """Returns the padded rows of all pictures together, in the TTA transform that has the
-        most."""
+        """Returns the padded rows of all pictures together, in the transform with the most."""
         count, height, width = shape[:3]
         side = longest = max(height, width)
         for compiled in self.models:

@@ -187,8 +187,7 @@ class _MapFields(Step):
 
 
 class MapStep(_MapFields):
-    """A step that writes a map: join(made * factor, residual), or without residual made *
-    factor."""
+    """A step that writes a map: join(made * factor, residual); without residual, made * factor."""
 
     residual: View | None = None
     """The map that is joined to the result, of the same planes and pixels."""

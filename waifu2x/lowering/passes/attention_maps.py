@@ -57,8 +57,7 @@ def _is_of_attention(program: Program, value: int) -> bool:
 
 
 def _copies(program: Program, value: int) -> list[Planewise]:
-    """Returns the copies that concatenate all parts of a value in one part of another; may be
-    empty."""
+    """Returns the copies, if any, that concatenate all parts of a value in one of another."""
     stored = program.values[value]
     found = list[Planewise]()
     for target, other in enumerate(program.values):

@@ -144,8 +144,7 @@ class GraphPlaces:
         self.views[value] = tuple(View(index, first=part) for part in range(len(flat)))
 
     def _place_concatenations(self) -> None:
-        """Adds the values of concatenations, the longest first: shorter ones may be their
-        beginnings."""
+        """Adds the values of concatenations, the longest first: shorter ones may begin them."""
         wanted = [v for v in self._graph.live if isinstance(self._graph.node(v), Concatenate)]
         for value in sorted(wanted, key=lambda v: -len(self._graph.flat(v))):
             flat = self._graph.flat(value)

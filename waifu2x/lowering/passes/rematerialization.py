@@ -33,8 +33,7 @@ def rematerialized(program: Program, apart: int = 1) -> Program:
 
 
 def cheap_values(program: Program) -> dict[int, MapStep]:
-    """Returns values that cost less to make from the picture than to keep, with the step of
-    each."""
+    """Maps values that cost less to make from the picture than to keep to their steps."""
     costs = {0: 0.0}
     makers: dict[int, MapStep] = {}
     for step in program.steps:

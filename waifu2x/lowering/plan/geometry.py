@@ -31,8 +31,7 @@ class Work:
     """For each step that runs, by number: the box of a convolution's results before depth-to-space,
     of any other's target."""
     needed: Mapping[int, Box]
-    """The box of each value that results depend on; other pixels that are read may hold
-    anything."""
+    """The box of each value that results depend on; other pixels read may hold anything."""
     read: Mapping[int, Box]
     """The box of each value that steps read."""
     whole: frozenset[int]

@@ -76,8 +76,7 @@ def _starts(
 def _below(
     starts: Mapping[Name, int], sizes: Mapping[Name, int], spans: Mapping[Name, Span]
 ) -> dict[Name, list[Name]]:
-    """Returns the maps directly below each map; keys are in an order in which they can be
-    placed."""
+    """Returns the maps directly below each map; keys are in an order for placing them."""
     found: dict[Name, list[Name]] = {}
     for name in sorted(sizes, key=lambda name: (starts[name], sizes[name])):
         lower = [other for other in found if spans[name].meets(spans[other])]

@@ -71,14 +71,12 @@ class Trace:
         self._inputs = 0
 
     def input(self, value: int) -> int:
-        """Returns a symbol for the next argument of the common formula; `value` is an
-        example."""
+        """Returns a symbol for the next argument of the common formula, with an example."""
         self._inputs += 1
         return cast(int, self._common.term(f"i{self._inputs}", value))
 
     def given(self, value: int) -> int:
-        """Returns a symbol for the next argument of the formulas of parts; `value` is an
-        example."""
+        """Returns a symbol for the next argument of the formulas of parts, with an example."""
         place = len(self._given.terms)
         return cast(int, self._given.term(f"p[{place}]", value))
 
@@ -166,8 +164,7 @@ class Symbol:
         return not _check("==", self, 0)
 
     def _fixed(self) -> Any:
-        """Returns its value for code that cannot use a symbol: the formula holds for no other
-        value."""
+        """Returns its value for code that cannot use a symbol: the formula then needs this one."""
         value = self.example
         _check("==", self, value)
         return value
@@ -300,8 +297,7 @@ def _made(sign: str, left: Any, right: Any) -> Any:
 
 
 def _check(sign: str, left: Any, right: Any) -> bool:
-    """Returns the outcome of a comparison, and adds its check to the formula unless it is
-    constant."""
+    """Returns the outcome of a comparison, which the formula checks unless it is constant."""
     known = _OPERATORS[sign](example(left), example(right))
     is_open = _difference(left, right) is None
     if is_open and not any(math.isinf(example(side)) for side in (left, right)):

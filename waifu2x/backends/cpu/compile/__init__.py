@@ -1,1 +1,1 @@
-"""Compiles the kernels to machine code, and keeps it between runs."""
+"""Compiles the kernels to machine code, and caches it between runs."""

@@ -1,7 +1,7 @@
-"""Object code as one piece of memory, which is put anywhere and called, without LLVM.
+"""Loads object code at any address and makes it callable, without LLVM.
 
-An image is the code of one function and what it calls, with a list of the places in it that
-hold addresses: those inside it, and those of functions of the C library. `object_file` makes one.
+An image holds the code of a function and of its callees, and a list of the places in it that hold
+addresses: those inside it, and those of functions of the C library. `object_file` makes images.
 """
 
 from __future__ import annotations
@@ -17,51 +17,51 @@ from typing import NamedTuple
 import numpy as np
 
 FORMAT = "1"
-"""Changes with what the bytes of an image mean."""
+"""The version of the format of images."""
 MOST_NAME = 31
-"""Bytes of the name of a function of the C library."""
+"""The most bytes of the name of a function of the C library."""
 _HEADER = struct.Struct("<4Q")
-"""Where the function begins; bytes of code; addresses inside it; addresses of others."""
+"""Offset of the entry; bytes of code; number of inner addresses; number of outer addresses."""
 _OUTSIDE = np.dtype([("place", "<u8"), ("added", "<i8"), ("name", f"S{MOST_NAME + 1}")])
 _READ_AND_RUN = 0x1 | 0x4
 Function = Callable[..., int]
-"""Takes addresses and integers, and gives a status."""
+"""Takes addresses and integers, and returns a status."""
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int32)
 
 
 class UnlinkableError(Exception):
-    """Code that has no image, or none that can be run here."""
+    """Says that code has no image, or none that can run here."""
 
 
 class Image(NamedTuple):
-    """Code that is not in its place yet."""
+    """Code before it is loaded at an address."""
 
     entry: int
-    """Where the function begins, in bytes."""
+    """The offset of the function's entry in bytes."""
     code: bytes
-    """As it would be at address 0."""
+    """The code as linked for address 0."""
     inside: list[int]
-    """The places of addresses of the code itself, 8 bytes each."""
+    """The offsets of addresses of the code itself, 8 bytes each."""
     outside: list[tuple[int, int, bytes]]
-    """The same of functions of the C library: with what is added to their address, and names."""
+    """Offset, addend and name of each address of a function of the C library."""
 
 
 def is_possible() -> bool:
-    """Whether this system runs images."""
+    """Returns whether this system can run images."""
     return sys.platform == "linux" and platform.machine() == "x86_64"
 
 
 def packed(image: Image) -> bytes:
-    """Returns an image as bytes, to be kept."""
+    """Serialises an image for the cache."""
     header = _HEADER.pack(image.entry, len(image.code), len(image.inside), len(image.outside))
     inside = np.array(image.inside, "<u8").tobytes()
     return header + inside + np.array(image.outside, _OUTSIDE).tobytes() + image.code
 
 
 def loaded(stored: bytes) -> tuple[Function, object]:
-    """Returns the function of a packed image in memory, and what holds that memory.
+    """Loads a packed image; returns its function, and the object that owns its memory.
 
-    Raises UnlinkableError if it is none, or the system refuses to run it.
+    Raises UnlinkableError if it is no image, or the system refuses to run it.
     """
     try:
         entry, size, inside_count, outside_count = _HEADER.unpack_from(stored)
@@ -76,7 +76,7 @@ def loaded(stored: bytes) -> tuple[Function, object]:
         memory = mmap.mmap(-1, size)
         address = np.frombuffer(memory, np.uint8).ctypes.data
         memory[:] = stored[start:]
-        # Addresses may be anywhere, not only at multiples of their size.
+        # Addresses need not be aligned.
         code = np.frombuffer(memory, np.uint8)
         at = inside[:, np.newaxis] + np.arange(8, dtype=np.uint64)
         code[at] = (code[at].view("<u8") + np.uint64(address)).view(np.uint8)
@@ -89,13 +89,13 @@ def loaded(stored: bytes) -> tuple[Function, object]:
 
 
 def _address_of(name: str) -> int:
-    """Returns where a function of the C library is. Raises AttributeError."""
+    """Returns the address of a function of the C library. Raises AttributeError."""
     function = getattr(ctypes.CDLL(None), name)
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def _let_run(address: int, size: int) -> None:
-    """Makes pages code, which nothing can change any more. Raises OSError."""
+    """Makes pages executable and read-only. Raises OSError."""
     protect = ctypes.CDLL(None, use_errno=True).mprotect
     length = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
     if protect(ctypes.c_void_p(address), ctypes.c_size_t(length), _READ_AND_RUN):

@@ -1,8 +1,8 @@
-"""Machine code that is compiled once, kept in our cache and called without Numba.
+"""Compiles kernels to machine code once, caches it, and calls it without Numba.
 
-What `kernels` has as entries, Numba compiles to C functions of addresses and integers. Their object
-code is kept under a key of everything that decides it, and beside it an image, which is run without
-LLVM where that is possible (`code_image`): to load Numba takes longer than a small picture does,
+Numba compiles the entry points of `kernels` to C functions of addresses and integers. Their object
+code is cached under a key of everything that it depends on, and with it an image, which runs
+without LLVM where possible (`code_image`): loading Numba takes longer than a small picture, and
 LLVM alone half as long.
 """
 
@@ -40,21 +40,21 @@ SOURCES = (
     "networks/expressions.py",
     "system/lazy_dataclass.py",
 )
-"""The files whose code or constants an entry holds: the kernels and what they import, but for
+"""The files whose code or constants an entry contains: the kernels and their imports, except
 `host`, whose answer is in the key itself."""
 _LOG = logging.getLogger(__name__)
 _STATUS_OF = ctypes.CFUNCTYPE(ctypes.c_int32)
 
 
 class Compiled:
-    """One entry, called with arrays, whose addresses it gets, and integers.
+    """An entry point, called with integers and with arrays, whose addresses it gets.
 
-    Calls do not hold the interpreter lock, so threads run side by side.
+    Calls release the interpreter lock, so threads run in parallel.
     """
 
     def __init__(self, module: str, name: str, *, is_told: bool = True) -> None:
-        """The entry `name` of that module of `kernels`; `is_told`: it takes so long to compile that
-        people are told."""
+        """Stands for the entry `name` of that module of `kernels`. `is_told`: a message announces
+        its compilation, which takes long."""
         self._module = module
         self._name = name
         self._is_told = is_told
@@ -71,12 +71,12 @@ class Compiled:
             else ctypes.c_void_p(argument.ctypes.data)
             for argument in arguments
         )
-        # Numba's own functions begin with room for a result and for an exception: there are none.
+        # Numba's functions begin with pointers for a result and an exception: there are none.
         status = function(ctypes.byref(ctypes.c_void_p()), ctypes.byref(ctypes.c_void_p()), *values)
         assert status == 0, "compiled code has raised an exception"
 
     def load(self) -> Function:
-        """Finds the code in the cache or compiles it: some twenty seconds, once for a processor.
+        """Loads the code from the cache, or compiles it: some twenty seconds, once for a processor.
 
         Raises BackendError if it cannot be compiled.
         """
@@ -87,7 +87,7 @@ class Compiled:
         return self._function
 
     def _of_image(self, key: str) -> Function | None:
-        """Returns the function of the image that is kept, if there is one that can be run."""
+        """Returns the function of the cached image; None if there is none that can run."""
         stored = cache.load(_KIND, _image_key(key)) if code_image.is_possible() else None
         if stored is None:
             return None
@@ -98,11 +98,11 @@ class Compiled:
         return function
 
     def _of_object(self, key: str) -> Function | None:
-        """Returns the function of the object code that is kept, if LLVM can load it."""
+        """Returns the function of the cached object code; None if LLVM cannot load it."""
         stored = cache.load(_KIND, key)
         if stored is None:
             return None
-        # RuntimeError is what LLVM says of code that it cannot load.
+        # LLVM raises RuntimeError for code that it cannot load.
         with contextlib.suppress(RuntimeError):
             function = self._link(stored)
             _keep_image(key, stored)
@@ -133,13 +133,13 @@ class Compiled:
         return bytes(symbol.encode() + b"\0" + code)
 
     def _link(self, stored: bytes) -> Function:
-        """Returns the function that LLVM makes of a symbol's name and object code."""
+        """Links stored object code by LLVM, and returns its function."""
         import llvmlite.binding as llvm
 
         symbol, code = _parts(stored)
         llvm.initialize_native_target()
         library = llvm.JITLibraryBuilder().add_object_img(code).export_symbol(symbol)
-        library.add_current_process()  # memset and the like
+        library.add_current_process()  # for memset and other C functions
         linker = llvm.create_lljit_compiler()
         linked = library.link(linker, self._name)
         function: Function = _STATUS_OF(linked[symbol])
@@ -151,7 +151,7 @@ class Compiled:
 
 
 def _tell() -> None:
-    """Says why it takes longer this time, or each time."""
+    """Logs that compiling takes longer this time, or each time without a cache."""
     if why := cache.obstacle(_KIND):
         _LOG.warning("compiling for this processor, some twenty seconds in each run: %s", why)
     else:
@@ -159,18 +159,18 @@ def _tell() -> None:
 
 
 def _parts(stored: bytes) -> tuple[str, bytes]:
-    """Returns the name of a symbol, and object code."""
+    """Splits a cache entry into the name of its symbol, and the object code."""
     symbol, _, code = stored.partition(b"\0")
     return symbol.decode(), code
 
 
 def _image_key(key: str) -> str:
-    """Returns the key of the image of object code that has this key."""
+    """Returns the cache key of the image, from that of its object code."""
     return cache.digest("image", code_image.FORMAT, key)
 
 
 def _keep_image(key: str, stored: bytes) -> None:
-    """Keeps an image of object code for the next time, where images can be run."""
+    """Caches an image of object code, where images can run."""
     if not code_image.is_possible():
         return
     from waifu2x.backends.cpu.compile.object_file import linked
@@ -181,7 +181,7 @@ def _keep_image(key: str, stored: bytes) -> None:
 
 
 def environment() -> tuple[str, ...]:
-    """Returns what decides compiled code besides its sources: versions, settings, the processor."""
+    """Returns what compiled code depends on besides sources: versions, settings, the processor."""
     settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("NUMBA_")]
     return (
         *(__version__, sys.version, package_version("numba"), package_version("llvmlite")),

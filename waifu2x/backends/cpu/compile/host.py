@@ -1,7 +1,7 @@
-"""This processor as LLVM names it, which compiled code depends on.
+"""Describes this processor in LLVM's terms, on which compiled code depends.
 
-To load LLVM and ask it takes longer than a small picture does. So its answer is kept under what the
-system says of the processor, where that says enough (Linux).
+Loading LLVM to ask takes longer than a small picture. So its answer is cached by the system's
+description of the processor, where that is detailed enough (Linux).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from waifu2x.system import cache
 _KIND = "numba"
 _PROCESSORS = "/proc/cpuinfo"
 _MOST_BYTES = 1 << 14
-"""More than the system says of one processor."""
+"""More bytes than the description of one processor has."""
 _CHANGING = ("cpu MHz", "bogomips", "processor", "apicid", "core id", "initial apicid")
-"""Lines that say nothing of what a processor can do."""
+"""Lines of the description without relevance to compiled code."""
 
 
 class Host(NamedTuple):
@@ -33,16 +33,16 @@ class Host(NamedTuple):
     triple: str
     name: str
     features: str
-    """As LLVM takes them: `+avx2,-avx512f`."""
+    """Its features in LLVM's notation: `+avx2,-avx512f`."""
 
     def has(self, feature: str) -> bool:
-        """Whether it has a feature, by LLVM's name of it."""
+        """Returns whether it has a feature of that LLVM name."""
         return f"+{feature}" in self.features.split(",")
 
 
 @once
 def host() -> Host:
-    """Returns this processor. Raises ModuleNotFoundError where llvmlite is not installed."""
+    """Returns this processor. Raises ModuleNotFoundError if llvmlite is not installed."""
     said = processor_text()
     if not said:
         return _asked()
@@ -59,8 +59,8 @@ def package_version(name: str) -> str:
     """Returns the version of an installed package, without importing it. Raises
     ModuleNotFoundError.
 
-    From its file where it has one: to import `importlib.metadata` takes as long as to compute a
-    small picture.
+    It reads the package's file if there is one: importing `importlib.metadata` takes as long as
+    computing a small picture.
     """
     found = importlib.util.find_spec(name)
     if found is None or found.origin is None:
@@ -76,9 +76,9 @@ def package_version(name: str) -> str:
 
 @once
 def processor_text() -> str:
-    """Returns what the system says of the first processor; empty where it says nothing.
+    """Returns the system's description of the first processor; empty if there is none.
 
-    Only the beginning is read: the system writes the text while it is read, and takes its time for
+    It reads only the beginning: the system makes the text while it is read, which takes long for
     hundreds of processors.
     """
     if sys.platform != "linux":

@@ -1,4 +1,4 @@
-"""Asks the processor for its vectors, caches and cores. Asked, never assumed."""
+"""Asks the processor for its vectors, caches and cores, instead of assuming them."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 ISA_VARIABLE = "WAIFU2X_CPU_ISA"
 SLEEPS = sys.platform == "linux" and platform.machine() == "x86_64" and sys.maxsize > 1 << 32
-"""Whether compiled code can let a thread sleep."""
+"""Whether compiled code can put a thread to sleep."""
 
 
 @dataclass(frozen=True)
 class VectorUnit:
-    """The shape that vector code is given."""
+    """The vector registers for which code is compiled."""
 
     name: str
     lanes: int
-    """float32 values in one vector."""
+    """The float32 values of a vector."""
     registers: int
-    """Vectors that the instruction set can name."""
+    """The number of vector registers of the instruction set."""
     integers: bool = False
     """Whether it multiplies 16-bit integers faster than floats."""
     tiles: bool = False
-    """Whether there are AMX tile registers for bf16 beside the vectors."""
+    """Whether it also has AMX tile registers for bf16."""
 
 
 _UNITS = {
     "amx": VectorUnit("amx", 16, 32, integers=True, tiles=True),
     "avx512": VectorUnit("avx512", 16, 32, integers=True),
     "avx2": VectorUnit("avx2", 8, 16, integers=True),
-    # Four lanes fit SSE, NEON, VSX and WebAssembly alike; sixteen registers are the fewest of them.
+    # SSE, NEON, VSX and WebAssembly all have four lanes, and sixteen registers or more.
     "portable": VectorUnit("portable", 4, 16),
 }
 
@@ -58,7 +58,7 @@ def available_isas() -> list[str]:
 
 
 def detect_vector_unit() -> VectorUnit:
-    """Returns the widest vectors of this processor, or what WAIFU2X_CPU_ISA forces it down to.
+    """Returns the widest vectors of this processor, or those that WAIFU2X_CPU_ISA names.
 
     Raises BackendError if the variable names something that this processor lacks.
     """
@@ -70,8 +70,8 @@ def detect_vector_unit() -> VectorUnit:
 
 
 def dot_instruction(lanes: int) -> str:
-    """Returns the instruction that adds products of pairs of 16-bit integers to 32-bit sums in one,
-    if this processor has it; else nothing."""
+    """Returns the name of this processor's instruction that adds products of pairs of 16-bit
+    integers to 32-bit sums; empty if it has none."""
     has = host().has
     if has("avx512vnni") and (lanes == 16 or has("avx512vl")):
         return "vpdpwssd"
@@ -82,7 +82,7 @@ def dot_instruction(lanes: int) -> str:
 
 @cache
 def _request_tiles() -> bool:
-    """Asks Linux for the tile registers, which a process gets on request only."""
+    """Asks Linux for the tile registers, which a process gets only on request; False if refused."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False
     arch_prctl, request_permission, tile_data = 158, 0x1023, 18
@@ -91,19 +91,19 @@ def _request_tiles() -> bool:
 
 
 def l2_bytes() -> int:
-    """Returns the size of the L2 cache of one core; 512 KiB where the system does not say."""
+    """Returns the size of the L2 cache of one core; 512 KiB if the system does not say."""
     return _cache(2)[0] or 512 * 1024
 
 
 def l3_bytes() -> int:
-    """Returns a processor's share of the L3 cache; 2 MiB where the system does not say."""
+    """Returns a processor's share of the L3 cache; 2 MiB if the system does not say."""
     size, sharing = _cache(3)
     return size // sharing or 2048 * 1024
 
 
 @cache
 def _cache(level: int) -> tuple[int, int]:
-    """Returns the size of a cache and how many processors share it; (0, 1) if that is not known."""
+    """Returns the size of a cache and the number of processors that share it; (0, 1) if unknown."""
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
             found = int((folder / "level").read_text())

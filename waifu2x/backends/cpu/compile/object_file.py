@@ -1,7 +1,7 @@
-"""An object file (ELF, x86-64) as an image: linked, but for the address where it will be.
+"""Links an object file (ELF, x86-64) to an image, except for its final address.
 
-For what Numba's code needs and no more: sections that are never written, addresses of 64 bits and
-distances. What has anything else has no image, and LLVM links it.
+It supports only what Numba's code needs: sections that are never written, addresses of 64 bits, and
+distances. LLVM links all other files, which get no image.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _NOWHERE = 0
 
 
 def linked(code: bytes, function: str) -> Image:
-    """Returns the image of an object file, which is called where `function` begins.
+    """Returns the image of an object file, with `function` as its entry.
 
-    Raises UnlinkableError for what is not as described above.
+    Raises UnlinkableError for a file with anything not named above.
     """
     try:
         return _Object(code).image(function.encode())
@@ -39,7 +39,7 @@ def linked(code: bytes, function: str) -> Image:
 
 
 class _Object:
-    """A relocatable file."""
+    """A relocatable object file."""
 
     def __init__(self, code: bytes) -> None:
         self._code = code
@@ -55,7 +55,7 @@ class _Object:
         self._names = self._sections[table[6]][4]
 
     def image(self, function: bytes) -> Image:
-        """Returns the loaded image of its sections, which is called where `function` begins."""
+        """Returns the image of its sections, with `function` as its entry."""
         inside: list[int] = []
         outside: list[tuple[int, int, bytes]] = []
         for section in self._sections:
@@ -74,8 +74,7 @@ class _Object:
         return Image(entry, bytes(self._memory), inside, outside)
 
     def _laid_out(self) -> tuple[dict[int, int], bytearray]:
-        """Returns where the sections that are needed begin, and what they hold, one behind the
-        other."""
+        """Joins the sections needed; returns the offset of each, and their contents."""
         places: dict[int, int] = {}
         memory = bytearray()
         for number, section in enumerate(self._sections):
@@ -98,7 +97,7 @@ class _Object:
         inside: list[int],
         outside: list[tuple[int, int, bytes]],
     ) -> None:
-        """Fills in what a place in memory refers to, or notes it for when that is known."""
+        """Fills in the address or distance at a place, or adds it to `inside` or `outside`."""
         symbol = self._symbols[number]
         section, value = symbol[3], symbol[4]
         if section in self._places:

@@ -1,8 +1,8 @@
-"""All that is compiled; imported only when there is something to compile.
+"""Holds all code that is compiled; it is imported only when something must be compiled.
 
-`strip.py` and `loops.py` hold the entry points. Data comes as pointers, never as arrays:
-compiled code then needs nothing of Numba's runtime, and its machine code can be kept and called
-without Numba. For the same reason nothing here raises.
+`strip.py`, `loops.py` and `planar.py` hold the entry points. Data comes as pointers, never as
+arrays: compiled code then needs nothing of Numba's runtime, and can be cached and called without
+Numba. For the same reason, nothing here raises.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from numba.core.untyped_passes import IRProcessing
 
 
 class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """Code that is only ever linked into an entry point: it is optimized there, with what calls it,
-    and never becomes machine code by itself. (Numba does both for every function, three times the
-    work.)"""
+    """Code that is only linked into entry points: it is optimized there, with its callers, and
+    never compiled to machine code by itself. (Numba does both for every function, which is three
+    times the work.)"""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -31,7 +31,7 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
 
     @property
     def codegen(self) -> _PartLibrary:
-        """Returns itself: Numba asks it for `set_env` alone."""
+        """Returns itself: Numba calls only its `set_env`."""
         return self
 
     def set_env(self, name: str, environment: object) -> None:
@@ -46,7 +46,7 @@ class _AsPart(FunctionPass):  # type: ignore[misc]
         super().__init__()
 
     def run_pass(self, state: Any) -> bool:
-        """Takes the place of the library that lowering would make."""
+        """Replaces the library that lowering would make."""
         codegen = state.targetctx.codegen()
         state.library = _PartLibrary(codegen, state.func_id.func_qualname)
         return False
@@ -54,7 +54,7 @@ class _AsPart(FunctionPass):  # type: ignore[misc]
 
 class _PartCompiler(CompilerBase):  # type: ignore[misc]
     def define_pipelines(self) -> list[Any]:
-        """Returns Numba's own passes, and one."""
+        """Returns Numba's own passes and _AsPart."""
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
         passes.add_pass_after(_AsPart, IRProcessing)
         passes.finalize()
@@ -80,11 +80,11 @@ class EntryPoint:
         self._signature = types.void(*arguments)
 
     def build(self) -> tuple[str, bytes]:
-        """Compiles it: the name of its symbol and its object code.
+        """Compiles it, and returns the name of its symbol and its object code.
 
-        It is a C function of two pointers for Numba's own use and then the arguments, which returns
-        0. (What `numba.cfunc` makes has no such pointers, but drags in Python's and Numba's symbols
-        to report errors with.)
+        It is a C function that takes two pointers for Numba's own use, then the arguments, and
+        returns 0. (A `numba.cfunc` has no such pointers, but needs symbols of Python and Numba to
+        report errors.)
         """
         llvmlite.binding.initialize_native_asmparser()  # for inline assembly
         dispatcher = njit(self._signature, **_OPTIONS)(self._function)
@@ -93,5 +93,5 @@ class EntryPoint:
 
 
 def entry_point(*arguments: types.Type) -> Callable[[Callable[..., None]], EntryPoint]:
-    """Makes an entry point of a function with arguments of these types."""
+    """Returns a decorator that makes an entry point of a function with arguments of these types."""
     return lambda function: EntryPoint(function, arguments)

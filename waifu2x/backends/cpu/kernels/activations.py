@@ -1,8 +1,7 @@
-"""Activations and joins of planewise steps, emitted from their expressions: for vectors of planes,
-and for single values.
+"""Emits activations and joins from their expressions, for vectors of planes and for single values.
 
-A step knows its function by the number in `records.FUNCTIONS`, where 0 is none: convolutions
-apply theirs themselves. Single values become the same as lanes of a vector.
+A task has the number of its function in `records.FUNCTIONS`, where 0 is none: convolutions apply
+theirs themselves. Single values give the same bits as lanes of a vector.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from waifu2x.networks.expressions import Expression, Function, Operator, emitted
 
 
 def emit_activated(v: Emitter, function: Expression, value: ir.Value, other: ir.Value) -> ir.Value:
-    """Emits a function of a vector, with a vector of parameters or of the values joined to it;
-    returns its results."""
+    """Emits a function of the vector `value` and of `other`, its parameters or the values joined to
+    it; returns the results."""
     return emitted(function, _VectorEmitter(v, value, other))
 
 
@@ -65,8 +64,8 @@ class _VectorEmitter:
 
 
 def _of_numbers(functions: Sequence[Expression], first: int) -> Any:
-    """Returns what Numba code calls with the number of a function, a value, and its plane's
-    parameter or the value joined to it. Numbers below `first` leave the value as it is."""
+    """Returns an intrinsic that applies a function by its number to a value and its plane's
+    parameter, or the value joined to it. Numbers below `first` leave the value unchanged."""
 
     @intrinsic  # type: ignore[untyped-decorator]
     def computed(

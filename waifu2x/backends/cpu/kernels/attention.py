@@ -1,15 +1,15 @@
-"""Attention in windows, fp32, without logits beyond those of a block of queries.
+"""Attention in windows, fp32, with the logits of one block of queries at a time.
 
-For a window and a head, queries are transposed: the lanes of a vector are queries. So are keys:
-numbers of several keys that follow each other in memory need one address, not one each. A block of
-queries takes its logits with all keys, each number of a key times vectors of queries, the
-biases being what the sums begin with; then their powers; then the sums of values, again one number
-at a time, weighed by vectors of powers. So no planes are needed to fill up a vector, and the
-highest logit and the sum of powers of a query are lanes too. What a window reads and makes is
-copied, since its rows lie far apart in maps.
+For a window and a head, queries are transposed: the lanes of a vector are queries. Keys are
+transposed, too: numbers of consecutive keys then need one address, not one each. A block of queries
+computes its logits with all keys, each number of a key times vectors of queries, in sums that begin
+with the biases; then the powers of the logits; then the sums of values, again one number at a time,
+weighted by vectors of powers. So no planes are needed to fill a vector, and the highest logit and
+the sum of powers of a query are lanes, too. Inputs and results of a window are copied, since its
+rows lie far apart in maps.
 
-Keys that do not exist, at the edges of the map, are left out; those beyond the map that do are
-zeros. The order in which a window's keys are added up depends on its place in the picture alone.
+Keys that do not exist, at the edges of the map, are left out; existing ones beyond the map are
+zeros. A window's place in the picture alone decides the order in which its keys are summed.
 
 Bound: fp32 multiply-adds, 2 * keys for each plane of a result, and a power for each logit.
 """
@@ -47,8 +47,8 @@ _places_of = native(attention_places)
 
 @native
 def _locate_pixels(map_, numbers, first, box, plane, elsewhere):  # type: ignore[no-untyped-def]
-    """Writes where the pixels of a box are, from a plane on; those beyond the map are
-    `elsewhere`."""
+    """Writes the offsets of plane `plane` of the pixels of a box; those of pixels beyond the map
+    are `elsewhere`."""
     top, left, rows, columns = box
     pixel = map_.pixel_floats
     map_rows, map_columns = map_.rows, map_.columns
@@ -66,7 +66,7 @@ def _locate_pixels(map_, numbers, first, box, plane, elsewhere):  # type: ignore
 
 @native
 def _attend(job, window, queries, planes):  # type: ignore[no-untyped-def]
-    """Computes a head of a window whose pixels are located, and writes `planes` planes of it."""
+    """Computes a head of a window whose pixels are located; writes its first `planes` planes."""
     task, places, scratch, numbers = job.task, window.places, job.scratch, window.numbers
     depth, keys = window.depth, window.keys
     for key in range(keys, window.padded_keys):
@@ -83,7 +83,7 @@ def _attend(job, window, queries, planes):  # type: ignore[no-untyped-def]
         fill(BLOCK, np.float32(_LOWEST), scratch, places.highest)
         key = 0
         while key < keys:
-            # The last keys are computed twice rather than one by one.
+            # Some keys are computed twice, to avoid single ones at the end.
             count = BLOCK_HEIGHT if keys >= BLOCK_HEIGHT else 1
             key = min(key, keys - count)
             make_logits(window, width, count, key, query, has_bias)
@@ -97,8 +97,8 @@ def _attend(job, window, queries, planes):  # type: ignore[no-untyped-def]
 
 @native
 def _locate_biases(numbers, first, place, box, columns, step):  # type: ignore[no-untyped-def]
-    """Writes where the biases of a box of a window's keys are, in a table of `columns` columns;
-    those of each key begin `step` floats behind those of the one before."""
+    """Writes the offsets of the biases of a box of a window's keys, in a table of `columns`
+    columns; those of neighbouring keys are `step` floats apart."""
     top, left, height, width = box
     for y in range(top, top + height):
         for x in range(left, left + width):
@@ -108,7 +108,7 @@ def _locate_biases(numbers, first, place, box, columns, step):  # type: ignore[n
 
 @native
 def _expand_biases(job, places, head, padded):  # type: ignore[no-untyped-def]
-    """Copies the biases of a head for all pairs of a query and a key of a window."""
+    """Expands the biases of a head to all pairs of a query and a key of a window."""
     task, scratch, constants = job.task, job.scratch, job.constants
     rows, columns, cell = task.window_rows, task.window_columns, task.cell
     key_rows, key_columns = (rows + 2 * task.overlap) // cell, (columns + 2 * task.overlap) // cell

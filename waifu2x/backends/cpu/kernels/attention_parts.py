@@ -1,4 +1,4 @@
-"""The parts of attention in windows, on vector registers: see `attention`."""
+"""Emits the parts of attention in windows as vector code; see `attention`."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _HEIGHTS = tuple(range(1, BLOCK_HEIGHT + 1))
 
 
 class Window(NamedTuple):
-    """A head of a window of attention, in scratch memory."""
+    """The scratch memory of a head of a window of attention."""
 
     scratch: Any
     numbers: Any
     """The same memory as 64-bit integers."""
     places: AttentionPlaces
-    """Where everything lies, in floats."""
+    """The places of its parts, in floats."""
     depth: Any
-    """Planes of the head."""
+    """The planes of the head."""
     row: Any
-    """Planes made up to whole vectors."""
+    """The planes, padded to whole vectors."""
     keys: Any
     padded_keys: Any
-    """Keys made up to whole vectors."""
+    """The number of keys, padded to whole vectors."""
     padded: Any
-    """Queries, likewise."""
+    """The number of queries, padded to whole vectors."""
 
 
 def _emit_biases(
@@ -48,8 +48,8 @@ def _emit_biases(
     step: ir.Value,
     target: ir.Value,
 ) -> None:
-    """Copies the biases of a key for all queries of a window to `target`; the table has a row for
-    each row of theirs, the last one first, `step` floats apart."""
+    """Copies the biases of a key for all queries of a window to `target`; the table has a row,
+    `step` floats apart, for each row of queries, the last one first."""
     with v.loop(rows) as y:
         first, place = v.minus_offset(start, v.mul(y, step)), v.mul(y, columns)
         with v.loop(columns, LANES) as x:
@@ -57,7 +57,7 @@ def _emit_biases(
 
 
 def _emit_gathered(v: Emitter, window: Window) -> None:
-    """Copies values to rows of memory."""
+    """Copies the values of a window to rows of scratch memory."""
     scratch, places = window.scratch, window.places
     with v.loop(window.keys) as n:
         start = v.integer(window.numbers, v.add(v.half(places.value_places), n))
@@ -74,7 +74,7 @@ def _emit_transposed_in(
     places: ir.Value,
     target: ir.Value,
 ) -> None:
-    """Copies pixels, a multiple of LANES, to rows of one plane of all of them, times a factor."""
+    """Transposes `count` pixels, a multiple of LANES, times a factor, to a row for each plane."""
     by, scratch = v.splat(factor), window.scratch
     with v.loop(count, LANES) as first, v.loop(window.depth, LANES) as plane:
         pixels = []
@@ -89,7 +89,7 @@ def _emit_transposed_in(
 def _emit_transposed_out(
     v: Emitter, window: Window, width: ir.Value, planes: ir.Value, query: ir.Value
 ) -> None:
-    """Copies the results of the block that begins with that query, plane by plane, to pixels."""
+    """Transposes the results of the block of queries from `query` on back to pixels."""
     scratch, made = window.scratch, window.places.made
     places = v.add(v.half(window.places.result_places), query)
     with v.loop(width) as n, v.loop(planes, LANES) as plane:
@@ -110,8 +110,8 @@ def _emit_logits(
     query: ir.Value,
     has_bias: ir.Value,
 ) -> None:
-    """Emits the logits of some keys, from one on, with a block of queries, from one on, and the
-    highest so far."""
+    """Computes the logits of keys from `key` on with a block of queries from `query` on, and
+    updates the highest."""
     scratch, places = window.scratch, window.places
     keys, queries = v.add(places.keys, key), v.add(places.queries, query)
     logits = v.add(places.logits, v.mul(key, BLOCK))
@@ -139,8 +139,8 @@ def _emit_logits(
 
 
 def _emit_powers(v: Emitter, window: Window, width: ir.Value) -> None:
-    """Replaces logits, less the highest of each query, by powers of two, and stores one over the
-    sum of each query's."""
+    """Replaces logits, less the highest of each query, by powers of two, and stores one over each
+    query's sum of them."""
     scratch, places = window.scratch, window.places
     for w in v.cases(width, _WIDTHS):
         tops = [v.load(scratch, v.add(places.highest, n * LANES)) for n in range(w)]
@@ -160,8 +160,7 @@ def _emit_powers(v: Emitter, window: Window, width: ir.Value) -> None:
 def _emit_weighed(
     v: Emitter, window: Window, width: ir.Value, height: ir.Value, plane: ir.Value
 ) -> None:
-    """Emits some planes, from one on, of the results of a block of queries: values weighed by
-    powers."""
+    """Computes planes from `plane` on of a block of queries' results: values weighted by powers."""
     scratch, places = window.scratch, window.places
     values, made = v.add(places.values, plane), v.add(places.made, v.mul(plane, BLOCK))
     for w in v.cases(width, _WIDTHS):

@@ -1,8 +1,8 @@
-"""Attention between planes, fp32: products of queries and keys over the picture, and values mixed.
+"""Attention between planes, fp32: sums products of queries and keys over the picture, mixes values.
 
-A run of pixels of a row, at a place of the picture that no strip divides, has its products added up
-in registers, those of some planes of queries with vectors of planes of keys. Then they become
-integers, whose sums have the same bits in any order.
+The products of a run of pixels of a row, which no strip divides, are summed in registers: those of
+some planes of queries with vectors of planes of keys. Then they become integers, whose sums have
+the same bits in any order.
 
 Bound: fp32 multiply-adds; a percent or two of a network's.
 """
@@ -22,35 +22,35 @@ from waifu2x.backends.cpu.pack.records import CROSS_BITS, CROSS_COLUMNS, CROSS_L
 from waifu2x.backends.cpu.pack.shapes import LANES
 
 HEIGHT = 10
-"""Pixels, or planes, of a register tile."""
+"""The pixels, or planes, of a register tile."""
 
 
 class Run(NamedTuple):
-    """Pixels whose products are added up."""
+    """A run of pixels whose products are summed."""
 
     count: Any
     pixel: Any
-    """Floats from one to the next."""
+    """The stride between pixels, in floats."""
     rest: Any
-    """From a sum's first integer to its second."""
+    """The distance from a sum's first integer to its second."""
 
 
 class Weights(NamedTuple):
-    """The weights that values are mixed by."""
+    """The weights by which values are mixed."""
 
     memory: Any
     place: Any
-    """Where those of the head's first plane of values begin;"""
+    """The offset of those of the head's first plane of values."""
     step: Any
-    """those of the next plane lie so far behind."""
+    """The stride between planes of values."""
 
 
 class Mixed(NamedTuple):
-    """Pixels whose values are mixed, and where they go."""
+    """A run of pixels whose values are mixed, and their targets."""
 
     source: Any
     source_pixel: Any
-    """Floats from one to the next."""
+    """The stride between source pixels, in floats."""
     target: Any
     target_pixel: Any
 
@@ -65,8 +65,8 @@ def _emit_products(
     lanes: ir.Value,
     sums: ir.Value,
 ) -> None:
-    """Adds products of some planes of queries with the first lanes of a vector of keys to sums,
-    a head's planes from a plane of queries to the next."""
+    """Adds products of `height` planes of queries with the first `lanes` of a vector of keys to
+    sums, in which planes of queries are a head's planes apart."""
     step = v.field(job.task, "depth")
     for h in v.cases(height, (HEIGHT, 1)):
         slots = v.accumulators([v.splat(0.0)] * h)
@@ -101,8 +101,8 @@ def _emit_mixed(
     mixed: Mixed,
     weights: Weights,
 ) -> None:
-    """Emits a vector of a head's planes, from `plane` on, of some pixels; `stored` lanes are
-    stored."""
+    """Computes a vector of a head's planes, from `plane` on, of `height` pixels, and stores its
+    first `stored` lanes."""
     depth = v.field(job.task, "depth")
     for h in v.cases(height, (HEIGHT, 1)):
         slots = v.accumulators([v.splat(0.0)] * h)
@@ -122,7 +122,7 @@ _mix = vector_kernel(_emit_mixed)
 
 @native
 def mix_run(job, mixed, count, planes, weights):  # type: ignore[no-untyped-def]
-    """Mixes the values of a head of `count` pixels, and stores `planes` planes of each."""
+    """Mixes the values of a head for `count` pixels, and stores `planes` planes of each."""
     for plane in range(0, planes, LANES):
         x = 0
         while x < count:
@@ -179,7 +179,7 @@ def mix_rows(job):  # type: ignore[no-untyped-def]
             start = pixel_start(source, y, column) + task.source_plane
             to = pixel_start(target, y, column) + task.target_plane
             count = (end - column + period - 1) // period
-            # Rows and columns beyond the map have remainders, too: what is made there is nothing.
+            # Rows and columns beyond the map have remainders, too; results there do not count.
             part = y % period * period + column % period
             for head in range(task.heads):
                 first = head * depth

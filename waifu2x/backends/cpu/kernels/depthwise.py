@@ -1,7 +1,7 @@
 """Depthwise convolutions, fp32, on vectors of planes.
 
-A run of neighbouring pixels of one vector of planes is summed up in registers, so that a tap's
-weights are loaded once for all of them. Maps are floats, padded to whole vectors.
+A run of neighbouring pixels of one vector of planes is summed in registers, so that a tap's weights
+are loaded once for all of them. Maps are floats, padded to whole vectors.
 
 Bound: loads, one for each multiply-add. Best measured: 33 to 39 GMAC/s on two cores.
 """
@@ -23,7 +23,7 @@ _RUN = 8 if VECTOR.registers >= 32 else 6
 
 
 def _emit_function(v: Emitter, job: KernelJob, slot: ir.Value, plane: ir.Value) -> None:
-    """Applies the function of a task to a vector in a slot; its number 0 is a leaky ReLU."""
+    """Applies the function of a task to the vector in an accumulator; number 0 is a leaky ReLU."""
     total = v.get(slot)
     slopes = v.load_constant(job.constants, v.add(v.field(job.task, "slopes"), plane))
     for number in v.cases(v.field(job.task, "activation"), range(len(FUNCTIONS))):
@@ -42,8 +42,8 @@ def _emit_run(
     target: ir.Value,
     residual: ir.Value,
 ) -> None:
-    """Emits all planes of a run of pixels of row `row` of those that are located, `offset` floats
-    along; places of target and residual are those of the first pixel."""
+    """Computes all planes of a run of pixels that begins `offset` floats along the located row
+    `row`; `target` and `residual` are the places of the first pixel."""
 
     def field(name: str) -> ir.Value:
         return v.field(job.task, name)
@@ -91,7 +91,7 @@ def convolve_depthwise(job):  # type: ignore[no-untyped-def]
         if task.residual >= 0:
             other, x = record(maps, task.residual), task.column + task.residual_offset
             added = pixel_row(other, y + task.residual_offset, x) + task.residual_plane
-        # The last run may go past the columns, into spare room at the end of each row.
+        # The last run may go past the columns, into the spare pixels of each row.
         for x in range(0, task.columns, _RUN):
             made, joined = to + x * task.target_pixel, added + x * task.residual_pixel
             _run(job, row, x * pixel, pixel, made, joined)

@@ -1,16 +1,16 @@
 """Convolution as the definition has it, fp32: few planes on one side, and 1x1.
 
 `convolve_few_inputs` (the first layer: 1 or 3 planes in) keeps a tile of pixels and output planes
-in registers; interleaved rows make the taps of one kernel row neighbours in memory, so each of the
-rows is one inner product of depth taps * in_planes.
+in registers; in interleaved rows, the inputs of a kernel row are neighbours, so each kernel row is
+one inner product of depth taps * in_planes.
 
-`convolve_pointwise` (1x1, also over maps stored by space-to-depth: all that is read of a pixel are
+`convolve_pointwise` (1x1, also over maps stored by space-to-depth: all inputs of a pixel are
 neighbours) is the same with one row. A span of pixels stays in the L1 or L2 cache while all weights
 stream by.
 
 `convolve_few_outputs` (the last layer: 1 or 3 planes out) would waste the lanes of a vector on
-outputs; its vectors run along the input planes, one accumulator for each pixel and output, and the
-lanes are added up at the end. Each loaded pixel serves the three taps of its kernel row.
+outputs; its vectors run along the input planes, with one accumulator for each pixel and output, and
+the lanes are summed at the end. Each loaded pixel serves the three taps of its kernel row.
 
 Bound: fp32 multiply-adds; together they hold 1.5 % of the arithmetic of vgg_7. Best measured:
 78 and 82 % of the FMA peak on Zen 4, 58 and 60 % on Sapphire Rapids.
@@ -43,7 +43,7 @@ _RUN = 4 if VECTOR.registers >= 32 else 3
 _OUTPUTS = (3, 1)
 """Output planes of a few-outputs tile."""
 _SPAN_FLOATS = 16384
-"""Inputs of a span of 1x1 convolutions that is meant to stay in a cache."""
+"""The inputs of a span of 1x1 convolutions, which should stay in a cache."""
 
 
 def _emit_rows(
@@ -56,8 +56,8 @@ def _emit_rows(
     depth: ir.Value,
     unroll: int,
 ) -> None:
-    """Emits a tile: of each pixel, `pixel` floats apart, `depth` inputs from each of `count` rows,
-    whose places `row` gives."""
+    """Computes a tile from `count` rows: `depth` inputs of each for each pixel. Pixels are `pixel`
+    floats apart; `row` returns the place of a row."""
     weights = v.at(job.weights, tile.block)
     for width in v.cases(tile.width, WIDTHS):
         height = tile_height(width)
@@ -75,8 +75,8 @@ def _emit_rows(
 def _emit_few_inputs(
     v: Emitter, job: KernelJob, tile: Tile, row: ir.Value, offset: ir.Value, pixel: ir.Value
 ) -> None:
-    """Emits a tile of a convolution of any taps, of row `row` of those that are located, its inputs
-    `offset` floats along."""
+    """Computes a tile of a convolution of any taps, whose inputs begin `offset` floats along the
+    located row `row`."""
     taps = v.field(job.task, "taps")
 
     def located(y: ir.Value) -> ir.Value:
@@ -88,7 +88,7 @@ def _emit_few_inputs(
 def _emit_pointwise(
     v: Emitter, job: KernelJob, tile: Tile, source: ir.Value, pixel: ir.Value
 ) -> None:
-    """Emits a tile of a 1x1 convolution, its pixels `pixel` floats apart from `source` on."""
+    """Computes a tile of a 1x1 convolution of pixels `pixel` floats apart from `source` on."""
     depth = v.field(job.task, "depth")
     _emit_rows(v, job, tile, v.index(1), lambda y: source, pixel, depth, 4)
 
@@ -102,7 +102,7 @@ def _emit_few_outputs(
     pixel: ir.Value,
     plane: ir.Value,
 ) -> None:
-    """Emits a run of neighbouring pixels of a row, `outputs` results of each."""
+    """Computes `outputs` results of each pixel of a run of a row."""
     task, places, scratch = job.task, job.places, job.scratch
     depth, planes = v.field(task, "depth"), v.field(task, "planes")
     block = v.add(v.field(task, "weight"), v.mul(v.mul(depth, plane), 9))
@@ -142,7 +142,7 @@ _tile_height = native(tile_height)
 
 @native
 def convolve_few_inputs(job):  # type: ignore[no-untyped-def]
-    """Computes the next rows of a convolution over a map whose pixels are all read."""
+    """Computes the next rows of a convolution that reads all planes of its pixels."""
     task = job.task
     taps, pixel = task.taps, task.depth
     locate_source(job, record(job.maps, task.source), task.rows + taps - 1)
@@ -151,7 +151,7 @@ def convolve_few_inputs(job):  # type: ignore[no-untyped-def]
         block, plane = task.weight, 0
         while plane < task.planes:
             tile = tile_at(job, row, plane, block)
-            # The last tile may run past the columns, into spare room at the end of each row.
+            # The last tile may go past the columns, into the spare pixels of each row.
             for x in range(0, task.columns, _tile_height(tile.width)):
                 _few_inputs(job, moved(task, tile, x), row, x * pixel, pixel)
             block += taps * taps * pixel * tile.width * LANES

@@ -1,4 +1,4 @@
-"""Emits the parts of vector code that are no vectors: offsets, loops, cases, variables."""
+"""Emits the scalar parts of vector code: offsets, loops, cases, variables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from waifu2x.backends.cpu.kernels.llvm_types import INDEX
 
 
 class ControlEmitter:
-    """Emits offsets and control flow at the current place of an LLVM function.
+    """Emits offsets and control flow at the builder's position in an LLVM function.
 
     An offset counts floats, and is a Python int (a constant of the code) or an LLVM i64 value.
     """
@@ -50,15 +50,15 @@ class ControlEmitter:
         return self._builder.urem(value, by)
 
     def pixel(self, strides: Sequence[ir.Value], x: ir.Value) -> ir.Value:
-        """Returns how far pixel x lies behind an even one, by the strides to the next and the one
-        after."""
+        """Returns the offset of pixel x from an even pixel, by the strides to the next pixel and to
+        the one after."""
         builder = self._builder
         odd = builder.and_(x, self.index(1))
         pair = builder.lshr(x, self.index(1))
         return self.add(self.mul(strides[0], odd), self.mul(strides[1], pair))
 
     def at_least(self, value: ir.Value, least: int) -> ir.Value:
-        """Returns 1 if an integer is that or more, else 0."""
+        """Returns 1 if an integer is at least `least`, else 0."""
         return self._builder.zext(self._builder.icmp_signed(">=", value, self.index(least)), INDEX)
 
     def at(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
@@ -66,22 +66,20 @@ class ControlEmitter:
         return self._builder.gep(pointer, [self.index(offset)])
 
     def opaque(self, pointer: ir.Value, offset: int | ir.Value = 0) -> ir.Value:
-        """Returns the pointer moved by `offset` floats, as a number of its own to LLVM: else it
-        takes sums of offsets apart, computes what it can of each outside of loops, and spills them
-        all."""
+        """Returns the pointer moved by `offset` floats, opaque to LLVM, which would otherwise split
+        sums of offsets, hoist their parts out of loops, and spill them all."""
         place = self.at(pointer, offset)
         asm = ir.InlineAsm(ir.FunctionType(place.type, [place.type]), "", "=r,0")
         return self._builder.call(asm, [place])
 
     def opaque_number(self, number: int | ir.Value) -> ir.Value:
-        """Returns an integer that LLVM knows nothing about, so that it unrolls no loop of that
-        count."""
+        """Returns an integer opaque to LLVM, so that it does not unroll loops of that count."""
         asm = ir.InlineAsm(ir.FunctionType(INDEX, [INDEX]), "", "=r,0")
         return self._builder.call(asm, [self.index(number)])
 
     def accumulators(self, initial: Sequence[ir.Value]) -> list[ir.Value]:
-        """Returns variables that live across loop iterations, in registers once LLVM has promoted
-        them. They get their initial values here, each time that this place is reached."""
+        """Returns variables that persist across iterations; LLVM promotes them to registers. They
+        get their initial values here, each time that this place is reached."""
         slots = []
         for value in initial:
             slot = cgutils.alloca_once(self._builder, value.type)
@@ -94,11 +92,11 @@ class ControlEmitter:
         return self._builder.load(slot)
 
     def set(self, slot: ir.Value, value: ir.Value) -> None:
-        """Gives an accumulator its next value."""
+        """Sets the value of an accumulator."""
         self._builder.store(value, slot)
 
     def cases(self, value: ir.Value, constants: Sequence[int]) -> Iterator[int]:
-        """Yields each constant in turn; what is emitted meanwhile runs if `value` equals it."""
+        """Yields each constant in turn; code emitted in the meantime runs if `value` equals it."""
         for constant in constants:
             equal = self._builder.icmp_signed("==", value, self.index(constant))
             with self._builder.if_then(equal):
@@ -106,7 +104,7 @@ class ControlEmitter:
 
     @contextmanager
     def loop(self, count: ir.Value, step: int = 1) -> Iterator[ir.Value]:
-        """Loops over 0, step, 2 step, … < count; yields the index."""
+        """Emits a loop over 0, step, 2 step, … < count, and yields the index."""
         with cgutils.for_range_slice(
             self._builder, self.index(0), count, self.index(step), intp=INDEX
         ) as (index, _):

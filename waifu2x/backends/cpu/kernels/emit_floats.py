@@ -1,4 +1,4 @@
-"""Arithmetic of vectors of floats."""
+"""Emits arithmetic of vectors of floats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from waifu2x.backends.cpu.kernels.llvm_types import FLOATS, INTEGER, INTEGERS
 
 
 class FloatEmitter(ControlEmitter):
-    """Emits what computes with vectors of floats; a number stands for a vector of it."""
+    """Emits arithmetic of vectors of floats; a Python number stands for a vector of it."""
 
     def splat(self, value: float | ir.Value) -> ir.Value:
         """Returns a vector with `value` in every lane."""
@@ -29,11 +29,11 @@ class FloatEmitter(ControlEmitter):
         return ir.Constant(INTEGERS, [0] * VECTOR.lanes)
 
     def first_lanes(self, a: ir.Value, count: ir.Value) -> ir.Value:
-        """Returns a vector with zeros behind its first `count` lanes."""
+        """Returns a vector whose lanes behind the first `count` are zeros."""
         return self._builder.select(self.lanes_below(count), a, self.splat(0.0))
 
     def transposed(self, rows: Sequence[ir.Value]) -> list[ir.Value]:
-        """Returns the columns of a square of as many vectors as each has lanes."""
+        """Transposes a square of vectors: as many as each has lanes."""
         lanes, made = VECTOR.lanes, list(rows)
         step = 1
         while step < lanes:
@@ -63,7 +63,7 @@ class FloatEmitter(ControlEmitter):
         return self._builder.icmp_signed("<", numbers, counts)
 
     def fma(self, a: ir.Value, b: float | ir.Value, c: ir.Value) -> ir.Value:
-        """Returns `a * b + c`, fused where the processor fuses."""
+        """Returns `a * b + c`, fused if the processor has fused multiply-adds."""
         factor = self.splat(b) if isinstance(b, (int, float)) else b
         # fmuladd and not fma: without the instruction, fma would call a library function per lane.
         function = cgutils.get_or_insert_function(
@@ -127,9 +127,9 @@ class FloatEmitter(ControlEmitter):
         return self._builder.extract_element(a, ir.Constant(INTEGER, 0))
 
     def total(self, a: ir.Value) -> ir.Value:
-        """Returns the sum of the lanes, in an order that depends on the vector width alone."""
-        # Written out: LLVM's own reduction takes the order that suits each processor, so that
-        # ARM64 would differ from x86-64 in last bits.
+        """Returns the sum of the lanes, in an order that depends only on the vector width."""
+        # LLVM's own reduction would choose its order by processor: the last bits of ARM64 would
+        # differ from those of x86-64.
         half = VECTOR.lanes // 2
         while half:
             low, high = (
@@ -145,14 +145,14 @@ class FloatEmitter(ControlEmitter):
         return self._builder.extract_element(a, ir.Constant(INTEGER, 0))
 
     def leaky(self, a: ir.Value, slope: ir.Value) -> ir.Value:
-        """Returns leaky ReLU, any slope: a above 0, else a * slope; both vectors, or both
+        """Returns leaky ReLU of any slope: a if above 0, else a * slope; both are vectors, or both
         floats."""
         scaled = self._builder.fmul(a, slope)
         zero = ir.Constant(a.type, [0.0] * VECTOR.lanes if a.type == FLOATS else 0.0)
         return self._builder.select(self._builder.fcmp_ordered(">", a, zero), a, scaled)
 
     def _call(self, name: str, kind: ir.Type, *values: ir.Value) -> ir.Value:
-        """Returns an intrinsic of vectors that are all of a kind."""
+        """Returns the result of an intrinsic of vectors of one type."""
         function = cgutils.get_or_insert_function(
             self._builder.module,
             ir.FunctionType(kind, [kind] * len(values)),

@@ -1,8 +1,8 @@
-"""exp and its relatives of vectors of floats.
+"""Emits exp and related functions of vectors of floats.
 
 Polynomials and fractions are those of Cephes's single precision (expf, tanhf: S. Moshier, 1989) and
-of Eigen (erf: a fraction of an odd and an even polynomial). Errors are the largest found at some
-millions of values against float64.
+of Eigen (erf: a fraction of an odd and an even polynomial). Errors are the largest found against
+float64 at some millions of values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _POWER_OF_TWO = (
 )
 """2**x for x within +-0.5, by powers of x, as in Cephes's exp2f."""
 _LARGEST_POWER = 88.3
-"""exp of more than that is not computed: two to the power of 128 is no float."""
+"""The largest argument of exp: two to the power of 128 is no float."""
 _SMALLEST_POWER = -87.3
 _TANH = (
     *(-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2),
@@ -50,30 +50,30 @@ class FunctionEmitter(FloatEmitter):
     """Emits functions of vectors of floats."""
 
     def exp(self, a: ir.Value) -> ir.Value:
-        """Returns exp(a), off by at most 1.2e-7 of itself; 2.2e38 from 88.3 on, 1.2e-38 up to
-        -87.3."""
+        """Returns exp(a) with a relative error of at most 1.2e-7; 2.2e38 from 88.3 on, 1.2e-38 up
+        to -87.3."""
         return self._exp(self._clamped(a, _SMALLEST_POWER, _LARGEST_POWER))
 
     def power_of_two(self, a: ir.Value) -> ir.Value:
-        """Returns 2 to the power of a, which is not above 0, off by at most 1.2e-7 of itself;
-        1.2e-38 up to -126."""
+        """Returns 2 to the power of a, which must not be above 0, with a relative error of at most
+        1.2e-7; 1.2e-38 up to -126."""
         builder = self._builder
         a = self.maximum(a, self.splat(-126.0))
         whole = self._call("llvm.rint", FLOATS, a)
         result = self._polynomial(_POWER_OF_TWO, self.minus(a, whole))
         power = builder.fptosi(whole, INTEGERS)
         power = builder.shl(power, ir.Constant(INTEGERS, [23] * VECTOR.lanes))
-        # To the bits of a float between 0.7 and 1.5: to its exponent.
+        # Adds to the exponent, in the bits of a float between 0.7 and 1.5.
         raised = builder.add(builder.bitcast(result, INTEGERS), power)
         return builder.bitcast(raised, FLOATS)
 
     def sigmoid(self, a: ir.Value) -> ir.Value:
-        """Returns 1 / (1 + exp(-a)), off by at most 1e-7; as at +-87 beyond."""
+        """Returns 1 / (1 + exp(-a)) with an error of at most 1e-7; clamped beyond +-87."""
         power = self._exp(self._clamped(self.times(a, -1.0), -87.0, 87.0))
         return self.divided(self.splat(1.0), self.plus(power, self.splat(1.0)))
 
     def tanh(self, a: ir.Value) -> ir.Value:
-        """Returns tanh(a), off by at most 1.4e-7 of itself."""
+        """Returns tanh(a) with a relative error of at most 1.4e-7."""
         size = self.magnitude(a)
         square = self.times(a, a)
         near = self.fma(self.times(self._polynomial(_TANH, square), square), a, a)
@@ -84,17 +84,17 @@ class FunctionEmitter(FloatEmitter):
         return self.where(is_far, far, near)
 
     def erf(self, a: ir.Value) -> ir.Value:
-        """Returns erf(a), off by at most 3.8e-7 of itself."""
+        """Returns erf(a) with a relative error of at most 3.8e-7."""
         a = self._clamped(a, -_ERF_FAR, _ERF_FAR)
         square = self.times(a, a)
         above = self.times(a, self._polynomial(_ERF_ABOVE, square))
         return self.divided(above, self._polynomial(_ERF_BELOW, square))
 
     def _exp(self, a: ir.Value) -> ir.Value:
-        """Returns exp of values that are not too large and not too small."""
+        """Returns exp of values whose result is a normal float."""
         builder, lanes = self._builder, VECTOR.lanes
         whole = self._call("llvm.rint", FLOATS, self.times(a, 1.44269504088896341))
-        # The logarithm of two in two parts: the first has so few bits that products are exact.
+        # The logarithm of two in two parts: the first has few enough bits for exact products.
         rest = self.fma(whole, -0.693359375, a)
         rest = self.fma(whole, 2.12194440e-4, rest)
         result = self._polynomial(_EXPONENTIAL, rest)
@@ -105,13 +105,13 @@ class FunctionEmitter(FloatEmitter):
         return self.times(result, builder.bitcast(power, FLOATS))
 
     def _polynomial(self, factors: Sequence[float], a: ir.Value) -> ir.Value:
-        """Returns a polynomial, the factor of the highest power first."""
+        """Returns the value of a polynomial; the factor of the highest power comes first."""
         result = self.splat(factors[0])
         for factor in factors[1:]:
             result = self.fma(result, a, self.splat(factor))
         return result
 
     def _clamped(self, a: ir.Value, least: float, most: float) -> ir.Value:
-        """Returns values between two bounds."""
+        """Clamps values to two bounds."""
         a = self.minimum(a, self.splat(most))
         return self.maximum(a, self.splat(least))

@@ -1,4 +1,4 @@
-"""Vectors of 32-bit integers, and pairs of 16-bit ones."""
+"""Emits arithmetic of vectors of 32-bit integers, and of pairs of 16-bit ones."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _DOT = dot_instruction(VECTOR.lanes)
 
 
 class IntegerEmitter(FloatEmitter):
-    """Emits what computes with vectors of integers."""
+    """Emits arithmetic, loads and stores of vectors of integers."""
 
     def integers(self, a: ir.Value, factor: ir.Value) -> ir.Value:
-        """Returns 32-bit integers whose low halves are a * factor, rounded once, half to even; that
-        must fit in 16 bits."""
-        # Sums with this number have integers for their last bits.
+        """Returns 32-bit integers whose low halves are a * factor, rounded once, half to even; the
+        products must fit in 16 bits."""
+        # Adding this number rounds the sum to an integer in its last bits.
         shifted = self.fma(a, factor, self.splat(1.5 * 2.0**23))
         return self._builder.bitcast(shifted, INTEGERS)
 
@@ -45,7 +45,7 @@ class IntegerEmitter(FloatEmitter):
     def store_pairs(
         self, first: ir.Value, second: ir.Value, pointer: ir.Value, offset: int | ir.Value
     ) -> None:
-        """Stores the low halves of two vectors as pairs: one of each vector."""
+        """Stores the low halves of two vectors as pairs of a value of each."""
         builder, lanes = self._builder, VECTOR.lanes
         above = builder.shl(second, ir.Constant(INTEGERS, [16] * lanes))
         order = [lane if lane % 2 == 0 else 2 * lanes + lane for lane in range(2 * lanes)]
@@ -55,26 +55,26 @@ class IntegerEmitter(FloatEmitter):
         builder.store(builder.shuffle_vector(*halves, mask), address, align=4)
 
     def load_pairs(self, pointer: ir.Value, offset: int | ir.Value) -> list[ir.Value]:
-        """Returns what `store_pairs` stored, as two vectors of 32-bit integers."""
+        """Loads pairs of `store_pairs` as two vectors of 32-bit integers."""
         builder, shift = self._builder, ir.Constant(INTEGERS, [16] * VECTOR.lanes)
         pairs = self.load_integers(pointer, offset)
         return [builder.ashr(builder.shl(pairs, shift), shift), builder.ashr(pairs, shift)]
 
     def store_shorts(self, vector: ir.Value, pointer: ir.Value, offset: int | ir.Value) -> None:
-        """Stores the low halves of a vector, one behind the other."""
+        """Stores the low halves of a vector contiguously."""
         address = self._builder.bitcast(self.at(pointer, offset), _SHORTS.as_pointer())
         self._builder.store(self._builder.trunc(vector, _SHORTS), address, align=4)
 
     def load_shorts(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
-        """Returns what `store_shorts` stored, as 32-bit integers."""
+        """Loads values of `store_shorts` as 32-bit integers."""
         address = self._builder.bitcast(self.at(pointer, offset), _SHORTS.as_pointer())
         return self._builder.sext(self._builder.load(address, align=4), INTEGERS)
 
     def dot(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
         """Returns c plus the sums of products of pairs of 16-bit integers, lane by lane.
 
-        LLVM cannot see through the result: else it would add in another order, out of more
-        registers than there are, and take one instruction apart into two.
+        The result is opaque to LLVM, which would otherwise reorder the sums, run out of registers,
+        and split one instruction into two.
         """
         if _DOT:
             kind = ir.FunctionType(INTEGERS, [INTEGERS] * 3)
@@ -100,8 +100,8 @@ class IntegerEmitter(FloatEmitter):
         *,
         is_narrow: bool = False,
     ) -> None:
-        """Adds a to sums of two 64-bit integers, `rest` apart: a * 2**bits[0], rounded, and what
-        that leaves, times 2**bits[1]; a within +-limit. `is_narrow`: 32 bits hold both of a."""
+        """Adds a, within +-limit, to sums of two 64-bit integers, `rest` apart: a * 2**bits[0],
+        rounded, and the remainder times 2**bits[1]. `is_narrow`: 32 bits hold both addends."""
         a = self.minimum(self.maximum(a, self.splat(-limit)), self.splat(limit))
         whole = self._call("llvm.rint", FLOATS, self.times(a, float(1 << bits[0])))
         left = self.minus(a, self.times(whole, 1 / (1 << bits[0])))
@@ -112,10 +112,10 @@ class IntegerEmitter(FloatEmitter):
     def _add_integers(
         self, a: ir.Value, sums: ir.Value, offset: ir.Value, *, is_narrow: bool
     ) -> None:
-        """Adds whole floats to neighbouring integers."""
+        """Adds floats with integral values to neighbouring 64-bit integers."""
         builder, kind = self._builder, ir.VectorType(INDEX, VECTOR.lanes)
         place = builder.bitcast(builder.gep(sums, [offset]), kind.as_pointer())
-        if is_narrow:  # not all processors make 64 bits of vectors of floats
+        if is_narrow:  # not all processors convert vectors of floats to 64-bit integers
             narrow = ir.VectorType(ir.IntType(32), VECTOR.lanes)
             integers = builder.sext(builder.fptosi(a, narrow), kind)
         else:

@@ -1,4 +1,4 @@
-"""Loads and stores: floats, bf16 terms, fields of records."""
+"""Emits loads and stores of floats, bf16 terms and fields of records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MemoryEmitter(FloatEmitter):
     def store_first(
         self, vector: ir.Value, count: ir.Value, pointer: ir.Value, offset: ir.Value
     ) -> None:
-        """Stores the first `count` lanes of a vector, and touches nothing behind them."""
+        """Stores the first `count` lanes of a vector, and leaves the memory behind them alone."""
         builder, lanes = self._builder, VECTOR.lanes
         kind = ir.FunctionType(
             ir.VoidType(),
@@ -50,7 +50,7 @@ class MemoryEmitter(FloatEmitter):
         builder.call(function, [vector, address, ir.Constant(INTEGER, 4), self.lanes_below(count)])
 
     def prefetch(self, pointer: ir.Value, offset: ir.Value, *, to_write: bool = False) -> None:
-        """Asks for the cache line of a float, which need not be memory of ours."""
+        """Prefetches the cache line of a float; the address need not be valid."""
         kind = ir.IntType(32)
         place = self._builder.bitcast(self.at(pointer, offset), BYTES)
         function = cgutils.get_or_insert_function(
@@ -71,7 +71,7 @@ class MemoryEmitter(FloatEmitter):
         self._builder.store(value, self.at(pointer, offset), align=4)
 
     def field(self, record: ir.Value, name: str, kind: np.dtype[Any] = TASK) -> ir.Value:
-        """Loads an integer, or a double, of a record: one that no compiled code changes."""
+        """Loads an integer or a double of a record that no compiled code changes."""
         field, offset = kind.fields[name][:2]  # type: ignore[index]
         bytes_ = self._builder.bitcast(record, BYTES)
         place = self._builder.gep(bytes_, [self.index(offset)])
@@ -88,15 +88,15 @@ class MemoryEmitter(FloatEmitter):
         return loaded
 
     def integer(self, pointer: ir.Value, index: int | ir.Value) -> ir.Value:
-        """Returns one of many integers."""
+        """Loads the 64-bit integer at `index`."""
         return self._builder.load(self._builder.gep(pointer, [self.index(index)]))
 
     def integers_at(self, pointer: ir.Value, offset: ir.Value) -> ir.Value:
-        """Returns a pointer to integers that lie `offset` floats along."""
+        """Returns a pointer to integers `offset` floats behind a pointer."""
         return self._builder.bitcast(self.at(pointer, offset), INDEX.as_pointer())
 
     def store_integer(self, value: ir.Value, pointer: ir.Value, index: ir.Value) -> None:
-        """Stores one of many integers."""
+        """Stores the 64-bit integer at `index`."""
         self._builder.store(value, self._builder.gep(pointer, [index]))
 
     def narrow(self, value: ir.Value) -> ir.Value:
@@ -104,10 +104,10 @@ class MemoryEmitter(FloatEmitter):
         return self._builder.fptrunc(value, FLOAT)
 
     def stack_vectors(self, vectors: int) -> tuple[ir.Value, ir.Value]:
-        """Returns memory for some vectors, as a pointer to write with and one to read with later.
+        """Returns memory for `vectors` vectors, as a pointer for stores and one for later loads.
 
-        Where registers do not hold what lies between two steps, this beats what LLVM spills: it
-        cannot see that both are the same, so it leaves each step in the order of its loads.
+        Where registers cannot hold the values between two steps, this beats spills: LLVM does not
+        know that both pointers are equal, so it leaves each step in the order of its loads.
         """
         slot = cgutils.alloca_once(self._builder, FLOATS, size=vectors)
         to = self.opaque(self._builder.bitcast(slot, FLOAT.as_pointer()))
@@ -116,7 +116,7 @@ class MemoryEmitter(FloatEmitter):
     def load_terms(
         self, pointer: ir.Value, offset: ir.Value, terms: int, rest: ir.Value
     ) -> ir.Value:
-        """Returns a vector of values in a number of bf16 terms, `rest` apart, or of floats for 0.
+        """Loads a vector of values stored in `terms` bf16 terms, `rest` apart, or as floats for 0.
 
         The offset counts values of that kind.
         """
@@ -130,7 +130,7 @@ class MemoryEmitter(FloatEmitter):
     def store_terms(
         self, vector: ir.Value, pointer: ir.Value, offset: ir.Value, terms: int, rest: ir.Value
     ) -> None:
-        """Stores what `load_terms` loads; a second term is what the first leaves."""
+        """Stores a vector as `load_terms` loads it; a second term is the remainder of the first."""
         if not terms:
             self.store(vector, pointer, offset)
             return
@@ -141,7 +141,7 @@ class MemoryEmitter(FloatEmitter):
     def store_bfloats(
         self, vector: ir.Value, pointer: ir.Value, offset: int | ir.Value
     ) -> ir.Value:
-        """Stores a vector rounded to bf16 (half to even), and gives what it stored, as floats.
+        """Stores a vector rounded to bf16 (half to even); returns the stored values as floats.
 
         The offset counts bf16 values.
         """
@@ -153,8 +153,7 @@ class MemoryEmitter(FloatEmitter):
         return self._builder.fpext(rounded, FLOATS)
 
     def term_pairs(self, vector: ir.Value) -> ir.Value:
-        """Returns a vector each of whose lanes is the two bf16 terms of a float, the first one
-        first."""
+        """Returns a vector of pairs of the two bf16 terms of each float, the first term first."""
         halves = ir.VectorType(ir.IntType(16), VECTOR.lanes)
         integers = ir.VectorType(ir.IntType(32), VECTOR.lanes)
         first = self._builder.fptrunc(vector, BFLOATS)

@@ -1,23 +1,22 @@
 """The last layer on AMX tiles: 3x3 convolution, bf16, few planes out.
 
-A tile of weights has room for 16 outputs, and this layer has 3. So the columns of a tile are the
-outputs under each of the three taps of a kernel row, 9 of 16, and a pixel is read once for all
-three. What comes out belongs to three neighbouring results; it is added up in a second pass:
+A tile of weights has 16 columns, and this layer has 3 outputs. So the columns are the outputs for
+each of the three taps of a kernel row, 9 of 16, and a pixel is read once for all three. The sums P
+belong to three neighbouring results, which a second pass adds:
 
     P[x, kx * outs + o] = sum over ky and in of pixel[y + ky, x] * w[o, in, ky, kx]
     result[x, o] = P[x, o] + P[x + 1, outs + o] + P[x + 2, 2 * outs + o] + bias[o]
 
-Two rows of results are made together: each of the four rows of pixels behind them is read once.
-Nothing behind this layer evens out a rounding error. Where that matters, pixels come as two bf16
-terms, the value rounded and what is left of it; both are multiplied with the same tile of weights,
-which are rounded with error feedback as in `tiles`. Against a last layer in fp32 that costs 0.2 dB
-at most.
+Two rows of results are computed together: each of their four rows of pixels is read once. No later
+layer averages out a rounding error. Where that matters, pixels have two bf16 terms, the rounded
+value and its remainder; both are multiplied by the same tile of weights, which are rounded with
+error feedback as in `tiles`. This costs at most 0.2 dB against a last layer in fp32.
 
     pixels   bf16 (row, column, terms, in_planes), less the map's zero point
     weights  bf16 (3 rows, in_planes / 32, 16 pairs, 16 columns, 2)
 
 Bound: the tile unit, with two terms and 64 planes 24 products of 16 cycles for 16 results; a third
-of them read their pixels, from L2, alone.
+of them share their loads of pixels, from L2, with no other.
 """
 
 from __future__ import annotations
@@ -41,9 +40,10 @@ def _emit_sums(
     sums_0: ir.Value,
     sums_1: ir.Value,
 ) -> None:
-    """Emits P of `height` (1 or 2) tiles of pixels in two rows, to (pixel, COLUMNS) floats each.
+    """Computes P for `height` (1 or 2) tiles of pixels in two rows, as (pixel, COLUMNS) floats
+    each.
 
-    Inputs lie `offset` floats along the located rows, pixels `pixel` floats apart.
+    Inputs begin `offset` floats along the located rows; pixels are `pixel` floats apart.
     """
     if not VECTOR.tiles:
         return
@@ -63,7 +63,7 @@ def _emit_sums(
                     place = v.mul(v.add(v.mul(k_blocks, r - y), k_block), TILE_FLOATS)
                     v.tile("tileloadd64", 6 + y, v.at(weights, v.add(block, place)), v.index(64))
                 with v.loop(terms) as term:
-                    # A second term follows all values of the first.
+                    # The second terms follow all first terms.
                     first = v.add(row, v.add(v.mul(k_block, BLOCK // 2), v.mul(term_floats, term)))
                     for m in range(pixels):
                         place = v.add(first, v.mul(pixel, m * COLUMNS))
@@ -77,10 +77,10 @@ def _emit_sums(
 
 
 def _emit_results(v: Emitter, job: KernelJob, sums: ir.Value, target: ir.Value) -> None:
-    """Emits results of a row of pixels from their P: the first `planes` lanes of each sum.
+    """Computes the results of a row of pixels from their P: the first `planes` lanes of each sum.
 
     The other lanes are stored as well, where the results of the next pixels overwrite them, or in
-    the spare room at the end of the row.
+    the spare pixels at the end of the row.
     """
     task, scratch, constants = job.task, job.scratch, job.constants
     outputs = v.field(task, "planes")
@@ -107,7 +107,7 @@ def convolve_few_tiles(job):  # type: ignore[no-untyped-def]
     locate_source(job, source, 4)
     locate_results(job)
     pixel = source.pixel_floats
-    # Sums are needed two pixels beyond the results; the last tile may run past them.
+    # Sums are needed two pixels beyond the results; the last tile may go past them.
     tiles = -(-(task.columns + 2) // COLUMNS)
     row_sums = tiles * TILE_FLOATS
     for tile in range(0, tiles, 2):

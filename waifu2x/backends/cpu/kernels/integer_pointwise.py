@@ -1,13 +1,13 @@
 """1x1 convolution in 16-bit integers, also over maps stored by space-to-depth.
 
-Each pixel's inputs become integers of at most MOST_INPUT by one scale for each part of 64 planes,
-weights by one for each output plane; `integers` has the reasons, and the product.
+Each pixel's inputs are quantized to integers of at most MOST_INPUT, with one scale for each part of
+64 planes, and weights with one for each output plane; `integers` has the reasons, and the product.
 
     V[pixel][in]  int16, of a span of pixels
     U[block]      float32 scales of its planes, int16 (in / 2, planes of the block, 2)
     result = sum over parts of V U[block] * the pixel's scale, * scales, plus bias, leaky ReLU
 
-A span stays in the L2 cache while all weights stream by; what a tile of it sums up, in the L1.
+A span stays in the L2 cache while all weights stream by; the inputs of one tile stay in the L1.
 
 Bound: products of pairs, as in `integers`.
 """
@@ -47,9 +47,9 @@ _tile_height = native(tile_height)
 def _emit_inputs(
     v: Emitter, job: KernelJob, count: ir.Value, source: ir.Value, pixel: ir.Value
 ) -> None:
-    """Makes integers, one behind the other, of `count` pixels, `pixel` floats apart.
+    """Quantizes `count` pixels, `pixel` floats apart, to contiguous integers.
 
-    Their scales lie side by side, those of parts a span apart.
+    Their scales are contiguous, too, with those of parts a span apart.
     """
     if not VECTOR.integers:
         return
@@ -74,7 +74,7 @@ def _emit_inputs(
 
 
 def _emit_tile(v: Emitter, job: KernelJob, tile: Tile, height: ir.Value, x: ir.Value) -> None:
-    """Emits a tile of results: `height` neighbouring pixels from pixel `x` of the span on."""
+    """Computes a tile of results: `height` neighbouring pixels from pixel `x` of the span on."""
     if not VECTOR.integers:
         return
     task, scratch = job.task, job.scratch
@@ -120,8 +120,8 @@ def convolve_integer_pointwise(job):  # type: ignore[no-untyped-def]
             tile = tile_at(job, row, plane, block)
             height = _tile_height(tile.width)
             half = height // 2
-            # The last tile may run past `count` into stale pixels, and past the columns into spare
-            # room at the end of each row.
+            # The last tile may go past `count` into stale pixels, and past the columns into the
+            # spare pixels of each row.
             for x in range(0, count, height):
                 high = half if count - x <= half else height
                 _tile(job, moved(task, tile, first + x), high, x)

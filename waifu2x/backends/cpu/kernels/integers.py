@@ -1,10 +1,10 @@
 """3x3 convolution by Winograd's F(6x6, 3x3) in 16-bit integers.
 
 The order of work and the transforms are those of `winograd`, block by block. Transformed inputs,
-floats at first, become integers of at most MOST_INPUT by one scale for each cell and part, which is
-64 planes; weights have one for each frequency and output plane, as fine as still lets no part's sum
-of products leave 32 bits. So these sums are exact, the same in any order on any instruction set.
-They are added as floats.
+floats at first, are quantized to integers of at most MOST_INPUT, with one scale for each cell and
+part of 64 planes; weights have one scale for each frequency and output plane, the finest for which
+no part's sum of products can exceed 32 bits. So these sums are exact, the same in any order on any
+instruction set. The sums of parts are added as floats.
 
     V[f][cell][in]  int16, of a group of cells; FLAT, [cell][in], in floats
     U[block]        float32 scales, vector by vector of planes: (vectors, 64, LANES),
@@ -12,15 +12,15 @@ They are added as floats.
     M[f][cell][planes of the block]  float32 = sum over parts of V[f] U[block][f] * cell's scale
     result = transform of M * scales, plus bias, leaky ReLU
 
-FLAT is the one frequency that a flat area has, where it is a thousand times as large as any other
-could be: in floats it costs a hundredth of the time, flat areas are exact, and the scales of all
-others follow from edges. It adds the same to every result of a cell.
+FLAT is the only frequency of a flat area, where it is a thousand times as large as others can be.
+It stays in floats, which costs a hundredth of the time: flat areas are exact, and edges decide the
+scales of all other frequencies. It adds the same to every result of a cell.
 
-What a cell becomes depends on its own inputs alone, so any tile gives the same bits; and float
-operations are the same ones in the same order for any number of lanes.
+The result of a cell depends only on its own inputs, so any tiling gives the same bits; and the
+float operations are the same, in the same order, for any number of lanes.
 
-Inputs become integers two vectors at a time, and pairs are of one plane of each: neither takes a
-permutation. The order of weights follows.
+Inputs are quantized two vectors at a time, and a pair has a plane of each vector, so no permutation
+is needed. The order of weights follows from that.
 
 Bound: products of pairs. One instruction for 2 * LANES multiply-adds where there is VNNI, twice
 FMA's rate; without it two, 1.6 times FMA's rate on Zen 3 and Zen 4.
@@ -66,49 +66,49 @@ from waifu2x.backends.cpu.pack.shapes import (
 
 _tile_height = native(tile_height)
 LEAST = 1e-30
-"""The smallest scale: of cells that are zero."""
+"""The smallest magnitude, for the scale of cells that are zero."""
 
 
 class Pairs(NamedTuple):
-    """A register tile of products of pairs of 16-bit integers: (cells or pixels, vectors)."""
+    """The arguments of a register tile of products of pairs of 16-bit integers."""
 
     width: Any
-    """Vectors of planes."""
+    """The vectors of planes."""
     height: Any
-    """Cells or pixels: those of a whole tile of that width, or half of them."""
+    """The cells or pixels: those of a whole tile of that width, or half of them."""
     inputs: Any
-    """Where the inputs begin,"""
+    """The place of the inputs."""
     depth: Any
-    """and how many pairs each cell has."""
+    """The number of pairs of each cell."""
     block: Any
-    """Where the weights begin."""
+    """The place of the weights."""
     scale: Any
-    """Where the vectors of scales of the cells begin, those of the first part side by side,"""
+    """The place of the cells' vectors of scales, those of the first part side by side."""
     scale_step: Any
-    """and how far apart those of parts lie."""
+    """The stride between parts of the scales."""
     products: Any
-    """Where the sums go."""
+    """The place of the sums."""
     ahead: Any
-    """Where the weights begin that are asked for meanwhile."""
+    """The place of the weights to prefetch meanwhile."""
 
 
 class InputCell(NamedTuple):
-    """Where the inputs of a cell go."""
+    """The places of the transformed inputs of a cell."""
 
     inputs: Any
-    """Its integers, by frequency,"""
+    """The place of its integers, by frequency."""
     stride: Any
-    """floats from one frequency to the next,"""
+    """The stride between frequencies, in floats."""
     flat: Any
-    """the floats of FLAT,"""
+    """The place of the floats of FLAT."""
     scale: Any
-    """and what 1 stands for, a vector for each part,"""
+    """The place of its scales, a vector for each part."""
     scale_step: Any
-    """floats from one part to the next."""
+    """The stride between parts of the scales, in floats."""
 
 
 def largest(v: Emitter, source: ir.Value, start: ir.Value, count: ir.Value) -> ir.Value:
-    """Returns the largest magnitude in each lane of `count` values; LEAST at least."""
+    """Returns the largest magnitude in each lane of `count` values, at least LEAST."""
     own = v.opaque(source, start)
     (most,) = v.accumulators([v.splat(LEAST)])
     with v.loop(count, LANES) as plane:
@@ -117,16 +117,15 @@ def largest(v: Emitter, source: ir.Value, start: ir.Value, count: ir.Value) -> i
 
 
 def scale_of(v: Emitter, most: ir.Value, largest_integer: int) -> tuple[ir.Value, ir.Value]:
-    """Returns what 1 stands for where the largest lane of `most` becomes that integer; the factor
-    that makes integers of values."""
+    """Returns the scale by which the largest lane of `most` becomes `largest_integer`, and the
+    factor that quantizes values, its inverse."""
     whole = v.most(most)
     return v.times(whole, 1 / largest_integer), v.divided(v.splat(float(largest_integer)), whole)
 
 
 def blocks(v: Emitter, count: ir.Value) -> Iterator[tuple[ir.Value, int]]:
-    """Yields the first of each block of `count` planes that are stored as integers together, and
-    how many vectors that is: two, but one for the last where planes are no multiple of that; what
-    is emitted meanwhile runs for that one."""
+    """Emits loops over the blocks of `count` planes that are quantized together; yields the first
+    plane of a block and its vectors: two, or one for the last if the planes require it."""
     single = v.remainder(count, v.index(2 * LANES))
     whole = v.minus_offset(count, single)
     with v.loop(whole, 2 * LANES) as plane:
@@ -143,7 +142,7 @@ def store_integers(
     target: ir.Value,
     to: int | ir.Value,
 ) -> None:
-    """Stores the vectors of a block as integers: two in pairs of one of each, one as it is."""
+    """Quantizes and stores the vectors of a block: two as pairs of a value of each, one as is."""
     rounded = [v.integers(value, fineness) for value in values]
     if len(rounded) == 2:
         v.store_pairs(rounded[0], rounded[1], target, to)
@@ -152,8 +151,8 @@ def store_integers(
 
 
 def _largest_of(v: Emitter, most: ir.Value, values: list[ir.Value]) -> ir.Value:
-    """Returns the largest magnitude in each lane, and `most`, by pairs: none waits for all that
-    came before."""
+    """Returns the largest magnitude in each lane of `values` and `most`, by a tree of pairs, which
+    shortens the chain of dependencies."""
     sizes = [most, *map(v.magnitude, values)]
     while len(sizes) > 1:
         pairs = [v.maximum(*pair) for pair in zip(sizes[::2], sizes[1::2], strict=False)]
@@ -162,8 +161,8 @@ def _largest_of(v: Emitter, most: ir.Value, values: list[ir.Value]) -> ir.Value:
 
 
 def tiles(v: Emitter, width: ir.Value, height: ir.Value) -> Iterator[tuple[int, int]]:
-    """Yields each shape of a register tile, vectors and cells or pixels, whole and half; what is
-    emitted meanwhile runs for that one."""
+    """Yields each shape (vectors, cells or pixels) of a register tile, whole and half; code emitted
+    in the meantime runs for that shape."""
     for tile in v.cases(width, WIDTHS):
         for cells in v.cases(height, (tile_height(tile), tile_height(tile) // 2)):
             yield tile, cells
@@ -172,8 +171,8 @@ def tiles(v: Emitter, width: ir.Value, height: ir.Value) -> Iterator[tuple[int, 
 def sum_products(
     v: Emitter, job: KernelJob, shape: tuple[int, int], pairs: Pairs, *, fetches: bool
 ) -> None:
-    """Emits a register tile of M = V U of that shape, (cells, depth) pairs times (depth, vectors),
-    part by part. `fetches`: it asks for weights that come later."""
+    """Computes a register tile of M = V U of that shape, (cells, depth) pairs times (depth,
+    vectors), part by part. `fetches`: it prefetches later weights."""
     tile, cells = shape
     scratch, weights = job.scratch, job.weights
     to = v.at(scratch, pairs.products)
@@ -201,8 +200,8 @@ def sum_products(
 def _emit_input(
     v: Emitter, job: KernelJob, offset: ir.Value, pixel: ir.Value, cell: InputCell
 ) -> None:
-    """Transforms the planes of one cell: 8x8 pixels, `offset` floats along the rows that are
-    located -> 64 frequencies of integers and floats, by way of the task's staging memory."""
+    """Transforms the planes of one cell of 8x8 pixels, `offset` floats along the located rows, to
+    64 frequencies of integers and floats, by way of the task's staging memory."""
     if not VECTOR.integers:
         return
     scratch = job.scratch
@@ -246,7 +245,7 @@ def _emit_input(
 
 
 def _emit_product(v: Emitter, job: KernelJob, pairs: Pairs) -> None:
-    """Emits `sum_products` of any shape."""
+    """Computes `sum_products` for any shape."""
     if not VECTOR.integers:
         return
     for shape in tiles(v, pairs.width, pairs.height):
@@ -254,7 +253,7 @@ def _emit_product(v: Emitter, job: KernelJob, pairs: Pairs) -> None:
 
 
 def _emit_output(v: Emitter, job: KernelJob, products: Products, scales: ir.Value) -> None:
-    """Emits `emit_output` of sums of products whose factors are at `scales`."""
+    """Computes `emit_output` for sums of products with the factors at `scales`."""
     if not VECTOR.integers:
         return
     emit_output(v, job, products, v.opaque(job.weights, scales))
@@ -294,7 +293,7 @@ def convolve_integers(job):  # type: ignore[no-untyped-def]
             u = block + FREQUENCIES * block_planes
             for frequency in range(FREQUENCIES):
                 ahead, end = u + pairs * block_planes, u + 2 * pairs * block_planes
-                # The last tile may run past `count` into stale cells: theirs are rows of their own.
+                # The last tile may go past `count` into stale cells, which have rows of their own.
                 for cell in range(0, count, height):
                     m = task.products + frequency * product_stride + cell * block_planes
                     if frequency == FLAT:
@@ -318,5 +317,5 @@ def convolve_integers(job):  # type: ignore[no-untyped-def]
                         Products(m + n, product_stride, plane + n, dy, target + n, added + n),
                         block + FREQUENCIES * n,
                     )
-            block = u  # the next one begins where this ends
+            block = u  # the next block begins where this one ends
             plane += block_planes

@@ -1,8 +1,8 @@
-"""Maps that are kept whole between phases, and the sums of means.
+"""Stores and loads maps that are kept whole between phases, and sums them for means.
 
-A map that is kept in 16-bit integers has one scale for each 2 * PART_PAIRS values of a pixel of
-memory, as 1x1 convolutions have for their inputs: a row is the integers of all pixels, then all
-scales, float32. That is half the memory, which no cache holds.
+A map that is kept in 16-bit integers has one scale for each 2 * PART_PAIRS values of a stored
+pixel, like the inputs of 1x1 convolutions: a row holds the integers of all pixels, then all scales,
+in float32. This halves the memory traffic, since no cache holds such maps.
 
 Bound: memory.
 """
@@ -28,21 +28,21 @@ _PART = 2 * PART_PAIRS
 
 
 class _Integers(NamedTuple):
-    """A run of pixels that is kept as integers."""
+    """A run of pixels of a map that is kept as integers."""
 
     memory: Any
     pixels: Any
     values: Any
-    """Values of each pixel."""
+    """The values of each pixel."""
     place: Any
-    """Where the integers begin,"""
+    """The offset of the integers, in floats."""
     scales: Any
-    """and where their scales do, both in floats."""
+    """The offset of their scales, in floats."""
 
 
 def _emit_sum(v: Emitter, job: KernelJob, source: ir.Value, start: ir.Value) -> None:
     """Adds a row of pixels, or their squares, to sums of integers, plane by plane; `source` is the
-    record of their map, `start` counts its values."""
+    record of their map, `start` an offset in its values."""
     task = job.task
     planes, floats, stored, zero_point = (
         v.field(source, name, MAP) for name in ("planes", "pixel_floats", "terms", "zero_point")
@@ -63,8 +63,8 @@ def _emit_sum(v: Emitter, job: KernelJob, source: ir.Value, start: ir.Value) -> 
 
 
 def _scaled_runs(v: Emitter, kept: _Integers) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
-    """Yields, for each run of values that share a scale, the number of its first value, how many
-    there are, and where the scale lies."""
+    """Yields, for each run of values that share a scale, the index of its first value, its length,
+    and where the scale is stored."""
     (scale,) = v.accumulators([kept.scales])
     with v.loop(kept.pixels) as x, v.loop(kept.values, _PART) as begin:
         count = v.smaller(v.add(kept.values, v.mul(begin, -1)), v.index(_PART))
@@ -73,7 +73,7 @@ def _scaled_runs(v: Emitter, kept: _Integers) -> Iterator[tuple[ir.Value, ir.Val
 
 
 def _emit_kept(v: Emitter, scratch: ir.Value, source: ir.Value, kept: _Integers) -> None:
-    """Writes a run of pixels, one behind the other, as integers."""
+    """Quantizes a run of contiguous pixels, and stores it."""
     for start, count, scale in _scaled_runs(v, kept) if VECTOR.integers else ():
         most = largest(v, scratch, v.add(source, start), count)
         unit, fineness = scale_of(v, most, MOST_SHORT)
@@ -85,7 +85,7 @@ def _emit_kept(v: Emitter, scratch: ir.Value, source: ir.Value, kept: _Integers)
 
 
 def _emit_loaded(v: Emitter, scratch: ir.Value, target: ir.Value, kept: _Integers) -> None:
-    """Reads what `_emit_kept` wrote."""
+    """Loads a run of pixels that `_emit_kept` stored."""
     memory = kept.memory
     for start, count, scale in _scaled_runs(v, kept) if VECTOR.integers else ():
         unit = v.splat(v.load_float(memory, scale))
@@ -105,7 +105,7 @@ _load = vector_kernel(_emit_loaded)
 
 @native
 def _integers_at(task, memory, pixels, values, row, column):  # type: ignore[no-untyped-def]
-    """Returns where a run of pixels of the kept map lies."""
+    """Returns the place of a run of pixels of the kept map."""
     start = row * task.memory_floats
     scales = start + task.memory_columns * values // 2 + column * -(-values // _PART)
     return _Integers(memory, pixels, values, start + column * values // 2, scales)
@@ -113,7 +113,7 @@ def _integers_at(task, memory, pixels, values, row, column):  # type: ignore[no-
 
 @native
 def load_rows(job):  # type: ignore[no-untyped-def]
-    """Loads the next rows of a map that was kept; zeros outside it."""
+    """Loads the next rows of a kept map, with zeros outside it."""
     task, scratch, constants = job.task, job.scratch, job.constants
     target = record(job.maps, task.target)
     floats = pointer(task.memory, np.float32)
@@ -139,8 +139,8 @@ def load_rows(job):  # type: ignore[no-untyped-def]
 
 @native
 def _place(first, offset, length):  # type: ignore[no-untyped-def]
-    """Returns the pixel before the place `offset` pixels from `first`, the one behind it, and the
-    share of that; a place beyond the edges is moved to them."""
+    """Returns the pixels before and behind the place `offset` pixels from `first`, and the weight
+    of the second; a place beyond the edges is clamped to them."""
     offset = min(max(offset, np.float32(-first)), np.float32(length - 1 - first))
     down = np.floor(offset)
     near = min(max(first + np.int64(down), 0), length - 1)
@@ -149,7 +149,7 @@ def _place(first, offset, length):  # type: ignore[no-untyped-def]
 
 @native
 def sample_rows(job):  # type: ignore[no-untyped-def]
-    """Samples a kept map at the places that offsets move, for the next rows."""
+    """Samples a kept map at the places that offsets give, for the next rows."""
     task, scratch = job.task, job.scratch
     target, offsets = record(job.maps, task.target), record(job.maps, task.residual)
     floats, pixel = pointer(task.memory, np.float32), task.depth
@@ -184,7 +184,7 @@ def sample_rows(job):  # type: ignore[no-untyped-def]
 
 @native
 def rearrange_rows(job):  # type: ignore[no-untyped-def]
-    """Loads the next rows of a map whose pixels are those of a kept one, at other places."""
+    """Loads the next rows of a map whose pixels are rearranged ones of a kept map."""
     task, scratch = job.task, job.scratch
     if task.residual >= 0:
         sample_rows(job)
@@ -213,7 +213,7 @@ def rearrange_rows(job):  # type: ignore[no-untyped-def]
 
 @native
 def keep_rows(job):  # type: ignore[no-untyped-def]
-    """Writes the next rows of a map to where it is kept."""
+    """Stores the next rows of a map in its kept copy."""
     task, scratch = job.task, job.scratch
     source = record(job.maps, task.source)
     floats, pixel = pointer(task.memory, np.float32), source.pixel_floats

@@ -1,7 +1,7 @@
-"""Norms over the planes of a pixel, fp32, on vectors of planes.
+"""Layer norm, over the planes of a pixel, fp32, on vectors of planes.
 
-A pixel is read three times, from the nearest cache after the first. Maps are floats, padded to
-whole vectors.
+A pixel is read three times, the last two from the L1 cache. Maps are floats, padded to whole
+vectors.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from waifu2x.backends.cpu.pack.shapes import LANES
 def _emit_row(
     v: Emitter, job: KernelJob, source: ir.Value, source_pixel: ir.Value, target: ir.Value
 ) -> None:
-    """Emits a row of pixels. The weights are followed by the biases, then by vectors of eps and of
-    what makes a sum a mean."""
+    """Computes a row of pixels. The biases follow the weights, then vectors of eps and of one over
+    the number of planes."""
 
     def field(name: str) -> ir.Value:
         return v.field(job.task, name)

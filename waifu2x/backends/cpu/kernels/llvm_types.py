@@ -1,4 +1,4 @@
-"""LLVM's types of what vector code works on."""
+"""Defines the LLVM types of vector code."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The innermost loops alone, for `measuring` to time: on a job that has weights for all that the
-loops do not read."""
+"""Runs the innermost loops alone, for `measuring` to time, on a job in which weights stand for all
+data that the loops do not read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def integer_loop(repeats, tasks, places, scratch, weights):  # type: ignore[no-u
 
 @entry_point(*_ARGUMENTS)
 def tile_loop(repeats, tasks, places, scratch, weights):  # type: ignore[no-untyped-def]
-    """Runs blocks on AMX tiles: all rows and planes at the same place."""
+    """Runs blocks on AMX tiles, with all rows and planes at the same place."""
     configure(weights)
     job = KernelJob(record(tasks, 0), tasks, places, scratch, weights, weights, weights, places)
     pending = advance(places, PLACES - PENDING_PLACES)

@@ -1,4 +1,4 @@
-"""Where things lie: records, pixels, and the rows of the rings that `layout` describes."""
+"""Locates records, pixels, and rows of the rings that `records` describes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _tile_width = native(tile_width)
 
 
 class KernelJob(NamedTuple):
-    """A task that is to run, and the memory that it works on: what each kernel is handed."""
+    """The argument of each kernel: a task to run, and its memory."""
 
     task: Any
     """A record of `records.TASK`."""
     maps: Any
     """Records of `records.MAP`, by the numbers of maps."""
     places: Any
-    """Integers: where the rows begin that are located; see `records.PLACES`."""
+    """Integers: the offsets of located rows; see `records.PLACES`."""
     scratch: Any
-    """Floats: the rings of all maps, and memory of the task's own."""
+    """Floats: the rings of all maps, and the task's own memory."""
     weights: Any
     constants: Any
     vectors: Any
@@ -36,23 +36,23 @@ class KernelJob(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """A register tile of a convolution's results: neighbouring pixels, some vectors of planes."""
+    """A register tile of a convolution's results: neighbouring pixels by vectors of planes."""
 
     width: Any
-    """Vectors of planes."""
+    """The vectors of planes."""
     plane: Any
     """The first plane among all of the task."""
     block: Any
-    """Where its weights begin."""
+    """The place of its weights."""
     target: Any
-    """Where its first pixel goes, in values of the map,"""
+    """The place of its first pixel, in values of the target."""
     residual: Any
-    """and where what is added to that lies."""
+    """The place of the residual of that pixel, in values of its map."""
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def record(typing_context: Any, records: types.Type, index: types.Type) -> Any:
-    """Returns record `index` of the many that a pointer points to, in place: no copy."""
+    """Returns, without a copy, record `index` of those at a pointer."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
         bytes_ = builder.bitcast(values[0], ir.IntType(8).as_pointer())
@@ -64,8 +64,7 @@ def record(typing_context: Any, records: types.Type, index: types.Type) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def pointer(typing_context: Any, address: types.Type, kind: types.Type) -> Any:
-    """Returns the address of the first of many numbers of a dtype, or records of a type, as a
-    pointer."""
+    """Returns an address as a pointer to numbers of a dtype, or records of a type."""
     what = kind.instance_type if isinstance(kind, types.TypeRef) else kind.dtype
     signature = types.CPointer(what)(types.int64, kind)
 
@@ -77,7 +76,7 @@ def pointer(typing_context: Any, address: types.Type, kind: types.Type) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def advance(typing_context: Any, numbers: types.Type, count: types.Type) -> Any:
-    """Returns a pointer moved on by some numbers."""
+    """Returns a pointer advanced by `count` numbers."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
         return builder.gep(values[0], [values[1]])
@@ -87,7 +86,7 @@ def advance(typing_context: Any, numbers: types.Type, count: types.Type) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def fetch_add(typing_context: Any, numbers: types.Type, index: types.Type) -> Any:
-    """Returns one of many integers, which then counts one more: no other thread gets the same."""
+    """Increments the integer at `index` atomically, and returns its previous value."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
         one = ir.Constant(ir.IntType(64), 1)
@@ -98,7 +97,7 @@ def fetch_add(typing_context: Any, numbers: types.Type, index: types.Type) -> An
 
 @intrinsic  # type: ignore[untyped-decorator]
 def atomic_load(typing_context: Any, numbers: types.Type, index: types.Type) -> Any:
-    """Returns one of many integers, as other threads have left it by now."""
+    """Loads the integer at `index` atomically."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
         return builder.load_atomic(builder.gep(values[0], [values[1]]), "acquire", 8)
@@ -110,7 +109,7 @@ def atomic_load(typing_context: Any, numbers: types.Type, index: types.Type) -> 
 def atomic_store(
     typing_context: Any, numbers: types.Type, index: types.Type, value: types.Type
 ) -> Any:
-    """Changes one of many integers, for other threads to see after all that was written before."""
+    """Stores the integer at `index` atomically, after all earlier stores of this thread."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
         place = builder.gep(values[0], [values[1]])
@@ -128,8 +127,8 @@ def futex(
     operation: types.Type,
     value: types.Type,
 ) -> Any:
-    """Calls Linux's futex for the lower half of one of many integers: sleeps while that is `value`,
-    or wakes `value` sleepers. Does nothing on other systems."""
+    """Calls Linux's futex for the lower half of the integer at `index`: sleeps while that is
+    `value`, or wakes `value` sleepers. Does nothing on other systems."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
         if SLEEPS:
@@ -148,14 +147,14 @@ def futex(
 
 @native
 def memory_row(map_, row):  # type: ignore[no-untyped-def]
-    """Returns where a row of a map lies, counted as stored: pixels of space-to-depth."""
+    """Returns the place of a stored row of a map, whose pixels are blocks of space-to-depth."""
     return map_.ring + (row & map_.mask) * map_.row_floats
 
 
 @native
 def pixel_row(map_, row, column):  # type: ignore[no-untyped-def]
-    """Returns where the pixel of a row and a column, multiples of its space-to-depth, lies: in
-    values of the map, floats or bf16."""
+    """Returns the place of the pixel at a row and a column, multiples of its space-to-depth, in
+    values of the map: floats or bf16."""
     side = map_.space_to_depth
     start = memory_row(map_, row // side) + (column // side - map_.column) * map_.pixel_floats
     if map_.terms:
@@ -165,7 +164,7 @@ def pixel_row(map_, row, column):  # type: ignore[no-untyped-def]
 
 @native
 def locate_source(job, source, count):  # type: ignore[no-untyped-def]
-    """Writes the offsets of `count` rows that a convolution reads from its next row on."""
+    """Writes the offsets of `count` source rows for a convolution's next rows."""
     task, places = job.task, job.places
     column = task.column + task.source_offset - source.column
     start = column * source.pixel_floats + task.source_plane
@@ -177,7 +176,7 @@ def locate_source(job, source, count):  # type: ignore[no-untyped-def]
 
 @native
 def locate_results(job):  # type: ignore[no-untyped-def]
-    """Writes the offsets of the rows that a convolution makes next, and of what it adds."""
+    """Writes the offsets of a convolution's next target rows, and of their residuals."""
     task, maps, places = job.task, job.maps, job.places
     side = task.depth_to_space
     for row in range(task.rows * side):
@@ -195,8 +194,7 @@ def locate_results(job):  # type: ignore[no-untyped-def]
 @native
 def block_at(task, plane):  # type: ignore[no-untyped-def]
     """Returns the block of a convolution's planes that begins at `plane`: row and column of its
-    pixel among those that depth-to-space makes of one, its first plane in that pixel, its width in
-    vectors."""
+    pixel in the block of depth-to-space, its first plane in that pixel, its width in vectors."""
     group = plane // task.group_planes
     inner = plane - group * task.group_planes
     width = _tile_width((task.group_planes - inner) // LANES)
@@ -205,8 +203,8 @@ def block_at(task, plane):  # type: ignore[no-untyped-def]
 
 @native
 def tile_at(job, row, plane, block):  # type: ignore[no-untyped-def]
-    """Returns the tile of the first pixels of a row that is located, of the block of planes that
-    begins at `plane`, whose weights begin at `block`."""
+    """Returns the tile of the first pixels of a located row, for the block of planes that begins at
+    `plane`, with weights at `block`."""
     task, places = job.task, job.places
     dy, dx, inner, width = block_at(task, plane)
     made = row * task.depth_to_space + dy
@@ -217,7 +215,7 @@ def tile_at(job, row, plane, block):  # type: ignore[no-untyped-def]
 
 @native
 def moved(task, tile, x):  # type: ignore[no-untyped-def]
-    """Returns the tile that lies an even number of pixels further along."""
+    """Returns the tile `x` pixels, an even number, further along."""
     target = tile.target + x // 2 * task.target_pair
     residual = tile.residual + x // 2 * task.residual_pair
     return Tile(tile.width, tile.plane, tile.block, target, residual)

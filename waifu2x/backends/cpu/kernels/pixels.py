@@ -1,9 +1,9 @@
-"""The two ends of a strip: the picture's own numbers in, the picture's own numbers out.
+"""Reads the picture's pixels at the start of a strip, and writes the result's at its end.
 
-`read_rows`: nearest enlargement, the border and integer to float in one pass over the rows that the
-next steps need. `write_rows`: whatever is left to do of the last step, clip to [0, 1], scale, round
-half to even, store. One compiled function serves every dtype of pixels. Where networks of three
-planes run on grey pictures, the picture's only plane is read three times, and luma is written.
+`read_rows` applies the nearest enlargement and the border, and converts to float, in one pass over
+the rows that the next steps need. `write_rows` completes the last step, clips to [0, 1], scales,
+rounds half to even and stores. One compiled function serves every dtype of pixels. Where networks
+of three planes run on grey pictures, the picture's plane is read three times, and luma is written.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def read_rows(job, picture):  # type: ignore[no-untyped-def]
     bytes_ = pointer(picture.pixels, np.uint8)
     words = pointer(picture.pixels, np.uint16)
     floats = pointer(picture.pixels, np.float32)
-    # Copies of what compiled code would read again after every store, which may have changed it.
+    # Copies, since compiled code would load the fields again after every store, which may alias.
     code, stored, enlarge, columns = picture.code, picture.planes, task.enlarge, task.columns
     planes = target.pixel_floats
     for row in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
@@ -37,7 +37,7 @@ def read_rows(job, picture):  # type: ignore[no-untyped-def]
         start = memory_row(target, row)
         x, column = task.column // enlarge, 0
         end = (x + 1) * enlarge - task.column
-        # Each pixel of the picture is converted once and stored as often as it is seen.
+        # Each pixel of the picture is converted once and stored for each of its copies.
         while column < columns:
             nearest = _inside(x - picture.padding, picture.columns, picture.border)
             first = (y * picture.columns + nearest) * stored
@@ -59,7 +59,7 @@ def read_rows(job, picture):  # type: ignore[no-untyped-def]
 
 @native
 def _inside(place, size, border):  # type: ignore[no-untyped-def]
-    """Returns which pixel a place of the picture shows; -1 for black."""
+    """Returns the pixel that a place of the padded picture shows; -1 for black."""
     if 0 <= place < size:
         return place
     if border == 2:
@@ -83,7 +83,7 @@ def write_rows(job, picture):  # type: ignore[no-untyped-def]
     code, planes, stored = picture.code, task.planes, picture.planes
     count = task.columns * stored
     for row in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
-        # The row's values, neighbours in memory.
+        # The row's values, contiguous in memory.
         first = task.products
         if task.method == BY_FLOATS:
             copy_floats(job, row, first, planes)

@@ -1,8 +1,8 @@
-"""Planes of films to RGB and back, row by row, as `imaging.planar` defines them.
+"""Converts planes of film frames to RGB and back, row by row, as `imaging.planar` defines it.
 
-Chroma is summed in whole numbers, 16 times what it means, so sums are exact. Rows of sums have a
-copy of their first and last value at either end: then no loop has an edge, and LLVM makes vectors
-of all of them. Factors and scratch say in which floats it is computed.
+Chroma is summed in integers, as 16 times its value, so sums are exact. Rows of sums are padded with
+copies of their first and last values: then no loop has edge cases, and LLVM vectorises all of them.
+The dtypes of factors and scratch decide the floats of the arithmetic.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from waifu2x.backends.cpu.pack.records import GREY, RGB, YUV
 
 @entry_point(INTEGERS, FLOATS, FLOATS, FLOATS, INTEGER, INTEGER)
 def read_planes(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
-    """Writes some rows of a picture as RGB, clipped to [0, 1]. See `cpu.planar` for the
+    """Writes rows `first` to `end` of a picture as RGB, clipped to [0, 1]; `run.planar` makes the
     arguments."""
     _read_samples(picture, factors, pixels, scratch, first, end)
 
@@ -37,7 +37,7 @@ def _read_samples(picture, factors, pixels, scratch, first, end):  # type: ignor
 
 @native
 def _planes(picture, kind):  # type: ignore[no-untyped-def]
-    """Returns the three planes of a picture, of samples of that dtype."""
+    """Returns the three planes of a picture as pointers to samples of that dtype."""
     return pointer(picture[0], kind), pointer(picture[1], kind), pointer(picture[2], kind)
 
 
@@ -85,7 +85,7 @@ def _read(picture, planes, factors, pixels, scratch, first, end):  # type: ignor
 
 @native
 def _blend(plane, near, far, near_weight, sums, count):  # type: ignore[no-untyped-def]
-    """Adds two rows of samples by weights: one row, 4 times as large."""
+    """Blends two rows of samples by weights of quarters, to sums 4 times as large."""
     near_row, far_row = advance(plane, near), advance(plane, far)
     far_weight = np.float32(4) - near_weight
     for x in range(count):
@@ -97,7 +97,7 @@ def _blend(plane, near, far, near_weight, sums, count):  # type: ignore[no-untyp
 
 @native
 def _interpolate(sums, target, columns, step, is_midway):  # type: ignore[no-untyped-def]
-    """Makes a value for each pixel, 4 times as large as the sums."""
+    """Interpolates sums to a value for each pixel, 4 times as large."""
     if step == 1:
         for x in range(columns):
             target[x] = np.float32(4) * sums[x]
@@ -115,7 +115,7 @@ def _interpolate(sums, target, columns, step, is_midway):  # type: ignore[no-unt
 
 @entry_point(INTEGERS, FLOATS, FLOATS, FLOATS, INTEGER, INTEGER)
 def write_planes(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
-    """Writes some rows of cells, the pixels that share a sample of chroma, from RGB."""
+    """Writes rows `first` to `end` of cells, the pixels that share a chroma sample, from RGB."""
     _write_samples(picture, factors, pixels, scratch, first, end)
 
 
@@ -177,8 +177,8 @@ def _write(picture, planes, factors, pixels, scratch, first, end):  # type: igno
 
 @native
 def _weights(step, is_midway):  # type: ignore[no-untyped-def]
-    """Returns how much the pixel before the first one of a cell counts, that one, and the next, in
-    quarters."""
+    """Returns the weights, in quarters, of the pixel before the first one of a cell, of that one,
+    and of the next."""
     if step == 1:
         return np.float32(0), np.float32(4), np.float32(0)
     if is_midway:

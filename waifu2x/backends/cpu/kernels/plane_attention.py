@@ -1,11 +1,10 @@
 """Attention between planes in windows, fp32.
 
-For a window and a head, the lanes of a vector are planes of queries. Products with keys, plane by
-plane of these, are added up row by row of the window, then become weights in the place where they
-are; so the highest logit and the sum of powers of a plane are lanes too. Then values are mixed by
-them, as those of a whole map are.
+For a window and a head, the lanes of a vector are planes of queries. Products with each plane of
+keys are summed row by row of the window, then replaced in place by weights; so the highest logit
+and the sum of powers of a plane are lanes, too. Then the weights mix values, as for a whole map.
 
-The order in which a window's pixels are added up depends on its place in the picture alone.
+A window's place in the picture alone decides the order in which its pixels are summed.
 
 Bound: fp32 multiply-adds; a percent or two of a network's.
 """
@@ -27,17 +26,17 @@ from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.pack.shapes import LANES
 
 _SHORTEST = 1e-12
-"""The least that a norm counts as."""
+"""The lower bound of norms."""
 _LOWEST = -3.0e38
 
 
 class _Run(NamedTuple):
-    """Neighbouring pixels of a window."""
+    """A run of neighbouring pixels of a window."""
 
     scratch: Any
     count: Any
     pixel: Any
-    """Floats from one to the next."""
+    """The stride between pixels, in floats."""
 
 
 def _emit_products(
@@ -49,8 +48,8 @@ def _emit_products(
     sums: ir.Value,
     step: ir.Value,
 ) -> None:
-    """Adds products of some planes of keys with a vector of planes of queries to sums, `step` from
-    a plane of keys to the next."""
+    """Adds products of `height` planes of keys with a vector of planes of queries to sums, in which
+    planes of keys are `step` apart."""
     scratch, pixel = run.scratch, run.pixel
     for h in v.cases(height, (HEIGHT, 1)):
         slots = v.accumulators([v.load(scratch, v.add(sums, v.mul(step, m))) for m in range(h)])
@@ -83,11 +82,11 @@ def _emit_weights(
     sums: ir.Value,
     temperature: ir.Value,
 ) -> None:
-    """Replaces products of keys and queries, behind which their squares stand, by weights: a
+    """Replaces products of keys and queries, which the sums of squares follow, by weights: a
     softmax over keys."""
 
     def shares(place: ir.Value) -> ir.Value:
-        """Returns one over each of some norms."""
+        """Returns one over each norm of a vector of them."""
         norms = v.maximum(v.root(v.load(scratch, place)), v.splat(_SHORTEST))
         return v.divided(v.splat(1.0), norms)
 

@@ -1,8 +1,8 @@
-"""Planewise steps: pixels from map to map, with whatever no convolution does on its way.
+"""Computes planewise steps, from map to map, for all work that no epilogue of a convolution does.
 
-Value by value, so that every depth-to-space and every layout of a map is right. The common ones go
-by rows: maps of many planes, times a vector (squeeze and excite), through an activation, added to
-another or gated by it, by vectors of planes; and pixels from and to maps of floats, by
+The general way goes value by value, for every depth-to-space and every layout of a map. Common
+steps go by rows: maps of many planes by vectors of planes, times a vector (squeeze and excite),
+through an activation, added to another map or gated by it; and maps of floats by pixels, by
 depth-to-space or enlarged, and with an addition.
 
 Bound: memory, or rather the caches; a few percent of any network.
@@ -32,7 +32,7 @@ def _emit_planes(
     residual: ir.Value,
     target: ir.Value,
 ) -> None:
-    """Emits all planes of a row and what `combine` does with them, by vectors; maps of any layout.
+    """Computes all planes of a row as `combine` does, by vectors, for maps of any layout.
 
     Places and strides count values of their maps. Planes beyond those of the source are zeros.
     """
@@ -96,7 +96,7 @@ def _emit_runs(
     step: ir.Value,
     target: ir.Value,
 ) -> None:
-    """Copies runs of floats that lie `step` apart, times a factor, one behind the other."""
+    """Copies runs of floats that lie `step` apart, times a factor, to contiguous memory."""
     by = v.splat(v.narrow(v.field(job.task, "factor")))
     with v.loop(count) as n:
         start, to = v.add(source, v.mul(n, step)), v.add(target, v.mul(n, run))
@@ -110,8 +110,8 @@ _runs = vector_kernel(_emit_runs)
 
 @native
 def source_pixel(task, source, y, x):  # type: ignore[no-untyped-def]
-    """Returns where a task finds result pixel (y, x): the start of its memory, and the first
-    plane."""
+    """Returns the place of the source of result pixel (y, x): the start of its memory, and the
+    first plane."""
     plane, side, enlarge = task.source_plane, task.depth_to_space, task.enlarge
     if side > 1:
         plane += y % side * task.row_step + x % side * task.column_step
@@ -135,7 +135,7 @@ def gathered(task, source, scratch, constants, y, x, p):  # type: ignore[no-unty
 def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # type: ignore[no-untyped-def]
     """Returns value, activated, * factors * factor, joined to the residual of a pixel and plane.
 
-    It takes no job: it is called for each value, and a call costs more with more pointers.
+    It takes no job, since calls for each value cost more with more pointers.
     """
     if task.activation:
         side, first = task.depth_to_space, task.slopes + plane * task.plane_step
@@ -160,7 +160,7 @@ def copy_floats(job, y, to, pixel):  # type: ignore[no-untyped-def]
     """Computes row y of a step between maps of floats, stored by single pixels, to pixels `pixel`
     floats apart.
 
-    What compiled code would read again after every store is copied first.
+    It copies fields first, since compiled code would load them again after every store.
     """
     task, maps, scratch = job.task, job.maps, job.scratch
     source, side, planes = record(maps, task.source), task.depth_to_space, task.planes
@@ -187,7 +187,7 @@ def copy_floats(job, y, to, pixel):  # type: ignore[no-untyped-def]
         and column_step == planes == pixel
         and not has_residual
     ):
-        # The last vector of each run goes beyond it, where the next one overwrites that.
+        # The last vector of each run goes beyond it; the next run overwrites that.
         run = copies * planes
         _runs(job, task.columns // copies, run, start, source_pixel_floats, to)
         return
@@ -228,7 +228,7 @@ def _unshuffle_floats(job, y, to, pixel):  # type: ignore[no-untyped-def]
 
 @native
 def _vector_row(job, source, target, y):  # type: ignore[no-untyped-def]
-    """Computes row y of a step that makes whole parts, by vectors of planes."""
+    """Computes row y of a step that writes whole parts, by vectors of planes."""
     task = job.task
     start, plane = source_pixel(task, source, y, task.column)
     pixel, added = source.pixel_floats, 0

@@ -1,8 +1,8 @@
-"""Register tiles on vectors: the inner products that convolutions are made of, and their epilogue.
+"""Emits register tiles on vectors: the inner products of convolutions, and their epilogue.
 
-The epilogue is bias, leaky ReLU, an addition, the store. Results of a run of neighbouring pixels go
-where the task says: in a plain map, by depth-to-space, or in a map stored by space-to-depth of two,
-pixels of even and of odd columns each lie evenly spaced, so two strides reach all.
+The epilogue is bias, leaky ReLU, an addition and the store. In all layouts of the target (a plain
+map, depth-to-space, or space-to-depth of two), the pixels of even columns are evenly spaced, and so
+are those of odd columns, so two strides reach all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def accumulate(
 ) -> None:
     """Adds pixels (height, depth) times weights (depth, width vectors) to accumulators.
 
-    Pixels lie `pixel_stride` floats apart; `slots` are the height * width accumulators, row by
+    Pixels are `pixel_stride` floats apart; `slots` are the height * width accumulators, row by
     row; `unroll` must divide the depth.
     """
     height = len(slots) // width
@@ -77,10 +77,10 @@ def accumulate_pairs(
     depths: tuple[ir.Value, ir.Value],
     ahead: ir.Value | None = None,
 ) -> None:
-    """Adds products of pairs of 16-bit integers to 32-bit accumulators: otherwise as `accumulate`.
+    """Adds products of pairs of 16-bit integers to 32-bit accumulators, otherwise as `accumulate`.
 
-    `depths` are from one pixel to the next, and of those that are added now, in pairs. It is not
-    unrolled: LLVM would load the pixels of all steps first, and spill them.
+    `depths` are the stride between pixels, and the depth to add, in pairs. It is not unrolled: LLVM
+    would load the pixels of all steps first, and spill them.
     """
     height = len(slots) // width
     with v.loop(depths[1]) as k:
@@ -96,10 +96,10 @@ def accumulate_pairs(
 
 
 class Epilogue:
-    """Ends the sums of one task for some vectors of planes; made once for many pixels."""
+    """Emits the end of the sums of some vectors of planes of a task; made once for many pixels."""
 
     def __init__(self, v: Emitter, job: KernelJob, plane: ir.Value) -> None:
-        """`plane` is the first of the vectors'."""
+        """`plane` is the first plane of the vectors."""
         task = job.task
         self._v, self._scratch, self._constants = v, job.scratch, job.constants
         self._bias = v.add(v.field(task, "bias"), plane)
@@ -116,8 +116,8 @@ class Epilogue:
     def store(
         self, sums: Sequence[ir.Value], vector: int, target: ir.Value, residual: ir.Value
     ) -> None:
-        """Stores one vector of planes of neighbouring pixels, from an even one on, whose sums have
-        their biases.
+        """Completes and stores one vector of planes of neighbouring pixels, from an even one on;
+        the sums include the biases.
 
         `target` and `residual` are the offsets of the first pixel's first vector of planes.
         """
@@ -134,8 +134,8 @@ class Epilogue:
             v.store(v.get(result), to, self._offset(self._target, x))
 
     def prefetch(self, pixels: int, vectors: int, target: ir.Value, residual: ir.Value) -> None:
-        """Prefetches the memory of what `store` will be handed for some vectors of planes, which
-        lies a pixel apart, where no processor foresees it."""
+        """Prefetches the targets and residuals of later calls of `store`, which are a pixel apart,
+        where no hardware prefetches them."""
         v, scratch = self._v, self._scratch
         lines = range(0, vectors * LANES, LINE_FLOATS)
         for x in range(pixels):

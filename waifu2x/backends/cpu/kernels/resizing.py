@@ -1,6 +1,6 @@
-"""Pixels made of several: bicubic interpolation, bilinear enlargement to a size, maxima.
+"""Computes bicubic interpolation, bilinear enlargement to a size, and max pooling.
 
-Maps are floats, stored by single pixels, and each plane is computed alone.
+Maps are floats, stored by single pixels, and each plane is computed by itself.
 
 Bound: loads of rows and pixels that the nearest caches hold.
 """
@@ -19,7 +19,7 @@ from waifu2x.backends.cpu.pack.shapes import LANES
 def _emit_mixed(
     v: Emitter, job: KernelJob, taps: ir.Value, places: tuple[ir.Value, ...], target: ir.Value
 ) -> None:
-    """Emits the sum of four pixels of up to LANES planes, each times its tap."""
+    """Computes the sum of four pixels of up to LANES planes, each times its tap."""
     products = [
         v.times(v.load(job.scratch, place), v.splat(v.load_float(job.constants, v.add(taps, n))))
         for n, place in enumerate(places)
@@ -33,8 +33,8 @@ _mixed = vector_kernel(_emit_mixed)
 
 @native
 def bicubic_row(job, y, to, pixel):  # type: ignore[no-untyped-def]
-    """Computes row y of a bicubic interpolation, to pixels `pixel` floats apart: first down the
-    columns, to a row of scratch memory, then along it."""
+    """Computes row y of a bicubic interpolation, to pixels `pixel` floats apart: first vertically,
+    to a row of scratch memory, then horizontally."""
     task, scratch, constants = job.task, job.scratch, job.constants
     source, planes = record(job.maps, task.source), task.planes
     up, down, step = task.up, task.down, source.pixel_floats
@@ -66,7 +66,7 @@ def bicubic_row(job, y, to, pixel):  # type: ignore[no-untyped-def]
         p2 = between + (min(max(left + 2, 0), end) - first) * planes
         p3 = between + (min(max(left + 3, 0), end) - first) * planes
         if pixel == planes <= LANES:
-            # More lanes than planes: the results of the next pixels overwrite them.
+            # Stores more lanes than planes; the results of the next pixels overwrite the others.
             _mixed(job, taps, (p0, p1, p2, p3), to)
             to += pixel
             continue
@@ -85,14 +85,14 @@ def bicubic_row(job, y, to, pixel):  # type: ignore[no-untyped-def]
 
 @native
 def _held(source, column):  # type: ignore[no-untyped-def]
-    """Returns where a column of the source lies in a row of its ring: one that the ring has."""
+    """Returns the offset of a column of the source in a row of its ring, clamped to the ring."""
     inner = min(max(column, 0), source.columns - 1) - source.column
     return min(max(inner, 0), source.row_floats // source.pixel_floats - 1) * source.pixel_floats
 
 
 @native
 def _pad(job, to):  # type: ignore[no-untyped-def]
-    """Makes the planes behind those of a pixel zero."""
+    """Zeroes the padding planes of a pixel."""
     planes = job.task.planes
     for p in range(planes, planes + job.task.padding):
         job.scratch[to + p] = np.float32(0)
@@ -121,8 +121,8 @@ def maxima_row(job, y, to, pixel):  # type: ignore[no-untyped-def]
 
 @native
 def bilinear_row(job, y, to, pixel):  # type: ignore[no-untyped-def]
-    """Computes row y of a map enlarged to the target's size, to pixels `pixel` floats apart: down
-    the columns first."""
+    """Computes row y of a bilinear enlargement to the target's size, to pixels `pixel` floats
+    apart, vertically first."""
     task, scratch = job.task, job.scratch
     source, target = record(job.maps, task.source), record(job.maps, task.target)
     rows, columns, planes = target.rows, target.columns, task.planes

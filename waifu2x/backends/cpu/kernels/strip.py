@@ -1,4 +1,4 @@
-"""Strips of pictures through all tasks of a phase, depth first: the entry that does the work."""
+"""Runs strips of pictures through all tasks of a phase, depth first: the main entry point."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _TASK, _MAP, _PICTURE = (
 )
 _STRIP = from_dtype(records.STRIP)
 _WAIT, _WAKE = 128, 129
-"""Operations of `futex`, within a process."""
+"""Operations of `futex`, private to the process."""
 
 
 @native
 def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[no-untyped-def]
-    """Runs the tasks of a strip, each some rows at a time, in the order of its runs."""
+    """Runs the tasks of a strip, each a few rows at a time, in the order of its list of runs."""
     tasks, maps = pointer(strip.tasks, _TASK), pointer(strip.maps, _MAP)
     pictures, order = pointer(strip.pictures, _PICTURE), pointer(strip.order, np.int64)
     vectors, sums = pointer(strip.vectors, np.float32), pointer(strip.sums, np.int64)
@@ -120,7 +120,7 @@ def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[n
 
 @native
 def _look(queue, first, end, thread, patience, most):  # type: ignore[no-untyped-def]
-    """Runs strips as long as there are some, and looks for more for a while."""
+    """Runs strips while there are any, then polls for more for a while."""
     looks = 0
     while looks < patience and most != 0:
         looks += 1
@@ -160,7 +160,7 @@ def _look(queue, first, end, thread, patience, most):  # type: ignore[no-untyped
 def run_strips(queue, signal, first, end, thread, patience, most, opened, woken, sleeps):  # type: ignore[no-untyped-def]
     """Runs strips of slots `first` to `end` of a work queue that no thread has taken.
 
-    Returns after `patience` looks in vain, one after the other; if `most` is not negative, after
+    Returns after `patience` consecutive polls without a strip; if `most` is not negative, after
     `most` strips or when all of the first slot are done. `thread` is the number of this thread,
     unique among those that run strips of a slot. First opens slot `opened`, unless that is
     negative, and wakes `woken` of the threads that sleep here. With `sleeps`, waits on the signal

@@ -1,9 +1,9 @@
-"""The epilogue of convolutions on AMX tiles: leaky ReLU, an addition, the store.
+"""Emits the epilogue of convolutions on AMX tiles: leaky ReLU, an addition, the store.
 
-A block is finished while the tile unit computes the next one: what describes it waits in integers,
-by the places below. Its sums are floats, (pixel, BLOCK outputs). Pixels come in pairs, one of an
-even and one of an odd column: in maps stored by space-to-depth these lie otherwise apart than
-pairs do.
+A block is finished while the tile unit computes the next one: meanwhile its arguments are kept as
+integers, at the indices below. Its sums are floats, (pixel, BLOCK outputs). Pixels are finished in
+pairs of an even and an odd column: in maps stored by space-to-depth, the stride within a pair
+differs from that between pairs.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from waifu2x.backends.cpu.kernels.vector import Emitter
 from waifu2x.backends.cpu.pack.shapes import BLOCK, LANES
 
 PAIRS, PER_STEP, SUMS, PLANE, INNER, TARGET, RESIDUAL, WIDTH = range(8)
-"""The arguments of a pending block: pairs of pixels, how many of them to finish in each step, where
-its sums begin, its first plane among all and in a pixel of the target, where the first pixel goes,
-and what is added to it is, in values of their maps, and how many tiles of outputs there are."""
+"""The arguments of a pending block: the number of pairs of pixels, and of those to finish in each
+step; the place of its sums; its first plane among all, and in a pixel of the target; the places of
+the first pixel and of its residual, in values of their maps; the number of tiles of outputs."""
 
 
 class Variant(NamedTuple):
-    """The choices that decide the code of an epilogue."""
+    """The options that decide the code of an epilogue."""
 
     adds: bool
     """Whether there is an addition."""
     terms: int
-    """bf16 terms that results are stored in; 0: as floats."""
+    """The bf16 terms of stored results; 0: floats."""
 
 
 class TileEpilogue:
-    """BLOCK planes of the pixels of a pending block, pair by pair."""
+    """Finishes BLOCK planes of the pixels of a pending block, pair by pair."""
 
     def __init__(self, v: Emitter, job: KernelJob, pending: ir.Value, variant: Variant) -> None:
         self._v, self._scratch, self._variant = v, job.scratch, variant
         self._vectors = range(0, BLOCK, LANES)
         self.pairs = v.integer(pending, PAIRS)
-        """Pairs of pixels, and how many of them to finish in each step of the block behind it."""
+        """The number of pairs of pixels, and of those to finish in each step of the next block."""
         self.per_step = v.integer(pending, PER_STEP)
         self._width = v.integer(pending, WIDTH)
         inner = v.integer(pending, INNER)
@@ -85,8 +85,7 @@ class TileEpilogue:
         v.set(self._to, v.add(v.get(self._to), pair))
 
     def _store(self, n: int, result: ir.Value, place: ir.Value, lo: ir.Value) -> None:
-        """Stores vector `n` of a pixel, if the block has one; only maps of floats may end within a
-        block."""
+        """Stores vector `n` of a pixel, if the block has it; only maps of floats end within one."""
         v, terms = self._v, self._variant.terms
         if n == 0 or terms or self._variant.adds:
             v.store_terms(result, self._scratch, place, terms, lo)

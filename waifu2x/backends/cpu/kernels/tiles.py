@@ -1,26 +1,26 @@
 """Convolution on AMX tiles, 3x3 and 1x1: bf16 inputs and weights, fp32 sums.
 
 A tile register holds 16 rows of 64 bytes. `tdpbf16ps` multiplies a tile of 16 pixels x 32 planes by
-a tile of 32 planes x 16 outputs. Rows of the feature map are interleaved, so 16 neighbouring pixels
-load straight from it with the pixel's size as the stride, and a tap further along is a pixel
-further along: no im2col. Two tiles of pixels times two of outputs share their loads, four tiles
+a tile of 32 planes x 16 outputs. Rows of the feature map are interleaved, so a tile of 16
+neighbouring pixels is loaded directly from it with the pixel's size as the stride, and the next tap
+is the next pixel: no im2col. Two tiles of pixels times two of outputs share their loads; four tiles
 hold the sums, which start as the biases.
 
     pixels   bf16 (row, column, terms, planes), less the map's zero point
     weights  bf16 (block of 32 outputs, taps, taps, in_planes / 32, 2 tiles, 16 pairs, 16 outputs,
     2)
 
-Two things make plain bf16 keep 60 dB. Weights are rounded with error feedback: the taps of a kernel
-in order of falling size, each handing its rounding error to those that are left, most to the
-nearest, as makes up for it best where neighbouring pixels are alike. And what is stored of a
-feature map is its difference from its value under mid grey, its zero point: differences are smaller
-than values, and so is their rounding error. The bias of the next convolution makes up for it
-exactly. Together they are worth 14 dB, at no cost while it runs. Where that is not enough, a map
-has two terms, the value rounded and what is left of it, and both are multiplied with the same tile
-of weights.
+Two methods make plain bf16 keep 60 dB. Weights are rounded with error feedback: the taps of a
+kernel are rounded in order of falling size, and each passes its rounding error to the remaining
+ones, most to the nearest, which compensates best where neighbouring pixels are alike. And a feature
+map stores the difference from its value for a mid-grey picture, its zero point: differences are
+smaller than values, and so are their rounding errors. The bias of the next convolution compensates
+for it exactly. Together they gain 14 dB, at no cost at run time. Where that is not enough, a map
+has two terms, the rounded value and its remainder, and both are multiplied by the same tile of
+weights.
 
 Bound: the tile unit, 16 cycles for 8192 multiply-adds; the loads of a step take about 32 of its 64
-cycles from L1, more from L2, where the weights of 128 > 128 have to stay.
+cycles from L1, more from L2, where the weights of 128 > 128 planes must stay.
 """
 
 from __future__ import annotations
@@ -74,21 +74,21 @@ class TileBlock(NamedTuple):
     """A block of results: two tiles of pixels times two of outputs at most."""
 
     height: Any
-    """Tiles of pixels,"""
+    """The tiles of pixels."""
     width: Any
-    """and of outputs."""
+    """The tiles of outputs."""
     offset: Any
-    """How many floats its inputs lie behind the places in the table of steps,"""
+    """The offset in floats of its inputs from the places in the table of steps."""
     pixel: Any
-    """and a pixel behind the one before."""
+    """The stride between pixels, in floats."""
     steps: Any
-    """Where that table begins."""
+    """The place of that table."""
     weights: Any
-    """Where its weights begin."""
+    """The place of its weights."""
     plane: Any
     """Its first plane."""
     sums: Any
-    """Where its sums go, (pixel, BLOCK outputs) floats."""
+    """The place of its sums, (pixel, BLOCK outputs) floats."""
 
 
 def _emit_configure(v: Emitter, weights: ir.Value) -> None:
@@ -102,8 +102,8 @@ def _emit_release(v: Emitter) -> None:
 
 
 def _emit_block(v: Emitter, job: KernelJob, block: TileBlock, pending: ir.Value) -> None:
-    """Computes the sums of a block. Meanwhile the vector units finish the pending block, some
-    pixels a step."""
+    """Computes the sums of a block. Meanwhile the vector units finish the pending block, a few
+    pixels in each step."""
     if not VECTOR.tiles:
         return
     task, height, width = job.task, block.height, block.width
@@ -113,12 +113,12 @@ def _emit_block(v: Emitter, job: KernelJob, block: TileBlock, pending: ir.Value)
         sums = [[m * 2 + n for n in range(outputs)] for m in range(pixels)]
         for own in sums:
             for n, tile in enumerate(own):
-                # Stride 0: every pixel starts with the same biases.
+                # With stride 0, every pixel starts with the same biases.
                 bias = v.add(v.field(task, "bias"), v.add(block.plane, n * COLUMNS))
                 v.tile("tileloadd64", tile, v.at(job.constants, bias), v.index(0))
         for terms in v.cases(v.field(task, "source_terms"), (1, 2)):
-            # The common epilogues have code of their own, without a branch for each pixel. Half a
-            # block is only ever the end of a map of floats.
+            # Common epilogues have code of their own, without a branch for each pixel. Only maps of
+            # floats end with half a block.
             for variant in _variants(v, task) if outputs == 2 else [Variant(adds=False, terms=0)]:
                 epilogue = TileEpilogue(v, job, pending, variant)
                 _emit_products(v, job, block, sums, terms, epilogue)
@@ -129,7 +129,7 @@ def _emit_block(v: Emitter, job: KernelJob, block: TileBlock, pending: ir.Value)
 
 
 def _variants(v: Emitter, task: ir.Value) -> Iterator[Variant]:
-    """Emits what follows for each variant of epilogue that a task may have."""
+    """Yields each variant of epilogue; code emitted in the meantime runs for tasks of that one."""
     terms = v.field(task, "target_terms")
     has_residual = v.at_least(v.field(task, "residual"), 0)
     for added in v.cases(has_residual, (0, 1)):
@@ -158,7 +158,7 @@ def _emit_products(
             tile = v.at(job.weights, v.add(place, n * TILE_FLOATS))
             v.tile("tileloadd64", 6 + n, tile, v.index(64))
         for term in range(terms):
-            if term:  # it follows all values of the first
+            if term:  # second terms follow all first terms
                 inputs = v.add(inputs, v.half(pixel))
             for m, own in enumerate(sums):
                 first = v.add(inputs, v.mul(pixel, m * TILE_ROWS))
@@ -174,7 +174,7 @@ def _emit_products(
 def _emit_steps(
     v: Emitter, job: KernelJob, pixel: ir.Value, row: ir.Value, steps: ir.Value
 ) -> None:
-    """Writes the table of the places where the inputs of each step begin, for a row of results."""
+    """Writes the table of the places of the inputs of each step, for a row of results."""
     rows, across, k_blocks, k_step = (
         v.field(job.task, name) for name in ("taps", "across", "k_blocks", "k_step")
     )
@@ -206,7 +206,7 @@ def _emit_pairs(
     source: ir.Value,
     target: ir.Value,
 ) -> None:
-    """Copies `count` floats as pairs of two bf16 terms, and zeros behind them: `room` in all."""
+    """Copies `count` floats as pairs of two bf16 terms, padded with zeros to `room` pairs."""
     if not VECTOR.tiles:
         return
     with v.loop(room, LANES) as n:
@@ -231,7 +231,7 @@ def convolve_tiles(job):  # type: ignore[no-untyped-def]
     locate_results(job)
     pixel, side, group = source.pixel_floats, task.depth_to_space, task.group_planes
     if task.kind == PIXEL_TILES:
-        # Tiles read past the last pixel: by what they have in breadth, and some pixels.
+        # Tiles read past the last pixel: by their width and some pixels more.
         count = (task.columns + 2) * pixel
         room = count + TILE_ROWS * pixel + COLUMNS
         room += -room % LANES
@@ -240,8 +240,8 @@ def convolve_tiles(job):  # type: ignore[no-untyped-def]
             _pairs(count, room, scratch, places[SOURCE_ROWS + row], copy)
             places[SOURCE_ROWS + row] = copy
     steps = task.taps * task.across * task.k_blocks
-    # Results are finished one block behind, while the tile unit is busy with the next one, across
-    # all ends of rows and of spans of pixels.
+    # Results are finished one block later, while the tile unit computes the next one, also across
+    # the ends of rows and of spans of pixels.
     sums_at, pending_sums = task.products, task.products + SUM_FLOATS
     pending = advance(places, PLACES - PENDING_PLACES)
     for n in range(PENDING_PLACES):
@@ -250,7 +250,7 @@ def convolve_tiles(job):  # type: ignore[no-untyped-def]
     for row in range(task.rows):
         _steps(job, pixel, row, table)
         for x in range(0, task.columns, BLOCK):
-            # The last tile may run past the columns, into spare room at the end of each row.
+            # The last tile may go past the columns, into the spare pixels of each row.
             height = 2 if task.columns - x > TILE_ROWS else 1
             pairs = height * TILE_ROWS // 2
             dy = dx = inner = 0

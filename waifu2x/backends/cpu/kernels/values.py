@@ -1,4 +1,4 @@
-"""Single values of maps, whatever layout they are stored in, for what is not worth vectors."""
+"""Loads and stores single values of maps of any layout, for work that is not worth vectors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from waifu2x.backends.cpu.pack.shapes import LANES, TERMS
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _bfloat_at(typing_context: Any, floats: types.Type, index: types.Type) -> Any:
-    """Returns the bf16 value of an index, counted in bf16 values, as a float."""
+    """Loads the bf16 value at `index`, counted in bf16 values, as a float."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
         halves = builder.bitcast(values[0], ir.IntType(16).as_pointer())
@@ -34,7 +34,7 @@ def _bfloat_at(typing_context: Any, floats: types.Type, index: types.Type) -> An
 def _put_bfloat(
     typing_context: Any, floats: types.Type, index: types.Type, value: types.Type
 ) -> Any:
-    """Stores a float rounded to bf16, half to even, and gives what it stored."""
+    """Stores a float rounded to bf16, half to even; returns the stored value."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
         integer = ir.IntType(32)
@@ -52,8 +52,7 @@ def _put_bfloat(
 
 @native
 def pixel_start(map_, y, x):  # type: ignore[no-untyped-def]
-    """Returns where the memory of the pixel begins that single pixel (y, x) is stored in, in
-    floats."""
+    """Returns the place, in floats, of the stored pixel that holds the single pixel (y, x)."""
     side = map_.space_to_depth
     if side > 1:
         y, x = y // side, x // side
@@ -62,7 +61,7 @@ def pixel_start(map_, y, x):  # type: ignore[no-untyped-def]
 
 @native
 def pixel_plane(map_, y, x):  # type: ignore[no-untyped-def]
-    """Returns the first plane of single pixel (y, x) among all that is stored in that memory."""
+    """Returns the first plane of the single pixel (y, x) within its stored pixel."""
     side = map_.space_to_depth
     if side == 1:
         return 0
@@ -71,7 +70,7 @@ def pixel_plane(map_, y, x):  # type: ignore[no-untyped-def]
 
 @native
 def get(map_, scratch, constants, start, plane):  # type: ignore[no-untyped-def]
-    """Returns a value: `plane` counts from the start of the memory of a pixel."""
+    """Loads a value; `plane` counts from the start of the stored pixel."""
     if map_.terms == 0:
         return scratch[start + plane]
     value = _bfloat_at(scratch, 2 * start + plane)
@@ -95,7 +94,7 @@ def put(map_, scratch, constants, start, plane, value):  # type: ignore[no-untyp
 def _emit_zero(
     v: Emitter, scratch: ir.Value, constants: ir.Value, map_: ir.Value, place: ir.Value
 ) -> None:
-    """Makes a pixel zero whose values, bf16 terms of the map, begin at `place`."""
+    """Zeroes a pixel whose values, bf16 terms of the map, begin at `place`."""
     planes, terms, side, zero_point = (
         v.field(map_, name, MAP) for name in ("planes", "terms", "space_to_depth", "zero_point")
     )
@@ -111,7 +110,7 @@ _zero = vector_kernel(_emit_zero)
 
 @native
 def clear(map_, scratch, constants, y, first, end):  # type: ignore[no-untyped-def]
-    """Makes single pixels from column `first` to `end` of a row zero."""
+    """Zeroes single pixels from column `first` to `end` of a row."""
     if map_.space_to_depth == 1 and map_.terms == 0:
         start = pixel_start(map_, y, first)
         for i in range((end - first) * map_.pixel_floats):
@@ -128,7 +127,7 @@ def clear(map_, scratch, constants, y, first, end):  # type: ignore[no-untyped-d
 
 @native
 def clear_outside(map_, scratch, constants, top, bottom, left, right):  # type: ignore[no-untyped-def]
-    """Makes what a box of a map has outside the value's size zero."""
+    """Zeroes the pixels of a box of a map outside the value's size."""
     for y in range(top, bottom):
         if y < 0 or y >= map_.rows:
             clear(map_, scratch, constants, y, left, right)

@@ -1,9 +1,9 @@
 """Vector code in Numba: a thin layer over LLVM's builder, one method per instruction.
 
-Numba writes scalar loops and hopes that LLVM turns them into vectors. The inner loops of a
-convolution are too dear for hope: here they are emitted as LLVM vector instructions, whose width
-and register budget come from the processor (`isa.VECTOR`). LLVM still chooses the machine
-instructions, so one source serves AVX-512, AVX2, NEON and whatever else it knows.
+Numba emits scalar loops and relies on LLVM to vectorise them, which is not reliable enough for the
+inner loops of convolutions: here they are emitted as LLVM vector instructions, whose width and
+register budget come from the processor (`isa.VECTOR`). LLVM still chooses the machine instructions,
+so one source serves AVX-512, AVX2, NEON and others.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ _TILE = ir.IntType(8)
 
 
 class Emitter(MemoryEmitter, IntegerEmitter, FunctionEmitter):
-    """Emits vector and tile instructions at the current place of an LLVM function."""
+    """Emits vector and tile instructions at the builder's position in an LLVM function."""
 
     def tile(self, operation: str, *operands: int | ir.Value) -> None:
-        """Emits one AMX instruction; Python ints among the operands are numbers of tile
-        registers."""
+        """Emits one AMX instruction; Python ints among the operands are tile registers."""
         if operation in ("ldtilecfg", "tileloadd64", "tilestored64"):
             operands = tuple(
                 self._builder.bitcast(value, BYTES)
@@ -49,10 +48,10 @@ class Emitter(MemoryEmitter, IntegerEmitter, FunctionEmitter):
 
 
 def vector_kernel(emit: Callable[..., None]) -> Any:
-    """Makes a function of Numba code whose body is `emit(emitter, *arguments)`.
+    """Makes a function for Numba code whose body is `emit(emitter, *arguments)`.
 
-    Pointers to float32 arrive as such, integers as i64 and floats as float32 values; tuples as
-    tuples of what they hold.
+    Pointers to float32 arrive as such, integers as i64 and floats as float32 values, and tuples as
+    tuples of those.
     """
 
     def kernel(typing_context: Any, *arguments: types.Type) -> Any:
@@ -85,8 +84,7 @@ def _unpacked(builder: ir.IRBuilder, kind: types.Type, value: ir.Value) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def ticks(typing_context: Any) -> Any:
-    """Returns a counter that runs at a steady rate on x86; elsewhere 0, for it may be out of
-    bounds."""
+    """Returns a counter of constant rate on x86; elsewhere 0: reading one may be forbidden."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
         if platform.machine().lower() not in ("x86_64", "amd64"):
@@ -101,7 +99,7 @@ def ticks(typing_context: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def pause(typing_context: Any) -> Any:
-    """Tells an x86 processor that this thread waits for others: it does less for some cycles."""
+    """Tells an x86 processor that this thread spins, so that it yields some cycles."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
         if platform.machine().lower() in ("x86_64", "amd64"):

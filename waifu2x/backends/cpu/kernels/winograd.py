@@ -10,9 +10,9 @@ and a last transform brings the 64 products back to 6x6 results.
     result = transform of M, plus bias, leaky ReLU
 
 The transforms interpolate at the points of `waifu2x.backends.winograd`; `integers` uses them, too.
-They go through memory between their columns and their rows: 64 values fit no register file. What
-they read and write of maps lies a pixel apart, where no processor foresees it, so they ask for it:
-a third less time for inputs, a sixth for results.
+They go through memory between their columns and their rows: 64 values fit no register file. They
+access maps a pixel apart, where no hardware prefetches, so they prefetch by themselves: a third
+less time for inputs, a sixth for results.
 
 Bound: fp32 multiply-adds; the transforms add from a sixth (128 planes) to a half (32). U streams
 through once for each group of cells, V once for each chunk of output planes: 6 % less time on Zen 3
@@ -48,24 +48,24 @@ from waifu2x.backends.cpu.pack.shapes import CHUNK, FLAT, FREQUENCIES, LANES, WI
 
 _tile_height = native(tile_height)
 SIDE = CELL + 2
-"""Pixels of a cell's inputs, and frequencies, in each direction."""
+"""The side of a cell's inputs in pixels, and of its frequencies."""
 
 
 class Products(NamedTuple):
-    """One vector of planes of a cell's products, which become its 6x6 results."""
+    """One vector of planes of a cell's products, to be transformed to its 6x6 results."""
 
     place: Any
-    """Where the products begin,"""
+    """The place of the products."""
     stride: Any
-    """and how far apart frequencies lie."""
+    """The stride between frequencies."""
     plane: Any
     """The first plane among all of the task."""
     row: Any
-    """The first row of the results among those that are located; then every `depth_to_space`th."""
+    """The first located row of the results; further ones are every `depth_to_space`th."""
     target: Any
-    """How far along those rows the cell's pixels lie,"""
+    """The offset of the cell's pixels along those rows."""
     residual: Any
-    """and what is added to them."""
+    """The offset of their residuals."""
 
 
 def _transform_input(v: Emitter, d: list[ir.Value]) -> list[ir.Value]:
@@ -102,8 +102,8 @@ def _transform_output(v: Emitter, m: list[ir.Value]) -> list[ir.Value]:
 
 
 def input_columns(v: Emitter, starts: list[ir.Value], pixel: ir.Value, side: ir.Value) -> ir.Value:
-    """Transforms one vector of planes of a cell's 8x8 pixels, in rows that begin at `starts`, down
-    its columns; returns memory of (column, frequency)."""
+    """Transforms one vector of planes of a cell's 8x8 pixels, in rows that begin at `starts`,
+    vertically; returns memory of (column, frequency)."""
     to, stacked = v.stack_vectors(FREQUENCIES)
     with v.loop(side) as x:
         along, place = v.mul(pixel, x), v.mul(x, SIDE * LANES)
@@ -116,7 +116,7 @@ def input_columns(v: Emitter, starts: list[ir.Value], pixel: ir.Value, side: ir.
 
 
 def input_row(v: Emitter, stacked: ir.Value, y: ir.Value) -> list[ir.Value]:
-    """Returns the eight frequencies of row `y` of those, of one frequency down."""
+    """Returns the eight horizontal frequencies for the vertical frequency `y`."""
     across = v.at(stacked, v.mul(y, LANES))
     return _transform_input(v, [v.load(across, x * SIDE * LANES) for x in range(SIDE)])
 
@@ -124,10 +124,10 @@ def input_row(v: Emitter, stacked: ir.Value, y: ir.Value) -> list[ir.Value]:
 def emit_output(
     v: Emitter, job: KernelJob, products: Products, factors: ir.Value | None = None
 ) -> None:
-    """Emits the transform of products and the store of their results.
+    """Transforms products, and stores their results.
 
-    Products are multiplied by `factors`, vectors (64, LANES); that of FLAT is 1: it adds
-    the same to every result, and so carries the bias.
+    Products are multiplied by `factors`, vectors (64, LANES), except FLAT, which adds the same to
+    every result, and so carries the bias.
     """
     places, scratch, stride = job.places, job.scratch, products.stride
     target, residual = products.target, products.residual
@@ -175,8 +175,8 @@ def _emit_input(
     inputs: ir.Value,
     stride: ir.Value,
 ) -> None:
-    """Transforms `depth` planes of one cell: 8x8 pixels, `offset` floats along the rows whose
-    places begin at `rows` -> 64 frequencies, `stride` floats apart."""
+    """Transforms `depth` planes of one cell of 8x8 pixels, `offset` floats along the rows at
+    `rows`, to 64 frequencies, `stride` floats apart."""
     scratch = job.scratch
     starts_of_rows = [v.add(v.integer(rows, SOURCE_ROWS + y), offset) for y in range(SIDE)]
     side = v.opaque_number(SIDE)
@@ -199,7 +199,7 @@ def _emit_product(
     block: ir.Value,
     products: ir.Value,
 ) -> None:
-    """Emits a tile of M = V U: (height, depth) times (depth, width vectors)."""
+    """Computes a tile of M = V U: (height, depth) times (depth, width vectors)."""
     pixels, vectors = v.at(job.scratch, inputs), v.at(job.weights, block)
     for tile in v.cases(width, WIDTHS):
         slots = v.accumulators([v.splat(0.0)] * (tile_height(tile) * tile))
@@ -209,7 +209,7 @@ def _emit_product(
 
 
 def _emit_output(v: Emitter, job: KernelJob, products: Products) -> None:
-    """Emits `emit_output` of floats."""
+    """Computes `emit_output` without factors."""
     emit_output(v, job, products)
 
 
@@ -220,7 +220,7 @@ _output_cell = vector_kernel(_emit_output)
 
 @native
 def convolve(job):  # type: ignore[no-untyped-def]
-    """Computes the next rows of a convolution of threes of taps: one row of cells."""
+    """Computes the next rows of a convolution of 3x3 taps, or several: one row of cells."""
     task = job.task
     source = record(job.maps, task.source)
     threes = task.taps // 3
@@ -249,8 +249,7 @@ def convolve(job):  # type: ignore[no-untyped-def]
                 m, plane = task.products + frequency * product_stride, begin
                 width = chunk_width(task, begin, plane)
                 while width:
-                    # The last tile may run past `count` into stale cells: theirs are rows of their
-                    # own.
+                    # The last tile may go past `count` into stale cells, with rows of their own.
                     for cell in range(0, count, _tile_height(width)):
                         at = m + cell * width * LANES
                         product(job, width, v + cell * depth, depth, u, at)

@@ -1,1 +1,1 @@
-"""Packs programs: steps become records, weights the order in which kernels read them."""
+"""Packs programs: steps become records, and weights get the order in which kernels read them."""

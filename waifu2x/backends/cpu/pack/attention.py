@@ -1,4 +1,4 @@
-"""Packs attention: in windows of pixels, and between planes."""
+"""Packs attention in windows of pixels, and between planes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from waifu2x.backends.cpu.pack.tasks import ROWS, CpuTask, RowWindow, TaskSchedu
 from waifu2x.lowering.ops.attention import AttendPlanes, AttendWindows, MixPlanes
 
 _POWERS_OF_TWO = math.log2(math.e)
-"""Logits times that are what two is raised to the power of."""
+"""The factor of logits for powers of two instead of e."""
 
 
 def pack_windows(packing: Packing, number: int, step: AttendWindows) -> list[CpuTask]:
@@ -27,7 +27,8 @@ def pack_windows(packing: Packing, number: int, step: AttendWindows) -> list[Cpu
     )
     table = -1
     if step.has_bias:
-        # A row's biases from the last column on: as queries go to the right, keys lie further left.
+        # Rows of biases are reversed: from query to query, the relative position of a key moves
+        # left.
         turned = step.bias[:, :, ::-1].astype(np.float64) * _POWERS_OF_TWO
         table = packing.arrays.add_constant(turned.ravel())
     fields = _fields(packing, step, step.first[0]) | {

@@ -1,4 +1,4 @@
-"""How attention uses its scratch memory; compiled code asks the same functions."""
+"""Lays out the scratch memory of attention; compiled code calls the same functions."""
 
 from __future__ import annotations
 
@@ -8,52 +8,52 @@ from waifu2x.backends.cpu.compile.isa import VECTOR
 
 LANES = VECTOR.lanes
 BLOCK_WIDTH = 2
-"""Vectors of queries, at most, in a block whose logits are there at the same time."""
+"""The most vectors of queries in a block, whose logits are in memory at the same time."""
 BLOCK_HEIGHT = 12 if VECTOR.registers >= 32 else 5
-"""Keys, or planes of values, of a register tile."""
+"""The keys, or planes of values, of a register tile."""
 BLOCK = BLOCK_WIDTH * LANES
-"""Queries of such a block."""
+"""The most queries of a block."""
 
 
 class AttentionPlaces(NamedTuple):
-    """Where everything lies in the scratch memory of attention, in floats, one behind the other."""
+    """The offsets, in floats, of the parts of attention's scratch memory, in their order."""
 
     query_places: int
-    """Places of the pixels of all queries, 64-bit integers; likewise the next four."""
+    """The places of the pixels of all queries, 64-bit integers, as the next four are."""
     result_places: int
     key_places: int
     value_places: int
     bias_places: int
-    """Places of the biases of all keys."""
+    """The places of the biases of all keys."""
     nothing: int
-    """Zeros, which stand for pixels that are not there."""
+    """Zeros, which stand for missing pixels."""
     spare: int
-    """The place written for queries that are not there."""
+    """The target of missing queries."""
     queries: int
-    """The head's queries, plane by plane,"""
+    """The head's queries, plane by plane."""
     keys: int
-    """its keys, plane by plane,"""
+    """The head's keys, plane by plane."""
     values: int
-    """its values,"""
+    """The head's values."""
     biases: int
-    """and the biases of all pairs, key by key."""
+    """The biases of all pairs of a query and a key, key by key."""
     logits: int
-    """All logits of a block of queries, key by key,"""
+    """All logits of a block of queries, key by key."""
     highest: int
-    """the highest of each query,"""
+    """The highest logit of each query of the block."""
     shares: int
-    """one over the sum of its powers,"""
+    """One over the sum of powers of each query."""
     made: int
-    """and its results, plane by plane."""
+    """The results of the block, plane by plane."""
     end: int
 
 
 def attention_places(
     start: int, queries: int, keys: int, depth: int, padding: int
 ) -> AttentionPlaces:
-    """Returns the places from `start`, which is even, on.
+    """Returns the offsets of the parts from `start` on, which must be even.
 
-    For windows of that many queries and keys, and heads of `depth` planes, the last of them with
+    They are for windows of `queries` and `keys`, and heads of `depth` planes, the last with
     `padding` planes more.
     """
     padded, padded_keys = -(-queries // LANES) * LANES, -(-keys // LANES) * LANES
@@ -63,7 +63,7 @@ def attention_places(
     turned = nothing + 2 * pixel
     key_rows = turned + row * padded
     value_rows = key_rows + row * padded_keys
-    # Vectors may go beyond the last value, and the last bias.
+    # Vectors may reach beyond the last value, and the last bias.
     table = value_rows + row * keys + LANES
     logits = table + keys * padded + LANES
     highest = logits + keys * BLOCK

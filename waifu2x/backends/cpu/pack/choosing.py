@@ -1,10 +1,10 @@
-"""Chooses the fastest arithmetic that keeps what a precision promises, measured for each model.
+"""Chooses the fastest arithmetic that keeps the promise of a precision, measured for each model.
 
-By one drawing of the worst kind, flat fills with hard edges and lines: of SPAN, whose maps are
-gates of each other, 16-bit integers keep 29 dB of it, of vgg_7 70. On examples/drawn.png 22 of 24
-networks came out 3 dB worse to 3 dB better, on its photo all of them better. Nothing says while a
-picture is computed that it is worse than that, as on GPUs (`cuda/tensor/choosing.py`): integers
-have a scale for every cell, from its own values, and bf16 the exponents of floats.
+It measures on a drawing of the worst kind, flat fills with hard edges and lines: with 16-bit
+integers, SPAN, whose maps are gates of each other, keeps 29 dB of it, and vgg_7 70. On
+examples/drawn.png, 22 of 24 networks were within 3 dB of that figure, and on its photo all were
+better. Unlike on GPUs (`cuda/tensor/choosing.py`), no picture is flagged as worse:
+integers have a scale for every cell, from its own values, and bf16 has the exponents of floats.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from waifu2x.networks.model import Model
 from waifu2x.system import cache
 
 Run = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
-"""A picture (rows, columns, planes) through a network."""
+"""Runs a picture (rows, columns, planes) through a network."""
 _KIND = "accuracy"
 
 
 def choose(model: Model, offered: Sequence[Arithmetic], workers: Workers) -> PackedProgram:
-    """Packs a model in the first of these arithmetics that keeps what `auto` promises, or in the
-    last."""
+    """Packs a model in the first of these arithmetics that keeps the promise of `auto`, or in the
+    last one."""
     passed_over: dict[Arithmetic, float] = {}
     for arithmetic in offered[:-1]:
         for fineness in degrees(arithmetic):
@@ -50,8 +50,8 @@ def choose(model: Model, offered: Sequence[Arithmetic], workers: Workers) -> Pac
 def decibels(
     model: Model, arithmetic: Arithmetic, fineness: Fineness, fast: Run, exact: Run
 ) -> float:
-    """Returns the PSNR in dB of a fast arithmetic against the exact one, found by trying, or kept
-    for this code, this processor and the model."""
+    """Returns the PSNR in dB of a fast arithmetic against the exact one: measured, or cached for
+    this code, this processor and the model."""
 
     def found() -> float:
         picture = accuracy.drawing(model.in_planes)
@@ -62,7 +62,7 @@ def decibels(
 
 
 def _kept(model: Model, packed: PackedProgram, fineness: Fineness, workers: Workers) -> float:
-    """Returns the PSNR of a packed model against fp32."""
+    """Measures the PSNR in dB of a packed model against fp32."""
 
     def run(packed: PackedProgram, picture: NDArray[np.uint8]) -> NDArray[np.float32]:
         result = np.empty(result_shape([model], picture.shape), np.float32)

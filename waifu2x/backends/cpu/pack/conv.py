@@ -1,4 +1,4 @@
-"""Packs convolutions: how each is computed, where it writes, its weights."""
+"""Packs convolutions: chooses their kernels and targets, and packs their weights."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from waifu2x.networks.expressions import ADD, LEAKY
 from waifu2x.system.lazy_dataclass import dataclass
 
 _LEAST_INTEGERS = 32
-"""The fewest planes that a 1x1 convolution reads as integers: with fewer, that costs what it
+"""The fewest input planes of a 1x1 convolution in integers: with fewer, quantization costs what it
 saves."""
 _WEIGHTS = {
     records.FEW_INPUTS: weights.pack_direct,
@@ -46,19 +46,19 @@ _WEIGHTS = {
 
 @dataclass(frozen=True)
 class _Store:
-    """Where the kernel of a convolution writes."""
+    """The map that the kernel of a convolution writes."""
 
     target: Target
     depth_to_space: int
     group_planes: int
-    """Planes of a pixel after depth-to-space, padding included."""
+    """The planes of a pixel after depth-to-space, with padding."""
     is_direct: bool
-    """Whether that is the step's own target: then its epilogue does all that the step says."""
+    """Whether it is the step's own target: then the epilogue completes the step."""
 
 
 def pack_conv(packing: Packing, number: int, step: Conv) -> list[CpuTask]:
-    """Packs step `number`: before the convolution, the picture with padded planes where it needs
-    those, and behind it a planewise task where its own epilogue does not do."""
+    """Packs step `number`: a copy of the picture with padded planes if the convolution needs it,
+    the convolution, and a planewise task if its epilogue does not complete the step."""
     tasks: list[CpuTask] = []
     maps, view = packing.maps, step.source
     source = maps.source_map(view)
@@ -103,7 +103,7 @@ def pack_depthwise(packing: Packing, number: int, step: Depthwise) -> list[CpuTa
 
 
 def _kind(packing: Packing, step: Conv, source: PixelLayout) -> int:
-    """Returns the kind of its task: how it is computed."""
+    """Returns the kind of its task, which chooses its kernel."""
     few = step.taps == 3 and step.out_planes <= FEW
     in_integers = packing.arithmetic == "int16"
     if source.terms:
@@ -134,7 +134,7 @@ def _store(packing: Packing, step: Conv, kind: int) -> _Store:
 
 
 def _is_direct(packing: Packing, step: Conv, kind: int) -> bool:
-    """Returns whether the epilogue of that kind does all that the step says."""
+    """Returns whether the epilogue of that kind completes the step."""
     layouts = packing.maps.layouts
     target = layouts[step.target.value]
     added = [layouts[step.residual.value]] if step.residual else []
@@ -159,7 +159,7 @@ def _is_direct(packing: Packing, step: Conv, kind: int) -> bool:
 def _conv_task(
     packing: Packing, number: int, step: Conv, view: View, kind: int, store: _Store
 ) -> CpuTask:
-    """Packs the convolution itself; `view` is of the map that it reads."""
+    """Packs the convolution itself; `view` is its source."""
     source, target, block = packing.layout(view.value), store.target, store.depth_to_space
     depth = _depth(source, view)
     weight, bias, slopes = _arrays(packing, step, view, kind, store)
@@ -197,14 +197,14 @@ def _conv_task(
 
 
 def _depth(source: PixelLayout, view: View) -> int:
-    """Returns how many planes are read of each pixel in memory, padding included."""
+    """Returns the number of planes read of each stored pixel, with padding."""
     if view.parts == len(source.parts):
         return source.values
     return sum(source.padded[view.first : view.first + view.parts])
 
 
 def _rows(packing: Packing, kind: int, target: PixelLayout) -> int:
-    """Returns how many rows a convolution computes at a time."""
+    """Returns the rows that a convolution computes at a time."""
     if kind in (records.POINTWISE, records.INTEGER_POINTWISE):
         return target.space_to_depth
     return records.CELL if kind == records.WINOGRAD else unit_of(packing.arithmetic)[0]
@@ -213,7 +213,7 @@ def _rows(packing: Packing, kind: int, target: PixelLayout) -> int:
 def _arrays(
     packing: Packing, step: Conv, view: View, kind: int, store: _Store
 ) -> tuple[int, int, int]:
-    """Adds weights, biases and slopes for whole vectors of planes; returns where each begins."""
+    """Adds weights, biases and slopes, padded to whole vectors of planes; returns their offsets."""
     source, arrays = packing.layout(view.value), packing.arrays
     groups = store.depth_to_space**2
     planes, count = groups * store.group_planes, step.out_planes // groups
@@ -237,7 +237,7 @@ def _arrays(
 def _share_of_zero_point(
     weight: NDArray[np.float32], source: PixelLayout, view: View
 ) -> NDArray[np.float64]:
-    """Returns what the zero point that inputs are stored less of adds to the sums, (out,)."""
+    """Returns the contribution of the inputs' zero point to the sums, (out,)."""
     points = np.tile(source.zero_point, source.space_to_depth**2)
     read = points[source.start(view.first) + source.positions(view.first, view.parts)]
     share: NDArray[np.float64] = weight.sum(axis=(2, 3), dtype=np.float64) @ read

@@ -1,9 +1,9 @@
-"""Packed programs that are kept between runs: the arithmetic, the tasks and the packed weights.
+"""Caches packed programs between runs: the arithmetic, the tasks and the packed weights.
 
-An entry is the pickle of a packed program, and behind it the two arrays that its tasks point into.
-The weights of steps and nodes are not kept, only their shapes: nothing reads them any more. Entries
-are read with care, though only this user can have written them (`cache`): they make objects of this
-package's classes and arrays, and call nothing.
+An entry is the pickle of a packed program, followed by the two arrays that its tasks point into. Of
+the weights of steps and nodes it holds only the shapes, since nothing reads them any more. Entries
+are read with care, though only this user can have written them (`cache`): unpickling makes only
+arrays and objects of this package's classes, and calls nothing else.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ _SOURCES = (
     "lowering/**/*.py",
     "networks/**/*.py",
 )
-"""The files that decide what the processor makes of a model's file."""
+"""The files that decide how a model's file is packed."""
 _HEADER = struct.Struct("<3Q")
-"""Bytes of the pickle; floats of weights and of constants."""
+"""The bytes of the pickle, and the floats of weights and of constants."""
 _WEIGHT_DIMENSIONS = 4
 """Arrays of this many dimensions are weights of convolutions."""
 _NONE = np.zeros(0, np.float32)
 _NUMPYS = {"_frombuffer", "_reconstruct", "dtype", "ndarray", "scalar"}
-"""The names of NumPy that pickles of arrays take."""
+"""The names of NumPy that pickles of arrays refer to."""
 
 
 @once
 def code() -> str:
-    """Returns the digest of everything that decides what the processor makes of a model's file, but
-    for the file: it does not change while the program runs."""
+    """Returns the digest of everything that decides how a model's file is packed, except the file
+    itself; it does not change while the program runs."""
     return cache.digest(*environment(), sources.digest(_SOURCES))
 
 
 def key(model: Model, offered: Sequence[Arithmetic]) -> str:
-    """Returns the key of a model that runs in one of some arithmetics."""
+    """Returns the cache key of a model that may run in the offered arithmetics."""
     return cache.digest("prepared", _FORMAT, code(), model_digest(model), model.name, *offered)
 
 
 def store(key: str, packed: PackedProgram) -> None:
-    """Keeps a packed program, if the cache can."""
+    """Caches a packed program if possible."""
     stream = io.BytesIO()
     bare = replace(packed, weights=_NONE, constants=_NONE)
     _Pickler(stream, pickle.HIGHEST_PROTOCOL).dump(bare)
@@ -70,13 +70,13 @@ def store(key: str, packed: PackedProgram) -> None:
 
 
 def load(key: str) -> PackedProgram | None:
-    """Returns the packed program that was kept, or None."""
+    """Returns the cached packed program, or None."""
     stored = cache.load(_KIND, key)
     if stored is None:
         return None
     try:
         return _parsed(stored)
-    # Of an entry that is not what its key says, anything may be wrong.
+    # A damaged entry may raise any error.
     except Exception:
         return None
 
@@ -94,7 +94,7 @@ def _parsed(stored: bytes) -> PackedProgram:
 
 
 def _filled(stored: bytes, start: int, floats: int) -> NDArray[np.float32]:
-    """Returns floats on a cache line, from the bytes that begin at `start`."""
+    """Copies floats, from the bytes that begin at `start`, to an array on a cache line."""
     array = aligned(floats)
     array[:] = np.frombuffer(stored, np.float32, floats, start)
     return array
@@ -102,18 +102,18 @@ def _filled(stored: bytes, start: int, floats: int) -> NDArray[np.float32]:
 
 class _Pickler(pickle.Pickler):
     def persistent_id(self, one: Any) -> tuple[int, ...] | None:
-        """Returns the shape of an array that is weights."""
+        """Returns the shape of an array of weights, in the place of the array."""
         is_weight = isinstance(one, np.ndarray) and one.ndim == _WEIGHT_DIMENSIONS
         return tuple(one.shape) if is_weight else None
 
 
 class _Unpickler(pickle.Unpickler):
     def persistent_load(self, shape: Any) -> NDArray[np.float32]:
-        """Returns weights that are not known: NaN, in no memory."""
+        """Returns an array of that shape for unknown weights: NaN, by strides of 0."""
         return np.broadcast_to(np.float32(np.nan), shape)
 
     def find_class(self, module: str, name: str) -> Any:
-        """Returns a class of this package, or what arrays and fractions are made by."""
+        """Returns a class of this package, or a constructor of arrays or fractions."""
         is_plain = (module, name) == ("fractions", "Fraction")
         is_array = module.partition(".")[0] == "numpy" and name in _NUMPYS
         if is_plain or is_array:

@@ -1,4 +1,4 @@
-"""How the maps of a program lie in memory."""
+"""Defines the layouts of a program's maps in memory."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, eq=False)
 class PixelLayout:
-    """How the planes of a map's pixels lie in memory: see `records`."""
+    """The layout of the planes of a map's pixels in memory; see `records`."""
 
     parts: tuple[int, ...]
-    """Planes of each part."""
+    """The planes of each part."""
     padded: tuple[int, ...]
-    """Planes of each part, made up to whole vectors; what is added is zero."""
+    """The planes of each part, padded with zeros to whole vectors."""
     space_to_depth: int = 1
-    """Pixels a side that are stored as the planes of one."""
+    """The side of the block of pixels that is stored as one pixel."""
     terms: int = 0
-    """bf16 terms that values are stored in, less their zero point; 0: as floats."""
+    """The bf16 terms of stored values, less their zero point; 0: floats."""
     zero_point: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    """(planes,), padding included; of meaning only where there are terms."""
+    """(planes,), with padding; valid only with bf16 terms."""
     zero_offset: int = 0
-    """Where that stands among the constants."""
+    """The offset of the zero point among the constants."""
     stays_float: bool = False
-    """Whether it is kept between phases as floats, in any arithmetic."""
+    """Whether it is kept between phases as floats in every arithmetic."""
 
     @property
     def planes(self) -> int:
-        """Planes of a single pixel, padding included."""
+        """The planes of a single pixel, with padding."""
         return sum(self.padded)
 
     @property
     def pixel_floats(self) -> int:
-        """Floats from one pixel in memory to the next."""
+        """The stride between stored pixels, in floats."""
         return self.values * self.terms // 2 if self.terms else self.values
 
     @property
     def values(self) -> int:
-        """Values of a pixel in memory, in one term."""
+        """The values of a stored pixel, in one term."""
         return self.space_to_depth**2 * self.planes
 
     def strides(self, block: int) -> tuple[int, int, int]:
-        """Returns how far apart, in values, results of a depth-to-space with blocks of that side
-        lie: from an even pixel to the next, to the one after, and between pixels of one block."""
+        """Returns the strides, in values, of results of a depth-to-space with blocks of that side:
+        from an even pixel to the next, to the one after, and between pixels of one block."""
         pixel = self.values * max(1, self.terms)
         if self.space_to_depth == 1:
             return pixel * block, 2 * pixel * block, pixel
@@ -63,12 +63,12 @@ class PixelLayout:
         return sum(self.padded[:part])
 
     def zero_at(self, part: int) -> int:
-        """Returns where the zero point of a part's first plane stands among the constants."""
+        """Returns the offset among the constants of the zero point of a part's first plane."""
         return self.zero_offset + (self.start(part) if self.terms else 0)
 
     def positions(self, first: int = 0, parts: int = 1) -> NDArray[np.intp]:
-        """Returns where the planes of some parts lie in a pixel of memory, from the first part's
-        start, in the order in which convolutions read them: [dy][dx][plane]."""
+        """Returns the index of each plane of some parts in a stored pixel, counted from part
+        `first`, in the order in which convolutions read them: [dy][dx][plane]."""
         single = np.concatenate(
             [
                 self.start(part) - self.start(first) + np.arange(self.parts[part])
@@ -80,13 +80,13 @@ class PixelLayout:
         return positions
 
     def memory_size(self, size: Size) -> Size:
-        """Returns the rows and columns in memory of a map of that many single ones."""
+        """Returns the stored rows and columns of a map of `size` single ones."""
         return -(-size[0] // self.space_to_depth), -(-size[1] // self.space_to_depth)
 
 
 class MapLayouts:
-    """Holds the layouts of a packed program's maps: its values by their numbers, then the maps that
-    are only between two tasks."""
+    """Holds the layouts of a packed program's maps: its values by number, then maps that are only
+    between two tasks."""
 
     def __init__(
         self, arithmetic: Arithmetic, layouts: Sequence[PixelLayout], pictures: dict[int, int]
@@ -94,17 +94,16 @@ class MapLayouts:
         self._arithmetic = arithmetic
         self.layouts = list(layouts)
         self.pictures = pictures
-        """The maps that hold the picture, by how much it is enlarged."""
+        """The maps that hold the picture, by its enlargement."""
 
     def is_kept_as_integers(self, value: int) -> bool:
-        """Returns whether a map is kept between phases as 16-bit integers: where convolutions read
-        such."""
+        """Returns whether a map is kept between phases as the integers that convolutions read."""
         layout = self.layouts[value]
         fits = layout.values % INTEGER_BLOCK == 0 and not layout.stays_float
         return self._arithmetic == "int16" and fits
 
     def kept_floats(self, value: int) -> int:
-        """Returns how many floats a pixel of a map takes where it is kept between phases."""
+        """Returns the floats of a pixel of a map as it is kept between phases."""
         layout = self.layouts[value]
         if self.is_kept_as_integers(value):
             return layout.values // 2 + -(-layout.values // (2 * PART_PAIRS))

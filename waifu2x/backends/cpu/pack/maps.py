@@ -1,4 +1,4 @@
-"""Decides how the maps of a program lie in memory, while it becomes tasks."""
+"""Chooses the layouts of a program's maps while it is packed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ from waifu2x.lowering.program import Program
 from waifu2x.lowering.values import View
 
 FEW = 4
-"""The most planes that a map may have to be stored without padding."""
+"""The most planes of a map that is stored without padding."""
 _LEAST_BFLOATS = 32
-"""The fewest planes of a map in one term: with fewer, rounding errors do not even out."""
+"""The fewest planes of a map in one term: with fewer, rounding errors do not average out."""
 
 
 class ProgramMaps:
-    """Holds the layouts of the program's values by their numbers, then of the maps that are only
-    between two tasks."""
+    """Holds the layouts of the program's values by number, then of maps only between two tasks."""
 
     def __init__(
         self,
@@ -37,15 +36,16 @@ class ProgramMaps:
         add_constant: Callable[[NDArray[np.floating]], int],
         fineness: Fineness,
     ) -> None:
-        """`add_constant` keeps values among the constants, and returns where they begin."""
+        """`add_constant` adds values to the constants, and returns their offset."""
         self._program, self._arithmetic, self._add_constant = program, arithmetic, add_constant
         self.readers = geometry.read_by(program)
         """The numbers of the steps that read each value."""
         self.pictures: dict[int, int] = {}
-        """The maps that hold the picture, by how much it is enlarged."""
+        """The maps that hold the picture, by its enlargement."""
         inner = [step for step in program.steps if isinstance(step, Conv) and step.source.value]
         self._fineness = fineness
-        # One in the middle, where rounding costs most: 0.2 dB of animevideov3 2x, which lacks 0.04.
+        # One near the middle, where rounding costs most: 0.2 dB for animevideov3 2x, which lacks
+        # 0.04.
         chosen = [inner[len(inner) * 3 // 5]] if fineness >= FINE and inner else []
         self._chosen = {id(step) for step in chosen}
         self.layouts = [self._float_layout(value) for value in range(len(program.values))]
@@ -54,7 +54,7 @@ class ProgramMaps:
                 self.layouts[value] = self._bf16_layout(value, points)
 
     def finished(self) -> MapLayouts:
-        """Returns what is left to know of the maps once all tasks are made."""
+        """Returns the layouts of all maps once all tasks are made."""
         return MapLayouts(self._arithmetic, self.layouts, self.pictures)
 
     def add(self, layout: PixelLayout) -> int:
@@ -63,7 +63,7 @@ class ProgramMaps:
         return len(self.layouts) - 1
 
     def source_map(self, view: View) -> int:
-        """Returns the map that a view reads: a value, or the picture enlarged."""
+        """Returns the map that a view reads: a value, or a map of the enlarged picture."""
         if view.value:
             return view.value
         if view.enlarge not in self.pictures:
@@ -72,14 +72,13 @@ class ProgramMaps:
         return self.pictures[view.enlarge]
 
     def terms_read(self, step: Conv, source: PixelLayout) -> int:
-        """Returns how many of the terms of its source a convolution on tiles reads."""
+        """Returns the number of terms of its source that a convolution on tiles reads."""
         two = sum(source.parts) < _LEAST_BFLOATS or self._reads_two_terms(step)
         return source.terms if source.terms and two else 1
 
     def _reads_two_terms(self, step: Conv) -> bool:
-        """Returns whether a convolution on tiles reads two terms: it makes pixels, or what is as
-        good as pixels, so that nothing evens out the rounding of what it reads; or it is chosen for
-        it."""
+        """Returns whether a convolution on tiles reads two terms: it makes pixels, or values that
+        become pixels, so that no later layer averages out rounding; or it was chosen."""
         target = self.layouts[step.target.value]
         makes_pixels = step.target.value == self._program.result or target.planes <= FEW
         return (makes_pixels and self._fineness >= PLAIN) or id(step) in self._chosen
@@ -90,8 +89,8 @@ class ProgramMaps:
         return [s for s in steps if isinstance(s, Conv) and s.source.value == value]
 
     def _is_of_vectors(self, value: int) -> bool:
-        """Returns whether a depthwise convolution or a norm, which take whole vectors of floats,
-        touches a value."""
+        """Returns whether a depthwise convolution or a norm, which need whole vectors of floats,
+        reads or writes a value."""
         steps = (step for step in self._program.steps if isinstance(step, Depthwise | NormPlanes))
         return any(value in step.touched for step in steps)
 
@@ -113,9 +112,8 @@ class ProgramMaps:
         return PixelLayout(stored.parts, padded, stored.space_to_depth, stays_float=sampled)
 
     def _bf16_layout(self, value: int, points: NDArray[np.float64]) -> PixelLayout:
-        """Returns a layout in bf16 if convolutions read the value on tiles, or all maps shall be
-        so: in one term if nothing else reads it, or all shall be so, and in two if it would lose
-        too much by that."""
+        """Returns a layout in bf16 if convolutions on tiles read the value, or if all maps are
+        bf16: in two terms if other steps read it, too, or one would lose too much."""
         layout, convs = self.layouts[value], self._convs(value)
         stays_float = (
             not value
@@ -141,15 +139,15 @@ class ProgramMaps:
 
 
 def _is_only_float(program: Program, value: int) -> bool:
-    """Returns whether interpolation, maxima, attention or a step on whole maps, which take floats,
-    reads or writes a value."""
+    """Returns whether a step that needs floats reads or writes a value: interpolation, maxima,
+    attention or a step on whole maps."""
     kinds = ResamplingStep | Rearrange | AttentionStep | CrossSums | MixPlanes
     steps = [step for step in program.steps if isinstance(step, kinds)]
     return any(value in step.touched for step in steps)
 
 
 def _padded(points: NDArray[np.float64], layout: PixelLayout) -> NDArray[np.float64]:
-    """Returns the points of the planes of all parts, with zeros for those that pad them."""
+    """Returns the zero points of the planes of all parts, with zeros for padding."""
     padded = np.zeros(layout.planes)
     for part, count in enumerate(layout.parts):
         first = sum(layout.parts[:part])

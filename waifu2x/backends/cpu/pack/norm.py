@@ -1,4 +1,4 @@
-"""Packs norms over the planes of each pixel."""
+"""Packs layer norm, over the planes of each pixel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packed programs: tasks, and weights in the order in which compiled code reads them."""
+"""Defines packed programs: tasks, and weights in the order in which compiled code reads them."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ class PackedProgram:
     """The tasks of every step of a program, and the arrays that they point into."""
 
     program: Program
-    """Its weights may be unknown, but for those of linear layers: what computes is packed."""
+    """The program; its weights may be unknown except in linear layers: kernels read packed ones."""
     arithmetic: Arithmetic
     costs: list[float]
-    """Multiply-adds of each step for a pixel of the picture."""
+    """The multiply-adds of each step for a pixel of the picture."""
     maps: MapLayouts
     vector_starts: list[int]
-    """Where each vector begins among all of them, and how long they are together."""
+    """The offset of each vector among all of them, then their total length."""
     tasks: dict[int, list[CpuTask]]
     """The tasks of each step that writes a map, in order."""
     unit: tuple[int, int]
-    """Rows and columns that steps compute whole multiples of."""
+    """The rows and columns to whose multiples steps round their results."""
     weights: NDArray[np.float32]
     constants: NDArray[np.float32]
     passed_over: Mapping[Arithmetic, float]
-    """Faster arithmetics that keep too little of this model: PSNR in dB."""
+    """Faster arithmetics that are too inexact for this model, with their PSNR in dB."""
 
     @cached_property
     def attends(self) -> bool:
-        """Whether any step computes attention, whose windows depend on the sizes of maps."""
+        """Whether any step is attention, whose windows depend on the sizes of maps."""
         return bool(self._steps_of(OF_WINDOWS))
 
     @cached_property
@@ -68,7 +68,7 @@ class PackedProgram:
         return self._steps_of(IN_INTEGERS)
 
     def phase_tasks(self, phase: Phase) -> list[CpuTask]:
-        """Returns all tasks that a strip of a phase runs."""
+        """Returns all tasks of a strip of a phase."""
         own = [task for number in phase.steps for task in self.tasks[number]]
         read = {window.map for task in own for window in task.schedule.windows}
         tasks = [self._load(value) for value in phase.given if value]
@@ -79,8 +79,8 @@ class PackedProgram:
         return [*tasks, *own, *self._ends(phase)]
 
     def cut(self, value: int) -> int:
-        """Returns the number of rows and columns at whose multiples a value may be cut so that no
-        cell of the step that makes it is computed twice."""
+        """Returns the unit, in rows and columns, at whose multiples a value can be cut without
+        computing a cell of its step twice."""
         units = [self.program.values[value].space_to_depth]
         for step in self.program.steps:
             if isinstance(step, MapStep) and step.writes == value:
@@ -90,8 +90,8 @@ class PackedProgram:
         return math.lcm(*units)
 
     def multiplied(self, number: int) -> float:
-        """Returns how many multiply-adds a step does, of those that its convolution has by
-        definition."""
+        """Returns the multiply-adds that a step does, divided by those of the definition of its
+        convolution."""
         by_cells = any(
             task.kind in (records.WINOGRAD, records.INTEGER_WINOGRAD) for task in self.tasks[number]
         )
@@ -103,13 +103,12 @@ class PackedProgram:
         }
 
     def _load(self, value: int) -> CpuTask:
-        """Packs the copy of a map that an earlier phase has kept whole, into its ring."""
+        """Packs the load of a map that an earlier phase has kept whole, into its ring."""
         fields = {"target": value, "as_integers": int(self.maps.is_kept_as_integers(value))}
         return CpuTask(TaskSchedule(value, ROWS, target=value, part=None), records.LOAD, fields)
 
     def _ends(self, phase: Phase) -> Iterator[CpuTask]:
-        """Yields the tasks that keep maps and add to sums over them, by the values that they
-        read."""
+        """Yields the tasks that keep maps and that add to sums over them, in order of values."""
         pooled = []
         for number in phase.averages:
             step = self.program.steps[number]
@@ -127,7 +126,7 @@ class PackedProgram:
         return CpuTask(TaskSchedule(value, ROWS, (window,)), records.KEEP, fields)
 
     def _sum(self, value: int, number: int) -> CpuTask:
-        """Packs the sums of a map's planes, of their squares, or of products of planes."""
+        """Packs the summation of a map's planes, of their squares, or of products of planes."""
         layout, step = self.maps.layouts[value], self.program.steps[number]
         if isinstance(step, CrossSums):
             fields = {

@@ -1,4 +1,4 @@
-"""Packs programs: steps become tasks, weights go into the order in which code reads them."""
+"""Packs programs: steps become tasks, and weights get the order in which kernels read them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _PACKERS: Packers = {
     **norm.PACKERS,
     **planewise.PACKERS,
 }
-"""The functions that pack steps which write maps, by their classes."""
+"""The functions that pack steps that write maps, by class."""
 
 
 def pack(model: Model, arithmetic: Arithmetic, fineness: Fineness = PLAIN) -> PackedProgram:
-    """Packs a model's program."""
+    """Lowers and packs a model in an arithmetic."""
     program = rematerialized(with_picture(in_threes(lower(model))))
     program = at_bottlenecks(segmented(program))
     packing = Packing(program, arithmetic, fineness)
@@ -60,12 +60,12 @@ def pack(model: Model, arithmetic: Arithmetic, fineness: Fineness = PLAIN) -> Pa
 
 
 def in_threes(program: Program) -> Program:
-    """Makes convolutions of more than three taps in each direction up to threes, with taps of zero,
-    where they read maps of more than FEW planes.
+    """Pads the kernels of convolutions of more than 3x3 taps, and more than FEW planes of input,
+    with zeros to a multiple of three taps in each direction.
 
     Winograd's transforms are of 3x3 taps: a kernel of 17x17 is 36 of them, each over the source
-    moved by multiples of three pixels. They are inputs of one product at each frequency, so that
-    the sums of all are transformed back once: a quarter of the multiply-adds of the definition.
+    shifted by multiples of three pixels. They are inputs of one matrix product at each frequency,
+    so their sum is transformed back once: a quarter of the multiply-adds of the definition.
     """
     steps = list(program.steps)
     for number, step in enumerate(steps):
@@ -77,10 +77,10 @@ def in_threes(program: Program) -> Program:
 
 
 def with_picture(program: Program) -> Program:
-    """Removes a copy of the picture, perhaps enlarged, that the step which makes the result adds:
-    that step reads the picture itself, since a copy is slow to make, keep and read.
+    """Removes a copy of the picture, perhaps enlarged, that the step of the result adds: that step
+    then reads the picture itself, since a copy is slow to make, keep and read.
 
-    The residual is then a view of value 0, and of as many planes.
+    The residual becomes a view of value 0, with the same number of planes.
     """
     steps = program.steps
     last = next(step for step in steps if step.writes == program.result)

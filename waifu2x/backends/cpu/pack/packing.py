@@ -1,4 +1,4 @@
-"""Holds all that packing functions share: the program, its maps and its arrays."""
+"""Defines the state that packing functions share: the program, its maps and its arrays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from waifu2x.networks.expressions import Expression
 
 
 class Arrays:
-    """Weights and constants while they are gathered, and their places."""
+    """Gathers weights and constants, and assigns their offsets."""
 
     def __init__(self) -> None:
         self._weights: list[NDArray[np.float32]] = [tile_config()]
@@ -33,31 +33,30 @@ class Arrays:
         self._weight_floats, self._constant_floats = CONFIG_FLOATS, 0
 
     def add_weight(self, values: NDArray[np.float32]) -> int:
-        """Adds weights, flat, in the order in which their kernel reads them; returns where they
-        begin."""
+        """Adds weights, flat and in the order in which kernels read them; returns their offset."""
         self._weights.append(values)
         self._weight_floats += values.size
         return self._weight_floats - values.size
 
     def add_constant(self, values: NDArray[np.floating]) -> int:
-        """Adds constants, flat; returns where they begin."""
+        """Adds constants, flat; returns their offset."""
         self._constants.append(values.astype(np.float32))
         self._constant_floats += values.size
         return self._constant_floats - values.size
 
     def weights(self) -> NDArray[np.float32]:
-        """Joins all weights, on a cache line."""
+        """Joins all weights in an array on a cache line."""
         return np.concatenate(self._weights, out=aligned(self._weight_floats))
 
     def constants(self) -> NDArray[np.float32]:
-        """Joins all constants, on a cache line, and adds a vector: kernels read whole ones."""
+        """Joins all constants in an array on a cache line, padded by one whole vector."""
         last = np.zeros(LANES, np.float32)
         out = aligned(self._constant_floats + LANES)
         return np.concatenate([*self._constants, last], out=out)
 
 
 class Packing:
-    """A program while it is packed. Its methods give fields of records (`records.TASK`)."""
+    """Holds a program while it is packed. Its methods return fields of records (`records.TASK`)."""
 
     def __init__(
         self, program: Program, arithmetic: Arithmetic, fineness: Fineness = PLAIN
@@ -66,10 +65,10 @@ class Packing:
         self.arrays = Arrays()
         self.maps = ProgramMaps(program, arithmetic, self.arrays.add_constant, fineness)
         self.vector_starts = _vector_starts(program, PLANE_UNIT[arithmetic])
-        """Where each vector begins among all of them, and how long they are together."""
+        """The offset of each vector among all of them, then their total length."""
 
     def layout(self, map_: int) -> PixelLayout:
-        """Returns how a map lies in memory."""
+        """Returns the layout of a map."""
         return self.maps.layouts[map_]
 
     def source(self, view: View) -> dict[str, int]:
@@ -84,8 +83,8 @@ class Packing:
         return fields | self._strides("target", target.value, block)
 
     def padding(self, target: Target, planes: int) -> dict[str, int]:
-        """Returns the fields of how many planes a task makes that fill a part up to its end, and
-        how many zeros follow."""
+        """Returns the fields of the number of planes that a task makes, if they end a part, and of
+        the zeros behind them."""
         return {"planes": planes, "padding": self.layout(target.value).padded[target.part] - planes}
 
     def residual(self, view: View, block: int = 1) -> dict[str, int]:
@@ -96,18 +95,18 @@ class Packing:
         )
 
     def window(self, view: View, more: int = 0) -> RowWindow:
-        """Returns the rows that a task reads, `more` of them than it makes."""
+        """Returns the window of rows that a task reads, `more` rows than it makes."""
         return RowWindow(
             view.value, offset=view.offset, more=more, first=view.first, parts=view.parts
         )
 
     def residual_window(self, view: View, up: int = 1) -> RowWindow:
-        """Returns the rows of a residual for the rows of a task; each makes `up`."""
+        """Returns the window of rows of a residual for a task whose rows make `up` rows each."""
         unit = self.layout(view.value).space_to_depth
         return RowWindow(view.value, up=up, offset=view.offset, unit=unit, first=view.first)
 
     def function(self, function: Expression) -> int:
-        """Returns the number of a function among those that are compiled. Raises BackendError."""
+        """Returns the number of a function among the compiled ones. Raises BackendError."""
         if function not in FUNCTIONS:
             raise BackendError(
                 f"{self.program.model.name}: uses a function that is not among the activations that"
@@ -131,14 +130,14 @@ class Packing:
 
 
 def _vector_starts(program: Program, plane_unit: int) -> list[int]:
-    """Returns where each vector begins, and the end of all.
+    """Returns the offset of each vector, and the end of all.
 
-    They are as long as the planes of a map, padding included: kernels read and add whole pixels.
+    They are as long as the padded planes of a map: kernels read and add whole pixels.
     """
     unit = max(LANES, plane_unit)
     sizes = [round_up(size, unit) for size in program.vectors]
     for step in program.steps:
-        # Two integers for each; those of products are added by whole vectors from any place on.
+        # Two integers for each sum; those of products are added by whole vectors from any place on.
         if isinstance(step, GlobalAvgPool):
             sizes[step.vector] *= 2
         elif isinstance(step, CrossSums):

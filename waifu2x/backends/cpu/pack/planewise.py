@@ -1,5 +1,5 @@
-"""Packs planewise steps, and what convolutions leave to them: the value of the source that each
-value is made of, and the fastest method that is right for the maps."""
+"""Packs planewise steps, and the rest of convolutions that epilogues do not do: finds the source of
+each value, and the fastest method that suits the maps."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 
 class Formula(NamedTuple):
-    """Which value of its source each value of a planewise step is made of, and how: fields of its
-    record, `records.TASK`."""
+    """Maps each value of a planewise step to the value of its source, as fields of its record,
+    `records.TASK`."""
 
     depth_to_space: int = 1
     space_to_depth: int = 1
@@ -49,7 +49,7 @@ class Formula(NamedTuple):
     factor: float = 1.0
     join: int = 0
     up: int = 0
-    """0 for what is no bicubic interpolation."""
+    """The factor of a bicubic interpolation; 0 for other steps."""
     down: int = 0
     cubic: int = 0
     pool: int = 0
@@ -109,8 +109,7 @@ def pack_rearrange(packing: Packing, number: int, step: Rearrange) -> list[CpuTa
 
 
 def store_task(packing: Packing, number: int, step: Conv, source: int) -> CpuTask:
-    """Packs what is left to do behind a convolution whose sums with biases are in the map
-    `source`."""
+    """Packs the rest of a convolution step, whose sums with biases are in the map `source`."""
     group, block = step.out_planes // step.depth_to_space**2, step.depth_to_space
     formula = Formula(
         depth_to_space=block,
@@ -135,8 +134,7 @@ def padding_task(packing: Packing, number: int, window: RowWindow, wide: int) ->
 
 
 def _slopes(packing: Packing, activation: Activation) -> int:
-    """Adds the parameters of a function that convolutions do not apply themselves; returns where
-    they begin."""
+    """Adds the parameters of a function that convolutions do not apply; returns their offset."""
     if activation.function == LEAKY or not activation.has_slopes:
         return 0
     slopes = np.zeros(round_up(len(activation.slopes), LANES), np.float32)
@@ -170,7 +168,7 @@ def _formula(packing: Packing, step: PlanewiseStep) -> Formula:
 
 @dataclass(frozen=True, eq=False)
 class _Planewise:
-    """A task to be: what it reads, makes and joins."""
+    """A planewise task in the making: its source, results and residual."""
 
     packing: Packing
     number: int
@@ -178,13 +176,13 @@ class _Planewise:
     window: RowWindow
     """The rows of its source."""
     planes: int
-    """Planes that it makes."""
+    """The planes that it makes."""
     target: Target
-    """A value of the program, or a map behind them."""
+    """A value of the program, or a further map."""
     formula: Formula
     residual: View | None = None
     method: int | None = None
-    """How its source is read, where the step decides that."""
+    """The method of reading its source, if the step decides it."""
     scale: int = 1
 
     def task(self) -> CpuTask:
@@ -218,19 +216,19 @@ class _Planewise:
 
     @property
     def source_layout(self) -> PixelLayout:
-        """How its source lies in memory."""
+        """The layout of its source."""
         return self.packing.layout(self.window.map)
 
     @property
     def target_layout(self) -> PixelLayout:
-        """How its target lies in memory."""
+        """The layout of its target."""
         return self.packing.layout(self.target.value)
 
     def _added(self, residual: View) -> View:
         return replace(residual, value=self.packing.maps.source_map(residual))
 
     def _read(self) -> list[PixelLayout]:
-        """Returns the layouts of what it reads."""
+        """Returns the layouts of the maps that it reads."""
         read = [self.source_layout]
         if self.residual is not None:
             read.append(self.packing.layout(self._added(self.residual).value))
@@ -245,8 +243,8 @@ class _Planewise:
         return TaskSchedule(self.number, rows, windows, value, part, (1, side), self.scale)
 
     def _padded(self, *, whole: bool) -> tuple[int, int]:
-        """Returns how many planes it makes, and how many zeros behind them; `whole` parts are read
-        with the planes that pad them."""
+        """Returns the number of planes that it makes, and of zeros behind them; `whole` parts are
+        read with their padding."""
         target, part = self.target_layout, self.target.part
         if whole and self.source_layout.padded[self.window.first] == target.padded[part]:
             return target.padded[part], 0
@@ -255,7 +253,7 @@ class _Planewise:
         return self.planes, 0
 
     def _write_method(self) -> int:
-        """Returns how the pixels of the result are read."""
+        """Returns the method by which the source of the result's pixels is read."""
         formula = self.formula
         if not self._is_plain():
             return records.BY_VALUES
@@ -267,7 +265,7 @@ class _Planewise:
         return records.BY_PLANES if is_copy else records.BY_FLOATS
 
     def _map_method(self) -> int:
-        """Returns how the source of a task that writes a map is read."""
+        """Returns the method by which the source of a task that writes a map is read."""
         if self._is_by_planes():
             return records.BY_PLANES
         target = self.target_layout
@@ -279,28 +277,26 @@ class _Planewise:
         )
 
     def _is_even(self) -> bool:
-        """Returns whether what a row reads lies evenly spaced."""
+        """Returns whether the values that a row reads are evenly spaced."""
         return self.formula.space_to_depth == 1 and all(
             layout.space_to_depth == 1 for layout in self._read()
         )
 
     def _is_plain(self) -> bool:
-        """Returns whether it reads floats that lie evenly spaced, and only scales and adds them."""
+        """Returns whether it reads evenly spaced floats, and only scales and adds them."""
         formula = self.formula
         curved = formula.activation or formula.join or formula.vector >= 0
         is_float = not any(layout.terms for layout in self._read())
         return not curved and is_float and self._is_even()
 
     def _is_unshuffle(self) -> bool:
-        """Returns whether it only makes planes of the pixels of a map of floats stored by single
-        pixels."""
+        """Returns whether it is only a space-to-depth of a map of floats of single pixels."""
         source, formula = self.source_layout, self.formula
         is_float = source.terms == 0 and source.space_to_depth == 1
         return is_float and formula.space_to_depth > 1 and formula.enlarge == 1
 
     def _is_by_planes(self) -> bool:
-        """Returns whether it makes a whole part, pixel by pixel, of maps padded to whole
-        vectors."""
+        """Returns whether it makes a whole part, by pixels, from maps padded to whole vectors."""
         formula, source, target = self.formula, self.source_layout, self.target_layout
         padded = target.padded[self.target.part]
         added = 0

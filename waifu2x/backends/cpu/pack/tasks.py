@@ -1,4 +1,4 @@
-"""Tasks: what compiled code runs for the steps of a program, and which rows they need of others."""
+"""Defines the tasks that compiled code runs for a program's steps, and the rows that they need."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from waifu2x.backends.cpu.pack import records
 from waifu2x.system.lazy_dataclass import dataclass
 
 ROWS = 4
-"""Rows that tasks compute at once which could do with any number."""
+"""The rows computed at a time by tasks that could compute any number."""
 ON_TILES = (records.TILES, records.PIXEL_TILES, records.FEW_TILES)
-"""Kinds of convolutions in bf16."""
+"""The kinds of convolutions in bf16."""
 IN_INTEGERS = (records.INTEGER_WINOGRAD, records.INTEGER_POINTWISE)
-"""Kinds of convolutions in 16-bit integers."""
+"""The kinds of convolutions in 16-bit integers."""
 OF_WINDOWS = (records.ATTENTION, records.PLANE_ATTENTION)
-"""Kinds that compute a row of windows at a time."""
+"""The kinds that compute a row of windows at a time."""
 
 
 @dataclass(frozen=True)
 class RowWindow:
-    """The rows of a map's memory that a task reads for its rows y0 to y1:
+    """The stored rows of a map that a task reads for its rows y0 to y1:
 
     from floor((y0 * up // down + offset) / unit) to ceil((ceil(y1 * up / down) + more + offset) /
     unit).
@@ -34,11 +34,11 @@ class RowWindow:
     more: int = 0
     unit: int = 1
     first: int = 0
-    """The first of the map's parts that it reads, and how many: others may be made later."""
+    """The first part of the map that it reads, and their number: others may be made later."""
     parts: int = 1
 
     def rows(self, first: int, end: int) -> tuple[int, int]:
-        """Returns the rows, from one and before another, that rows `first` to `end` need."""
+        """Returns the half-open range of rows that rows `first` to `end` need."""
         start = (first * self.up // self.down + self.offset) // self.unit
         stop = -(-end * self.up // self.down) + self.more + self.offset
         return start, -(-stop // self.unit)
@@ -46,38 +46,38 @@ class RowWindow:
 
 @dataclass(frozen=True)
 class TaskSchedule:
-    """The rows that a task reads, computes and writes: they decide when it runs."""
+    """The rows that a task reads, computes and writes, which decide when it runs."""
 
     step: int
-    """The step of the program that it belongs to; for maps that are kept, the value."""
+    """The step of the program that it belongs to; for kept maps, the value."""
     rows: int
-    """Rows that it computes at a time."""
+    """The rows that it computes at a time."""
     windows: tuple[RowWindow, ...] = ()
-    """The parts of maps that it reads."""
+    """The windows of maps that it reads."""
     target: int = -1
     """The map that it writes; -1 for none."""
     part: int | None = 0
     """The part of the target that it writes; None for all."""
     rate: tuple[int, int] = (1, 1)
-    """Its row y makes rows y * rate[0] / rate[1] of the target's memory."""
+    """Its row y makes the stored rows y * rate[0] / rate[1] of the target."""
     scale: int = 1
-    """How many rows and columns it computes for each of the step's results."""
+    """The rows, and columns, that it computes for each of the step's results."""
 
 
 @dataclass(frozen=True, eq=False)
 class CpuTask:
-    """A step or a part of one, as compiled code runs it on strips of any picture."""
+    """A step or a part of one, as compiled code runs it, independent of strips and pictures."""
 
     schedule: TaskSchedule
     kind: int
     """One of the kinds of `records`."""
     fields: Mapping[str, int]
-    """The fields of its record, `records.TASK`, that are not 0; without `residual` it adds none."""
+    """The nonzero fields of its record, `records.TASK`; without `residual` it adds none."""
     factor: float = 1.0
     """The record's factor."""
 
     def fill(self, record: np.void) -> None:
-        """Writes what is the same for all strips into a record of zeros."""
+        """Writes the fields that are the same for all strips into a record of zeros."""
         record["kind"], record["rows"] = self.kind, self.schedule.rows
         record["factor"], record["residual"] = self.factor, -1
         for name, value in self.fields.items():

@@ -1,4 +1,4 @@
-"""Weights in the order in which the kernels read them; each kernel's header says why."""
+"""Packs weights in the order in which kernels read them; each kernel's header says why."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from waifu2x.backends.winograd import each_frequency
 from waifu2x.lowering.plan.box import round_up
 
 _BALANCES = np.outer([1, 1, 1, 1, 1, 2, 2, 1], [1, 1, 1, 1, 1, 2, 2, 1]).ravel()
-"""By how much transformed inputs of each frequency are enlarged: so they are about as large as
-those of the others, and lose no more to rounding."""
+"""The factors of the transformed inputs of each frequency, which make all about equally large, so
+that none loses more to rounding."""
 _LIKENESS = 0.8
-"""How alike neighbouring pixels of a feature map are taken to be: the best of 0.5 to 0.99."""
+"""The assumed correlation of neighbouring pixels of a feature map: the best of 0.5 to 0.99."""
 _MOST_WEIGHT = (1 << 15) - 1
 _MOST_SUM = (1 << 31) - 1
 
@@ -71,7 +71,7 @@ def pack_winograd(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.
 
 
 def pack_integers(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """Packs (out, in, 3, 3), in padded to INTEGER_BLOCK, out to LANES -> its header's order, as
+    """Packs (out, in, 3, 3), in padded to INTEGER_BLOCK, out to LANES -> the kernel's order, as
     float32 memory."""
     out_planes, in_planes = weight.shape[:2]
     pairs = np.empty((len(_BALANCES), in_planes // 2, out_planes, 2), np.int16)
@@ -98,7 +98,7 @@ def pack_integers(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.
 
 
 def pack_integer_points(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """Packs (out, in, 1, 1), in padded to INTEGER_BLOCK, out to LANES -> its header's order, as
+    """Packs (out, in, 1, 1), in padded to INTEGER_BLOCK, out to LANES -> the kernel's order, as
     float32 memory."""
     rounded, scales = round_integers(weight[:, :, 0, 0].T.astype(np.float64))
     pairs = _in_pairs(rounded)
@@ -112,7 +112,7 @@ def pack_integer_points(weight: NDArray[np.float32], group_planes: int) -> NDArr
 
 
 def _in_pairs(integers: NDArray[np.int16]) -> NDArray[np.int16]:
-    """Packs (in, out) -> (in / 2, out, 2): pairs of inputs from two vectors each, but of neighbours
+    """Packs (in, out) -> (in / 2, out, 2): pairs of inputs from two vectors each, or of neighbours
     in a last single vector."""
     in_planes = len(integers)
     whole = in_planes // (2 * LANES) * 2 * LANES
@@ -123,13 +123,13 @@ def _in_pairs(integers: NDArray[np.int16]) -> NDArray[np.int16]:
 
 
 def _as_floats(integers: NDArray[np.int16]) -> NDArray[np.float32]:
-    """Returns pairs as float32 memory, flat."""
+    """Views pairs as flat float32 memory."""
     return np.ascontiguousarray(integers).reshape(-1).view(np.float32)
 
 
 def round_integers(exact: NDArray[np.float64]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
-    """Packs (in, out) as 16-bit integers, as fine as lets the sums of their products with inputs of
-    at most MOST_INPUT fit into 32 bits, part by part, and the (out,) values of a sum of 1."""
+    """Quantizes (in, out) to 16-bit integers, with the finest scale for which the sums of products
+    with inputs of at most MOST_INPUT fit into 32 bits, part by part; returns scales (out,), too."""
     sizes = abs(exact)
     parts = np.add.reduceat(sizes, range(0, len(exact), 2 * PART_PAIRS))
     room = _MOST_SUM / MOST_INPUT - PART_PAIRS  # rounding adds at most a half to each
@@ -142,7 +142,7 @@ def round_integers(exact: NDArray[np.float64]) -> tuple[NDArray[np.int16], NDArr
 
 
 def _chunks(planes: int, group_planes: int) -> list[list[slice]]:
-    """Returns the blocks of output planes, in chunks."""
+    """Divides output planes into chunks of blocks."""
     chunks: list[list[slice]] = []
     begin, first = 0, 0
     for _ in range(planes // group_planes):
@@ -157,7 +157,7 @@ def _chunks(planes: int, group_planes: int) -> list[list[slice]]:
 
 
 def _blocks(ordered: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """Returns the last axis cut into groups, and those into the widths of register tiles."""
+    """Cuts the last axis into groups, and those into the widths of register tiles."""
     blocks, first = [], 0
     for _ in range(ordered.shape[-1] // group_planes):
         for width in block_widths(group_planes):
@@ -176,15 +176,14 @@ def tile_config() -> NDArray[np.float32]:
 
 
 def round_bfloats(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Returns float32 values that bf16 holds, rounded half to even."""
+    """Rounds values to bf16, half to even, as float32."""
     bits = values.astype(np.float32).view(np.uint32)
     bits = bits + 0x7FFF + ((bits >> 16) & 1)
     return (bits & 0xFFFF0000).view(np.float32)
 
 
 def round_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Packs (out, in, taps, taps) rounded to bf16 with error feedback over the taps of each
-    kernel."""
+    """Rounds (out, in, taps, taps) to bf16 with error feedback over the taps of each kernel."""
     taps = weight.shape[2]
     shares = _error_shares(taps)
     kernels = weight.reshape(-1, taps**2).astype(np.float64)
@@ -201,8 +200,8 @@ def round_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @cache
 def _error_shares(taps: int) -> NDArray[np.float64]:
-    """(sets of taps, tap, tap): what part of a tap's error each tap of a set, given by its bits,
-    takes, so that the sum changes least if pixels are alike by _LIKENESS ** their distance."""
+    """Returns (sets of taps, tap, tap): the share of a tap's error that each tap of a set, given by
+    its bits, takes, so that the sum changes least for a correlation of _LIKENESS ** distance."""
     count = taps**2
     places = np.stack(np.divmod(np.arange(count), taps), axis=1)
     distances = np.linalg.norm(places[:, np.newaxis] - places, axis=2)
@@ -217,12 +216,12 @@ def _error_shares(taps: int) -> NDArray[np.float64]:
 
 
 def bfloat_bits(weight: NDArray[np.float32]) -> NDArray[np.uint16]:
-    """Packs (out, in, taps, taps) rounded with error feedback, as the bits of bf16."""
+    """Rounds (out, in, taps, taps) with error feedback, and returns the bits of bf16."""
     return (round_weights(weight).view(np.uint32) >> 16).astype(np.uint16)
 
 
 def pack_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """Packs (out, in, taps, taps), out a multiple of COLUMNS and in of BLOCK -> its header's order,
+    """Packs (out, in, taps, taps), out a multiple of COLUMNS and in of BLOCK -> the kernel's order,
     as float32 memory."""
     weight = np.pad(weight, ((0, -len(weight) % BLOCK), (0, 0), (0, 0), (0, 0)))
     out_planes, in_planes, taps, _ = weight.shape
@@ -236,8 +235,7 @@ def pack_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.flo
 
 
 def pack_pixel_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """Packs (out, in, 3, 3), out a multiple of COLUMNS -> the order of its header, as float32
-    memory."""
+    """Packs (out, in, 3, 3), out a multiple of COLUMNS -> the kernel's order, as float32 memory."""
     first = round_bfloats(weight.astype(np.float64))
     rest = round_bfloats(weight.astype(np.float64) - first)
     # (out, in, ky, kx) twice -> (ky, terms of weights, pair, out, terms of inputs)
@@ -254,7 +252,7 @@ def pack_pixel_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[
 
 
 def pack_few_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """Packs (out, in, 3, 3), in a multiple of BLOCK -> its header's order, as float32 memory."""
+    """Packs (out, in, 3, 3), in a multiple of BLOCK -> the kernel's order, as float32 memory."""
     out_planes, in_planes = weight.shape[:2]
     columns = np.zeros((3, in_planes, COLUMNS), np.uint16)
     taps = bfloat_bits(weight).transpose(2, 1, 3, 0)  # (ky, in, kx, out)

@@ -1,4 +1,4 @@
-"""Finds every map's value when the whole picture is mid grey: bf16 maps are stored less that."""
+"""Finds the zero point of every map, its value for a mid-grey picture, which bf16 maps lack."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GREY = 0.5
 
 
 def find(program: Program) -> list[NDArray[np.float64]]:
-    """Returns the values of the planes of each map, all parts, unfolded: (planes,)."""
+    """Returns the zero point of each value, (planes,) of a single pixel of all parts."""
     values = [np.zeros(value.planes) for value in program.values]
     values[0][:] = _GREY
     vectors = [np.zeros(size) for size in program.vectors]

@@ -1,1 +1,1 @@
-"""Runs packed programs: strips of rows, taken from a queue by threads."""
+"""Runs packed programs in strips of rows, which threads take from a queue."""

@@ -1,4 +1,4 @@
-"""Blocks that large pictures are cut into where a deep network keeps maps."""
+"""Cuts large pictures into blocks for deep networks that keep maps."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from waifu2x.lowering.program import Program
 from waifu2x.networks.model import Size
 
 _UNIT = 16 * CELL
-"""Pixels of a picture: whole cells in maps as small as a sixteenth of it."""
+"""The unit in pixels of the picture: whole cells in maps down to a sixteenth of its size."""
 
 
 class Block(NamedTuple):
-    """A part of a picture, which runs as if it were a picture."""
+    """A part of a picture that runs as if it were a picture."""
 
     box: Box
     """The part whose result counts."""
     halo: Box
-    """The part with all around it that its result depends on."""
+    """The part with its halo, on which the result depends."""
 
 
 def blocks(program: Program, size: Size, map_bytes: int, budget: int) -> list[Block]:
-    """Returns the blocks of a picture of that size, whose kept maps take `map_bytes` as a whole,
-    such that those of each fit the budget where that is possible.
+    """Returns the blocks of a picture of that size, whose kept maps take `map_bytes` in total, so
+    that those of each block fit the budget if possible.
 
-    They begin at multiples of a unit at which every map has whole cells. A network that is not cut
-    keeps what fits, so its pictures are one block.
+    Blocks begin at multiples of a unit at which every map has whole cells. A network that is not
+    cut keeps only maps that fit, so its pictures are one block.
     """
     height, width = size
     whole = Box(0, 0, height, width)
@@ -45,8 +45,8 @@ def blocks(program: Program, size: Size, map_bytes: int, budget: int) -> list[Bl
 
 
 def _window_sides(program: Program) -> Iterator[int]:
-    """Yields the numbers of pixels of the picture at whose multiples the windows of attention
-    begin, but for shifts."""
+    """Yields the numbers of pixels of the picture at whose multiples windows of attention begin,
+    except for shifts."""
     for step in program.steps:
         if isinstance(step, AttentionStep):
             resolution = program.values[step.source.value].resolution
@@ -55,7 +55,7 @@ def _window_sides(program: Program) -> Iterator[int]:
 
 
 def _division(size: Size, map_bytes: int, budget: int, unit: int, halo: int) -> tuple[int, int]:
-    """Returns the fewest blocks, down and across, that fit."""
+    """Returns the fewest blocks, down and across, that fit the budget."""
     height, width = size
     down = across = 1
     while True:

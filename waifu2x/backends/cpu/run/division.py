@@ -1,7 +1,7 @@
-"""Decides into how many strips a picture is cut.
+"""Chooses the number of strips of a picture.
 
-Edges that are computed twice, and pixels and cells that only fill up register tiles, speak for few
-strips, cores that wait at the end for many.
+Halos, which are computed twice, and padding of register tiles favour few strips; cores that idle
+at the end favour many.
 """
 
 from __future__ import annotations
@@ -23,45 +23,44 @@ from waifu2x.lowering.plan.phases import Phase
 from waifu2x.system.lazy_dataclass import dataclass
 
 _TILES_WIDTH = 256
-"""Pixels of a strip on tiles: about what lets its rings stay in the L2 cache, beside weights."""
+"""The width in pixels of a strip on tiles, whose rings then fit the L2 cache beside the weights."""
 _MOST_DOWN = 64
 _LEAST_ROWS = 1024
 _LEAST_HALOS = 100
-"""Strips of large pictures are at least this many rows tall, or times the rows computed
-around them, but not much taller: a large picture is seen to go on, at the price of 1 % at most."""
+"""Strips of large pictures are at least this number of rows tall, and of times their halo, but not
+much taller: so progress is visible, for at most 1 % of the time."""
 _UNEVEN = 0.05
-"""The part of a strip for which cores are taken to wait at the end, for each doubling of their
-number: for the slowest of all. Virtual ones may be three times as slow as others."""
+"""The estimated idle time at the end, as a fraction of a strip, for each doubling of the number of
+cores, which wait for the slowest. Virtual ones may be three times as slow as others."""
 _SIDE = 256
-"""Pixels of the picture, a side, of the strip that costs are measured by."""
+"""The side, in pixels of the picture, of the strip by which costs are measured."""
 
 
 @dataclass(frozen=True, eq=False)
 class LayerCosts:
-    """Figures that decide how a phase is best cut, for each of its steps."""
+    """The figures of a phase's steps that decide its best division."""
 
     costs: NDArray[np.float64]
-    """Shares of the whole work."""
+    """The fractions of the whole work."""
     halos: NDArray[np.float64]
-    """Rows and columns that are computed around a strip, both sides together, in pixels of the
-    picture."""
+    """The halo rows, and columns, of a strip, on both sides together, in pixels of the picture."""
     scales: NDArray[np.float64]
-    """Pixels of its results for each pixel of the picture."""
+    """The pixels of results for each pixel of the picture, in each direction."""
     unit: float
-    """Pixels of a row that cost the same in part: a register tile."""
+    """The pixels to which rows are padded: those of a register tile."""
     finest: float
     """The scale at which most of the work is done."""
     most: float
-    """How many pixels wide a strip should be there at most. Wide ones have less around them; their
-    rings, which no L2 cache holds anyway, should stay in a core's share of the L3 cache."""
+    """The largest width of a strip at that scale, in pixels. Wide strips have smaller halos; their
+    rings, too large for an L2 cache, should fit a core's share of the L3 cache."""
 
 
 def layer_costs(
     packed: PackedProgram, phase: Phase, scratch_floats: Callable[[Mapping[int, Box]], int]
 ) -> LayerCosts:
-    """Returns what decides how a phase is cut, from a strip of 256 x 256 pixels.
+    """Returns the figures of a phase, from a strip of 256 x 256 pixels.
 
-    `scratch_floats` tells how much memory the strip takes that makes some boxes.
+    `scratch_floats` returns the scratch memory of a strip that makes given boxes.
     """
     program, costs = packed.program, packed.costs
     roots = {}
@@ -92,14 +91,14 @@ def layer_costs(
 def best_division(
     layers: LayerCosts, height: float, width: float, pictures: int, cores: int
 ) -> tuple[int, int]:
-    """Returns into how many strips, down and across, each of some pictures is best divided."""
+    """Returns the best number of strips, down and across, for each of `pictures` pictures."""
     least = max(1, round(width * layers.finest / layers.most))
     across = np.arange(least, 4 * least + 1)
     tall = max(_LEAST_ROWS, _LEAST_HALOS * float(layers.costs @ layers.halos))
     fewest = min(_MOST_DOWN, math.ceil(height / tall))
     most = max(fewest, min(_MOST_DOWN, int(height * layers.finest) // 8))
     down = np.arange(fewest, most + 1)
-    # The rows of all strips and their columns, for each layer, in pixels of the picture.
+    # Rows and columns of all strips with halos, for each layer, in pixels of the picture.
     halos, scales = layers.halos[:, np.newaxis], layers.scales[:, np.newaxis]
     rows = height + halos * down
     units = np.ceil((width / across + halos) * scales / layers.unit)

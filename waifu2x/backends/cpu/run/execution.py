@@ -1,4 +1,4 @@
-"""One run of a packed program over pictures of one size, phase by phase, strip by strip."""
+"""Runs a packed program over pictures of one size, phase by phase and strip by strip."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, eq=False)
 class _RunningStrips:
-    """Strips under way, and the memory that compiled code knows the address of."""
+    """Strips under way, and the arrays whose addresses compiled code has."""
 
     running: TaskBatch
     batch: StripBatch
@@ -45,7 +45,7 @@ class _RunningStrips:
 
 
 class StripExecution:
-    """Holds the kept maps, the vectors and the sums of means of one run."""
+    """Runs all phases once, and holds the kept maps, the vectors and the sums of means."""
 
     def __init__(
         self,
@@ -56,9 +56,9 @@ class StripExecution:
         results: NDArray[Any],
         kept: NDArray[np.float32],
     ) -> None:
-        """`kept` is memory for the kept maps of each picture, (pictures, floats)."""
+        """`kept` is the memory for kept maps, (pictures, floats)."""
         self.ticks: dict[int, int] = {}
-        """Time spent on each step, by all threads; all that belongs to no convolution under -1."""
+        """The time of each step, summed over threads; that of all but convolutions is under -1."""
         self._packed, self._plan, self._workers = packed, plan, workers
         self._pictures, self._results = np.ascontiguousarray(pictures), results
         self._kept = kept
@@ -75,7 +75,7 @@ class StripExecution:
         )
 
     def run(self, tile: int | None, on_progress: Progress) -> None:
-        """Runs all phases; for `tile`, see Network."""
+        """Runs all phases; for `tile`, see Call."""
         phases = self._plan.phases
         total = sum(self._cost(strips.phase) for strips in phases)
         for strips in phases:
@@ -99,7 +99,7 @@ class StripExecution:
 
         under_way: list[_RunningStrips] = []
         try:
-            # Tables are made while the strips before run.
+            # The tables of a batch are made while the previous batch runs.
             for batch in strips.batches(down, across):
                 while (begun := self._start(strips, batch, waits=not under_way)) is None:
                     self._finish(strips, under_way.pop(0), report)
@@ -115,7 +115,7 @@ class StripExecution:
         on_progress(1 - reported)
 
     def _division(self, strips: PhaseStrips, tile: int | None) -> tuple[int, int]:
-        """Returns into how many strips each picture is cut, down and across."""
+        """Returns the number of strips of each picture, down and across."""
         down, across = strips.division(len(self._pictures), self._workers.cores)
         if tile is not None:
             height, width = self._results.shape[1:3]
@@ -125,7 +125,7 @@ class StripExecution:
     def _start(
         self, strips: PhaseStrips, batch: StripBatch, *, waits: bool
     ) -> _RunningStrips | None:
-        """Begins to run some strips of all pictures; see Workers.start."""
+        """Starts a batch of strips of all pictures; see Workers.start."""
         pictures = len(self._pictures)
         table = np.repeat(batch.records[np.newaxis], pictures, axis=0)
         tasks = np.repeat(batch.tasks[np.newaxis], pictures, axis=0)
@@ -140,8 +140,8 @@ class StripExecution:
         return None if running is None else _RunningStrips(running, batch, tasks, sums)
 
     def _locate(self, table: NDArray[Any], task: CpuTask, first: int) -> None:
-        """Fills in where the memory outside strips lies that a task reads or writes, (pictures,
-        strips); sums of strips are those of vectors from element `first` on."""
+        """Fills in the addresses of the memory outside strips that a task reads or writes, in a
+        table (pictures, strips); strips sum the elements of vectors from `first` on."""
         packed = self._packed
         if task.kind in (records.LOAD, records.KEEP, records.REARRANGE):
             value = task.schedule.step
@@ -160,7 +160,7 @@ class StripExecution:
     def _finish(
         self, strips: PhaseStrips, under_way: _RunningStrips, report: Callable[[int], None]
     ) -> None:
-        """Waits for strips and adds up what they have found."""
+        """Waits for strips, and adds up their sums and times."""
         self._workers.finish(under_way.running, report)
         found = strips.sums
         self._sums[:, found.start : found.stop] += under_way.sums.sum(axis=1)
@@ -170,7 +170,7 @@ class StripExecution:
             self.ticks[number] = self.ticks.get(number, 0) + spent
 
     def _is_of_layer(self, task: CpuTask) -> bool:
-        """Whether a task computes maps for a convolution or for attention."""
+        """Returns whether a task computes maps for a convolution or for attention."""
         steps = self._packed.program.steps
         layers = Conv | AttentionStep | MixPlanes
         return task.kind < records.READ and isinstance(steps[task.schedule.step], layers)
@@ -178,7 +178,7 @@ class StripExecution:
     def _make_vectors(
         self, phase: Phase, vectors: NDArray[np.float32], sums: NDArray[np.int64]
     ) -> None:
-        """The means and linear layers behind a phase, in float64 and one fixed order."""
+        """Computes the means and linear layers behind a phase, in float64 and a fixed order."""
         starts, sizes = self._packed.vector_starts, self._packed.program.vectors
         for number in (*phase.averages, *phase.dense):
             step = self._packed.program.steps[number]
@@ -201,14 +201,13 @@ class StripExecution:
 
 
 def _joined(sums: NDArray[np.int64], bits: tuple[int, int]) -> NDArray[np.float64]:
-    """Returns sums (2, n) of integers that stand for numbers times two to the power of `bits`, as
-    one."""
+    """Joins sums (2, n) of integers, which are scaled by two to the power of `bits`, to numbers."""
     made: NDArray[np.float64] = np.ldexp(sums.astype(np.float64), -np.array([bits]).T).sum(axis=0)
     return made
 
 
 def _source_record(pixels: NDArray[Any], model: Model) -> tuple[int, ...]:
-    """Returns the record of a picture that is read."""
+    """Returns the record of a source picture."""
     return (*_pixels_record(pixels), model.padding, BORDER_CODES[model.border])
 
 

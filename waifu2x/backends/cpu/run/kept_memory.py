@@ -1,4 +1,4 @@
-"""Memory for the maps that are kept whole between phases."""
+"""Budgets and places the maps that are kept whole between phases."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from waifu2x.system.machine import total_memory
 MOST_BYTES = 1100 << 20
 """The most memory for kept maps."""
 MOST_BYTES_OF_MEANS = 520 << 20
-"""The most memory for maps of 16 bits that networks with means keep; maps of floats may take twice
-as much. More saves what is computed again for later phases: a sixth of the time of cunet at
-1920x1080, for half as much memory again."""
+"""The most memory for 16-bit kept maps of networks with means; maps of floats may take twice as
+much. More memory saves recomputation for later phases: a sixth of the time of cunet at 1920x1080
+for half as much again."""
 MOST_BYTES_OF_ATTENTION = 2 << 30
-"""The most memory for kept maps of networks with attention. What reads as far as they do is dear to
-compute again; three maps of 60 planes, which go along with each layer, fit for 1920x1080."""
+"""The most memory for kept maps of networks with attention, whose large halos make recomputation
+costly; three maps of 60 planes, which accompany each layer, fit for 1920x1080."""
 _MACHINE_SHARE = 4
-"""Kept maps take at most this fraction's inverse of the machine's memory: a quarter."""
+"""Kept maps take at most one over this of the machine's memory: a quarter."""
 
 
 _ANY = 1 << 62
@@ -31,16 +31,16 @@ _ANY = 1 << 62
 
 
 class Places(NamedTuple):
-    """Where each kept map of a picture begins."""
+    """The places of the kept maps of a picture."""
 
     starts: dict[int, int]
-    """In floats, by value."""
+    """The offset of each in floats, by value."""
     floats: int
-    """How many they take together."""
+    """The floats of all maps together."""
 
 
 class KeptMap(NamedTuple):
-    """Memory that a kept map takes, and when."""
+    """The size and lifetime of a kept map."""
 
     floats: int
     first: int
@@ -50,12 +50,12 @@ class KeptMap(NamedTuple):
 
 
 def budget(packed: PackedProgram) -> int:
-    """Returns the bytes that kept maps of a program may take."""
+    """Returns the most bytes of a program's kept maps."""
     return min(MOST_BYTES_OF_ATTENTION if packed.attends else MOST_BYTES, machine_share())
 
 
 def budget_of_means(packed: PackedProgram) -> int:
-    """Returns the bytes that maps of a program with means may take."""
+    """Returns the most bytes of the kept maps of a program with means."""
     most = budget(packed)
     if not packed.attends:
         most = min(most, MOST_BYTES_OF_MEANS * (2 if packed.arithmetic == "fp32" else 1))
@@ -64,13 +64,13 @@ def budget_of_means(packed: PackedProgram) -> int:
 
 @cache
 def machine_share() -> int:
-    """Returns the bytes of the machine's memory that kept maps may take, at most."""
+    """Returns the most bytes of the machine's memory for kept maps."""
     memory = total_memory()
     return _ANY if memory is None else memory // _MACHINE_SHARE
 
 
 def map_bytes(packed: PackedProgram, value: int, sizes: Sequence[Size]) -> int:
-    """Returns the bytes of a map that is kept whole, for values of those sizes."""
+    """Returns the bytes of a kept map, for values of those sizes."""
     rows, columns = packed.maps.layouts[value].memory_size(sizes[value])
     return rows * columns * packed.maps.kept_floats(value) * 4
 
@@ -89,10 +89,10 @@ def places(phases: Sequence[PhaseStrips]) -> Places:
 
 
 def placed(maps: Mapping[int, KeptMap]) -> Places:
-    """Returns the places of maps: those that are never needed in the same phase may share memory.
+    """Places maps; those that are never alive in the same phase may share memory.
 
-    The largest maps get theirs first. In the order in which they are made, small ones that stay
-    would leave gaps between them that are too short for large ones.
+    The largest maps are placed first. In the order in which they are made, long-lived small ones
+    would leave gaps too small for large ones.
     """
     starts: dict[int, int] = {}
     for value in sorted(maps, key=lambda value: (-maps[value].floats, value)):

@@ -1,4 +1,4 @@
-"""Planes of films at the ends of networks on the processor: compiled, some rows to each thread."""
+"""Converts planes of film frames to RGB and back on the processor, in bands of rows by threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from waifu2x.imaging.planar import PlanarPicture
 
 
 class _Conversion(NamedTuple):
-    """Compiled code for both ways, and the dtype of the floats in which it computes."""
+    """Compiled code for both directions, and the dtype of its floats."""
 
     read: Compiled
     write: Compiled
@@ -33,18 +33,18 @@ _EXACT = _Conversion(
     np.dtype(np.float64),
 )
 _BAND_ROWS = 64
-"""Rows that a thread takes at once."""
+"""The rows that a thread takes at a time."""
 _THREAD_PIXELS = 1 << 18
-"""Pixels that take as long as to start a thread, or longer."""
+"""The pixels that take at least as long as starting a thread."""
 _SCRATCH_ENDS = 16
-"""Floats beside those of pixels."""
+"""The floats of scratch memory beside those of pixels."""
 
 
 def read_planes(
     picture: PlanarPicture, pixels: NDArray[np.float32], cores: int, *, exactly: bool = False
 ) -> None:
-    """Writes the RGB of a picture into pixels (H, W, 3), clipped to [0, 1]; computed in float64 if
-    `exactly`."""
+    """Writes the RGB of a picture into pixels (H, W, 3), clipped to [0, 1]; `exactly` computes in
+    float64."""
     height, _ = picture.size
     conversion = _EXACT if exactly else _FAST
     factors = np.array(picture.format.to_rgb(), conversion.dtype)
@@ -55,7 +55,7 @@ def read_planes(
 def write_planes(
     pixels: NDArray[np.float32], picture: PlanarPicture, cores: int, *, exactly: bool = False
 ) -> None:
-    """Writes RGB (H, W, 3) in [0, 1] into a picture; likewise."""
+    """Writes RGB (H, W, 3) in [0, 1] into a picture; `exactly` computes in float64."""
     rows, _ = picture.format.axes
     cells = rows.samples(picture.size[0])
     own = picture.format.from_rgb()
@@ -76,7 +76,7 @@ def _run(
     end: int,
     cores: int,
 ) -> None:
-    """Converts all bands, on as many threads as are of use."""
+    """Converts all bands, on the number of threads that is worthwhile."""
     record = _record(picture)
     assert pixels.flags.c_contiguous
     bands = [(start, min(start + (starts[1] if len(starts) > 1 else end), end)) for start in starts]
@@ -96,10 +96,9 @@ def _run(
 
 
 def _record(picture: PlanarPicture) -> NDArray[np.int64]:
-    """Returns what compiled code reads of a picture: addresses of its planes, samples from row to
-    row of each, bytes of a sample, rows and columns, for each of these the pixels of a sample of
-    chroma and whether it lies midway, and which of GREY, YUV and RGB it is. Grey has its plane
-    thrice."""
+    """Returns a picture's record for compiled code: the addresses of its planes, their row strides
+    in samples, the bytes of a sample, rows and columns, for both of these the pixels of a chroma
+    sample and whether it is sited midway, and GREY, YUV or RGB. Grey has its plane three times."""
     planes = picture.planes if len(picture.planes) > 1 else picture.planes * 3
     addresses: list[Any] = [plane.ctypes.data for plane in planes]
     pitches = [plane.strides[0] // plane.itemsize for plane in planes]

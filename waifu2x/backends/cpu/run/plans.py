@@ -1,4 +1,4 @@
-"""How pictures of one size run through a packed program: phases, strips, kept maps."""
+"""Plans the run of a packed program for pictures of one size: phases, strips, kept maps."""
 
 from __future__ import annotations
 
@@ -18,27 +18,26 @@ from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
 
 _MOST_VALUES = 1 << 46
-"""Values of a map: 64 TiB, as bytes."""
+"""The most values of a map: 64 TiB, as bytes."""
 
 
 @dataclass(frozen=True, eq=False)
 class SizePlan:
-    """How pictures of one size run."""
+    """The plan for pictures of one size."""
 
     sizes: Sequence[Size]
     """Rows and columns of each value."""
     phases: list[PhaseStrips]
     kept: kept_memory.Places
-    """Where the maps lie that phases keep for later ones."""
+    """The places of the maps that phases keep for later ones."""
 
 
 def size_plan(packed: PackedProgram, height: int, width: int) -> SizePlan:
-    """Returns the plan for pictures of that size. Raises BackendError for one whose maps no memory
-    holds."""
+    """Returns the plan for pictures of that size. Raises BackendError if it is too large."""
     program = packed.program
     sizes = geometry.sizes(program, height, width)
     _check_maps(program, sizes)
-    # Of a network that is cut, all is kept: see `blocks`.
+    # A network that is cut keeps all maps: see `blocks`.
     cut = is_segmented(program)
     found = phases.plan(
         program,
@@ -52,14 +51,14 @@ def size_plan(packed: PackedProgram, height: int, width: int) -> SizePlan:
 
 
 def _check_maps(program: Program, sizes: Sequence[Size]) -> None:
-    """Raises BackendError for a picture whose maps, of those sizes, no memory holds."""
+    """Raises BackendError if no memory can hold maps of those sizes."""
     for value, (rows, columns) in zip(program.values, sizes, strict=True):
         if rows * columns * value.planes > _MOST_VALUES:
             raise _too_large(program.model.name, (rows, columns, value.planes))
 
 
 def check_result(shape: tuple[int, ...]) -> None:
-    """Raises BackendError for a result of a shape that no memory holds."""
+    """Raises BackendError if no memory can hold a result of that shape."""
     if math.prod(shape) > _MOST_VALUES:
         raise _too_large("backend cpu", shape[-3:])
 

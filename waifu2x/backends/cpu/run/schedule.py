@@ -1,8 +1,8 @@
-"""Finds in which order the tasks of a strip run, and how many rows the rings must hold for it.
+"""Finds the order in which the tasks of a strip run, and the rows that rings must hold for it.
 
-Each row is made as late as can be: a task runs when another one needs rows that it has not made
-yet, so maps stay in the caches from writer to reader. What reads without being read (rows to keep,
-to add up, to write) runs as soon as it can.
+Each row is made as late as possible: a task runs when another one needs rows that it has not made
+yet, so maps stay in the caches from writer to reader. Tasks whose results no task reads (rows to
+keep, to sum, to write) run as soon as possible.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True)
 class RunOrder:
-    """The order for one strip, or all that are alike."""
+    """The order for one strip, or all equal ones."""
 
     runs: NDArray[np.int64]
-    """The numbers of the tasks, one for each of their runs."""
+    """The number of a task for each run."""
     rings: dict[int, int]
-    """Rows of each map's ring: powers of two."""
+    """The rows of each map's ring, powers of two."""
 
 
 def order(tasks: Sequence[TaskSchedule], spans: Sequence[tuple[int, int]]) -> RunOrder:
-    """Returns the order for tasks with rows spans[n][0] to spans[n][1] each; an empty span is no
-    work."""
+    """Returns the order for tasks of rows spans[n][0] to spans[n][1]; an empty span is no work."""
     strip = _StripOrder(tasks, spans)
     strip.run_all()
     rings = {map_: 1 << (rows - 1).bit_length() for map_, rows in strip.held.items()}
@@ -37,7 +36,7 @@ def order(tasks: Sequence[TaskSchedule], spans: Sequence[tuple[int, int]]) -> Ru
 
 
 class _Reading:
-    """A window of a task, and the tasks that write what is read there."""
+    """A window that a task reads, and the tasks that write those rows."""
 
     __slots__ = ("down", "least", "more", "reader", "start", "unit", "up", "writers")
 
@@ -51,14 +50,14 @@ class _Reading:
 
 
 _NO_ROW = float("inf")
-"""Behind all rows."""
+"""A row behind all others."""
 
 
 class _StripOrder:
-    """The tasks of a strip while their order is found, by their numbers.
+    """Simulates the tasks of a strip, by number, to find their order.
 
-    A new size of picture waits for this, row by row: what depends on how far a task has come is
-    worked out when it goes on, not when others ask.
+    A new size of picture waits for this, row by row, so values that depend on a task's progress are
+    updated when it advances, not when others ask.
     """
 
     def __init__(self, tasks: Sequence[TaskSchedule], spans: Sequence[tuple[int, int]]) -> None:
@@ -66,11 +65,11 @@ class _StripOrder:
         self._rows = [task.rows for task in tasks]
         self._rates = [task.rate for task in tasks]
         self._done = [first for first, _ in spans]
-        """The row up to which each task has come,"""
+        """The row up to which each task is done."""
         self._ends = [end for _, end in spans]
-        """and where it ends."""
+        """The end of each task's rows."""
         self._made = [_NO_ROW] * len(tasks)
-        """The row of its target's memory up to which a task has come; _NO_ROW once it has ended."""
+        """The stored row of its target up to which each task is done; _NO_ROW once it has ended."""
         busy = [n for n, (first, end) in enumerate(spans) if first < end]
         self._writers: dict[int, list[int]] = {}
         """The tasks that write each map."""
@@ -78,9 +77,9 @@ class _StripOrder:
             if tasks[n].target >= 0:
                 self._writers.setdefault(tasks[n].target, []).append(n)
         self._readings: dict[int, list[_Reading]] = {}
-        """The windows of each task,"""
+        """The readings of each task."""
         self._readers: dict[int, list[_Reading]] = {}
-        """and of each map."""
+        """The readings of each map."""
         for n in busy:
             self._readings[n] = []
             for window in tasks[n].windows:
@@ -93,12 +92,11 @@ class _StripOrder:
             self._go_on(n, self._done[n])
         self.runs: list[int] = []
         self.held = dict.fromkeys(self._writers, 1)
-        """Rows of each map that must be there at the same time."""
+        """The most rows of each map that are needed at the same time."""
 
     def run_all(self) -> None:
-        """Runs the tasks that nothing waits for, and so all others: next the one that has come
-        least far down the strip. Else maps that several of them read would have to be held
-        whole."""
+        """Runs the tasks that no task reads, and so all others. The next one is always the least
+        advanced in the strip: otherwise maps that several of them read would be held whole."""
         ends = [
             (0.0, -n)
             for n in self._readings
@@ -117,7 +115,7 @@ class _StripOrder:
                 heapq.heappop(ends)
 
     def _go_on(self, n: int, row: int) -> None:
-        """Moves a task on to a row."""
+        """Advances a task to a row."""
         self._done[n] = row
         if row == self._ends[n]:
             self._made[n] = _NO_ROW
@@ -131,7 +129,7 @@ class _StripOrder:
             reading.start = first // reading.unit
 
     def _run(self, n: int) -> None:
-        """Runs a task for its next rows, and all tasks before whose rows those need."""
+        """Runs a task for its next rows, and before it all tasks whose rows it needs."""
         waiting = [(n, self._done[n], self._missing(n))]
         while waiting:
             n, first, missing = waiting[-1]
@@ -140,12 +138,12 @@ class _StripOrder:
                 break
             else:
                 waiting.pop()
-                if self._done[n] == first:  # else it has followed the last writer
+                if self._done[n] == first:  # otherwise it has followed the last writer
                     self._run_ready(n, first)
 
     def _missing(self, n: int) -> Iterator[int]:
-        """Yields the tasks that have to go on before the next rows of one can be made, each as
-        often as it has to: the caller lets it go on before it asks for the next."""
+        """Yields the tasks that must run before the next rows of task `n`, each as often as needed;
+        the caller runs one before it asks for the next."""
         made, end = self._made, min(self._done[n] + self._rows[n], self._ends[n])
         for reading in self._readings[n]:
             stop = -((end * -reading.up // reading.down - reading.more) // reading.unit)
@@ -154,7 +152,7 @@ class _StripOrder:
                     yield writer
 
     def _run_ready(self, n: int, first: int) -> None:
-        """Runs a task for its next rows, from one on: all that they need is there."""
+        """Runs a task for its next rows, from `first` on, whose inputs are ready."""
         end = min(first + self._rows[n], self._ends[n])
         self.runs.append(n)
         map_ = self._targets[n]
@@ -172,7 +170,7 @@ class _StripOrder:
             self._go_on(n, end)
 
     def _follow(self, reading: _Reading) -> None:
-        """Runs a task that nothing waits for as long as its rows are there."""
+        """Runs a task that no task reads for as long as its inputs are ready."""
         n, made = reading.reader, self._made
         rows, end = self._rows[n], self._ends[n]
         if len(self._readings[n]) > 1:
@@ -188,7 +186,7 @@ class _StripOrder:
 
     def _lowest(self, map_: int, readers: Sequence[_Reading]) -> float:
         """Returns the first row of a map that a reader still needs, or that a writer of another
-        part has yet to write: any writer makes zero what is outside, in all parts."""
+        part has yet to write: each writer zeroes the outside of all parts."""
         lowest = _NO_ROW
         for writer in self._writers[map_]:
             if self._made[writer] < lowest:

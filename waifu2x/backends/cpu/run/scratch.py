@@ -1,4 +1,4 @@
-"""Scratch memory of the tasks of a strip, besides the rings of its maps."""
+"""Sizes the scratch memory of the tasks of a strip, besides the rings of its maps."""
 
 from __future__ import annotations
 
@@ -22,40 +22,39 @@ from waifu2x.backends.cpu.pack.tasks import CpuTask
 from waifu2x.lowering.plan.box import round_up
 
 SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
-"""Pixels at the end of each row, for tiles that run past the last column and those that read
-there."""
+"""The spare pixels at the end of each row, for tiles that write or read past the last column."""
 _LEAST_BLOCKS = 2
-"""Blocks of ROW_BLOCK cells in integers, at least, for each reading of all weights, unless those
-are of a single vector of planes: no fewer than lets those come from beyond the L2 cache as fast as
-they are used."""
+"""The fewest blocks of ROW_BLOCK cells in integers for each pass over all weights, unless those are
+of a single vector of planes: enough for weights to arrive from beyond the L2 cache as fast as they
+are used."""
 _INTEGER_SHARE = 1 / 4
-"""The part, for integers, of the cache that cells in floats may fill: what else goes through it,
-maps and weights, must not push them out. From 24 to 60 cells of 64 planes at a time, transforms
-took a sixth longer with 2 MiB."""
+"""For integers, the fraction of the cache for cells in floats, which the maps and weights that also
+pass through it must not evict. From 24 to 60 cells of 64 planes at a time, transforms took a sixth
+longer with 2 MiB."""
 _SPAN_FLOATS = 16384
-"""Memory of the inputs of a span of 1x1 convolutions in integers: what stays in an L2 cache beside
-weights."""
+"""The floats of memory of the inputs of a span of 1x1 convolutions in integers, which then stay in
+an L2 cache beside weights."""
 _MOST_TAPS = 6
-"""Columns of its source, more than those below its results, that a bicubic interpolation reads."""
+"""The columns that a bicubic interpolation reads of its source beyond those below its results."""
 
 
 class Scratch(NamedTuple):
-    """The scratch memory that a task needs, and how much it does at once."""
+    """The scratch memory that a task needs, and the work that it does at a time."""
 
     inputs: int = 0
-    """Floats of transformed or rounded inputs,"""
+    """The floats of transformed or rounded inputs."""
     products: int = 0
-    """of sums,"""
+    """The floats of sums."""
     staging: int = 0
-    """and of what is not integers yet."""
+    """The floats of inputs that are not quantized yet."""
     cells: int = 0
-    """Winograd cells that are done at once."""
+    """The Winograd cells computed at a time."""
     span: int = 0
-    """Pixels that are done at once, of 1x1 convolutions in integers."""
+    """The pixels computed at a time, of 1x1 convolutions in integers."""
 
 
 def scratch(task: CpuTask, width: int, cache_bytes: int) -> Scratch:
-    """Returns the needs of a task for rows of `width` columns, with an L2 cache of that size."""
+    """Returns the scratch memory of a task for rows of `width` columns and an L2 cache."""
     kind, fields = task.kind, task.fields
     if kind in (records.WINOGRAD, records.INTEGER_WINOGRAD):
         return _winograd_scratch(task, width, cache_bytes)
@@ -114,18 +113,18 @@ def _winograd_scratch(task: CpuTask, width: int, cache_bytes: int) -> Scratch:
 
 
 def group_size(of_inputs: int, of_products: int, cache_bytes: int, least: int = 1) -> int:
-    """Returns how many cells' V and M, of that many floats for each frequency, take at most three
-    quarters of a cache: a multiple of ROW_BLOCK, `least` times that at least."""
+    """Returns the number of cells whose V and M, of those floats for each frequency, take at most
+    three quarters of a cache: a multiple of ROW_BLOCK, at least `least` times that."""
     floats = FREQUENCIES * (of_inputs + of_products)
     return max(least, cache_bytes * 3 // 4 // (4 * floats * ROW_BLOCK)) * ROW_BLOCK
 
 
 def winograd_floats(in_planes: int, cells: int) -> tuple[int, int]:
-    """Returns the floats of V and of M for a group of cells; each frequency is followed by one
-    spare vector.
+    """Returns the floats of V and of M for a group of cells; one spare vector follows each
+    frequency.
 
-    Without the spare vector the frequencies would lie a multiple of 4 KiB apart, in the same few
-    sets of the L1 cache.
+    Without it, frequencies would be a multiple of 4 KiB apart, in the same few sets of the L1
+    cache.
     """
     return (
         FREQUENCIES * (cells * in_planes + LANES),
@@ -134,8 +133,8 @@ def winograd_floats(in_planes: int, cells: int) -> tuple[int, int]:
 
 
 def _integer_winograd_floats(in_planes: int, cells: int) -> tuple[int, int, int]:
-    """Returns the floats of V, with the frequency that stays in floats, of M, and of a part of a
-    cell that is not integers yet, with the scales of all cells behind it."""
+    """Returns the floats of V, with the frequency that stays in floats; of M; and of the staging of
+    a part of a cell, followed by the scales of all cells."""
     part = 2 * PART_PAIRS
     return (
         FREQUENCIES * (cells * in_planes // 2 + LANES) + cells * in_planes,

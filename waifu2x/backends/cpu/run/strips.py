@@ -1,5 +1,4 @@
-"""The tables of strips: which part of each map they compute, where the rings lie, in which order
-tasks run."""
+"""Makes the tables of strips: the box of each map, the places of rings, the order of tasks."""
 
 from __future__ import annotations
 
@@ -38,19 +37,19 @@ from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
 
 _TOGETHER = 64
-"""Strips whose tables are made before any of them runs."""
+"""The strips whose tables are made before any of them runs."""
 _FEWEST_TOGETHER = 8
 _MOST_SUM_BYTES = 32 << 20
-"""The same, where each strip has sums of many products."""
+"""The most bytes of sums of such strips, where each has sums of many products."""
 _MOST_BATCHES = 2
-"""Batches that are kept for the next picture of the same size; each strip takes some 10 KiB."""
+"""The batches cached for the next picture of the same size; each strip takes some 10 KiB."""
 _MOST_DIVISIONS = 16
 _EMPTY = Box(0, 0, 0, 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Strip:
-    """The tables of a strip that compiled code is handed, but for addresses."""
+    """The tables of a strip for compiled code, without addresses."""
 
     tasks: NDArray[Any]
     """(tasks,) of records.TASK."""
@@ -58,25 +57,25 @@ class Strip:
     """(maps,) of records.MAP."""
     order: RunOrder
     floats: int
-    """Floats of scratch memory."""
+    """The floats of scratch memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class StripBatch:
-    """Some strips of a phase: not to be changed."""
+    """The tables of several strips of a phase; immutable, since pictures share them."""
 
     tasks: NDArray[Any]
     """(strips, tasks)."""
     records: NDArray[Any]
-    """(strips,) of records.STRIP, where these say what no picture decides,"""
+    """(strips,) of records.STRIP, with the fields that do not depend on a picture."""
     arrays: tuple[NDArray[Any], ...]
-    """and what they know the address of."""
+    """The arrays whose addresses the records hold."""
     floats: int
-    """Floats of scratch memory, for each strip that runs at the same time."""
+    """The floats of scratch memory of each thread."""
 
 
 class PhaseStrips:
-    """Makes the strips of a phase of a program, for pictures of one size."""
+    """Makes the strips of a phase, for pictures of one size."""
 
     def __init__(self, packed: PackedProgram, phase: Phase, sizes: Sequence[Size]) -> None:
         self.packed, self.phase, self.sizes = packed, phase, sizes
@@ -91,17 +90,17 @@ class PhaseStrips:
         self._used = sorted(used)
         self._maps = self._map_records()
         self.sums = self._find_sums()
-        """The elements of all vectors among which are those that it adds to."""
+        """The range of elements of vectors that covers those that it adds to."""
         most = _MOST_SUM_BYTES // (8 * max(1, len(self.sums)))
         self._together = min(_TOGETHER, max(_FEWEST_TOGETHER, most))
         self._orders: dict[tuple[tuple[int, int], ...], RunOrder] = {}
         self.division = lru_cache(_MOST_DIVISIONS)(self._division)
-        # The tables of a strip take about a millisecond, in which no other thread makes any: with
-        # sixteen cores, several times as long as they take for a small picture.
+        # The tables of a strip take about a millisecond, and only one thread makes them: with
+        # sixteen cores, several times as long as a small picture.
         self._batch = lru_cache(_MOST_BATCHES)(self._make_batch)
 
     def batches(self, down: int, across: int) -> Iterator[StripBatch]:
-        """Yields all strips of a picture, `down` times `across` of them."""
+        """Yields the batches of all `down` x `across` strips of a picture."""
         for number in range(-(-down * across // self._together)):
             batch = self._batch(down, across, number)
             if len(batch.records):
@@ -140,7 +139,7 @@ class PhaseStrips:
         return layer_costs(self.packed, self.phase, lambda roots: self.strip(roots).floats)
 
     def _division(self, pictures: int, cores: int) -> tuple[int, int]:
-        """Returns into how many strips, down and across, each picture is best divided."""
+        """Returns the best number of strips of each picture, down and across."""
         roots = self.phase.roots(self.packed.program)
         height, width = (
             max(
@@ -151,7 +150,7 @@ class PhaseStrips:
         return best_division(self._layers, height, width, pictures, cores)
 
     def _make_batch(self, down: int, across: int, number: int) -> StripBatch:
-        """Makes batch `number` of the strips; all batches before it are full."""
+        """Makes batch `number` of the strips; all earlier batches are full."""
         program = self.packed.program
         roots = self.phase.roots(program)
         divided = [geometry.tiles(self.sizes[v], down, across, self.packed.cut(v)) for v in roots]
@@ -186,7 +185,7 @@ class PhaseStrips:
         return range(starts[min(vectors)], starts[max(vectors) + 1]) if vectors else range(0)
 
     def _map_records(self) -> NDArray[Any]:
-        """Returns the records of maps, with what is the same for all strips."""
+        """Returns the records of maps, with the fields that are the same for all strips."""
         program, layouts = self.packed.program, self.packed.maps.layouts
         maps = np.zeros(len(layouts), MAP)
         for index in self._used:
@@ -200,8 +199,8 @@ class PhaseStrips:
         return maps
 
     def _rings(self, held: Mapping[int, Box], found: RunOrder) -> tuple[NDArray[Any], int]:
-        """Returns the records of maps with their rings, one behind the other, and how many floats
-        these take together."""
+        """Returns the records of maps with their rings placed one after the other, and the floats
+        of all rings."""
         maps, floats = self._maps.copy(), 0
         for index in self._used:
             box, record = held[index], maps[index]
@@ -229,7 +228,7 @@ class PhaseStrips:
         return Box(*(edge * schedule.scale for edge in box))
 
     def _held(self, work: geometry.Work, boxes: Sequence[Box]) -> dict[int, Box]:
-        """Returns the part of each map that its ring holds, in pixels of memory."""
+        """Returns the box of each map that its ring holds, in stored pixels."""
         values = len(self.packed.program.values)
         held: dict[int, Box] = {}
         for value, box in work.values.items():

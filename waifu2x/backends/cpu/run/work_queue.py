@@ -1,10 +1,9 @@
-"""The work queue that threads take strips from, and the threads.
+"""Defines the work queue of strips, and the threads that take strips from it.
 
-The queue is memory that compiled code works on (`records`: TAKEN and what follows): slots, each for
-a batch of strips. The threads find work there without Python, and where compiled code can do that,
-they sleep there too, until a signal: Python would wake them one after the other, a tenth of a
-millisecond each, since each needs the interpreter's lock. They look for more for a while before
-they sleep.
+The queue is memory of compiled code (`records`: TAKEN and the rest): slots, each for a batch of
+strips. Threads find work there without Python, and where compiled code supports it, they also sleep
+there until a signal: Python would wake them one after the other, a tenth of a millisecond each,
+since each needs the interpreter's lock. Before they sleep, they poll for more work for a while.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from waifu2x.backends.cpu.pack import records
 
 _SLOTS = 8
 _EMPTY = 1 << 62
-"""How many strips of a slot are taken when there are none."""
+"""The number of strips taken in an unused slot."""
 _LOOKS = 8000
-"""Looks at the queue without finding anything, before a thread sleeps: about half a millisecond."""
+"""The polls of an empty queue before a thread sleeps: about half a millisecond."""
 run_strips = Compiled("strip", "run_strips")
 
 
 class WorkQueue:
-    """A queue, and the threads of a process that work on it, less those that call."""
+    """A queue, with the process's threads that work on it, except callers."""
 
     def __init__(self, cores: int) -> None:
         self.process = os.getpid()
-        """Where the threads are: a forked process inherits none."""
+        """The process of the threads: a forked process inherits none."""
         self.slots = np.zeros((_SLOTS, records.SLOT), np.int64)
         self.slots[:, records.TAKEN] = _EMPTY
         self._free: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -51,19 +50,19 @@ class WorkQueue:
         weakref.finalize(self, _end, self.slots, self.signal, self._threads, self._wakeups)
 
     def take_slot(self, *, waits: bool) -> int | None:
-        """Returns a free slot; where there is none, waits for one, or returns None."""
+        """Returns a free slot; if there is none, waits for one if `waits`, else returns None."""
         try:
             return self._free.get(waits)
         except queue.Empty:
             return None
 
     def give_back_slot(self, slot: int) -> None:
-        """Makes a slot free, whose strips are all done."""
+        """Frees a slot whose strips are all done."""
         self.slots[slot, records.TAKEN] = _EMPTY
         self._free.put(slot)
 
     def open(self, slot: int, wanted: int) -> None:
-        """Lets all threads take strips from a slot, and wakes as many as are wanted."""
+        """Opens a slot to all threads, and wakes `wanted` of them."""
         with self._lock:
             while len(self._threads) < min(wanted, self._most_threads):
                 self._add_thread()
@@ -89,7 +88,7 @@ class WorkQueue:
         )
         try:
             thread.start()
-        except RuntimeError:  # the system allows no more: who calls does the work
+        except RuntimeError:  # the system allows no more: the caller does the work
             self._most_threads = len(self._threads)
             return
         self._wakeups.append(wakeup)
@@ -97,7 +96,7 @@ class WorkQueue:
 
 
 class TaskBatch:
-    """Strips of pictures in a slot of the queue."""
+    """A batch of strips in a slot of the queue."""
 
     def __init__(
         self,
@@ -114,7 +113,7 @@ class TaskBatch:
         self.weights = arrays[0]
         self.count = strips.size
         self._work, self._slot = work, slot
-        self._held = (strips, *arrays)  # compiled code only knows their addresses
+        self._held = (strips, *arrays)  # compiled code has only their addresses
         self._row = row = work.slots[slot]
         weights, constants = arrays
         row[records.DONE], row[records.STOP], row[records.COUNT] = 0, 0, strips.size
@@ -128,20 +127,20 @@ class TaskBatch:
 
     @property
     def done(self) -> int:
-        """How many strips have been done."""
+        """The number of strips that are done."""
         return int(self._row[records.DONE])
 
     def run_one(self) -> None:
-        """Runs one strip; if there are none left, waits for the others, but not for long."""
+        """Runs one strip; if none is left, waits a little for the others."""
         work = self._work
         run_strips(work.slots, work.signal, self._slot, self._slot + 1, 0, _LOOKS, 1, -1, 0, 0)
 
     def stop(self) -> None:
-        """Makes the strips that are left end at once."""
+        """Makes the remaining strips end at once."""
         self._row[records.STOP] = 1
 
     def release(self) -> None:
-        """Gives the slot back, when all strips are done."""
+        """Frees the slot once all strips are done."""
         self._work.give_back_slot(self._slot)
 
 
@@ -173,8 +172,8 @@ def _work(
 ) -> None:
     """Runs strips in a thread until it is told to end.
 
-    It sleeps in compiled code where that is possible, otherwise on a queue of Python's: if it
-    misses a wakeup there, between a look and its sleep, strips are run by fewer, that is all.
+    It sleeps in compiled code where possible, else on a Python queue: if it misses a wakeup there,
+    between a poll and its sleep, fewer threads run the strips, with no other effect.
     """
     goes_on = True
     while goes_on:

@@ -1,7 +1,7 @@
-"""The threads of a backend, the memory that they work in, and the calls that use them.
+"""Manages the threads of a backend, their memory, and the calls that use them.
 
-A caller that asks for strips runs them as well, so that a picture begins at once, and ends with its
-last strip.
+A caller also runs its strips itself, so that a picture begins at once, and ends with its last
+strip.
 """
 
 from __future__ import annotations
@@ -25,46 +25,46 @@ from waifu2x.errors import BackendError
 from waifu2x.lowering.plan.box import round_up
 
 MOST_FREE_BYTES = 768 << 20
-"""The most memory of each kind that waits for the next call: its pages are there."""
+"""The most memory of each kind kept for the next call, which saves its page faults."""
 _BACKOFF = 5e-4
-"""Seconds between further looks of the caller."""
+"""The seconds between further polls of the caller."""
 
 
 class _FreeMemory:
-    """Blocks of floats, on cache lines. Threads may share it.
+    """Lends blocks of floats, on cache lines. Threads may share it.
 
-    A block holds zeros, or what the same user has left there: what another one has left may be no
-    number where it is read as another kind, and padding is multiplied by zeros, not left out.
+    A block holds zeros, or the data that the same user has left: another user's data may be NaN
+    when read as another type, and kernels multiply padding by zeros instead of skipping it.
     """
 
     def __init__(self, most: int) -> None:
-        """`most` is how many bytes are kept."""
+        """`most` is the most bytes that are kept."""
         self._most = most
         self._lock = threading.Lock()
         self._blocks: list[tuple[NDArray[np.float32], weakref.ref[NDArray[Any]]]] = []
-        """Each with its last user."""
+        """Free blocks, with their last users."""
 
     @property
     def bytes(self) -> int:
-        """Bytes of the blocks that are not taken."""
+        """The bytes of all free blocks."""
         with self._lock:
             return sum(block.nbytes for block, _ in self._blocks)
 
     def take(self, floats: int, user: NDArray[Any]) -> NDArray[np.float32]:
-        """Returns a block of at least `floats` floats: the one given back first, or a new one.
+        """Lends a block of at least `floats` floats: the one given back first, or a new one.
 
-        `user` stands for the network that takes it: its weights.
+        `user` is the weights of the network that takes it.
         """
         with self._lock:
             block, last = self._blocks.pop(0) if self._blocks else (None, None)
         if block is None or block.size < floats:
             return aligned(floats, zeros=True)
         if last is None or last() is not user:
-            block[:] = 0  # all of it: the next call of this user may take more
+            block[:] = 0  # all of it: the next call of this user may need more
         return block
 
     def give_back(self, block: NDArray[np.float32], user: NDArray[Any]) -> None:
-        """Keeps a block for the next caller; the ones given back first make room for it."""
+        """Takes a block back for the next caller; those given back first are freed for it."""
         if block.nbytes > self._most:
             return
         with self._lock:
@@ -73,13 +73,13 @@ class _FreeMemory:
                 self._blocks.pop(0)
 
     def release(self) -> None:
-        """Frees all blocks that are not taken."""
+        """Frees all free blocks."""
         with self._lock:
             self._blocks.clear()
 
 
 class Workers:
-    """The threads, started when they are first needed, and free lists of their memory."""
+    """The threads of a backend, started when first needed, and free lists of their memory."""
 
     def __init__(self, cores: int) -> None:
         self.cores = cores
@@ -93,8 +93,7 @@ class Workers:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Holds a call of a network, for whose end `close` waits. Raises BackendError after
-        that."""
+        """Registers a call, for whose end `close` waits. Raises BackendError after `close`."""
         with self._changed:
             if self._is_closed:
                 raise BackendError("backend cpu: this backend is closed: open a new one")
@@ -117,10 +116,10 @@ class Workers:
         *,
         waits: bool,
     ) -> TaskBatch | None:
-        """Begins to run strips (records.STRIP); each needs `floats` floats of memory.
+        """Starts strips (records.STRIP); each thread needs `floats` floats of memory.
 
-        Where the queue is full, waits, or returns None: a caller that has strips there already
-        must not wait for others, which may wait for those.
+        If the queue is full, waits if `waits`, else returns None: a caller that already has strips
+        there must not wait for others, which may wait for those.
         """
         floats = round_up(2 * PLACES + floats, LINE_FLOATS)
         scratch = self._free_scratch.take(self.cores * floats, weights)
@@ -131,10 +130,10 @@ class Workers:
         return TaskBatch(self._work, slot, strips, scratch, floats, (weights, constants))
 
     def finish(self, batch: TaskBatch, report: Callable[[int], None]) -> None:
-        """Runs what is left of a batch, and waits for the others; reports how many strips have
-        been done.
+        """Runs the remaining strips of a batch, and waits for those under way; reports the number
+        of strips done.
 
-        Whatever is raised meanwhile, and however often, none runs any more afterwards.
+        Even if errors or interrupts are raised meanwhile, no strip runs afterwards.
         """
         try:
             done = 0
@@ -154,8 +153,8 @@ class Workers:
     def kept_maps(
         self, pictures: int, floats: int, user: NDArray[Any]
     ) -> Iterator[NDArray[np.float32]]:
-        """Yields memory, (pictures, floats), for maps that are kept between phases; it waits for
-        the next call if it is not too much to hold on to."""
+        """Yields memory, (pictures, floats), for maps that are kept between phases; then keeps it
+        for the next call unless it is too large."""
         memory = self._free_maps.take(pictures * floats, user)
         yield memory[: pictures * floats].reshape(pictures, floats)
         self._free_maps.give_back(memory, user)
@@ -164,8 +163,8 @@ class Workers:
     def pixels(
         self, shapes: Sequence[tuple[int, int, int]], user: NDArray[Any]
     ) -> Iterator[list[NDArray[np.float32]]]:
-        """Yields memory for pictures (H, W, planes) of floats, likewise: to touch fresh pages for
-        one of 4K takes as long as to convert its colours."""
+        """Yields memory for pictures (H, W, planes) of floats, and keeps it likewise: page faults
+        for one of 4K take as long as the conversion of its colours."""
         sizes = [math.prod(shape) for shape in shapes]
         memory = self._free_pixels.take(sum(sizes), user)
         ends = list(accumulate(sizes))
@@ -177,11 +176,11 @@ class Workers:
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory that is kept for further calls."""
+        """The bytes of memory kept for further calls."""
         return self._free_scratch.bytes + self._free_maps.bytes + self._free_pixels.bytes
 
     def release(self) -> None:
-        """Frees the memory that is kept for further calls."""
+        """Frees the memory kept for further calls."""
         self._free_scratch.release()
         self._free_maps.release()
         self._free_pixels.release()
@@ -195,8 +194,8 @@ class Workers:
 
 
 def _end(batch: TaskBatch) -> None:
-    """Ends a batch as soon as the strips that run are done. Further interrupts do not cut that
-    short: compiled code would go on in memory that is freed."""
+    """Ends a batch once the running strips are done. Further interrupts do not cut this short:
+    compiled code would continue in freed memory."""
     batch.stop()
     while batch.done < batch.count:
         with suppress(KeyboardInterrupt):

@@ -43,8 +43,7 @@ def compiled(
 
 
 def find(cuda: tuple[int, int]) -> Compiler | None:
-    """Returns NVRTC if it is installed, else nvcc, for a driver of that version; None without
-    either."""
+    """Returns NVRTC, or else nvcc, for a driver of that version; None if neither is installed."""
     return nvrtc.find(cuda[0]) or nvcc.find()
 
 

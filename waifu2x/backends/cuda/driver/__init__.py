@@ -91,8 +91,7 @@ class Driver(Protocol):
         """Queues the zeroing of memory."""
 
     def lock_pages(self, size: int) -> NDArray[np.uint8]:
-        """Allocates uninitialised page-locked host memory, which the device accesses at full
-        speed."""
+        """Allocates uninitialised page-locked host memory, for copies at full speed."""
 
     def free_pages(self, pages: NDArray[np.uint8]) -> None:
         """Frees pages that `lock_pages` returned; they must not be used after that."""

@@ -56,8 +56,7 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "cuGraphExecDestroy": (c_void_p,),
     "cuGraphLaunch": (c_void_p, c_void_p),
 }
-"""The functions called, with their argument types (cuda.h). Each returns a CUresult, 0 for
-success."""
+"""The functions called, with their argument types (cuda.h). Each returns a CUresult, 0 if done."""
 _PORTABLE = 1
 """CU_MEMHOSTREGISTER_PORTABLE: for all contexts."""
 _lock = threading.Lock()

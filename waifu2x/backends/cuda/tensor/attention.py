@@ -54,8 +54,7 @@ class NearVectors:
 
     @property
     def pitch(self) -> int:
-        """The stride between pixels in vectors: odd, so that eight pixels are in different
-        banks."""
+        """The stride between pixels in vectors: odd, so that eight pixels use different banks."""
         return self.filled | 1
 
 
@@ -167,8 +166,7 @@ def _bias_pitch(windows: Windows) -> int:
 
 
 def _pairs(step: AttendWindows, each: int, keys: int) -> int:
-    """Returns the number of pairs of biases that blocks of `each` heads and `keys` keys may
-    read."""
+    """Returns how many pairs of biases a block of `each` heads and `keys` keys may read."""
     if not step.has_bias:
         return 0
     windows = step.windows
@@ -281,8 +279,7 @@ class TensorAttentionStep(TensorStep[AttendWindows]):
 
     @property
     def _written(self) -> int:
-        """The number of planes that it writes: with a part's last plane, also the zeros behind
-        it."""
+        """The number of planes that it writes: with a part's last plane, the zeros behind it."""
         target, planes = self.step.target, self.step.planes
         if target.plane + planes < self.program.values[target.value].parts[target.part]:
             return planes

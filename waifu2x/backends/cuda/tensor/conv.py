@@ -396,8 +396,7 @@ class TensorConvStep(TensorStep[Conv]):
         whole: Box = NOTHING,
     ) -> dict[str, Any]:
         """Returns the fields of `Conv` in `kernels/tensor.cuh` for a box of results, without
-        source, weights and epilogue. `whole` is the box with the zeros around it that are
-        written."""
+        source, weights and epilogue. `whole` is the box with the zeros to write around it."""
         step, made, check = self.step, self._made(box), task.check
         rows, columns = task.batch.sizes[step.target.value]
         return {

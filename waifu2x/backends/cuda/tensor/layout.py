@@ -25,8 +25,7 @@ PLANE_UNIT = 32
 _PHASES = 8
 """The period, in columns, of the swizzled order of vectors: all rows begin with a new period."""
 ROWS_BEYOND, COLUMNS_BEYOND = 8, 80
-"""The rows and pixels behind a map that tiles may read; kernels assert that they read no
-further."""
+"""The rows and pixels behind a map that tiles may read, as kernels assert."""
 _FLOAT_BYTES = 4
 
 
@@ -56,8 +55,7 @@ class MapArguments(NamedTuple):
 
 
 def few_map(held: Box) -> MapArguments:
-    """Returns the arguments of a map of few planes that holds a box, in coordinates of the
-    value."""
+    """Returns the arguments of a map of few planes that holds a box, in the value's coordinates."""
     return MapArguments(held.width, 0, held.top, held.left, held.height, held.width)
 
 

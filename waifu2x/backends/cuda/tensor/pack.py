@@ -45,8 +45,7 @@ def swizzled(block: NDArray[np.float16], group: int) -> NDArray[np.float16]:
 def placed(
     values: NDArray[np.float32], axis: int, places: NDArray[np.intp], count: int
 ) -> NDArray[np.float32]:
-    """Returns an array of length `count` along `axis` with the values at `places`, zeros
-    elsewhere."""
+    """Spreads values along `axis` to `places` of `count`, with zeros elsewhere."""
     shape = list(values.shape)
     shape[axis] = count
     result = np.zeros(shape, np.float32)
@@ -57,8 +56,7 @@ def placed(
 def pack_middle(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """Packs (out, in, side, side) as (tiles of `width` output planes, K-blocks, taps, width,
-    group)."""
+    """Packs (out, in, side, side) as (tiles of `width` outputs, K-blocks, taps, width, group)."""
     outputs, inputs = weight.shape[:2]
     # [tile][group of planes][tap][output plane][input plane]
     order = weight.reshape(outputs // width, width, inputs // group, group, -1)
@@ -68,9 +66,8 @@ def pack_middle(
 def pack_quads(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """Packs as `pack_middle`, but orders output planes so that `mma` leaves each thread of a quad
-    with eight neighbours: column c of the i-th matrix product of 32 planes is plane c // 2 * 8 + i
-    * 2 + c % 2."""
+    """Packs as `pack_middle`, in the order of output planes by which `mma` leaves each thread of a
+    quad with eight neighbours: column c of product i of 32 planes is c // 2 * 8 + i * 2 + c % 2."""
     outputs = np.arange(0, weight.shape[0], 32)[:, np.newaxis] + _QUADS
     return pack_middle(weight[outputs.ravel()], width, group, terms)
 

@@ -241,8 +241,7 @@ class MmaShape(_Tiles):
         }
 
     def _each(self, job: TensorJob) -> int:
-        """Returns the output planes of a warp: all in a last convolution, which sums them in a
-        warp."""
+        """Returns the output planes of a warp: all of a last convolution, as a warp sums them."""
         return self.width(job) if job.last else min(self.width(job), self.warp[1])
 
 

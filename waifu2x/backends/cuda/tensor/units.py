@@ -62,7 +62,7 @@ def matrix_peak(runtime: CudaRuntime, units: Units) -> float:
     }
     shared = (64 + _WIDTH) * _GROUP * 2 if by_group else 0
     blocks = runtime.limits.compute_units * (1 if by_group else 2)
-    # Four of 64 x 16 by 16 x WIDTH for each 128 threads, or 256 of 16 x 16 by 16 x 8 for each 32.
+    # Four of 64 x 16 by 16 x WIDTH for each 128 threads, or 16 of 16 x 16 by 16 x 8 for each 32.
     work = _THREADS // 128 * 4 * 64 * 16 * _WIDTH if by_group else _THREADS // 32 * 16 * 16 * 16 * 8
     spec = KernelSpec("tensor_peak", macros, _THREADS, shared=shared)
     return measured(runtime, spec, blocks, work * _REPEATS, _THREADS * 4)

@@ -136,8 +136,7 @@ class Vectors(KernelStep[Any]):
         return self.launch_of(self._spec, (pictures, 1, 1), structs("tensor_vectors", fields))
 
     def _task(self, number: int, sizes: Sequence[Size]) -> VectorTask:
-        """Returns the task that makes the vector of a step, for pictures whose values have these
-        sizes."""
+        """Returns the task that makes a step's vector, for pictures with values of these sizes."""
         step = self.program.steps[number]
         match step:
             case GlobalAvgPool() | CrossSums():

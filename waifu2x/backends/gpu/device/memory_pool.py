@@ -54,8 +54,7 @@ class MemoryPool:
         self._sharers = 0
         self._compilers = 0
         self._waiting = 0
-        """The number of calls that wait to have the device alone: none begins to share
-        meanwhile."""
+        """The number of calls that wait for the device alone: none begins to share meanwhile."""
         self._is_taken = False
         self._is_closed = self._is_freed = False
         self._queueing = threading.Lock()
@@ -151,8 +150,7 @@ class MemoryPool:
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
-        """Keeps the device open while the code within compiles. Raises BackendError if it is
-        closed."""
+        """Keeps the device open while code compiles. Raises BackendError if it is closed."""
         self._check_process()
         with self._turn:
             self._check_open()

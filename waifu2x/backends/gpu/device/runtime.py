@@ -184,9 +184,8 @@ class Runtime(Protocol):
     def fetch(
         self, buffer: Buffer, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
     ) -> Event:
-        """Starts a download into arrays, the reverse of `send`, after all work queued so far.
-        Returns the event of its end; `in_order` waits for it with a busy core. May raise
-        OutOfMemoryError."""
+        """Starts a download into arrays, the reverse of `send`, after all work queued so far;
+        returns the event of its end. `in_order` waits busily. May raise OutOfMemoryError."""
 
     def wait(self, event: Event) -> None:
         """Waits for an event, once. May raise OutOfMemoryError."""

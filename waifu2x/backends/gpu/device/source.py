@@ -19,8 +19,7 @@ _INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 
 @functools.cache
 def announce_compiling(device: str, kind: str) -> None:
-    """Logs, once per process, that compiling makes this start longer; `kind` is that of cache
-    entries."""
+    """Logs, once per process, that this start compiles; `kind` is that of cache entries."""
     log = logging.getLogger(__name__)
     if why := cache.obstacle(kind):
         log.warning("compiling for %s, some seconds in each run: %s", device, why)
@@ -81,9 +80,8 @@ def fields_of(shape: Any) -> dict[str, str | int]:
 
 
 def definitions(macros: Macros) -> tuple[list[str], str]:
-    """Returns compiler options that define macros, and `#define` lines for the start of the text
-    for macros with arguments, such as `ACTIVATE(x, slope)`, which some drivers refuse as
-    options."""
+    """Returns compiler options that define macros, and `#define` lines for the start of the text:
+    macros with arguments, such as `ACTIVATE(x, slope)`, which some drivers refuse as options."""
     options = [f"-D{name}={value}" for name, value in macros.items() if "(" not in name]
     lines = [f"#define {name} {value}\n" for name, value in macros.items() if "(" in name]
     return options, "".join(lines)

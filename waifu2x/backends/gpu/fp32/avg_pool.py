@@ -1,5 +1,4 @@
-"""Runs sums over the picture in fp32, by `kernels/avg_pool.cl`, and linear layers, by
-`linear.cl`."""
+"""Runs sums over the picture in fp32, by `kernels/avg_pool.cl`, and linear layers, `linear.cl`."""
 
 from __future__ import annotations
 

@@ -39,15 +39,13 @@ def block_of(limits: Limits) -> int:
 
 
 def blocks_of(value: Value, block: int) -> list[int]:
-    """Returns the number of blocks of each part of a value, or with space-to-depth of each
-    pixel."""
+    """Returns the number of blocks of each part of a value; with space-to-depth, of each pixel."""
     count = value.space_to_depth**2
     return [-(-planes // block) for planes in value.parts * count]
 
 
 def places_of(value: Value, first: int, parts: int, block: int) -> list[int]:
-    """Returns the stored index of each plane of some parts of a value, counted from part
-    `first`."""
+    """Returns the stored index of each plane of a value's parts from `first` on, counted there."""
     found: list[int] = []
     start = 0
     pixels = value.space_to_depth**2
@@ -99,8 +97,7 @@ class Map:
     block: int
 
     def arguments(self, y: int, x: int, part: int = 0) -> tuple[Argument, ...]:
-        """Returns the arguments MAP of a kernel whose pixel (0, 0) is the stored one (y, x) of a
-        part."""
+        """Returns the arguments MAP of a kernel whose pixel (0, 0) is stored pixel (y, x)."""
         s2d, box = self.value.space_to_depth, self.place.box
         blocks = sum(blocks_of(self.value, self.block)[:part])
         first = (y - box.top // s2d) * self.layout.pitch + x - box.left // s2d
@@ -150,8 +147,7 @@ class Maps:
         return self[view.value].arguments(top, left, view.first)
 
     def written(self, target: Target, box: Box) -> tuple[Argument, ...]:
-        """Returns the arguments MAP of a kernel that writes a box of a target stored by single
-        pixels."""
+        """Returns the arguments MAP of a kernel that writes a box of single pixels of a target."""
         return self[target.value].arguments(box.top, box.left, target.part)
 
 

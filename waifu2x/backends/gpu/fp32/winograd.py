@@ -158,8 +158,7 @@ class WinogradVectorShape:
 def candidates(
     limits: Limits, planes: Planes
 ) -> Sequence[WinogradShape] | Sequence[WinogradVectorShape]:
-    """Returns the shapes that a convolution can take, the default first; none if it does not
-    suit."""
+    """Returns the shapes that a convolution can take, the default first; none if unsuitable."""
     if planes.taps != 3 or planes.from_pixels or planes.to_pixels:
         return []
     return _on_processors(limits, planes) if limits.is_cpu else _on_gpus(limits, planes)

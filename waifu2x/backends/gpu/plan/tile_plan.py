@@ -398,8 +398,7 @@ class _Planner:
     def _part(
         self, value: int, grid: Size, row: int, column: int, extent: Box | None = None
     ) -> Box:
-        """Returns a value's box in a tile; the boxes of all tiles cover `extent`, or the whole
-        value."""
+        """Returns a value's box in a tile; those of all tiles cover `extent`, or the value."""
         down, across = grid
         size = self._sizes[value]
         everything = Box(0, 0, *size)

@@ -63,8 +63,7 @@ class StoredChoices:
         cache.store(_KIND, self.key(candidates, work), repr(best).encode())
 
     def key(self, candidates: Sequence[Candidate], work: str) -> str:
-        """Returns the key of the cache entry, made of everything that the best candidate depends
-        on."""
+        """Returns the cache key, made of everything that the best candidate depends on."""
         sources = [source.digest(stem) for stem in sorted({option.stem for option in candidates})]
         return cache.digest(__version__, self._device.name, self._device.detail, work, *sources)
 
@@ -123,8 +122,7 @@ def tune(
 
 
 def _words(option: Candidate) -> str:
-    """Returns a candidate's text for display: its kernel, and its fields as a dataclass shows
-    them."""
+    """Returns a candidate's text for display: its kernel, and its fields as in its `repr`."""
     return f"{option.stem}: {repr(option).partition('(')[2].removesuffix(')')}"
 
 
