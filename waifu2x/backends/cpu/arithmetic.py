@@ -13,7 +13,7 @@ Arithmetic = Literal["fp32", "int16", "bf16"]
 PLANE_UNIT: dict[Arithmetic, int] = {"fp32": LANES, "int16": INTEGER_BLOCK, "bf16": BLOCK}
 """The unit to which the planes of a map are padded."""
 Fineness = Literal[0, 1, 2]
-"""How exact bf16 is."""
+"""The degree of exactness of bf16."""
 COARSE: Fineness = 0
 """All maps in one term, except those of few planes."""
 PLAIN: Fineness = 1

@@ -1,4 +1,4 @@
-"""The `opencl` backend: any GPU with an OpenCL driver, through pyopencl."""
+"""Runs networks on any GPU with an OpenCL driver, through pyopencl."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def create(device: int) -> GpuBackend:
-    """Returns the backend on a device by its number among `devices()`."""
-    # Where `auto` finds no GPU, they need not be loaded.
+    """Opens the backend on the device of that number among `devices()`."""
+    # Imported here, since `auto` does not need them if it finds no GPU.
     from waifu2x.backends.gpu.backend import GpuBackend
     from waifu2x.backends.gpu.fp32.executor import Fp32Executor
     from waifu2x.backends.opencl.runtime import OpenClRuntime
@@ -25,5 +25,5 @@ def create(device: int) -> GpuBackend:
 
 
 def devices(*, gpus_only: bool = False) -> list[Device]:
-    """Returns all devices, or the GPUs, perhaps none; the default comes first."""
+    """Returns all devices, or only the GPUs, if any; the default comes first."""
     return [platforms.describe(device) for device in platforms.usable(gpus_only=gpus_only)]

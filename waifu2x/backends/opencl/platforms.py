@@ -1,4 +1,4 @@
-"""The OpenCL devices of this machine, in the order in which they are numbered."""
+"""Finds the OpenCL devices of this machine, in the order of their numbers."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from waifu2x.errors import DeviceError, UnavailableError
 from waifu2x.system import cache
 
 OPTIONS = ("-cl-std=CL1.2",)
-"""Options that every program is compiled with."""
+"""The options of every compilation."""
 _LOG = logging.getLogger(__name__)
 _REMEDY = "install your GPU's driver with its OpenCL part"
 _OTHER_DRIVER = "install another version of the driver, or use another backend"
 _PROBE = "kernel void probe(global float *to) { to[get_global_id(0)] = 1.0f; }"
-"""The program by which drivers show that they can compile."""
+"""The program that tests whether a driver can compile."""
 
 
 def usable(*, gpus_only: bool = False) -> list[cl.Device]:
-    """Discrete GPUs before integrated ones before processors, in the drivers' order otherwise.
+    """Returns discrete GPUs, then integrated ones, then processors, each in the drivers' order.
 
-    With `gpus_only`, there may be none, and no driver of a processor is made to compile.
+    With `gpus_only`, the list may be empty, and drivers of processors compile nothing.
 
-    A platform whose driver is broken is skipped, and so is a device for which its driver cannot
-    compile, with a line in the log. Raises UnavailableError if there is no device at all, and in a
-    process forked from one that has used OpenCL: drivers wait there for their threads without end.
-    Raises DeviceError if drivers can compile for none of the devices, and one of these is a GPU.
+    It skips a platform with a broken driver, and a device for which the driver cannot compile, with
+    a line in the log. Raises UnavailableError if there is no device at all, and in a process forked
+    from one that has used OpenCL, where drivers hang, waiting for their threads. Raises DeviceError
+    if drivers can compile for none of the devices, and one of these is a GPU.
     """
     if _first_process() != os.getpid():
         raise UnavailableError(
@@ -56,7 +56,7 @@ def usable(*, gpus_only: bool = False) -> list[cl.Device]:
     if faults and len(faults) == len(found):
         what = "backend opencl found no device whose driver can compile for it"
         what = f"{what}: {'; '.join(faults.values())}"
-        if is_gpu(found[0]):  # which `auto` should not pass over without a word
+        if is_gpu(found[0]):  # which `auto` must not skip silently
             raise DeviceError(what, _OTHER_DRIVER)
         raise UnavailableError(f"{what}: {_OTHER_DRIVER}")
     for device, fault in faults.items():
@@ -66,17 +66,17 @@ def usable(*, gpus_only: bool = False) -> list[cl.Device]:
 
 @functools.cache
 def _first_process() -> int:
-    """The process that first asked for devices."""
+    """Returns the id of the process that first asked for devices."""
     return os.getpid()
 
 
 def pick(index: int) -> cl.Device:
-    """The device of that number. Raises UnavailableError."""
+    """Returns the device of that number. Raises UnavailableError."""
     return pick_device("opencl", usable(), index)
 
 
 def describe(device: cl.Device) -> Device:
-    """For people."""
+    """Describes a device for display."""
     units = device.max_compute_units
     return Device(
         device.name.strip(),
@@ -87,7 +87,7 @@ def describe(device: cl.Device) -> Device:
 
 
 def is_gpu(device: cl.Device) -> bool:
-    """Rather than a processor."""
+    """Returns whether a device is a GPU; otherwise it is a processor."""
     return bool(device.type & cl.device_type.GPU)
 
 
@@ -98,16 +98,16 @@ def identity(device: cl.Device) -> tuple[str, str, str, str]:
 
 
 def keeps_programs(device: cl.Device) -> bool:
-    """Whether its driver has a cache of compiled programs that serves as well as one of ours: PoCL
-    compiles each kernel once more to hand over a binary, 0.9 s a program."""
+    """Returns whether its driver caches programs as well as we would: PoCL compiles each kernel
+    once more to return a binary, 0.9 s a program."""
     return bool(device.platform.name.strip() == "Portable Computing Language")
 
 
 @functools.cache
 def _fault(device: cl.Device) -> str:
-    """Returns the device and why its driver cannot compile for it; empty where it can.
+    """Returns the message that the driver cannot compile for a device; empty if it can.
 
-    That it can is kept in the cache, so that a warm start compiles nothing.
+    Success is cached, so that a warm start compiles nothing.
     """
     key = cache.digest(*identity(device), *OPTIONS, _PROBE)
     if cache.load("opencl", key) is not None:
@@ -115,7 +115,7 @@ def _fault(device: cl.Device) -> str:
     try:
         program = cl._cl._Program(cl.Context([device]), _PROBE)
     except cl.Error:
-        return ""  # told when the device is opened
+        return ""  # opening the device reports the error
     try:
         program._build(" ".join(OPTIONS).encode(), [device])
     except cl.Error as error:
@@ -130,7 +130,7 @@ def _fault(device: cl.Device) -> str:
 
 @functools.cache
 def _tell(fault: str, level: int) -> None:
-    """Logs once that a device is passed over."""
+    """Logs once that a device is skipped."""
     _LOG.log(
         level,
         "OpenCL device passed over, since its driver cannot compile for it: %s: install another"

@@ -1,4 +1,4 @@
-"""A Runtime on pyopencl."""
+"""Defines the Runtime on pyopencl."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 _KIND = "opencl"
 _KEPT_BY_DRIVER = b""
-"""The entry of a program that the driver's own cache has."""
+"""The cache entry of a program that the driver's own cache holds."""
 _NO_MEMORY = {
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
     cl.status_code.OUT_OF_RESOURCES,
@@ -45,9 +45,9 @@ _KINDS: dict[str, Callable[[Any], Any]] = {
     "i": np.int32,
     "f": np.float32,
 }
-"""Conversions of arguments, by their codes."""
+"""The conversions of arguments, by format character."""
 _SHARED_MEMORY_PART = 2
-"""The divisor for the part of memory that may be taken where a device shares the machine's."""
+"""The divisor of the memory that a device may use if it shares the machine's."""
 
 
 class OpenClBuffer:
@@ -56,13 +56,13 @@ class OpenClBuffer:
     def __init__(self, runtime: OpenClRuntime, size: int) -> None:
         self.size = size
         self.handle = cl.Buffer(runtime.context, cl.mem_flags.READ_WRITE, size)
-        # Also where it is given up without a word, as when there was no memory for the next buffer.
+        # Also for a buffer that is dropped without `release`, as after an error.
         self._free = weakref.finalize(self, runtime.free, self.handle, size)
         self._free.atexit = False
         runtime.count(size)
 
     def release(self) -> None:
-        """Frees it; further calls do nothing."""
+        """Frees the buffer; further calls do nothing."""
         self._free()
         self.size = 0
 
@@ -75,7 +75,7 @@ class OpenClKernel:
     group: int
     handle: cl.Kernel
     module: OpenClModule
-    """Kept for later calls of `build` while one of its kernels is referenced."""
+    """Its module, which stays available to `build` while a kernel of it is referenced."""
 
 
 class OpenClModule:
@@ -86,13 +86,13 @@ class OpenClModule:
         self._handle = handle
 
     def kernel(self, name: str, group: int, shared: int = 0) -> OpenClKernel:
-        """Returns the entry of that name; kernels of OpenCL declare all their memory."""
+        """Returns the entry point of that name; OpenCL kernels declare all their memory."""
         with self._runtime.errors():
             return OpenClKernel(name, group, cl.Kernel(self._handle, name), self)
 
 
 class _Fetched(NamedTuple):
-    """When results can be fetched, and where to."""
+    """A download to make once its event is complete."""
 
     event: cl.Event
     buffer: OpenClBuffer
@@ -103,7 +103,7 @@ class OpenClRuntime:
     """An OpenCL device and its queue."""
 
     def __init__(self, device: cl.Device) -> None:
-        """Raises DeviceError for one that cannot be opened."""
+        """Opens a device. Raises DeviceError if that fails."""
         self.device = describe(device)
         self._device = device
         try:
@@ -117,10 +117,10 @@ class OpenClRuntime:
                 "restart its driver, or use another backend",
             ) from error
         self.identity = identity(device)
-        """All that a program depends on besides its source: the device and its compiler."""
+        """What a program depends on besides its source; see `platforms.identity`."""
         self.driver_keeps_programs = keeps_programs(device)
         self._counting = threading.RLock()
-        """Buffers may be freed by the garbage collector, in a thread that is counting."""
+        """Re-entrant, since the garbage collector may free buffers in a thread that holds it."""
         self._allocated = 0
         self._building = threading.Lock()
         self._programs: WeakValueDictionary[str, OpenClModule] = WeakValueDictionary()
@@ -137,7 +137,7 @@ class OpenClRuntime:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Turns the library's errors into OutOfMemoryError, where they say so, and DeviceError."""
+        """Turns the library's errors into OutOfMemoryError, if they say so, or DeviceError."""
         try:
             yield
         except cl.Error as error:
@@ -150,12 +150,12 @@ class OpenClRuntime:
 
     @property
     def allocated(self) -> int:
-        """Bytes of all buffers that are not released."""
+        """The bytes of all buffers that are not released."""
         with self._counting:
             return self._allocated
 
     def count(self, size: int) -> None:
-        """Counts bytes as allocated, or as freed if negative."""
+        """Adds to the count of allocated bytes; a negative size subtracts."""
         with self._counting:
             self._allocated += size
 
@@ -166,17 +166,17 @@ class OpenClRuntime:
             handle.release()
 
     def current(self) -> AbstractContextManager[None]:
-        """Does nothing: in OpenCL no context has to be current."""
+        """Does nothing: OpenCL has no current context."""
         return nullcontext()
 
     def free_memory(self) -> int:
-        """Returns the bytes that may be taken: OpenCL knows how much memory there is, not how much
-        is free."""
+        """Returns the bytes that may be allocated: OpenCL knows the size of the memory, not how
+        much of it is free."""
         parts = _SHARED_MEMORY_PART if self._device.host_unified_memory else 1
         return int(self._device.global_mem_size) // parts - self.allocated
 
     def allocate(self, size: int, *, for_maps: bool = False) -> OpenClBuffer:
-        """Returns a buffer as the driver gives it."""
+        """Returns a buffer with undefined content."""
         with self.errors():
             return OpenClBuffer(self, size)
 
@@ -184,7 +184,7 @@ class OpenClRuntime:
         return np.empty(shape, dtype)
 
     def pin(self, memory: NDArray[Any]) -> Pin:
-        """Does nothing: OpenCL page-locks no memory of others."""
+        """Does nothing: OpenCL cannot page-lock a caller's memory."""
         return Pin()
 
     def upload(self, buffer: Any, array: NDArray[Any]) -> None:
@@ -220,10 +220,10 @@ class OpenClRuntime:
             return found
 
     def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
-        """Builds programs one after the other, as drivers do anyway."""
+        """Builds programs one after the other, since drivers do not compile in parallel."""
 
     def _program(self, stem: str, text: str, options: list[str], key: str) -> cl.Program:
-        """Returns a program from the cache, or compiles it. Raises BackendError."""
+        """Loads a program from the cache, or compiles it. Raises BackendError."""
         binary = cache.load(_KIND, key)
         if binary:
             kept = self._from_binary(binary)
@@ -249,11 +249,11 @@ class OpenClRuntime:
         return program
 
     def handle(self, buffer: Any) -> cl.Buffer:
-        """Returns the library's own handle."""
+        """Returns the library's handle of a buffer."""
         return buffer.handle
 
     def packer(self, codes: str) -> Callable[..., tuple[Any, ...]]:
-        """Makes numbers of C of integers and floats."""
+        """Returns a function that converts numbers to those of C."""
         kinds = [_KINDS[code] for code in codes]
         return lambda *values: tuple(
             [kind(value) for kind, value in zip(kinds, values, strict=True)]
@@ -276,7 +276,7 @@ class OpenClRuntime:
     def replay(
         self, owner: object, key: Hashable, make: Callable[[], Sequence[ReadyLaunch]]
     ) -> None:
-        """Queues what `make` gives; from the second time on without calling it."""
+        """Queues the launches of `make`, which are recorded for further calls."""
         record = self._records.find(key)
         if record is None:
             record = make()
@@ -290,7 +290,7 @@ class OpenClRuntime:
     def send(
         self, buffer: Any, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
     ) -> object:
-        """Copies arrays to the device, and is done when it returns."""
+        """Copies arrays to the device, and waits for that."""
         begin = 0
         with self.errors():
             for array in arrays:
@@ -306,7 +306,7 @@ class OpenClRuntime:
     def fetch(
         self, buffer: Any, arrays: Sequence[NDArray[Any]], *, in_order: bool = False
     ) -> _Fetched:
-        """Marks the end of the work on results; `wait` copies them then."""
+        """Marks the end of the work on results; `wait` copies them."""
         with self.errors():
             event = cl.enqueue_marker(self._queue)
             self._queue.flush()
@@ -338,13 +338,13 @@ class OpenClRuntime:
             times.append((kernel, (event.profile.end - event.profile.start) * 1e-9))
 
     def close(self) -> None:
-        """Ends the work; what pyopencl holds goes with the last reference to it."""
+        """Ends the work; pyopencl's objects are freed with their last references."""
         with suppress(DeviceError, OutOfMemoryError):
             self.synchronize()
         self._records.clear()
 
     def _from_binary(self, binary: bytes) -> cl.Program | None:
-        """Returns a program from the cache; None if the driver rejects it for any reason."""
+        """Builds a program from a cached binary; None if the driver rejects it for any reason."""
         try:
             return cl.Program(self.context, [self._device], [binary]).build()
         except cl.Error:
@@ -352,8 +352,7 @@ class OpenClRuntime:
 
 
 def _in_step(device: cl.Device) -> int:
-    """Returns the work-items of a GPU that run in step, from extensions that tell it; 32 is
-    common."""
+    """Returns the work-items of a GPU that run in lockstep, as extensions report, or else 32."""
     for attribute in ("warp_size_nv", "wavefront_width_amd"):
         try:
             return int(getattr(device, attribute))
@@ -363,8 +362,7 @@ def _in_step(device: cl.Device) -> int:
 
 
 def _vector(device: cl.Device) -> int:
-    """Returns the floats of a processor's vectors; PoCL 3 says 16 where its own library can do but
-    8."""
+    """Returns the floats of a processor's vectors; PoCL 3 says 16 where its library supports 8."""
     return min(int(device.native_vector_width_float), 8)
 
 

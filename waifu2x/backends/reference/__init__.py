@@ -1,1 +1,1 @@
-"""The `numpy` backend: float64, slow and obvious."""
+"""Runs networks in float64 by NumPy, slowly and obviously."""

@@ -1,5 +1,4 @@
-"""Attention of the `numpy` backend, in float64: window by window, head by head; and that between
-planes."""
+"""Computes attention in float64: in windows, one by one and head by head, and between planes."""
 
 from __future__ import annotations
 
@@ -26,7 +25,8 @@ from waifu2x.networks.model import Size
 def attended(
     step: AttendWindows, box: Box, sizes: Sequence[Size], maps: Mapping[int, MapPart]
 ) -> Planes:
-    """Returns results in a box of whole windows, (rows, columns, planes), zeros beyond the map."""
+    """Returns the results in a box of whole windows, (rows, columns, planes), zeros beyond the
+    map."""
 
     def window(begin: tuple[int, int], inner: Box) -> Planes:
         return _window(step, begin, inner, sizes, maps)
@@ -37,7 +37,7 @@ def attended(
 def planes_attended(
     step: AttendPlanes, box: Box, sizes: Sequence[Size], maps: Mapping[int, MapPart]
 ) -> Planes:
-    """Returns such results of attention between planes."""
+    """Returns the results of attention between planes in a box of whole windows, likewise."""
 
     def window(begin: tuple[int, int], inner: Box) -> Planes:
         views = step.source, step.keys, step.values
@@ -57,9 +57,9 @@ def planes_attended(
 def _by_windows(
     step: AttentionStep, box: Box, size: Size, window: Callable[[tuple[int, int], Box], Planes]
 ) -> Planes:
-    """Returns results in a box of whole windows, of a map of that size.
+    """Returns the results in a box of whole windows, for a map of that size.
 
-    `window` takes the first pixel of a window and its part inside the map.
+    `window` takes a window's first pixel and its box inside the map, and returns its results.
     """
     windows = step.windows
     made = np.zeros((box.height, box.width, step.planes))
@@ -82,8 +82,7 @@ def _window(
     sizes: Sequence[Size],
     maps: Mapping[int, MapPart],
 ) -> Planes:
-    """Returns the results of the window that begins at `begin`; `queries` is its part in the
-    map."""
+    """Returns the results of the window that begins at `begin`; `queries` is its box in the map."""
     windows, cell = step.windows, step.windows.cell
     rows, columns = (
         existing(windows, axis, begin[axis], sizes[step.source.value][axis]) for axis in (0, 1)
@@ -97,7 +96,7 @@ def _window(
         (windows.rows, begin[0], np.arange(queries.top, queries.bottom), *rows),
         (windows.columns, begin[1], np.arange(queries.left, queries.right), *columns),
     ):
-        # Counted from the first key that a window has where nothing ends it.
+        # Counted from the first key that the window would have in an infinite map.
         key = np.arange(first, end) - (start - windows.overlap) // cell
         query = (own - start) // cell
         places.append(key - query[:, None] + size // cell - 1)
@@ -129,7 +128,7 @@ def _planes(
 
 
 def cross_sums(step: CrossSums, box: Box, pixels: Planes) -> NDArray[np.float64]:
-    """Returns the terms that a box of a map adds to the sums: see CrossSums."""
+    """Returns the contribution of a box of a map to the sums of CrossSums."""
     parts = [_cross_sums(step, pixels[part]) for part in _apart(box, step.period)]
     return np.concatenate(parts)
 
@@ -148,11 +147,11 @@ def _cross_sums(step: CrossSums, pixels: Planes) -> NDArray[np.float64]:
 def mixed(
     step: MixPlanes, box: Box, weights: NDArray[np.float64], maps: Mapping[int, MapPart]
 ) -> Planes:
-    """Returns results in a box, (rows, columns, planes)."""
+    """Returns the results in a box, (rows, columns, planes)."""
     pixels = maps[step.source.value].read(box)[..., step.first : step.first + step.planes]
     depth = step.planes // step.heads
     values = pixels.reshape(box.height, box.width, step.heads, depth)
-    # By planes, one after the other: products of matrices would round by how many pixels there are.
+    # Plane by plane, since the rounding of matrix products would depend on the number of pixels.
     made = np.zeros_like(values)
     parts = zip(
         _apart(box, step.period), weights.reshape(-1, step.heads, depth, depth), strict=True
@@ -164,7 +163,8 @@ def mixed(
 
 
 def _apart(box: Box, period: int) -> Iterator[tuple[slice, slice]]:
-    """Yields the rows and columns in a box of each place of cells of `period` x `period` pixels."""
+    """Yields, for each pixel of a cell of `period` x `period` pixels, its rows and columns in a
+    box."""
     for y, x in np.ndindex(period, period):
         yield (
             slice((y - box.top) % period, None, period),

@@ -1,4 +1,4 @@
-"""The `numpy` backend: float64, slow and obvious. Every other backend is compared with it."""
+"""Defines the `numpy` backend, in float64, slow and obvious: the reference for all others."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ if TYPE_CHECKING:
     from waifu2x.imaging.planar import PlanarPicture
 
 TILE_PIXELS = 1 << 16
-"""Output pixels worked on at once: each takes up to 4 KiB, for the feature maps of two layers."""
+"""The output pixels of a tile: each takes up to 4 KiB, for the feature maps of two layers."""
 _TILE_ROWS = 16
-"""The fewest at once: every tile computes anew the rows beyond it that its result needs."""
+"""The fewest rows of a tile: every tile recomputes its halo."""
 
 
 def create(device: int) -> NumpyBackend:
@@ -70,7 +70,7 @@ def create(device: int) -> NumpyBackend:
 
 
 def devices() -> list[Device]:
-    """Returns its one device."""
+    """Returns the backend's one device."""
     return [NumpyBackend.device]
 
 
@@ -90,11 +90,11 @@ class NumpyBackend:
         return NumpyNetwork([segmented(lower(model)) for model in models])
 
     def pin(self, memory: NDArray[Any]) -> Pin:
-        """Does nothing: pixels are used where they are."""
+        """Does nothing: NumPy accesses pixels where they are."""
         return Pin()
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
-        """Measures the seconds of each step, without a peak to compare with."""
+        """Measures the seconds of each step, without a peak."""
         network = self.compile([model], precision)
         seconds: dict[int, float] = {}
 
@@ -114,31 +114,31 @@ class NumpyBackend:
         return Measurement(total, tuple(layers))
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
-        """Yields nothing: there is nothing to tune."""
+        """Yields nothing: no step has options."""
         return iter(())
 
     @property
     def bytes(self) -> int:
-        """0: it computes with the models' own weights, and keeps nothing."""
+        """Always 0: it computes with the models' own weights, and keeps no memory."""
         return 0
 
     def close(self) -> None:
-        """Does nothing: there is nothing to free."""
+        """Does nothing: it holds no memory."""
 
 
 class NumpyNetwork:
-    """The network of programs that run in float64."""
+    """Runs programs one after the other in float64."""
 
     arithmetic = "fp64"
 
     def __init__(self, programs: Sequence[Program]) -> None:
         self.programs = tuple(programs)
         self.on_step: Callable[[int, float], None] = lambda step, seconds: None
-        """Takes the number of each step that has run, and its seconds."""
+        """Called with the number of each step that has run, and its seconds."""
         self.on_made: Callable[[Planes], None] = lambda made: None
-        """Takes the values that each step has made, of maps and before the result is clipped."""
+        """Called with the values of each map made, the result's before clipping."""
         self.kept_bytes = float("inf")
-        """Memory for maps between phases; those for which it is too small are computed again."""
+        """The memory for maps between phases; maps that do not fit are recomputed."""
         self._is_closed = False
 
     def run(self, call: Call[Pictures]) -> Pictures:
@@ -159,11 +159,11 @@ class NumpyNetwork:
         return call.results
 
     def close(self) -> None:
-        """Refuses later calls; there is nothing to free."""
+        """Makes later calls raise BackendError; there is no memory to free."""
         self._is_closed = True
 
     def _planes(self, call: Call[Sequence[PlanarPicture]]) -> None:
-        """Runs one picture, converted in float64."""
+        """Runs one picture as planes, converted in float64."""
         from waifu2x.backends.reference.planar import from_rgb, to_rgb
 
         (picture,), (made,) = call.source, call.results
@@ -184,7 +184,7 @@ class NumpyNetwork:
 
 
 class _Execution:
-    """A program on a picture (H, W, planes), its results written into another."""
+    """Runs a program on a picture (H, W, planes), and writes the results into another."""
 
     def __init__(
         self, program: Program, pixels: NDArray[Any], out: NDArray[Any], network: NumpyNetwork
@@ -201,8 +201,8 @@ class _Execution:
     def __call__(self, tile: int | None, on_progress: Progress) -> None:
         program = self._program
         rows, columns = self._sizes[program.result]
-        # Tiles are as wide as the picture: a product is made for each row, and rounds by its
-        # length.
+        # Tiles are as wide as the picture, since the rounding of a row's matrix product depends on
+        # its length.
         down = -(-rows // max(_TILE_ROWS, TILE_PIXELS // columns if tile is None else tile))
         plan = phases.plan(program, self._cost, self._bytes, self._network.kept_bytes)
         total = sum(sum(map(self._cost, phase.steps)) for phase in plan)
@@ -220,7 +220,7 @@ class _Execution:
         boxes = zip(*(geometry.tiles(self._sizes[v], down, 1, 4) for v in roots), strict=True)
         for tiles in boxes:
             parts = {v: box for v, box in zip(roots, tiles, strict=True) if box.height}
-            # Values that must not matter are no numbers, so that a result shows them.
+            # Values that must not matter are NaN, so that results would show them.
             with np.errstate(invalid="ignore"):
                 maps = self._tile(phase, parts)
             for value, box in parts.items():
@@ -256,7 +256,7 @@ class _Execution:
         self._kept = {value: kept for value, kept in self._kept.items() if value in phase.live}
 
     def _tile(self, phase: phases.Phase, parts: Mapping[int, Box]) -> dict[int, MapPart]:
-        """Returns all maps of a phase that some parts of its roots need."""
+        """Returns all maps of a phase for the boxes `parts` of its roots."""
         program = self._program
         work = geometry.work(program, phase.steps, parts, sizes=self._sizes)
         maps: dict[int, MapPart] = {}
@@ -308,7 +308,7 @@ class _Execution:
         return maps
 
     def _map(self, value: int, phase: phases.Phase, box: Box) -> MapPart:
-        """Returns a map that the phase reads, or room for one that it makes."""
+        """Returns a map that the phase reads, or memory for one that it makes."""
         if value == 0:
             return MapPart(padded(self._picture, self._program.model, box), box)
         if value in phase.given:

@@ -1,4 +1,4 @@
-"""Conversion between planes of films and RGB in float64, by the definition in `imaging.planar`."""
+"""Converts planes of film frames to RGB and back in float64, as `imaging.planar` defines it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Taps = list[tuple[NDArray[np.int64], NDArray[np.float64]]]
 
 
 def to_rgb(picture: PlanarPicture) -> NDArray[np.float32]:
-    """Returns planes as RGB (H, W, 3), clipped to [0, 1]."""
+    """Converts planes to RGB (H, W, 3), clipped to [0, 1]."""
     kr, kb = MATRICES[picture.format.matrix]
     scale, zero, luma_zero, luma_range, chroma_range = _ranges(picture)
     first, *others = picture.planes
@@ -31,7 +31,7 @@ def to_rgb(picture: PlanarPicture) -> NDArray[np.float32]:
 
 
 def from_rgb(rgb: NDArray[np.float32], out: PlanarPicture) -> None:
-    """Writes RGB (H, W, 3) in [0, 1] into planes."""
+    """Converts RGB (H, W, 3) in [0, 1] into the planes of `out`."""
     kr, kb = MATRICES[out.format.matrix]
     scale, zero, luma_zero, luma_range, chroma_range = _ranges(out)
     red, green, blue = np.moveaxis(rgb.astype(np.float64), -1, 0)
@@ -48,8 +48,8 @@ def from_rgb(rgb: NDArray[np.float32], out: PlanarPicture) -> None:
 
 
 def _ranges(picture: PlanarPicture) -> tuple[int, int, int, int, int]:
-    """Returns the codes in one of 8 bits; of 8 bits, the code of no chroma; then the code of black,
-    and the number of codes from 0 to 1 of luma and of chroma."""
+    """Returns the number of codes for one 8-bit code, and the code of zero chroma; then the code of
+    black, and the numbers of codes from 0 to 1 of luma and of chroma."""
     scale, peak = 1 << (picture.format.bits - 8), (1 << picture.format.bits) - 1
     if picture.format.is_full_range:
         return scale, 128, 0, peak, peak

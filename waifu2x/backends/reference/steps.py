@@ -1,4 +1,4 @@
-"""The arithmetic of the `numpy` backend: the results of each class of step, in float64."""
+"""Computes the results of each class of step in float64."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Planes = NDArray[np.float64]
 
 
 class StepArithmetic:
-    """The steps of a program, on maps of one picture."""
+    """Computes the steps of a program on maps of one picture."""
 
     def __init__(
         self,
@@ -41,15 +41,15 @@ class StepArithmetic:
         sizes: Sequence[Size],
         vectors: Mapping[int, Planes],
     ) -> None:
-        """`sizes` are those of all values; `vectors` has those that earlier steps have made."""
+        """`sizes` are those of all values; `vectors` holds the vectors made by earlier steps."""
         self._program = program
         self._picture = picture
         self._sizes = sizes
         self._vectors = vectors
 
     def conv(self, step: Conv, box: Box, maps: Mapping[int, MapPart]) -> Planes:
-        """Returns results in a box before the residual, (rows, columns, planes) as depth-to-space
-        stores them."""
+        """Returns the results in a box before the residual, (rows, columns, planes), as
+        depth-to-space stores them."""
         fold = self._program.values[step.source.value].space_to_depth
         reach = step.taps - 1
         read = Box(box.top, box.left, box.height + reach, box.width + reach)
@@ -66,7 +66,7 @@ class StepArithmetic:
         sums = np.zeros((box.height, box.width, step.out_planes)) + step.bias
         for y in range(step.taps):
             for x in range(step.taps):
-                # Contiguous, since NumPy hands nothing else to BLAS.
+                # Contiguous, since NumPy passes only such arrays to BLAS.
                 taken = np.ascontiguousarray(planes[y : y + box.height, x : x + box.width])
                 sums += taken @ step.weight[:, :, y, x].astype(np.float64).T
         made = step.activation(sums) * step.factor
@@ -98,7 +98,7 @@ class StepArithmetic:
     def _edges(
         self, step: Conv, resized: Resized, box: Box, planes: Planes, pixels: Planes
     ) -> None:
-        """Overwrites the pixels, of those made in a box, that have other weights than the rest."""
+        """Overwrites, among `pixels` of a box, those at edges, which have weights of their own."""
         rows, columns = (
             [_kind(first + i, size) for i in range(length)]
             for first, length, size in zip(
@@ -116,7 +116,7 @@ class StepArithmetic:
                 pixels[y, x] = np.einsum("yxi,oiyx->o", near, weight) + resized.bias[kinds]
 
     def added(self, step: MapStep, residual: View, box: Box, maps: Mapping[int, MapPart]) -> Planes:
-        """Returns the pixels that a step adds in a box."""
+        """Returns the pixels of the residual of a step in a box."""
         if not isinstance(step, Conv) or not step.resized:
             return self._read(residual, box, maps)
         source, blend = maps[residual.value], step.resized.blend
@@ -145,9 +145,15 @@ class StepArithmetic:
                 return self._maxima(step, box, maps[step.source.value])
         raise AssertionError("it reads what no tile has")
 
-    def _moved(self, step: Planewise, box: Box, maps: Mapping[int, MapPart]) -> Planes:
-        """Returns the planes of pixels, moved and scaled."""
-        rows, columns = _places(box)
+    def _moved(
+        self,
+        step: Planewise,
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        maps: Mapping[int, MapPart],
+    ) -> Planes:
+        """Returns the planes of pixels after depth-to-space or space-to-depth, scaled."""
+        box = Box(int(rows[0]), int(columns[0]), len(rows), len(columns))
         up, down = step.depth_to_space, step.space_to_depth
         cover = divided(box, up)
         planes = self._read(step.source, scaled(cover, down), maps)
@@ -169,7 +175,8 @@ class StepArithmetic:
     def rearranged(
         self, step: Rearrange, box: Box, source: Planes, maps: Mapping[int, MapPart]
     ) -> Planes:
-        """Returns results in a box from the whole source; those beyond the map may be anything."""
+        """Returns the results in a box from the whole source; pixels beyond the map are
+        undefined."""
         if isinstance(step, SampleGrid):
             return self._sampled(step, box, source, maps)
         assert isinstance(step, InterleavePixels)
@@ -230,8 +237,14 @@ class StepArithmetic:
             made += weight[..., np.newaxis] * source.planes[index]
         return made
 
-    def _bilinear(self, step: Resize, box: Box, source: MapPart) -> Planes:
-        """Interpolates bilinearly to the size of the target: down the columns, then along rows."""
+    def _bilinear(
+        self,
+        step: Resize,
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        source: MapPart,
+    ) -> Planes:
+        """Interpolates bilinearly to the size of the target, vertically first."""
         made = source.planes
         for axis, places in enumerate(_places(box)):
             size = self._sizes[step.source.value][axis]
@@ -247,9 +260,14 @@ class StepArithmetic:
             made = both[0] * (1 - share) + both[1] * share
         return made
 
-    def _maxima(self, step: PoolMaxima, box: Box, source: MapPart) -> Planes:
-        """Returns maxima of the pixels that exist."""
-        rows, columns = _places(box)
+    def _maxima(
+        self,
+        step: PoolMaxima,
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        source: MapPart,
+    ) -> Planes:
+        """Returns the maxima of the pixels inside the map."""
         size, box = self._sizes[step.source.value], source.box
         made = np.full((len(rows), len(columns), source.planes.shape[-1]), -np.inf)
         for y, x in np.ndindex(step.kernel, step.kernel):
@@ -271,7 +289,7 @@ class StepArithmetic:
         return source.planes[index][..., start : start + count]
 
     def store(self, step: MapStep, made: Planes, box: Box, maps: Mapping[int, MapPart]) -> Planes:
-        """Stores and returns results, with zeros where the value has none."""
+        """Stores and returns results, with zeros outside the value's size if it is zero there."""
         value = self._program.values[step.target.value]
         target = maps[step.target.value]
         if value.zero_outside:
@@ -298,14 +316,14 @@ def _kind(place: int, length: int) -> int:
 
 
 class MapPart:
-    """Part of a map."""
+    """A box of a map, with its pixels."""
 
     def __init__(self, planes: Planes, box: Box) -> None:
         self.planes = planes
         self.box = box
 
     def read(self, box: Box) -> Planes:
-        """Returns a box of it."""
+        """Returns the pixels of a box inside it."""
         top, left = box.top - self.box.top, box.left - self.box.left
         assert top >= 0
         assert left >= 0
@@ -313,7 +331,7 @@ class MapPart:
 
 
 def border_index(places: NDArray[np.int64], length: int, border: Border) -> NDArray[np.int64]:
-    """Returns the pixel of a picture for each place inside or beyond it; -1 for zero."""
+    """Returns the index of a picture's pixel for each place inside or beyond it; -1 for zero."""
     if border == "zero":
         return np.where((places >= 0) & (places < length), places, -1)
     if border == "replicate" or length == 1:
