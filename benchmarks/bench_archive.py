@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_archive [--pages 300] [--size 960x540] [--rounds 3] [-- OPTIONS]
 
-Folder and archive take turns; of each the best round counts. What stands behind -- goes to
-`waifu2x batch` as it is. Both results are compared, file by file.
+Folder and archive take turns; the best round of each counts. Arguments behind -- go to
+`waifu2x batch` as they are. Both results are compared, file by file.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def file_of(name: str, folder: Path) -> Path:
         if key.endswith("relative_position_index"):
             weights[key] = (apart[0] * 15 + apart[1]).astype(np.float32)
     for group, block in itertools.product(range(4), (1, 3, 5)):
-        # Of pictures of 16x16: PyTorch's side makes those of others.
+        # These are for pictures of 16x16: PyTorch's side makes those for others.
         key = f"layers.{group}.residual_group.blocks.{block}.attn_mask"
         weights[key] = np.zeros((4, 64, 64), np.float32)
     path = folder / "swinir-light.pth"

@@ -6,7 +6,7 @@
 The rounds of all devices take turns; of each the best counts, by the program's own clock, which
 begins when its devices are there, and by the clock on the wall. Results are compared with those of
 the first. With --kill, a process of a device is killed in the middle of a run by the last devices:
-nothing may be lost. What stands behind -- goes to `waifu2x batch` as it is.
+nothing may be lost. Arguments behind -- go to `waifu2x batch` as they are.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     python -m benchmarks.bench_folder [--pictures 2000] [--size 960x540] [--mixed] [--kinds png,jpg]
         [--device 0,1] [-- OPTIONS]
 
-Pictures are crops of the examples. Of one size, some fifty are different, the others links to them;
+Pictures are crops of the examples. With one size, some fifty differ, the others are links to them;
 --mixed gives every picture another size, from a third of --size to 1.7 times, in no order, and
 first runs as many pictures of that one size, for the ratio of their megapixels a second. Arguments
-behind -- go to `waifu2x batch` as it is. The network alone: arrays in, arrays out, called
+behind -- go to `waifu2x batch` as they are. The network alone: arrays in, arrays out, called
 from as many threads. Codecs alone: each picture decoded and a result of its size encoded, in as
 many processes as there are cores, without the rest of the program.
 """

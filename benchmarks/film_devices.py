@@ -4,9 +4,9 @@
         [--rounds 1] [--kill] [-- OPTIONS]
 
 The film has 10 frames a second, so that there are many parts of it. The rounds of all devices take
-turns; of each the best counts, by the program's own clock and by the one on the wall. Results are
+turns; the best of each counts, by the program's own clock and by the one on the wall. Results are
 the same bytes, or the script ends. With --kill, a process of a device is killed in the middle of a
-run by the last devices. What stands behind -- goes to `waifu2x video` as it is.
+run by the last devices. Arguments behind -- go to `waifu2x video` as they are.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
 
 A film of small frames is made in parts of one second, by one device and by two, by encoders that
 repeat themselves and by x264 as it comes. The program, or one of its processes, is killed at random
-moments and started again until enough kills are done. Of each kill, the frames that had been
-enlarged and are in no part are counted; of each film that becomes complete, the bytes are compared
-with those of an unbroken run, or, of x264 as it comes, frames, times and size.
+moments and started again until enough kills are done. For each kill, it counts the frames that had
+been enlarged and are in no part; for each film that becomes complete, it compares the bytes with
+those of an unbroken run, or, for x264 as it comes, frames, times and size.
 """
 
 from __future__ import annotations

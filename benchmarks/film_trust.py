@@ -257,7 +257,7 @@ def _second_reader(new: Told) -> bool:
     kinds = Counter(one["@type"] for one in new.tracks)
     pictures = next(one for one in new.tracks if one["@type"] == "Video")
     is_same = kinds["Audio"] == len(new.streams("audio"))
-    # Of an edit list, it counts the empty beginning; of Matroska, it has only length and rate.
+    # It counts the empty beginning of an edit list; of Matroska, it has only length and rate.
     if new.path.suffix in (".mp4", ".mov") and "Source_Duration" not in pictures:
         is_same &= int(pictures.get("FrameCount", len(new.times))) == len(new.times)
     is_same &= (int(pictures["Width"]), int(pictures["Height"])) == new.size

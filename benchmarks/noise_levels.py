@@ -118,9 +118,9 @@ def limits_of(rows: Sequence[Row]) -> NoiseLimits:
 def choose(known: Sequence[Row]) -> Limits:
     """Up to which quality each level is best.
 
-    Of those that gain MARGIN on every deciding picture and lose at most LOSS on any other, that is
-    the weakest whose mean over the deciding is CLOSE to the best. Where two neighbouring qualities
-    differ the limit is halfway, and the last one is a quality that was measured.
+    A level must gain MARGIN on every deciding picture and lose at most LOSS on any other; the best
+    is the weakest whose mean over the deciding is CLOSE to the highest. Where two neighbouring
+    qualities differ the limit is halfway, and the last one is a quality that was measured.
     """
     limits: list[tuple[int, int]] = []
     before: tuple[int, int] | None = None

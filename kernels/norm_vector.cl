@@ -30,7 +30,7 @@ norm_vector(GLOBAL float *vectors, const int means, const int squares, const int
     float mean = 0.0f;
     NO_UNROLL for (int i = first; i < first + EACH; i++) mean += vectors[means + i];
     mean *= 1.0f / EACH;
-    // Of each plane, then among them: no more is lost than the vectors have lost.
+    // Variances within planes, then between them: no more bits cancel than in the vectors.
     float sum = 0.0f;
     NO_UNROLL for (int i = first; i < first + EACH; i++) {
         const float own = vectors[means + i], off = own - mean;

@@ -30,8 +30,8 @@ DEVICE int plane_at(int plane, int pixel, int area) {
 }
 
 // Maps begin at their own corners, which are `*_top`, `*_left`. Windows from (top, left) on, `down` of
-// them below one another; the maps of queries, keys and values have `rows` x `columns`. What is beyond
-// becomes zero.
+// them below one another; the maps of queries, keys and values have `rows` x `columns`. Pixels beyond
+// become zero.
 KERNEL(GROUP)
 plane_attention(MAP(const GLOBAL float *RESTRICT, queries), MAP(const GLOBAL float *RESTRICT, keys),
                 MAP(const GLOBAL float *RESTRICT, values), MAP(GLOBAL float *RESTRICT, target),

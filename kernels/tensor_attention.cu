@@ -127,7 +127,7 @@ tensor_attention(const __grid_constant__ Attention p) {
     const int first_row = (max(top, 0) - OVERLAP) / CELL, first_column = (max(left, 0) - OVERLAP) / CELL;
     const int height = (min(top + WINDOW_ROWS, p.filled_rows) + OVERLAP) / CELL - first_row;
     const int width = (min(left + WINDOW_COLUMNS, p.filled_columns) + OVERLAP) / CELL - first_column;
-    // Of the first key, were it there.
+    // The place of the window's first key, also where it is beyond the map.
     const int above = (top - OVERLAP) / CELL, before = (left - OVERLAP) / CELL;
     const bool is_cut = height * width != (PADDED ? KEY_ROWS * KEY_COLUMNS : KEYS);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, q = lane % 4;
@@ -189,7 +189,7 @@ tensor_attention(const __grid_constant__ Attention p) {
                 for (int i = threadIdx.x; is_cut && i < CHUNK / 8; i += THREADS) {
                     const int number = chunk + i * 8, y = above + number / KEY_ROW - first_row;
                     const int x = before + number % KEY_ROW - first_column;
-                    // Of a row's keys those from `first` to before `end`.
+                    // A row's keys that exist, [begin, end).
                     const int begin = max(-x, 0), end = min(min(width - x, KEY_COLUMNS - number % KEY_ROW), 8);
                     const bool is_row = y >= 0 && y < height && number < KEY_ROWS * KEY_ROW && begin < end;
                     present[i] = is_row ? 0xff << begin & 0xff >> (8 - end) : 0;

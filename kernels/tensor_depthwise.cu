@@ -3,8 +3,8 @@
 //     out(y, x, c) = act(bias(c) + sum over dy, dx of weight(dy, dx, c) * in(y + dy, x + dx, c)) + residual(y, x, c)
 //     with JOIN        JOIN(made, residual) instead of the sum
 //
-// A thread makes 8 planes of LINE neighbouring pixels of a row, and reads each of a row's pixels once. What it reads
-// beyond the last column reaches nothing that is stored.
+// A thread makes 8 planes of LINE neighbouring pixels of a row, and reads each of a row's pixels once. Pixels
+// beyond the last column reach no stored result.
 //
 // Arguments: `Depthwise` below. Layouts
 //   in, out, residual  maps in groups of GROUP, OUT_GROUP, RESIDUAL_GROUP planes
@@ -13,7 +13,7 @@
 // Macros
 //   THREADS, VECTORS (of a group, which neighbouring threads share: they divide WRITTEN), LINE, TAPS (in each
 //   direction), PLANES, WRITTEN (the same with the padding of the target's part, which is written too), GROUP,
-//   STORED, IN_PART (first plane), COLUMNS_BEYOND (see tensor_layout.py), TERMS, JOIN(x, residual), RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
+//   STORED, IN_PART (first plane), COLUMNS_BEYOND (see tensor/layout.py), TERMS, JOIN(x, residual), RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
 //   RESIDUAL_PART; ACTIVATE and those of the store, see tensor.cuh
 // Bound: device memory up to 3x3, then multiply-adds.
 #define STACK 1

@@ -38,7 +38,7 @@ static_assert(ROWS - 1 <= ROWS_BEYOND && TILE_COLUMNS - 1 <= COLUMNS_BEYOND, "me
 // Threads of a consumer group.
 #define CONSUMER_THREADS (THREADS / CONSUMERS)
 static_assert(CONSUMER_THREADS == 32 * ROWS * COLUMN_WARPS * WIDTH_WARPS, "warps make a tile");
-// Of 16 pixels, of a warp.
+// The parts of 16 pixels that a warp makes.
 #define PARTS (WARP_COLUMNS / 16)
 #define ROW_BYTES (TILE_READS * PIXEL_BYTES)
 // Rows are copied as the places of others become free, or all of a K-block at once.
@@ -61,7 +61,7 @@ static_assert(!DECOUPLED || (BY_ROWS && B_STAGES == 3), "a row of taps that is c
 #define STAGE_BYTES (STAGE_TAPS * B_BYTES)
 #define BARRIERS (DECOUPLED ? 3 : 0)
 static_assert(SHARED == CONSUMERS * A_BYTES + B_STAGES * STAGE_BYTES + BARRIERS * 8,
-              "tensor_shape.py reckons with other shared memory");
+              "tensor/shape.py assumes other shared memory");
 #define DEPTHS (GROUP / 16)
 static_assert(DEPTHS % 2 == 0, "operands alternate");
 // The first operands of a tap are read while the tap before is multiplied...

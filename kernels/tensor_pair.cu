@@ -55,9 +55,9 @@ static_assert(PRODUCTS <= 36, "registers");
 #define ALONE (PRODUCTS - 4)
 static_assert(RING > EACH_SIDE, "a row on its way");
 #define BARRIERS (WARPGROUPS * (2 * RING + 1))
-// Of results that a thread adds up: those of the row before the last, and of the last.
+// The partial sums of a thread's results: those of the row before the last, and of the last.
 #define KEPT_BYTES (WARPGROUPS * 128 * 2 * PLANES * 4)
-static_assert(SHARED == RING_BYTES + WARPGROUPS * STAGED_BYTES + TAP_BYTES + BARRIERS * 8 + KEPT_BYTES, "tensor_shape.py reckons with other shared memory");
+static_assert(SHARED == RING_BYTES + WARPGROUPS * STAGED_BYTES + TAP_BYTES + BARRIERS * 8 + KEPT_BYTES, "tensor/shape.py assumes other shared memory");
 
 struct Second {
     const uint8_t* weights;  // 16-bit floats [27 taps and planes, to 32][64], vectors as in a map of 32 columns
@@ -324,7 +324,7 @@ tensor_pair(const __grid_constant__ Conv p, const __grid_constant__ Second secon
                         if (i / 4 * 8 + 7 < PARTS || part < PARTS) partial[pixel * PART_PITCH + part] = parts[half][i];
                     }
                 asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
-                // Of the last two columns, no result is complete.
+                // No result of the last two columns is complete.
                 const float* const own = partial + min(column, TILE_RESULTS - 1) * PART_PITCH;
                 float* const rows_above = reinterpret_cast<float*>(shared + (turns - rings) + 8 * WARPGROUPS) + thread;
                 float complete[PLANES];

@@ -47,7 +47,7 @@ static_assert(TILE_COLUMNS == WARPGROUPS * 64 && THREADS == WARPGROUPS * 128 + 1
 #define LEAD (RING - 4 > WARPGROUPS * 2 && GROUPS > 3 ? 1 : 0)
 #define BARRIERS (2 * RING + WARPGROUPS + 1)
 static_assert(SHARED == WEIGHT_BYTES + (RING * SLOT_BYTES + PIXEL_BYTES) + WIDTH * 8 + BARRIERS * 8,
-              "tensor_shape.py reckons with other shared memory");
+              "tensor/shape.py assumes other shared memory");
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 tensor_rolling(const __grid_constant__ Conv p) {

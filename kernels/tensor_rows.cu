@@ -62,11 +62,11 @@ static_assert(!SCALED && !SCALED_RESIDUAL, "tensor_wgmma.cu scales");
 // Products after which it is the next one's turn: what that waits for overlaps with the last of them.
 #define ALONE (PRODUCTS - 4)
 static_assert(RING >= SIDE * WARPGROUPS, "rows of a warpgroup between whose own others have as many");
-static_assert(SHARED == RING_BYTES + WARPGROUPS * (STAGED_BYTES + ADDED_BYTES) + GATE_BYTES + (2 * RING + WARPGROUPS) * 8, "tensor_shape.py reckons with other shared memory");
+static_assert(SHARED == RING_BYTES + WARPGROUPS * (STAGED_BYTES + ADDED_BYTES) + GATE_BYTES + (2 * RING + WARPGROUPS) * 8, "tensor/shape.py assumes other shared memory");
 static_assert(!OWN_GATE || (RESIDUAL && GROUP == 64 && DEPTH == 1 && !BOUNDED), "one tile of planes, in one order");
 
-// Of vector `i` of the 8 of a thread that stages or stores a row: its pixel. A thread has the same 8 planes
-// of each.
+// Returns the pixel of vector `i` of the 8 of a thread that stages or stores a row. A thread has the same 8
+// planes of each.
 __device__ __forceinline__ int staged_pixel(int thread, int i) { return i * 16 + thread % 128 / 8; }
 
 __device__ __forceinline__ uint32_t staged_at(int pixel, int vector) {
@@ -311,7 +311,7 @@ tensor_rows(const __grid_constant__ Conv p) {
                 if (ZERO && is_zero(output, plane, p.valid)) vector = make_uint4(0, 0, 0, 0);
                 if (output.is_stored) {
                     *reinterpret_cast<uint4*>(out + target_at(output, plane, p.to)) = vector;
-                    // Of a pixel that reads an infinite value, all are infinite or no number: two tell.
+                    // All values of a pixel that reads an infinite one are infinite or NaN, so two suffice.
                     const uint32_t pairs[4] = {vector.x, vector.y, vector.z, vector.w};
 #pragma unroll
                     for (int pair = 0; pair < (BOUNDED ? 4 : 1); pair++) add_sizes(sizes, pairs[pair], p.beyond);

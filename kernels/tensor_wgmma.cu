@@ -58,7 +58,7 @@ static_assert(ROWS - 1 <= ROWS_BEYOND && TILE_COLUMNS - 1 <= COLUMNS_BEYOND, "me
 #define BARRIERS (2 * A_STAGES + 2 * B_STAGES + 2)
 #define PARTIAL_FLOATS (LAST ? WARPGROUPS * PARTIAL_ROWS * TILE_COLUMNS * (WIDTH + 1) : 0)
 static_assert(SHARED == A_STAGES * A_BYTES + B_STAGES * B_BYTES + PIXEL_BYTES + WIDTH * 8 + BARRIERS * 8 +
-              PARTIAL_FLOATS * 4, "tensor_shape.py reckons with other shared memory");
+              PARTIAL_FLOATS * 4, "tensor/shape.py assumes other shared memory");
 // Threads for which one says that they have read pixels: a product is of a warpgroup, and done for all of it.
 #define READING (SCALED ? 32 : 128)
 #define READERS (128 / READING)

@@ -207,7 +207,7 @@ winograd(MAP(const GLOBAL float *RESTRICT, source), const GLOBAL float4 *RESTRIC
 
     const int first_row = GROUP_ID(0) * (IN_PLANES * FREQUENCIES) + first_frequency;
     const GLOBAL float4 *weight = weights + first_row * (OUTS / 4) + out_lane;
-    // Of this plane and of the next one, in turn.
+    // The weights of this plane and of the next one, in turn.
     float4 u[2][FREQUENCIES_ITEM][OUTS_ITEM / 4];
     UNROLL for (int f = 0; f < FREQUENCIES_ITEM; f++)
         UNROLL for (int o = 0; o < OUTS_ITEM / 4; o++)

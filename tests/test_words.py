@@ -211,7 +211,7 @@ DIALECT = re.compile(
     rf"\b(?:whoever|whomever|so{GAP}many|of{GAP}which|of{GAP}whom)\b", re.IGNORECASE
 )
 """Words that a sentence of this project does without: it names who acts, and counts."""
-VERBLESS_COMMENT = re.compile(r"(?<![#\"])(?:# |// |/\*\*? )What\b")
+VERBLESS_COMMENT = re.compile(r"(?<![#\"])(?:# |// |/\*\*? )(?:What|Of)\b")
 PLACES = ".ci .github benchmarks docs examples kernels man release tests waifu2x"
 PROSE = ".1 .cl .css .cu .cuh .h .html .js .md .py .sh .toml .yml run long Dockerfile"
 """Ends of the names of files that hold prose."""

@@ -372,7 +372,7 @@ def test_weights_are_where_kernels_read_them(
         ky, kx = rng.integers(side, size=2)
         row = o % width
         if units == "mma":
-            # Of 32 planes a thread of a quad stores 8 neighbours: two of each matrix product of 8.
+            # A thread of a quad stores 8 neighbours of 32 planes: two of each matrix product of 8.
             quarter, pair, odd = o % 32 // 8, o % 8 // 2, o % 2
             row += pair * 8 + quarter * 2 + odd - o % 32
         terms = [

@@ -447,7 +447,7 @@ def test_the_last_pictures_of_film_stay(rest: int, tmp_path: Path) -> None:
     path = tmp_path / "film.mkv"
     drawn = telecined(path, "yuv420p", 24, Fraction(1, 1000), rest=rest)
     found = Found(path, Selection(deinterlacing="ivtc"))
-    # Of one picture more there is a field alone, where two or three frames are missing.
+    # One picture more has a field alone, where two or three frames are missing.
     whole = 24 - (1, 2, 3, 3)[rest - 1]
     assert all(same(found.planes[index], drawn[index]) for index in range(whole))
     assert len(found.planes) == 20 + (4, 3, 2, 1)[rest - 1]

@@ -51,7 +51,7 @@ def twice(
     """Writes pictures as squares."""
     for planes, result in zip(pictures, results, strict=True):
         for plane, made in zip(squares(planes), result, strict=True):
-            # Of odd sides, chroma of the result has one sample less than twice as many.
+            # With odd sides, chroma of the result has one sample less than twice as many.
             made[:] = plane[: made.shape[0], : made.shape[1]]
 
 
@@ -305,7 +305,7 @@ def test_everything_stays(
     fonts = [] if target != "mkv" else attached(source)
     assert attached(output) == fonts
     assert bool(attached(source)) == (case in ("ass.mkv", "everything.mkv"))
-    # Of MPEG-TS no stream is the default, and nothing else tells of one.
+    # MPEG-TS has no default stream, and nothing else tells of one.
     had, has = titles(source, target), titles(output, target)
     assert [one[:3] for one in has] == [one[:3] for one in had]
     if case != "hour.ts":

@@ -71,7 +71,7 @@ def test_all_in_order_and_few_ahead(in_flight: int, known: bool) -> None:
     assert sink.results == [2 * number for number in range(50)]
     assert sink.events == ["open", "close"]
     assert source.closed
-    # Of those that were read when a result is written, as many are in flight and one is read ahead.
+    # When a result is written, at most `in_flight` more are in flight, and one is read ahead.
     assert all(read <= index + in_flight + 1 for index, read in enumerate(sink.read))
     assert sum(parts) == pytest.approx(1.0 if known else 0.0)
 

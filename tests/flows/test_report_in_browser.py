@@ -60,7 +60,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(params=[(*size, dark) for size in SCREENS for dark in (False, True)])
 def opened(request: pytest.FixtureRequest, page: Path, browser: Any) -> Iterator[Window]:
-    """The report on each screen. What the browser complains of fails the test."""
+    """The report on each screen. Complaints of the browser fail the test."""
     width, height, dark = request.param
     found = Window(browser, f"{width}-{'dark' if dark else 'light'}")
     found.screen(width, height, dark)

@@ -1,6 +1,6 @@
 """Kernels of matrix units on the processor: compiled as C++, with warps that are emulated.
 
-See `emulated_warps.h`: warps take turns at random; copies happen at once, or as late as a kernel's
+By `emulated_warps.h`, warps take turns at random; copies happen at once, or as late as a kernel's
 waits allow. Needs g++ on x86-64 with AVX2, FMA and F16C.
 """
 

@@ -1,8 +1,8 @@
 """Checks programs and plans: whether a pass has left a program whole.
 
-`verify` asks each step to check itself. What holds for all steps comes first: what is read was
-written before, whole; and no plane is written twice. An error names the step, its class and the
-field that is wrong.
+`verify` asks each step to check itself. Before that, it checks that all that is read was written
+before, whole, and that no plane is written twice. An error names the step, its class and the field
+that is wrong.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ def valid() -> Net:
     value = net.op("ConvTranspose", value, weight, strides=[2, 2], pads=[4] * 4)
     ends = [net.number([n]) for n in (1, -1)]
     axes = [net.number([axis]) for axis in (2, 3)]
-    # Of what is one pixel too large on each side.
+    # Crops a map that is one pixel too large on each side.
     for axis in axes:
         value = net.op("Slice", value, ends[0], ends[1], axis)
     base = net.op(

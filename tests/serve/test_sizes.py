@@ -102,7 +102,7 @@ def test_views_are_counted(tmp_path: Path) -> None:
         assert store.size == size
     views.source(queue.get(identity), 0)
     assert store.size == 30
-    # Of an archive or a film with very many, only those are kept that were looked at last.
+    # An archive or a film with very many keeps only those that were looked at last.
     (spool.of(identity) / "result-0.png").write_bytes(bytes(10))
     for page in range(1, 40):
         views.source(queue.get(identity), page)

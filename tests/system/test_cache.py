@@ -387,7 +387,7 @@ print("numba" in sys.modules)
             )
         assert len({(tmp_path / name).read_bytes() for name in ("0.png", *names)}) == 1
         found = {path: path.stat().st_ino for path in (tmp_path / "cache/numba").iterdir()}
-        # Of two that compile the same, one entry of each kind is left: the code, its image, and
+        # Two that compile the same leave one entry of each kind: the code, its image, and
         # what the compiler says of the processor.
         assert len(found) == 3
         return found

@@ -117,7 +117,7 @@ class OpenClRuntime:
                 "restart its driver, or use another backend",
             ) from error
         self.identity = identity(device)
-        """What a program depends on besides its source; see `platforms.identity`."""
+        """The device and its compiler; see `platforms.identity`."""
         self.driver_keeps_programs = keeps_programs(device)
         self._counting = threading.RLock()
         """Re-entrant, since the garbage collector may free buffers in a thread that holds it."""

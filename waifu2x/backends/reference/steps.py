@@ -145,15 +145,9 @@ class StepArithmetic:
                 return self._maxima(step, box, maps[step.source.value])
         raise AssertionError("it reads what no tile has")
 
-    def _moved(
-        self,
-        step: Planewise,
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        maps: Mapping[int, MapPart],
-    ) -> Planes:
+    def _moved(self, step: Planewise, box: Box, maps: Mapping[int, MapPart]) -> Planes:
         """Returns the planes of pixels after depth-to-space or space-to-depth, scaled."""
-        box = Box(int(rows[0]), int(columns[0]), len(rows), len(columns))
+        rows, columns = _places(box)
         up, down = step.depth_to_space, step.space_to_depth
         cover = divided(box, up)
         planes = self._read(step.source, scaled(cover, down), maps)
@@ -237,13 +231,7 @@ class StepArithmetic:
             made += weight[..., np.newaxis] * source.planes[index]
         return made
 
-    def _bilinear(
-        self,
-        step: Resize,
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        source: MapPart,
-    ) -> Planes:
+    def _bilinear(self, step: Resize, box: Box, source: MapPart) -> Planes:
         """Interpolates bilinearly to the size of the target, vertically first."""
         made = source.planes
         for axis, places in enumerate(_places(box)):
@@ -260,14 +248,9 @@ class StepArithmetic:
             made = both[0] * (1 - share) + both[1] * share
         return made
 
-    def _maxima(
-        self,
-        step: PoolMaxima,
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        source: MapPart,
-    ) -> Planes:
+    def _maxima(self, step: PoolMaxima, box: Box, source: MapPart) -> Planes:
         """Returns the maxima of the pixels inside the map."""
+        rows, columns = _places(box)
         size, box = self._sizes[step.source.value], source.box
         made = np.full((len(rows), len(columns), source.planes.shape[-1]), -np.inf)
         for y, x in np.ndindex(step.kernel, step.kernel):

@@ -41,7 +41,7 @@ def pixel_format(name: str, film: str) -> PixelFormat:
     planes = len(parts)
     columns = rows = 1
     if planes >= 3 and not is_rgb:
-        # Of a picture whose sides are powers of two, those of chroma tell.
+        # A picture whose sides are powers of two tells, by the sides of its chroma.
         sized = library().VideoFormat(planar, 64, 64)
         columns, rows = 64 // sized.chroma_width(64), 64 // sized.chroma_height(64)
     plain = (

@@ -76,7 +76,7 @@ export class Queue {
     this.#tell();
   }
 
-  /** Reads the server's whole list. What it no longer has goes. */
+  /** Reads the server's whole list. Jobs that it no longer has go. */
   async load() {
     const mine = ++this.#loading;
     let seen;

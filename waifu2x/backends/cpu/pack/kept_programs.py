@@ -1,7 +1,7 @@
 """Caches packed programs between runs: the arithmetic, the tasks and the packed weights.
 
-An entry is the pickle of a packed program, followed by the two arrays that its tasks point into. Of
-the weights of steps and nodes it holds only the shapes, since nothing reads them any more. Entries
+An entry is the pickle of a packed program, followed by the two arrays that its tasks point into. It
+holds only the shapes of steps' and nodes' weights, since nothing reads those any more. Entries
 are read with care, though only this user can have written them (`cache`): unpickling makes only
 arrays and objects of this package's classes, and calls nothing else.
 """

@@ -1,5 +1,5 @@
 """Runs attention between planes: sums products by `kernels/tensor_cross_sums.cu`, and mixes planes
-by `kernels/tensor_mix.cu`. `tensor_vectors` makes the weights from the sums."""
+by `kernels/tensor_mix.cu`. `vectors` makes the weights from the sums."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def _listed(
         elif not fixed and wire in (VARINT, LENGTH):
             one = isinstance(content, int)
             found = [content] if one else list(message.inner(content).varints())
-            # Of 16-bit floats these are the bits.
+            # These are the bits of 16-bit floats.
             bits = np.array(found, np.uint64).view(np.int64)
             parts.append(
                 bits.astype("<u2").view(dtype) if dtype.itemsize == 2 else bits.astype(dtype)
