@@ -113,7 +113,7 @@ def test_formulas_launch_what_numbers_do(
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("pictures", [1, 3])
+@pytest.mark.parametrize("pictures", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_formulas_launch_what_numbers_do_for_many_sizes(
     name: str, pictures: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,7 +62,7 @@ def on_matrix_units(
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("precision", ["fp16", "fp32"])
+@pytest.mark.parametrize("precision", ["fp16", pytest.param("fp32", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", WINDOWS)
 def test_windows(libraries: Path, name: str, precision: Precision) -> None:
     model, pixels = attention_model(WINDOWS[name]), picture(19, 23, 3)

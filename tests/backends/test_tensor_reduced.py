@@ -17,7 +17,7 @@ from waifu2x.backends import Precision
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("precision", ["fp16", "fp32"])
+@pytest.mark.parametrize("precision", ["fp16", pytest.param("fp32", marks=pytest.mark.long)])
 def test_reduced_maps(tmp_path: Path, precision: Precision) -> None:
     if shutil.which("g++") is None:
         pytest.skip("g++ is not here")

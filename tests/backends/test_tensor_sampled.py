@@ -18,13 +18,13 @@ from waifu2x.networks.model import Model
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("precision", ["fp16", "fp32"])
+@pytest.mark.parametrize("precision", ["fp16", pytest.param("fp32", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "model",
     [
-        pytest.param(sampled_head(2, 4), id="2x"),
+        pytest.param(sampled_head(2, 4), id="2x", marks=pytest.mark.long),
         pytest.param(sampled_head(3, 3, planes=27), id="3x"),
-        pytest.param(sampled_head(1, 4, planes=4), id="few planes"),
+        pytest.param(sampled_head(1, 4, planes=4), id="few planes", marks=pytest.mark.long),
         pytest.param(sampled_head(2, 4, far=3e4), id="far"),
     ],
 )
