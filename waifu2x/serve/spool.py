@@ -125,7 +125,7 @@ class Spool:
         return moved
 
     def size_of(self, identity: str) -> int:
-        """Returns the bytes of a job's files, parts of films included."""
+        """Returns the size of a job's files in bytes, parts of films included."""
         size = 0
         for folder, _, files in os.walk(self.of(identity)):
             for name in files:

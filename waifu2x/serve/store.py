@@ -56,8 +56,8 @@ class ChosenJob(NamedTuple):
 
 
 class _Positions:
-    """Whole numbers, each once, in ascending order; eight bytes each. The turns of waiting jobs lie
-    in it, so that no request counts rows of the file."""
+    """A sorted set of 64-bit integers: the queue numbers of waiting jobs, so that no request has to
+    count rows of the database."""
 
     def __init__(self, ascending: Iterable[int] = ()) -> None:
         self._ascending = array("q", ascending)

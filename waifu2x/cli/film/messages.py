@@ -169,7 +169,7 @@ def tell_end(
     *,
     as_json: bool,
 ) -> bool:
-    """Tells how a film was made; returns False if something of it could not be read."""
+    """Reports a finished film; returns False if part of its source could not be read."""
     found = damage(film, made)
     for clause in found:
         report.error(f"{job.source}: {clause}")

@@ -106,7 +106,7 @@ def read_file(path: Path, most: int | None = None) -> bytes:
 
 
 def gunzip(packed: bytes, name: str) -> bytes:
-    """Unpacks gzip data. Raises ModelError if it is damaged or larger than MAX_BYTES."""
+    """Unpacks gzip data. Raises ModelError if it is damaged, or unpacked larger than MAX_BYTES."""
     try:
         content = gzip.GzipFile(fileobj=io.BytesIO(packed)).read(MAX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:

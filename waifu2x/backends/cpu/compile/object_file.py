@@ -97,7 +97,8 @@ class _Object:
         inside: list[int],
         outside: list[tuple[int, int, bytes]],
     ) -> None:
-        """Fills in the address or distance at a place, or adds it to `inside` or `outside`."""
+        """Applies a relocation at `place`. Adds the place to `inside` if it needs the address at
+        which the image is loaded, or to `outside` if it needs that of another library's symbol."""
         symbol = self._symbols[number]
         section, value = symbol[3], symbol[4]
         if section in self._places:

@@ -199,7 +199,8 @@ def _emit_product(
     block: ir.Value,
     products: ir.Value,
 ) -> None:
-    """Computes a tile of M = V U: (height, depth) times (depth, width vectors)."""
+    """Emits a tile of a product, height x `width` vectors: inputs, height x `depth`, times weights,
+    `depth` x `width` vectors."""
     pixels, vectors = v.at(job.scratch, inputs), v.at(job.weights, block)
     for tile in v.cases(width, WIDTHS):
         slots = v.accumulators([v.splat(0.0)] * (tile_height(tile) * tile))

@@ -141,8 +141,8 @@ class FilmReader:
         return reply.plan
 
     def join(self, target: Path, plan: FilmPlan, parts: Parts) -> tuple[str, ...]:
-        """Writes the film into an existing file; returns a clause for each loss in the streams of a
-        damaged source. Raises OutputError, ImageError."""
+        """Joins finished parts to a film in an existing file; returns a phrase for each loss in a
+        damaged source's streams. Raises OutputError, ImageError."""
         return self._done(messages.AskJoin(target, plan, parts)).lost
 
     def begin_live(self, target: Path | int, plan: FilmPlan, template: PictureTemplate) -> None:

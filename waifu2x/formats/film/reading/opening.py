@@ -184,9 +184,11 @@ def bind_decoders(container: InputContainer) -> None:
 
 
 def settle_decoders(container: InputContainer) -> None:
-    """Waits for the threads of a container's decoders, before it is closed. PyAV frees decoders
-    while it holds Python's lock, for which a thread with a message waits: a deadlock. It releases
-    the lock while a decoder is flushed."""
+    """Waits for a container's decoder threads, before it is closed.
+
+    PyAV holds the GIL while it frees decoders, and a thread that logs a message waits for the GIL:
+    a deadlock. Flushing a decoder first releases the GIL.
+    """
     for stream in container.streams:
         context = getattr(stream, "codec_context", None)
         if context is not None:

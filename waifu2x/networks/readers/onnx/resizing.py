@@ -31,7 +31,7 @@ def depth_to_space(call: NodeCall) -> Value:
 
 
 def space_to_depth(call: NodeCall) -> Value:
-    """Adds SpaceToDepth, whose planes of each place stand together."""
+    """Adds SpaceToDepth: planes are grouped by their offset in the block."""
     found, graph = call.map(), call.graph
     factor = _block(call)
     made = graph.pixel_unshuffle(graph.plain(found), factor)
