@@ -7,6 +7,7 @@ import logging
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from waifu2x.errors import ImageError
 from waifu2x.formats import pnm
@@ -17,6 +18,14 @@ from waifu2x.formats.png import read as png_read
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Allocate, Extent
 from waifu2x.system.files import read_bytes, reason
+
+if TYPE_CHECKING:
+    from waifu2x.formats.headers.tiff import TiffPictures
+
+RAW = (
+    "is a camera's raw file, of which the picture is yet to be made: export a TIFF or a 16-bit PNG"
+    " from a raw converter"
+)
 
 
 def first_picture(path: Path, max_pixels: int = MAX_PIXELS) -> Picture:
@@ -37,8 +46,11 @@ def extent(data: bytes) -> Extent | None:
     """Returns the size that a file declares, without decoding it; None if it does not say."""
     try:
         found = png_read.extent(data) if data.startswith(chunks.SIGNATURE) else None
+        found_tiff = _tiff(data)
     except OverBudgetError:
         return None
+    if found_tiff and found_tiff.pictures:
+        found = found_tiff.pictures[0].extent
     if found is None:
         from waifu2x.formats.pillow import read as pillow_read
 
@@ -68,10 +80,13 @@ def open_content(
             found = png_read.open_content(data, name, max_pixels, allocate)
             if found:
                 return found
-        if data.startswith((b"II", b"MM")) and _deep_tiff(data):
+        found_tiff = _tiff(data)
+        if found_tiff and found_tiff.is_raw:
+            raise ImageError(f"{name}: {RAW}")
+        if found_tiff and not found_tiff.by_pillow:
             from waifu2x.formats import tiff
 
-            return tiff.open_content(data, name, max_pixels)
+            return tiff.open_content(data, name, max_pixels, found_tiff.pictures)
         if pnm.is_deep(data):
             return pnm.open_content(data, name, max_pixels)
         # Most files are PNG; importing Pillow takes as long as reading one.
@@ -87,16 +102,13 @@ def _silence() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
-def _deep_tiff(data: bytes) -> bool:
-    """Returns whether a TIFF has more than 8 bits a sample, which Pillow reads in part or never."""
-    from waifu2x.formats.metadata import tags
+def _tiff(data: bytes) -> TiffPictures | None:
+    """Returns the pictures of a TIFF file; None if it is damaged, which Pillow finds as well."""
+    if not data.startswith((b"II", b"MM")):
+        return None
+    from waifu2x.formats.headers import tiff
 
-    budget = Budget(len(data))
     try:
-        return any(
-            max(tags.numbers(data, at, tags.BITS_PER_SAMPLE, budget), default=8) > 8
-            for at in tags.pages(data, budget)
-            if not tags.is_thumbnail(data, at, budget)
-        )
+        return tiff.find(data, Budget(len(data)))
     except ValueError:
-        return False  # damaged, which Pillow finds as well
+        return None

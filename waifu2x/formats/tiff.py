@@ -6,23 +6,26 @@ import contextlib
 import io
 import itertools
 import struct
-from collections.abc import Container, Generator
+from collections.abc import Container, Generator, Sequence
 from typing import IO, Any
 
+import imagecodecs
 import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
 from waifu2x.errors import ImageError
 from waifu2x.formats.base import DecodedFile, Writer
+from waifu2x.formats.headers.declared import of_stream
+from waifu2x.formats.headers.tiff import TiffPicture
 from waifu2x.formats.limits import Budget, OverBudgetError, check_pixels
 from waifu2x.formats.metadata import profiles, tags, transfer
-from waifu2x.formats.metadata.exif import ORIENTATION
 from waifu2x.formats.metadata.profiles import BAD_PROFILE
 from waifu2x.formats.table import Compression
-from waifu2x.imaging.orientation import oriented, oriented_size
+from waifu2x.imaging.dtypes import from_unit, to_unit
+from waifu2x.imaging.orientation import oriented
 from waifu2x.imaging.picture import Colours, Metadata, Picture, full_range, with_alpha
-from waifu2x.imaging.streams import Extent, Header, Timed
+from waifu2x.imaging.streams import Header, Timed
 
 _BIG = 4_000_000_000
 """Bytes of pixels above which offsets need 64 bits."""
@@ -34,28 +37,37 @@ _MOST_SAMPLES = 16
 """Samples of a pixel: colours, transparency, and further ones that some programs add."""
 _TILE = 1 << 24
 """Pixels of a tile that is always accepted: a small picture may be in one of a usual size."""
+_WITH_SIZES = (7, 33003, 33004, 33005, 34712, 34892, 34933, 34934, 50001, 50002, 52546)
+"""Compressions whose parts name their sizes, by which decoders allocate memory: JPEG, JPEG 2000,
+PNG, JPEG XR, WebP, JPEG XL."""
 _PREMULTIPLIED = 1
-_GREY, _RGB = (0, 1), (2,)
-_MIN_IS_WHITE, _PALETTE = 0, 3
+_MIN_IS_WHITE, _GREY, _RGB, _PALETTE, _CMYK, _YCBCR = 0, 1, 2, 3, 5, 6
+_COLOURS = {_MIN_IS_WHITE: 1, _GREY: 1, _RGB: 3, _PALETTE: 3, _CMYK: 4, _YCBCR: 3}
+"""Samples of a pixel once it is decoded, without alpha, by PhotometricInterpretation."""
+_TO_RGB = (7, 50001, 50002)
+"""Compressions whose decoders make RGB of YCbCr."""
 
 
-def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
-    """Opens the pages of a file. Raises ImageError, and whatever tifffile raises for damage."""
+def open_content(
+    data: bytes, name: str, max_pixels: int, pictures: Sequence[TiffPicture]
+) -> DecodedFile:
+    """Opens some pictures of a file. Raises ImageError, and whatever tifffile raises for damage."""
     budget = Budget(len(data))
     file = tifffile.TiffFile(io.BytesIO(data))
     try:
-        pages = list(_pages(file, data, budget))
-        if not pages:
+        if not pictures:
             raise ImageError(f"{name}: has no picture in it")
-        total = 0
-        for page in pages:
+        pages, total = list[tifffile.TiffPage](), 0
+        for index, picture in enumerate(pictures):
+            file.filehandle.seek(picture.at)
+            page = tifffile.TiffPage(file, index)
             size = page.imagewidth, page.imagelength
             total += size[0] * size[1]
             check_pixels(name, size, 1, total, max_pixels)
-            _check_samples(page, name, max_pixels)
-        palette = int(pages[0].photometric) == _PALETTE
-        extents = tuple(map(_extent, pages))
-        header = Header(extents, len(pages), format="TIFF", palette=palette)
+            _check_samples(page, data, name, max_pixels)
+            pages.append(page)
+        extents = tuple(picture.extent for picture in pictures)
+        header = Header(extents, len(pages), format="TIFF", palette=pictures[0].palette)
     except BaseException:
         file.close()
         raise
@@ -68,29 +80,20 @@ def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
     return DecodedFile(name, header, decoded(), file.close)
 
 
-def _pages(file: tifffile.TiffFile, data: bytes, budget: Budget) -> Generator[tifffile.TiffPage]:
-    """Yields the pages of a file, without thumbnails. tifffile's own list may be endless."""
-    for index, at in enumerate(tags.pages(data, budget)):
-        if not tags.is_thumbnail(data, at, budget):
-            file.filehandle.seek(at)
-            yield tifffile.TiffPage(file, index)
-
-
-def _check_samples(page: tifffile.TiffPage, name: str, max_pixels: int) -> None:
+def _check_samples(page: tifffile.TiffPage, data: bytes, name: str, max_pixels: int) -> None:
     """Raises ImageError for a page that would take memory for more than its pixels."""
     if page.samplesperpixel > _MOST_SAMPLES or page.imagedepth != 1:
         samples = page.samplesperpixel * page.imagedepth
         raise ImageError(f"{name}: {samples} samples a pixel are not a picture")
-    if page.tilewidth * page.tilelength * page.tiledepth > max(max_pixels, _TILE):
+    largest = page.tilewidth * page.tilelength * page.tiledepth
+    if largest > max(max_pixels, _TILE):
         raise ImageError(f"{name}: damaged: its tiles are larger than any picture")
-
-
-def _extent(page: tifffile.TiffPage) -> Extent:
-    height, width = page.imagelength, page.imagewidth
-    orientation = page.tags.valueof(ORIENTATION, 1)
-    rows, columns = oriented_size(height, width, orientation if isinstance(orientation, int) else 1)
-    sample = -(-int(np.max(page.bitspersample)) // 8)
-    return Extent(rows, columns, rows * columns * page.samplesperpixel * sample)
+    if page.compression in _WITH_SIZES:
+        largest = max(largest, page.imagewidth * page.imagelength)
+        for start, length in zip(page.dataoffsets, page.databytecounts, strict=False):
+            across, down = of_stream(data[start : start + length]) or (0, 0)
+            if across * down > largest:
+                raise ImageError(f"{name}: damaged: a part of it is {across}x{down} pixels")
 
 
 class TiffWriter(Writer):
@@ -234,16 +237,21 @@ def _page(
     page: tifffile.TiffPage, data: bytes, name: str, budget: Budget
 ) -> tuple[Picture, set[str]]:
     notices: set[str] = set()
-    photometric = int(page.photometric)
-    has_palette = photometric == _PALETTE and int(np.max(page.bitspersample)) <= 8
-    if photometric not in (*_GREY, *_RGB) and not has_palette:
+    photometric, depth = int(page.photometric), int(np.max(page.bitspersample))
+    has_palette = photometric == _PALETTE and depth <= 8
+    planes = _COLOURS.get(photometric)
+    coded = photometric == _YCBCR and page.compression not in _TO_RGB
+    if planes is None or coded or (photometric == _PALETTE and not has_palette):
         kind = getattr(page.photometric, "name", str(photometric))
         raise ImageError(
-            f"{name}: {kind} pictures of more than 8 bits are not supported: convert to RGB first"
+            f"{name}: {kind} pictures of {depth} bits a sample are not supported: convert to RGB"
+            " first"
         )
     samples = page.asarray()
     if not samples.size:
         raise ImageError(f"{name}: damaged or cut off: it has no samples")
+    if samples.dtype.kind == "b":
+        samples = samples.astype(np.uint8)
     if has_palette:
         table = np.asarray(page.colormap).T  # (colours, 3), of 16 bits
         samples = (table[samples.squeeze()] >> 8).astype(np.uint8)
@@ -253,8 +261,7 @@ def _page(
         samples = np.moveaxis(samples, 0, -1)
     if samples.ndim != 3:
         raise ImageError(f"{name}: a volume of {samples.shape} samples is not a picture")
-    values = _values(samples, 8 if has_palette else page.bitspersample, name, notices)
-    planes = 1 if photometric in _GREY else 3
+    values = _values(samples, 8 if has_palette else depth, name, notices)
     if photometric == _MIN_IS_WHITE:
         values = (np.iinfo(values.dtype).max if values.dtype.kind == "u" else 1) - values
     pixels, alpha = values[..., :planes], None
@@ -265,7 +272,11 @@ def _page(
     pixels = np.ascontiguousarray(pixels)
     found = transfer.of_tiff(data, page.offset, budget)
     said, orientation = transfer.upright(found)
-    profile = page.tags.valueof(34675)
+    profile = page.tags.valueof(tags.ICC_PROFILE)
+    if photometric == _CMYK:
+        pixels, notice = _of_cmyk(pixels, profile)
+        profile, planes = None, 3
+        notices.add(notice)
     if profile and not profiles.fits(bytes(profile), planes):
         profile = None
         notices.add(BAD_PROFILE)
@@ -273,9 +284,9 @@ def _page(
     return oriented(picture, orientation), notices
 
 
-def _values(samples: NDArray[Any], bits: Any, name: str, notices: set[str]) -> NDArray[Any]:
+def _values(samples: NDArray[Any], depth: int, name: str, notices: set[str]) -> NDArray[Any]:
     """Returns samples as uint8, uint16 or float32 of a Picture."""
-    kind, depth = samples.dtype.kind, int(np.max(bits))
+    kind = samples.dtype.kind
     if kind == "u" and depth <= 16:
         return full_range(samples, depth)
     if kind != "f":
@@ -301,3 +312,23 @@ def _divided(pixels: NDArray[Any], alpha: NDArray[Any]) -> NDArray[Any]:
     straight = (pixels / share[..., np.newaxis]).clip(0, peak)
     rounded: NDArray[Any] = (np.rint(straight) if peak > 1 else straight).astype(pixels.dtype)
     return rounded
+
+
+def _of_cmyk(inks: NDArray[Any], profile: Any) -> tuple[NDArray[Any], str]:
+    """Returns inks, (H, W, 4), as sRGB in their depth, and a notice.
+
+    Through a profile by littleCMS; without one, each colour is what its ink and black leave.
+    """
+    if profile and profiles.fits(bytes(profile), 4) and inks.dtype.kind == "u":
+        converted: NDArray[Any] = imagecodecs.cms_transform(
+            inks,
+            bytes(profile),
+            imagecodecs.cms_profile("srgb"),
+            colorspace="cmyk",
+            outcolorspace="rgb",
+            outdtype=inks.dtype,
+        )
+        return converted, "CMYK is converted to sRGB"
+    left = 1 - to_unit(inks, np.float32)
+    approximate = from_unit(left[..., :3] * left[..., 3:], inks.dtype)
+    return approximate, "CMYK without a profile: its colours are approximate"

@@ -105,8 +105,9 @@ def full_range(samples: NDArray[Any], bits: int) -> NDArray[Any]:
         raise ValueError(f"Expected unsigned integers of up to 16 bits, but got {samples.dtype}")
     if bits in (8, 16):
         return samples
-    scaled: NDArray[np.uint16] = np.rint(samples * (65535 / ((1 << bits) - 1))).astype(np.uint16)
-    return scaled
+    kind = np.dtype(np.uint8 if bits < 8 else np.uint16)
+    scaled: NDArray[Any] = np.rint(samples * (np.iinfo(kind).max / ((1 << bits) - 1)))
+    return scaled.astype(kind)
 
 
 def contiguous(samples: NDArray[Any]) -> NDArray[Any]:

@@ -1,21 +1,26 @@
 """Reads what a file declares before a decoder, which may allocate memory for it at once.
 
-WebP (RFC 9649), section 2; ICO as Windows has it; JPEG (ISO/IEC 10918-1), annex B.
+WebP (RFC 9649), section 2; ICO as Windows has it; JPEG 2000 (ISO/IEC 15444-1), annex A.5.1;
+JPEG XR (ISO/IEC 29199-2), annex A.
 """
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from waifu2x.formats import pnm
-from waifu2x.formats.headers import gif, jxl
+from waifu2x.formats.headers import gif, jpeg, jxl
 from waifu2x.formats.limits import MAX_PICTURES, Budget, OverBudgetError
 from waifu2x.formats.png import chunks
 
 _ICON = b"\0\0\1\0"
+_JPEG_XR = b"II\xbc"
+_JPEG_2000 = b"\xff\x4f\xff\x51"
+"""The start of a codestream, and its segment of sizes."""
+_HEAD = 1 << 12
+"""Bytes in which a codestream of JPEG 2000 begins behind its boxes."""
 
 
 class Declared(NamedTuple):
@@ -34,8 +39,9 @@ def declared(data: bytes) -> Declared | None:
     Raises ValueError for a header that is damaged, and OverBudgetError, also for JPEG and PNM.
     """
     budget = Budget(len(data))
-    if data.startswith(_JPEG):
-        _check_jpeg(data)
+    if data.startswith(jpeg.START):
+        for _ in jpeg.segments(data):
+            pass  # within the budget
     if data[:1] == b"P":
         pnm.check(data)
     try:
@@ -50,6 +56,43 @@ def declared(data: bytes) -> Declared | None:
     except (struct.error, IndexError) as error:
         raise ValueError("its header is cut off") from error
     return None
+
+
+def of_stream(data: bytes) -> tuple[int, int] | None:
+    """Returns width and height that a coded part of a TIFF page declares; None for other codings.
+
+    Raises ValueError for a header that is damaged, and OverBudgetError.
+    """
+    try:
+        if data.startswith(jpeg.START):
+            frame = jpeg.frame(data)
+            return frame and (frame.width, frame.height)
+        if data.startswith(chunks.SIGNATURE):
+            across, down = struct.unpack_from(">II", data, 16)
+            return across, down
+        if data.startswith(_JPEG_XR):
+            return _jpeg_xr(data)
+        at = data.find(_JPEG_2000, 0, _HEAD)
+        if at >= 0:
+            across, down, left, top = struct.unpack_from(">4I", data, at + 8)
+            return across - left, down - top
+    except struct.error as error:
+        raise ValueError("its header is cut off") from error
+    found = declared(data)
+    return found and (found.width, found.height)
+
+
+def _jpeg_xr(data: bytes) -> tuple[int, int]:
+    (at,) = struct.unpack_from("<I", data, 4)
+    (count,) = struct.unpack_from("<H", data, at)
+    sides = {0xBC80: 0, 0xBC81: 0}
+    Budget(len(data)).visit(count)
+    for start in range(at + 2, at + 2 + 12 * count, 12):
+        tag, _, _, value = struct.unpack_from("<HHII", data, start)
+        if tag in sides:
+            sides[tag] = value
+    across, down = sides.values()
+    return across, down
 
 
 def _gif(data: bytes, budget: Budget) -> Declared:
@@ -111,45 +154,3 @@ def _icon(data: bytes, budget: Budget) -> Declared:
         if across * down > width * height:
             width, height = across, down
     return Declared(width, height)
-
-
-_JPEG = b"\xff\xd8\xff"
-_MOST_SCANS = 500
-"""Passes over the pixels of a progressive picture: each takes as long as its size says."""
-_PROGRESSIVE, _END, _SCAN, _FILL = 0xC2, 0xD9, 0xDA, 0xFF
-_BARE = (0x00, 0x01, *range(0xD0, 0xD9))
-"""Markers without a length."""
-_MARKER = rb"\xff[^\x00\xd0-\xd7\xff]"
-"""The marker that ends the coded data of a scan."""
-
-
-def _check_jpeg(data: bytes) -> None:
-    """Raises OverBudgetError for more segments or scans, or longer gaps, than sound files have."""
-    budget, scans, progressive = Budget(len(data)), 0, False
-    at = 2
-    while at + 4 <= len(data):
-        budget.visit()
-        if data[at] != _FILL:
-            at = data.find(b"\xff", at)
-            if at < 0:
-                return
-            continue
-        kind = data[at + 1]
-        if kind == _FILL:
-            at += 1
-            continue
-        if kind == _END:
-            return
-        if kind in _BARE:
-            at += 2
-            continue
-        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-        progressive |= kind == _PROGRESSIVE
-        if kind == _SCAN:
-            scans += 1
-            if scans > _MOST_SCANS:
-                raise OverBudgetError(f"it has more than the {_MOST_SCANS} scans that are read")
-            found = re.compile(_MARKER).search(data, at) if progressive else None
-            if found is None:
-                return
-            at = found.start()

@@ -16,7 +16,8 @@ from waifu2x.system.lazy_dataclass import dataclass
 EXIF, _GPS, _INTEROPERABILITY = 0x8769, 0x8825, 0xA005
 CHILDREN = {EXIF, _GPS, _INTEROPERABILITY}
 """Tags whose value is the offset of a directory."""
-SUBFILE_TYPE, BITS_PER_SAMPLE = 254, 258
+SUBFILE_TYPE, WIDTH, HEIGHT, BITS_PER_SAMPLE, COMPRESSION, PHOTOMETRIC = 254, *range(256, 260), 262
+SAMPLES_PER_PIXEL, SUB_IFDS = 277, 330
 X_RESOLUTION, Y_RESOLUTION, RESOLUTION_UNIT = 282, 283, 296
 XMP, IPTC, PHOTOSHOP = 700, 33723, 34377
 ICC_PROFILE = 34675
@@ -31,10 +32,12 @@ RESOLUTION = frozenset((X_RESOLUTION, Y_RESOLUTION, RESOLUTION_UNIT))
 REDUCED = 1
 """A flag of SUBFILE_TYPE: the picture is a smaller one of another page."""
 SHORT, LONG = 3, 4
-_BYTE, _LONG8, _IFD8 = 1, 16, 18
+_BYTE, _IFD, _LONG8, _IFD8 = 1, 13, 16, 18
 _SIZES = {_BYTE: 1, 2: 1, SHORT: 2, LONG: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8}
-_SIZES |= {13: 4, _LONG8: 8, 17: 8, _IFD8: 8}
+_SIZES |= {_IFD: 4, _LONG8: 8, 17: 8, _IFD8: 8}
 """Bytes of a value, by its type; the last three are BigTIFF's."""
+_CODES = {_BYTE: "B", SHORT: "H", LONG: "I", _IFD: "I", _LONG8: "Q", _IFD8: "Q"}
+"""`struct` formats of whole numbers, by their type."""
 _DEEPEST = 2
 """Levels of directories below a picture's own that are read."""
 _NUMBERS = 1024
@@ -139,14 +142,22 @@ def pages(data: bytes, budget: Budget) -> list[int]:
                 raise OverBudgetError(f"it has more than the {MAX_PICTURES} pages that are read")
             budget.visit()
             found[at] = None
-            for place in places(data, form, at, budget):
-                length = _SIZES.get(place.kind, 0) * place.count
-                if length <= len(data):
-                    budget.copy(length)
+            check(data, form, at, budget)
             (at,) = struct.unpack_from(form.offset, data, following(data, form, at))
     except (ValueError, struct.error):
         pass  # those before the damage
     return list(found)
+
+
+def check(data: bytes, form: TiffLayout, at: int, budget: Budget) -> None:
+    """Takes all values of the directory at an offset from the budget.
+
+    Raises ValueError if it is beyond the end, and OverBudgetError.
+    """
+    for place in places(data, form, at, budget):
+        length = _SIZES.get(place.kind, 0) * place.count
+        if length <= len(data):
+            budget.copy(length)
 
 
 def places(data: bytes, form: TiffLayout, at: int, budget: Budget) -> Iterator[Place]:
@@ -166,29 +177,25 @@ def places(data: bytes, form: TiffLayout, at: int, budget: Budget) -> Iterator[P
         yield Place(start + head, *struct.unpack_from(form.entry, data, start))
 
 
-def numbers(data: bytes, at: int, tag: int, budget: Budget) -> tuple[int, ...]:
-    """Returns the whole numbers of a tag in the directory at an offset; empty if it is missing.
+def numbers(
+    data: bytes, at: int, wanted: Collection[int], budget: Budget
+) -> dict[int, tuple[int, ...]]:
+    """Returns the whole numbers of the wanted tags that the directory at an offset has.
 
-    Raises ValueError if the directory is damaged, and OverBudgetError.
+    Tags without any are left out. Raises ValueError if the directory is damaged, and
+    OverBudgetError.
     """
-    form = layout(data)
+    form, found = layout(data), {}
     try:
         for place in places(data, form, at, budget):
-            code = {_BYTE: "B", SHORT: "H", LONG: "I"}.get(place.kind)
-            if place.tag == tag and code and 0 < place.count <= _NUMBERS:
+            code = _CODES.get(place.kind)
+            if place.tag in wanted and code and 0 < place.count <= _NUMBERS:
                 start = _start(data, form, place)
-                return struct.unpack_from(f"{form.order}{place.count}{code}", data, start)
+                values = struct.unpack_from(f"{form.order}{place.count}{code}", data, start)
+                found[place.tag] = values
     except struct.error as error:
         raise ValueError("a directory beyond the end") from error
-    return ()
-
-
-def is_thumbnail(data: bytes, at: int, budget: Budget) -> bool:
-    """Returns whether a directory is of a smaller picture of another page.
-
-    Raises as `numbers` does.
-    """
-    return bool(max(numbers(data, at, SUBFILE_TYPE, budget), default=0) & REDUCED)
+    return found
 
 
 def values(data: bytes, at: int, wanted: Collection[int], budget: Budget) -> dict[int, bytes]:

@@ -8,7 +8,6 @@ import functools
 import io
 from collections.abc import Generator
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError, _imaging
@@ -18,9 +17,9 @@ from waifu2x.formats import table
 from waifu2x.formats.base import DecodedFile
 from waifu2x.formats.headers import gif
 from waifu2x.formats.headers.declared import declared
+from waifu2x.formats.headers.tiff import TiffPicture, find
 from waifu2x.formats.limits import Budget, check_pixels
-from waifu2x.formats.metadata import tags, transfer
-from waifu2x.formats.metadata.exif import ORIENTATION
+from waifu2x.formats.metadata import transfer
 from waifu2x.formats.pillow import deep_samples
 from waifu2x.formats.pillow.images import jpeg_coding, plain
 from waifu2x.formats.png import chunks
@@ -32,11 +31,6 @@ _ANIMATED = ("GIF", "PNG", "WEBP", "AVIF")
 """Formats whose further pictures follow in time; those of others are previews, sizes or layers."""
 _PLANES = 4
 """Samples of a pixel, at most."""
-_WIDTH, _HEIGHT, _PHOTOMETRIC, _SAMPLES = 256, 257, 262, 277
-_PAGE_TAGS = (tags.SUBFILE_TYPE, _WIDTH, _HEIGHT, _PHOTOMETRIC, ORIENTATION, _SAMPLES)
-"""Tags of a TIFF's directory, each with one number."""
-_PALETTE = 3
-"""A value of the tag for the kind of samples."""
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"eXIf")
 _DURATION = 100.0
 """Milliseconds of a frame that names none, or 0, as browsers have it."""
@@ -230,38 +224,30 @@ def _pages(
 ) -> tuple[Header, Generator[Timed]]:
     """Returns header and pages of a TIFF of 8 bits, without thumbnails."""
     count = getattr(image, "n_frames", 1)
-    pages, extents, total, budget = list[tuple[int, int]](), list[Extent](), 0, Budget(len(data))
-    palette = False
-    for index, at in enumerate(tags.pages(data, budget)[:count]):
-        said = tags.values(data, at, _PAGE_TAGS, budget)
-        order: Literal["little", "big"] = "little" if tags.layout(data).order == "<" else "big"
-        found = {tag: int.from_bytes(value, order) for tag, value in said.items()}
-        if count > 1 and found.get(tags.SUBFILE_TYPE, 0) & tags.REDUCED:
-            continue
-        height, width = found.get(_HEIGHT, 0), found.get(_WIDTH, 0)
-        total += height * width
-        check_pixels(name, (width, height), 1, total, max_pixels)
-        planes = 3 if found.get(_PHOTOMETRIC) == _PALETTE else found.get(_SAMPLES, 1)
-        palette |= not pages and found.get(_PHOTOMETRIC) == _PALETTE
-        rows, columns = oriented_size(height, width, found.get(ORIENTATION, 1))
-        extents.append(Extent(rows, columns, rows * columns * planes))
-        pages.append((index, at))
+    found = find(data, Budget(len(data))).pictures
+    pages = [picture for picture in found if picture.page is not None and picture.page < count]
     if not pages:
         raise ImageError(f"{name}: has no picture in it")
-    header = Header(tuple(extents), len(pages), palette=palette)
-    return header, _decoded_pages(image, data, name, pages if count > 1 else [(-1, pages[0][1])])
+    total = 0
+    for page in pages:
+        total += page.size[0] * page.size[1]
+        check_pixels(name, page.size, 1, total, max_pixels)
+    extents = tuple(page.extent for page in pages)
+    header = Header(extents, len(pages), palette=pages[0].palette)
+    return header, _decoded_pages(image, data, name, pages)
 
 
 def _decoded_pages(
-    image: Image.Image, data: bytes, name: str, pages: list[tuple[int, int]]
+    image: Image.Image, data: bytes, name: str, pages: list[TiffPicture]
 ) -> Generator[Timed]:
-    """Yields pages, given as (index, offset of the directory); index -1 is loaded already."""
+    """Yields the pictures of a file at some of its pages."""
     budget = Budget(len(data))
-    for index, at in pages:
-        if index >= 0:
-            image.seek(index)
+    for page in pages:
+        assert page.page is not None  # Pillow reads no others
+        if page.page != image.tell():
+            image.seek(page.page)
         # Pillow has brought the page upright by then.
-        said, _ = transfer.upright(transfer.of_tiff(data, at, budget))
+        said, _ = transfer.upright(transfer.of_tiff(data, page.at, budget))
         image.load()
         picture, notices = plain(image, name)
         yield Timed(replace(picture, metadata=said), notices=tuple(sorted(set(notices))))
