@@ -105,9 +105,9 @@ def full_range(samples: NDArray[Any], bits: int) -> NDArray[Any]:
         raise ValueError(f"Expected unsigned integers of up to 16 bits, but got {samples.dtype}")
     if bits in (8, 16):
         return samples
-    kind = np.dtype(np.uint8 if bits < 8 else np.uint16)
-    scaled: NDArray[Any] = np.rint(samples * (np.iinfo(kind).max / ((1 << bits) - 1)))
-    return scaled.astype(kind)
+    peak = 255 if bits < 8 else 65535
+    scaled = np.rint(samples * (peak / ((1 << bits) - 1)))
+    return scaled.astype(np.uint8 if bits < 8 else np.uint16)
 
 
 def contiguous(samples: NDArray[Any]) -> NDArray[Any]:

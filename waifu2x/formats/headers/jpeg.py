@@ -32,7 +32,7 @@ class Segment(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """What a frame's header declares."""
+    """The header of a frame."""
 
     process: int
     """0 to 2 are usual; 3 is lossless; 5 to 7 and 13 to 15 are hierarchical."""
