@@ -22,11 +22,6 @@ from waifu2x.system.files import read_bytes, reason
 if TYPE_CHECKING:
     from waifu2x.formats.headers.tiff import TiffPictures
 
-RAW = (
-    "is a camera's raw file, of which the picture is yet to be made: export a TIFF or a 16-bit PNG"
-    " from a raw converter"
-)
-
 
 def first_picture(path: Path, max_pixels: int = MAX_PIXELS) -> Picture:
     """Returns the first picture in a file. Raises ImageError as `open_content` does."""
@@ -80,9 +75,12 @@ def open_content(
             found = png_read.open_content(data, name, max_pixels, allocate)
             if found:
                 return found
+        from waifu2x.formats.headers import refused
+
         found_tiff = _tiff(data)
-        if found_tiff and found_tiff.is_raw:
-            raise ImageError(f"{name}: {RAW}")
+        told = refused.RAW if found_tiff and found_tiff.is_raw else refused.reason(data)
+        if told:
+            raise ImageError(f"{name}: {told}")
         if found_tiff and not found_tiff.by_pillow:
             from waifu2x.formats import tiff
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Literal, NamedTuple
 
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.formats.headers import jxl
+from waifu2x.formats.headers import heif, jxl
 
 Kind = Literal["profile", "EXIF", "XMP", "IPTC", "resolution", "comment", "text"]
 """Kinds of content besides pixels."""
@@ -126,6 +126,7 @@ FORMATS = (
 )  # fmt: skip
 """All formats, in the order in which they are shown."""
 
+
 _BUILT_IN = ("PNG", "JPEG", "BMP", "GIF", "PPM")
 """Formats that Pillow knows without loading all its plugins, so they are tried first."""
 _LAST = "TGA"
@@ -188,14 +189,9 @@ def sniffed(data: bytes) -> Format | None:
     """Returns the format of a file's first bytes, where it is one that takes a plugin."""
     if jxl.is_jxl(data):
         return of("jxl")
-    if data[4:8] == b"ftyp" and data[8:12] in (
-        b"heic",
-        b"heix",
-        b"hevc",
-        b"hevx",
-        b"mif1",
-        b"msf1",
-    ):
+    brands = heif.brands(data)
+    # HEIF's general brands, such as mif1, say nothing of the coding.
+    if brands & heif.HEIF and (data[8:12] in heif.OF_HEVC or not brands & heif.AVIF):
         return of("heic")
     return None
 

@@ -11,11 +11,11 @@ from waifu2x.formats.limits import Budget, OverBudgetError
 
 START = b"\xff\xd8\xff"
 """The first bytes of a file."""
-LOSSLESS = 3
 _MOST_SCANS = 500
 """Passes over the pixels of a progressive picture: each takes as long as its size says."""
 _PROGRESSIVE, _END, SCAN, _FILL = 0xC2, 0xD9, 0xDA, 0xFF
-_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+JPEG_LS = 0xF7 - 0xC0
+_FRAMES = frozenset((*range(0xC0, 0xD0), 0xF7)) - {0xC4, 0xC8, 0xCC}
 """Markers of frames; the number behind 0xC0 is that of the process."""
 _BARE = (0x00, 0x01, *range(0xD0, 0xD9))
 """Markers without a length."""
@@ -89,3 +89,8 @@ def frame(data: bytes) -> Frame | None:
         if marker == SCAN or end > len(data):
             break
     return None
+
+
+def behind_header(data: bytes) -> int:
+    """Returns the offset at which the first coded samples begin. Raises OverBudgetError."""
+    return next((segment.end for segment in segments(data) if segment.marker == SCAN), 0)

@@ -50,6 +50,21 @@ def depth(data: bytes) -> int:
     return usual or header.take(6) + 1
 
 
+def is_animated(data: bytes) -> bool:
+    """Returns whether further pictures follow.
+
+    Raises ValueError without a header, and OverBudgetError.
+    """
+    header = _BitReader(data)
+    header.size()
+    if header.take(1) or not header.take(1):
+        return False
+    header.take(3)
+    if header.take(1):
+        header.size()
+    return header.take(2) == 2  # no preview, but an animation
+
+
 class _BitReader:
     """Reads the first bits of a codestream one after the other."""
 

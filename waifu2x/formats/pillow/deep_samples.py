@@ -1,7 +1,7 @@
-"""Reads AVIF, JPEG XL and HEIF of more than 8 bits a sample, which Pillow reduces to 8.
+"""Reads AVIF, JPEG XL and HEIF of more than 8 bits a sample, which Pillow reduces to 8, and JPEG.
 
 Pillow reads the rest of the file; imagecodecs and pillow-heif have the samples in full. If both do
-not show the same picture, Pillow's is taken.
+not show the same picture, Pillow's is taken. A JPEG of other than 8 bits Pillow does not decode.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from waifu2x.formats.headers import jxl
+from waifu2x.formats.headers import jpeg, jxl
+from waifu2x.formats.metadata import profiles
 from waifu2x.imaging.dtypes import to_unit
-from waifu2x.imaging.picture import Picture, apart, full_range, with_alpha
+from waifu2x.imaging.picture import Colours, Picture, apart, full_range, with_alpha
 
 _ALIKE = 2 / 255
 """Mean difference of two decoders' pixels, at most: each rounds and enlarges chroma in its way."""
@@ -26,6 +27,7 @@ _HEAD = 1 << 12
 """Bytes in which an AVIF's box of properties begins: it is the first after the file's type."""
 _HIGH, _TWELVE = 0x40, 0x20
 """Flags of an AV1CodecConfigurationBox: more than 8 bits, and of those 12."""
+_END_OF_JPEG = b"\xff\xd9"
 _WORD = 16
 """Bits of pillow-heif's samples, at whose upper end those of the file stand."""
 
@@ -34,6 +36,9 @@ def depth(image: Image.Image, data: bytes) -> int:
     """Returns bits of a sample by a file's header and Pillow; 8 for floats and if neither says
     it."""
     with contextlib.suppress(ValueError, TypeError):
+        if image.format == "JPEG":
+            frame = jpeg.frame(data)
+            return frame.bits if frame else 8
         if image.format == "AVIF":
             return _avif_depth(data)
         if image.format == "JXL":
@@ -43,10 +48,34 @@ def depth(image: Image.Image, data: bytes) -> int:
     return 8
 
 
+def as_8_bits(data: bytes) -> bytes:
+    """Returns a JPEG whose header names 8 bits, so that Pillow reads what else it holds; other
+    files as they are. Raises OverBudgetError."""
+    frame = jpeg.frame(data) if data.startswith(jpeg.START) else None
+    if frame is None or frame.bits == 8:
+        return data
+    return data[: frame.at] + b"\x08" + data[frame.at + 1 :]
+
+
+def of_jpeg(image: Image.Image, data: bytes) -> Picture:
+    """Returns the pixels and the profile of a JPEG of other than 8 bits.
+
+    Raises what decoders raise, and ValueError for a file that is cut off, which they fill up.
+    """
+    if data.find(_END_OF_JPEG, jpeg.behind_header(data)) < 0:
+        raise ValueError("it ends before its last row")
+    samples = np.atleast_3d(imagecodecs.jpeg8_decode(data))
+    pixels = full_range(samples, depth(image, data))
+    profile = image.info.get("icc_profile")
+    if profile and not profiles.fits(profile, pixels.shape[-1]):
+        profile = None
+    return Picture(pixels, None, Colours(profile))
+
+
 def deepened(picture: Picture, image: Image.Image, data: bytes) -> tuple[Picture, tuple[str, ...]]:
     """Returns a still picture that Pillow has read in the depth of its file, and notices."""
     bits = depth(image, data)
-    if bits <= 8:
+    if bits <= 8 or image.format == "JPEG":
         return picture, ()
     try:
         samples = full_range(np.atleast_3d(_samples(str(image.format), data, bits)), bits)

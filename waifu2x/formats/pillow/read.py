@@ -15,9 +15,8 @@ from PIL import Image, UnidentifiedImageError, _imaging
 from waifu2x.errors import ImageError
 from waifu2x.formats import table
 from waifu2x.formats.base import DecodedFile
-from waifu2x.formats.headers import gif
+from waifu2x.formats.headers import gif, psd, tiff
 from waifu2x.formats.headers.declared import declared
-from waifu2x.formats.headers.tiff import TiffPicture, find
 from waifu2x.formats.limits import Budget, check_pixels
 from waifu2x.formats.metadata import transfer
 from waifu2x.formats.pillow import deep_samples
@@ -57,6 +56,7 @@ def open_content(
         check_pixels(name, said[:2], said.pictures, total, max_pixels)
     # Pillow refuses PNGs for some texts, which it need not see.
     seen = chunks.without(data, _TEXTS) if data.startswith(chunks.SIGNATURE) else data
+    seen = deep_samples.as_8_bits(seen)
     try:
         image = Image.open(io.BytesIO(seen), formats=opened)
     except UnidentifiedImageError as error:
@@ -69,7 +69,10 @@ def open_content(
     except BaseException:
         image.close()
         raise
-    header = replace(header, format=table.name_of(str(image.format)))
+    kind = str(image.format)
+    header = replace(
+        header, format=table.name_of(kind), parts={**header.parts, **parts(data, kind)}
+    )
     return DecodedFile(name, header, pictures, image.close)
 
 
@@ -147,8 +150,12 @@ def _one_picture(
 def _loaded(
     image: Image.Image, data: bytes, name: str, allocate: Allocate | None = None
 ) -> tuple[Picture, tuple[str, ...]]:
+    if image.format == "JPEG" and deep_samples.depth(image, data) != 8:
+        return deep_samples.of_jpeg(image, data), ()
     image.load()
     picture, notices = plain(image, name, allocate)
+    if image.format == "PSD" and not psd.is_transparent(data):
+        picture = replace(picture, alpha=None)  # what Pillow takes for it is a saved selection
     if image.format == "PNG" and not picture.colours.icc_profile:
         picture = replace(
             picture, colours=Colours(None, chunks.colour_chunks(chunks.contents(data)))
@@ -224,7 +231,8 @@ def _pages(
 ) -> tuple[Header, Generator[Timed]]:
     """Returns header and pages of a TIFF of 8 bits, without thumbnails."""
     count = getattr(image, "n_frames", 1)
-    found = find(data, Budget(len(data))).pictures
+    budget = Budget(len(data))
+    found = tiff.find(data, budget).pictures
     pages = [picture for picture in found if picture.page is not None and picture.page < count]
     if not pages:
         raise ImageError(f"{name}: has no picture in it")
@@ -238,7 +246,7 @@ def _pages(
 
 
 def _decoded_pages(
-    image: Image.Image, data: bytes, name: str, pages: list[TiffPicture]
+    image: Image.Image, data: bytes, name: str, pages: list[tiff.TiffPicture]
 ) -> Generator[Timed]:
     """Yields the pictures of a file at some of its pages."""
     budget = Budget(len(data))

@@ -1,0 +1,160 @@
+"""Reads which pictures and other parts a file of HEIF's structure holds: HEIC, AVIF.
+
+ISO/IEC 14496-12 for boxes, ISO/IEC 23008-12 for items, 6.5.8 for auxiliary pictures; ISO 21496-1
+for gain maps.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from waifu2x.formats.limits import Budget
+
+AVIF = frozenset((b"avif", b"avis"))
+OF_HEVC = frozenset((b"heic", b"heix", b"hevc", b"hevx"))
+HEIF = OF_HEVC | {b"mif1", b"msf1"}
+"""Brands of files that pillow-heif reads, unless they are AVIF's as well."""
+_CODED = frozenset(
+    (b"hvc1", b"av01", b"avc1", b"jpeg", b"j2k1", b"vvc1", b"unci", b"grid", b"iden", b"iovl")
+)
+"""Types of items that are pictures."""
+_GAIN_MAP = b"tmap"
+_ALPHA = (b":auxid:1", b"auxiliary:alpha")
+_DEPTH = (b":auxid:2", b"auxiliary:depth", b"depth")
+_MOST_BRANDS = 64
+
+
+class Box(NamedTuple):
+    """A box, by its kind and the offsets at which its content starts and ends."""
+
+    kind: bytes
+    start: int
+    end: int
+
+
+def brands(data: bytes) -> frozenset[bytes]:
+    """Returns the brands of a file, the major one and those that it is compatible with."""
+    if data[4:8] != b"ftyp":
+        return frozenset()
+    end = min(int.from_bytes(data[:4], "big"), len(data), 16 + 4 * _MOST_BRANDS)
+    return frozenset(data[at : at + 4] for at in (8, *range(16, end - 3, 4)))
+
+
+def kinds(data: bytes) -> set[bytes]:
+    """Returns the kinds of a file's outermost boxes. Raises OverBudgetError."""
+    return {box.kind for box in _boxes(data, 0, len(data), Budget(len(data)))}
+
+
+def parts(data: bytes) -> dict[str, int]:
+    """Returns the numbers of the parts besides the primary picture, by their kinds in the table.
+
+    Raises OverBudgetError. What is damaged is left out.
+    """
+    budget, found = Budget(len(data)), dict[str, int]()
+    for box in _boxes(data, 0, len(data), budget):
+        if box.kind == b"meta":
+            try:
+                found |= _of_items(data, box, budget)
+            except (struct.error, IndexError):
+                continue
+        elif box.kind == b"mpvd":  # a motion photo
+            found["film"] = 1
+        elif box.kind == b"moov":
+            found |= _of_tracks(data, box, budget)
+            if not brands(data) & AVIF:  # an AVIF's is read
+                found["animation"] = 1
+    return found
+
+
+def _boxes(data: bytes, start: int, end: int, budget: Budget) -> Iterator[Box]:
+    end = min(end, len(data))
+    while start + 8 <= end:
+        budget.visit()
+        length, kind = struct.unpack_from(">I4s", data, start)
+        head = 8
+        if length == 1 and start + 16 <= end:
+            (length,) = struct.unpack_from(">Q", data, start + 8)
+            head = 16
+        length = length or end - start  # 0: up to the end
+        if length < head:
+            return
+        yield Box(kind, start + head, min(start + length, end))
+        start += length
+
+
+def _of_tracks(data: bytes, movie: Box, budget: Budget) -> dict[str, int]:
+    sounds = 0
+    for track in _boxes(data, movie.start, movie.end, budget):
+        for media in _boxes(data, track.start, track.end, budget):
+            if track.kind == b"trak" and media.kind == b"mdia":
+                handlers = _boxes(data, media.start, media.end, budget)
+                sounds += any(
+                    box.kind == b"hdlr" and data[box.start + 8 : box.start + 12] == b"soun"
+                    for box in handlers
+                )
+    return {"sound": sounds} if sounds else {}
+
+
+def _of_items(data: bytes, meta: Box, budget: Budget) -> dict[str, int]:
+    """Returns the parts among a file's items. Raises struct.error, IndexError, OverBudgetError."""
+    boxes = {box.kind: box for box in _boxes(data, meta.start + 4, meta.end, budget)}
+    nothing = Box(b"", 0, 0)
+    items = dict(_items(data, boxes.get(b"iinf", nothing), budget))
+    shown = {item for item, kind in items.items() if kind in _CODED}
+    referred = list(_references(data, boxes.get(b"iref", nothing), budget))
+    for kind, item, others in referred:
+        if kind in (b"auxl", b"thmb"):
+            shown.discard(item)
+        elif kind == b"dimg":
+            # The parts of a grid; of a gain map's result, the picture itself and the map.
+            base = others[0] if items.get(item) == _GAIN_MAP else None
+            shown -= {other for other in others if other != base}
+    found: dict[str, int] = {"further pictures": max(0, len(shown) - 1)}
+    for kind in _auxiliary(data, boxes.get(b"iprp", nothing), budget):
+        if b"hdrgainmap" in kind:
+            found["gain map"] = 1
+        elif any(word in kind for word in _DEPTH):
+            found["depth map"] = 1
+        elif not any(word in kind for word in _ALPHA):
+            found["masks"] = found.get("masks", 0) + 1
+    if _GAIN_MAP in items.values():
+        found["gain map"] = 1
+    return {kind: count for kind, count in found.items() if count}
+
+
+def _items(data: bytes, box: Box, budget: Budget) -> Iterator[tuple[int, bytes]]:
+    """Yields number and type of the items that are not hidden."""
+    if not box.end:
+        return
+    start = box.start + (6 if data[box.start] == 0 else 8)
+    for entry in _boxes(data, start, box.end, budget):
+        version, hidden = data[entry.start], data[entry.start + 3] & 1
+        if entry.kind == b"infe" and version >= 2 and not hidden:
+            form = ">H2x4s" if version == 2 else ">I2x4s"
+            yield struct.unpack_from(form, data, entry.start + 4)
+
+
+def _references(
+    data: bytes, box: Box, budget: Budget
+) -> Iterator[tuple[bytes, int, tuple[int, ...]]]:
+    """Yields references as their kind, the item that refers, and those that it refers to."""
+    if not box.end:
+        return
+    code = "I" if data[box.start] else "H"
+    size = struct.calcsize(code)
+    for entry in _boxes(data, box.start + 4, box.end, budget):
+        item, count = struct.unpack_from(f">{code}H", data, entry.start)
+        budget.visit(count)
+        others = struct.unpack_from(f">{count}{code}", data, entry.start + size + 2)
+        yield entry.kind, item, others
+
+
+def _auxiliary(data: bytes, box: Box, budget: Budget) -> Iterator[bytes]:
+    """Yields the types of auxiliary pictures."""
+    for group in _boxes(data, box.start, box.end, budget):
+        if group.kind == b"ipco":
+            for entry in _boxes(data, group.start, group.end, budget):
+                if entry.kind == b"auxC":
+                    yield data[entry.start + 4 : entry.end]

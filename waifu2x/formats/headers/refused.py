@@ -1,0 +1,99 @@
+"""Names files that are not read by their first bytes, so that the reason and a remedy are true."""
+
+from __future__ import annotations
+
+import re
+
+from waifu2x.formats.headers import jpeg, psd
+
+RAW = (
+    "is a camera's raw file, of which the picture is yet to be made: export a TIFF or a 16-bit PNG"
+    " from a raw converter"
+)
+_OTHER = "is {}, which is not read: export it as PNG or TIFF"
+_FILM = "is a film, not a picture: enlarge it by waifu2x video"
+_SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
+    *(
+        (at, mark, RAW)
+        for at, mark in (
+            (4, b"ftypcrx "),  # Canon CR3
+            (6, b"HEAPCCDR"),  # Canon CRW
+            (0, b"FUJIFILMCCD-RAW"),
+            (0, b"IIRO"),  # Olympus ORF
+            (0, b"IIRS"),
+            (0, b"MMOR"),
+            (0, b"IIU\0"),  # Panasonic RW2, Leica RWL
+            (0, b"FOVb"),  # Sigma X3F
+            (0, b"\0MRM"),  # Minolta MRW
+        )
+    ),
+    (0, b"II\xbc", _OTHER.format("JPEG XR")),
+    (0, b"v/1\x01", _OTHER.format("OpenEXR")),
+    (0, b"#?RADIANCE", _OTHER.format("Radiance HDR")),
+    (0, b"#?RGBE", _OTHER.format("Radiance HDR")),
+    (0, b"gimp xcf", _OTHER.format("GIMP's XCF")),
+    (0, b"CSFCHUNK", _OTHER.format("a Clip Studio Paint file")),
+    (0, b"icns", _OTHER.format("an icon of macOS (ICNS)")),
+    (0, b"BPG\xfb", _OTHER.format("BPG")),
+    (0, b"AT&TFORM", _OTHER.format("DjVu")),
+    (0, b"%!PS", _OTHER.format("PostScript")),
+    (0, b"\xc5\xd0\xd3\xc6", _OTHER.format("PostScript")),
+    (0, b"\x1aE\xdf\xa3", _FILM),
+    (4, b"ftypisom", _FILM),
+    (4, b"ftypmp4", _FILM),
+    (4, b"ftypqt  ", _FILM),
+)
+_MARKUP = (
+    (rb"(?i:<!doctype html|<html)", "is a web page, not a picture: save the picture itself"),
+    (rb"<svg[\s>]", "is a drawing (SVG), not pixels: export it as PNG in the size you want"),
+)
+_HEAD = 1 << 10
+"""Bytes in which a page or a drawing says what it is."""
+_HIERARCHICAL, _ARITHMETIC_LOSSLESS = (5, 6, 7, 13, 14, 15), 11
+
+
+def reason(data: bytes) -> str | None:
+    """Returns why a file is not read, with a remedy, as a clause without its subject.
+
+    None for files that decoders are to read. TIFF is for `headers.tiff`. Raises OverBudgetError.
+    """
+    for at, mark, said in _SIGNATURES:
+        if data.startswith(mark, at):
+            return said
+    if data.startswith(jpeg.START):
+        return _of_jpeg(data)
+    if data.startswith(psd.SIGNATURE):
+        return _of_psd(data)
+    if data[:3].strip()[:1] in (b"<", b"\xef"):
+        for pattern, said in _MARKUP:
+            if re.search(pattern, data[:_HEAD]):
+                return said
+    return None
+
+
+def _of_jpeg(data: bytes) -> str | None:
+    frame = jpeg.frame(data)
+    if frame is None:
+        return None
+    if frame.process == jpeg.JPEG_LS:
+        return _OTHER.format("JPEG-LS")
+    if frame.process in _HIERARCHICAL or frame.process == _ARITHMETIC_LOSSLESS:
+        return _OTHER.format(f"a JPEG of a rare kind (SOF{frame.process})")
+    if frame.bits != 8 and frame.planes not in (1, 3):
+        return f"is a JPEG of {frame.planes} colours and {frame.bits} bits: convert it to RGB first"
+    return None
+
+
+def _of_psd(data: bytes) -> str | None:
+    header = psd.read(data)
+    if header is None:
+        return None
+    if header.version != 1:
+        return "is a large document of Photoshop (PSB), which is not read: save it as TIFF"
+    if header.bits > 8:
+        return f"is a PSD of {header.bits} bits a sample, which is not read: save it as TIFF"
+    if not header.is_merged:
+        return "is a PSD without a merged picture: save it with Maximize Compatibility, or as TIFF"
+    if header.mode == psd.MULTICHANNEL:
+        return "is a PSD of several inks (multichannel), which is not read: convert it to RGB first"
+    return None
