@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.cli.test_mistakes import MISTAKES
+from tests.docs import formats_table
 from tests.docs.documents import ROOT
 from waifu2x.cli.options.settings import ONE_RUN, OTHER_VARIABLES
 from waifu2x.networks.noise_levels import LIMITS
@@ -61,6 +62,14 @@ def test_the_page_names_what_no_setting_stands_for() -> None:
     text = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
     told = re.findall(r"`--([\w-]+)`", text.partition("## What cannot be set")[2])
     assert {*told} == {*ONE_RUN} - {"help"}
+
+
+def test_formats_are_those_of_the_page() -> None:
+    """`python -m tests.docs.formats_table` writes them."""
+    text = formats_table.PAGE.read_text(encoding="utf-8")
+    assert text == formats_table.page(text)
+    assert formats_table.formats() in text
+    assert formats_table.parts() in text
 
 
 def test_what_is_read_first_is_short() -> None:

@@ -37,7 +37,8 @@ def refusal(data: bytes) -> str:
 def test_avif_of_the_general_brand(bits: int) -> None:
     """mif1, as Netflix's samples have it: the brand that counts is among the compatible ones."""
     peak = (1 << bits) - 1
-    data = imagecodecs.avif_encode(ramp(peak), level=100, bitspersample=bits, pixelformat="444")
+    pixels = ramp(peak)
+    data = bytes(imagecodecs.avif_encode(pixels, level=100, bitspersample=bits, pixelformat="444"))
     general = data[:8] + b"mif1" + data[12:]
     found = decode_all(general)
     assert found.format == "AVIF"
@@ -65,7 +66,7 @@ def test_lossless_jpeg(bits: int, planes: int) -> None:
     """To the level, over the full range of its bits."""
     peak = (1 << bits) - 1
     samples = ramp(peak, planes).squeeze()
-    data = imagecodecs.jpeg8_encode(samples, bitspersample=bits, lossless=True)
+    data = bytes(imagecodecs.jpeg8_encode(samples, bitspersample=bits, lossless=True))
     (picture,) = decode_all(data).pictures
     top = 255 if bits == 8 else 65535
     assert (picture.pixels.squeeze() == np.rint(samples * (top / peak))).all()
@@ -73,10 +74,8 @@ def test_lossless_jpeg(bits: int, planes: int) -> None:
 
 def jpeg12(planes: int = 3) -> bytes:
     samples = ramp(4095, planes).squeeze()
-    data: bytes = imagecodecs.jpeg8_encode(
-        samples, level=100, bitspersample=12, subsampling="444" if planes == 3 else None
-    )
-    return data
+    finest = "444" if planes == 3 else None
+    return bytes(imagecodecs.jpeg8_encode(samples, level=100, bitspersample=12, subsampling=finest))
 
 
 @pytest.mark.parametrize("planes", [1, 3])
@@ -103,7 +102,7 @@ def test_jpeg_of_12_bits_keeps_what_else_it_holds() -> None:
 @pytest.mark.parametrize("lossless", [False, True])
 def test_jpeg_of_12_bits_that_is_cut_off(lossless: bool) -> None:
     """libjpeg fills up the rest, which none may take for the picture."""
-    data = imagecodecs.jpeg8_encode(ramp(4095), bitspersample=12, lossless=lossless)
+    data = bytes(imagecodecs.jpeg8_encode(ramp(4095), bitspersample=12, lossless=lossless))
     for end in (len(data) - 2, len(data) * 2 // 3):
         with pytest.raises(ImageError, match=r"^p: damaged or cut off"):
             decode_all(data[:end])

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import OutputError
-from waifu2x.formats.metadata import profiles, transfer
-from waifu2x.formats.table import Format, Kind, OutputOptions
+from waifu2x.formats.metadata import profiles, promises, transfer
+from waifu2x.formats.table import Format, Kind, OutputOptions, left_out
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Colours, Metadata, Picture
 from waifu2x.imaging.streams import Header
@@ -43,7 +43,8 @@ class Adapter:
 
         Of several, the first is kept where the format holds one.
         """
-        form, notices = self._form, list[str]()
+        form = self._form
+        notices = [left_out(kind, count) for kind, count in sorted(header.parts.items())]
         self._is_same = header.format == form.name
         kind = "animation" if header.animated else "pages"
         if header.count == 1 or form.frames == kind:
@@ -69,6 +70,10 @@ class Adapter:
         lost -= self._lost
         self._lost |= lost
         notices = [f"{form.name} holds no {' and no '.join(sorted(lost))}"] if lost else []
+        xmp = picture.metadata.xmp
+        if xmp and (held := promises.without(xmp)) is not xmp:
+            picture = replace(picture, metadata=replace(picture.metadata, xmp=held))
+            notices.append("its XMP no longer tells of parts that are left out")
         for step in (_opaque, _in_colours, _deep):
             picture, said = step(picture, form, options)
             notices += said

@@ -34,6 +34,8 @@ class Description:
     """The name of its colour profile."""
     metadata: tuple[str, ...]
     """Kinds of metadata that are there."""
+    parts: tuple[str, ...]
+    """Kinds of what the file holds besides these pictures, which no result has."""
     kept: tuple[str, ...]
     lost: tuple[str, ...]
     """Kinds of content that a result in the format asked for keeps, and that it does not."""
@@ -70,6 +72,7 @@ def describe(path: Path, extension: str) -> Description:
         held[every] = form.frames == every
     if bits > 8:
         held[f"{bits} bits"] = bits in form.depths
+    held |= dict.fromkeys(sorted(header.parts), False)
     return Description(
         format=header.format,
         width=width,
@@ -81,6 +84,7 @@ def describe(path: Path, extension: str) -> Description:
         pictures=count,
         profile=profiles.name_of(profile) if profile else None,
         metadata=tuple(sorted(said)),
+        parts=tuple(sorted(header.parts)),
         kept=tuple(kind for kind, kept in held.items() if kept),
         lost=tuple(kind for kind, kept in held.items() if not kept),
         notices=tuple(sorted(notices)),

@@ -127,6 +127,49 @@ FORMATS = (
 """All formats, in the order in which they are shown."""
 
 
+class FilePart(NamedTuple):
+    """Content of a file besides its pictures, which no result holds."""
+
+    formats: tuple[str, ...]
+    """Names of the formats in which it is found."""
+    notice: str
+    """A clause on what becomes of it; {count} is its number."""
+
+
+PARTS = {
+    "gain map": FilePart(
+        ("JPEG", "HEIF", "AVIF", "JPEG XL"),
+        "its gain map is left out: the result is the picture for SDR displays",
+    ),
+    "depth map": FilePart(("JPEG", "HEIF", "AVIF"), "its depth map is left out"),
+    "masks": FilePart(("JPEG", "HEIF", "AVIF"), "masks are left out: {count}"),
+    "film": FilePart(("JPEG", "HEIF"), "its film is left out: the picture of a motion photo stays"),
+    "sound": FilePart(("JPEG", "AVIF"), "its sound is left out"),
+    "animation": FilePart(
+        ("HEIF", "JPEG XL"), "its animation is left out: the first picture stays"
+    ),
+    "further pictures": FilePart(
+        ("JPEG", "HEIF", "AVIF"),
+        "further pictures are left out: {count}, the main picture stays",
+    ),
+    "further sizes": FilePart(("ICO",), "smaller sizes are left out: {count}"),
+    "layers": FilePart(("PSD", "TIFF"), "its layers are left out: the merged picture stays"),
+    "further channels": FilePart(
+        ("PSD", "TIFF"), "channels such as saved selections are left out: {count}"
+    ),
+    "transparency": FilePart(
+        ("PSD",), "its transparency is left out: save it as PNG or TIFF to keep that"
+    ),
+    "extended XMP": FilePart(("JPEG",), "its extended XMP is left out"),
+}
+"""Parts of files by their kind."""
+
+
+def left_out(kind: str, count: int) -> str:
+    """Returns the notice of parts of a kind, which no result holds."""
+    return PARTS[kind].notice.format(count=count)
+
+
 _BUILT_IN = ("PNG", "JPEG", "BMP", "GIF", "PPM")
 """Formats that Pillow knows without loading all its plugins, so they are tried first."""
 _LAST = "TGA"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from waifu2x.errors import ImageError
 from waifu2x.formats.base import DecodedFile, Writer
 from waifu2x.formats.headers.declared import of_stream
-from waifu2x.formats.headers.tiff import TiffPicture
+from waifu2x.formats.headers.tiff import TiffPicture, parts
 from waifu2x.formats.limits import Budget, OverBudgetError, check_pixels
 from waifu2x.formats.metadata import profiles, tags, transfer
 from waifu2x.formats.metadata.profiles import BAD_PROFILE
@@ -67,7 +67,13 @@ def open_content(
             _check_samples(page, data, name, max_pixels)
             pages.append(page)
         extents = tuple(picture.extent for picture in pictures)
-        header = Header(extents, len(pages), format="TIFF", palette=pictures[0].palette)
+        header = Header(
+            extents,
+            len(pages),
+            format="TIFF",
+            palette=pictures[0].palette,
+            parts=parts(data, pictures, budget),
+        )
     except BaseException:
         file.close()
         raise

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from numpy.typing import DTypeLike, NDArray
@@ -46,6 +47,8 @@ class Header:
     """The coding, of a JPEG."""
     palette: bool = False
     """Whether its samples are indices of a palette."""
+    parts: Mapping[str, int] = field(default_factory=dict)
+    """The numbers of parts that are not read, by their kinds in the table of formats."""
 
     def extent(self, index: int) -> Extent:
         """Returns the extent of the picture at that index."""

@@ -124,7 +124,7 @@ def _of_picture(found: Description, extension: str) -> tuple[dict[str, Any], str
         parts.append("transparent")
     if found.profile:
         parts.append(f"profile {found.profile}")
-    parts += [*found.metadata, *found.notices]
+    parts += [*found.metadata, *found.parts, *found.notices]
     parts.append(f"enlarged {_SCALE}x: {width}x{height}")
     if found.jpeg:
         level = limits_of(model_set.find(catalogue.DEFAULT)).level(

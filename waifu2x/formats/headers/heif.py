@@ -26,7 +26,7 @@ _DEPTH = (b":auxid:2", b"auxiliary:depth", b"depth")
 _MOST_BRANDS = 64
 
 
-class Box(NamedTuple):
+class HeifBox(NamedTuple):
     """A box, by its kind and the offsets at which its content starts and ends."""
 
     kind: bytes
@@ -68,7 +68,7 @@ def parts(data: bytes) -> dict[str, int]:
     return found
 
 
-def _boxes(data: bytes, start: int, end: int, budget: Budget) -> Iterator[Box]:
+def _boxes(data: bytes, start: int, end: int, budget: Budget) -> Iterator[HeifBox]:
     end = min(end, len(data))
     while start + 8 <= end:
         budget.visit()
@@ -80,11 +80,11 @@ def _boxes(data: bytes, start: int, end: int, budget: Budget) -> Iterator[Box]:
         length = length or end - start  # 0: up to the end
         if length < head:
             return
-        yield Box(kind, start + head, min(start + length, end))
+        yield HeifBox(kind, start + head, min(start + length, end))
         start += length
 
 
-def _of_tracks(data: bytes, movie: Box, budget: Budget) -> dict[str, int]:
+def _of_tracks(data: bytes, movie: HeifBox, budget: Budget) -> dict[str, int]:
     sounds = 0
     for track in _boxes(data, movie.start, movie.end, budget):
         for media in _boxes(data, track.start, track.end, budget):
@@ -97,10 +97,10 @@ def _of_tracks(data: bytes, movie: Box, budget: Budget) -> dict[str, int]:
     return {"sound": sounds} if sounds else {}
 
 
-def _of_items(data: bytes, meta: Box, budget: Budget) -> dict[str, int]:
+def _of_items(data: bytes, meta: HeifBox, budget: Budget) -> dict[str, int]:
     """Returns the parts among a file's items. Raises struct.error, IndexError, OverBudgetError."""
     boxes = {box.kind: box for box in _boxes(data, meta.start + 4, meta.end, budget)}
-    nothing = Box(b"", 0, 0)
+    nothing = HeifBox(b"", 0, 0)
     items = dict(_items(data, boxes.get(b"iinf", nothing), budget))
     shown = {item for item, kind in items.items() if kind in _CODED}
     referred = list(_references(data, boxes.get(b"iref", nothing), budget))
@@ -124,7 +124,7 @@ def _of_items(data: bytes, meta: Box, budget: Budget) -> dict[str, int]:
     return {kind: count for kind, count in found.items() if count}
 
 
-def _items(data: bytes, box: Box, budget: Budget) -> Iterator[tuple[int, bytes]]:
+def _items(data: bytes, box: HeifBox, budget: Budget) -> Iterator[tuple[int, bytes]]:
     """Yields number and type of the items that are not hidden."""
     if not box.end:
         return
@@ -137,7 +137,7 @@ def _items(data: bytes, box: Box, budget: Budget) -> Iterator[tuple[int, bytes]]
 
 
 def _references(
-    data: bytes, box: Box, budget: Budget
+    data: bytes, box: HeifBox, budget: Budget
 ) -> Iterator[tuple[bytes, int, tuple[int, ...]]]:
     """Yields references as their kind, the item that refers, and those that it refers to."""
     if not box.end:
@@ -151,7 +151,7 @@ def _references(
         yield entry.kind, item, others
 
 
-def _auxiliary(data: bytes, box: Box, budget: Budget) -> Iterator[bytes]:
+def _auxiliary(data: bytes, box: HeifBox, budget: Budget) -> Iterator[bytes]:
     """Yields the types of auxiliary pictures."""
     for group in _boxes(data, box.start, box.end, budget):
         if group.kind == b"ipco":

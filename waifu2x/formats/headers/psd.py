@@ -19,7 +19,7 @@ _VERSION = 1057
 
 
 class PsdHeader(NamedTuple):
-    """What the file holds besides its merged picture."""
+    """The header of a file, and what it holds besides its merged picture."""
 
     version: int
     """1; 2 for large documents (PSB)."""

@@ -7,7 +7,7 @@ files, which are TIFF files whose first directory is most often a thumbnail.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from waifu2x.formats.limits import Budget
@@ -16,11 +16,16 @@ from waifu2x.formats.metadata.exif import ORIENTATION
 from waifu2x.imaging.orientation import oriented_size
 from waifu2x.imaging.streams import Extent
 
+_EXTRA_SAMPLES, _LAYERS = 338, 37724
+"""Tags for what samples beside the colours mean, and for Photoshop's layers."""
+_ALPHA = (1, 2)
+_COLOURS = {2: 3, 5: 4, 6: 3, 8: 3, 9: 3, 10: 3}
+"""Samples of a colour, by PhotometricInterpretation; 1 in others."""
 _DNG_VERSION, _MOSAIC_SIZE = 50706, 33421
 _NUMBERS = frozenset((
     tags.SUBFILE_TYPE, tags.WIDTH, tags.HEIGHT, tags.BITS_PER_SAMPLE, tags.COMPRESSION,
-    tags.PHOTOMETRIC, ORIENTATION, tags.SAMPLES_PER_PIXEL, tags.SUB_IFDS, _MOSAIC_SIZE,
-    _DNG_VERSION,
+    tags.PHOTOMETRIC, ORIENTATION, tags.SAMPLES_PER_PIXEL, tags.SUB_IFDS, _EXTRA_SAMPLES,
+    _MOSAIC_SIZE, _DNG_VERSION,
 ))  # fmt: skip
 _MAKER = slice(8, 12)
 _MAKERS = (b"CR\2\0", b"IIII", b"MMMM")
@@ -65,6 +70,14 @@ class TiffPicture(NamedTuple):
         planes = 3 if self.palette else self.number(tags.SAMPLES_PER_PIXEL, 1)
         sample = -(-self.number(tags.BITS_PER_SAMPLE, 1) // 8)
         return Extent(rows, columns, rows * columns * planes * sample)
+
+    @property
+    def further_channels(self) -> int:
+        """Returns the number of channels that are neither colours nor transparency."""
+        further = self.number(tags.SAMPLES_PER_PIXEL, 1)
+        further -= _COLOURS.get(self.number(tags.PHOTOMETRIC, 0), 1)
+        # Readers take the first one for transparency, if it says so.
+        return max(0, further - (self.numbers.get(_EXTRA_SAMPLES, (0,))[0] in _ALPHA))
 
     @property
     def is_raw(self) -> bool:
@@ -130,3 +143,20 @@ def _by_pillow(picture: TiffPicture) -> bool:
     deep = picture.number(tags.BITS_PER_SAMPLE, 8) > 8
     coded = picture.number(tags.COMPRESSION, 1)
     return picture.page is not None and not deep and coded in _BY_PILLOW
+
+
+def parts(data: bytes, pictures: Sequence[TiffPicture], budget: Budget) -> dict[str, int]:
+    """Returns the numbers of a file's parts that are not read, by their kinds in the table.
+
+    Raises ValueError for a damaged directory, and OverBudgetError.
+    """
+    form, found = tags.layout(data), dict[str, int]()
+    channels = sum(picture.further_channels for picture in pictures)
+    if channels:
+        found["further channels"] = channels
+    places = (
+        place for picture in pictures for place in tags.places(data, form, picture.at, budget)
+    )
+    if any(place.tag == _LAYERS for place in places):
+        found["layers"] = 1
+    return found

@@ -17,6 +17,7 @@ from waifu2x.formats import table
 from waifu2x.formats.base import DecodedFile
 from waifu2x.formats.headers import gif, psd, tiff
 from waifu2x.formats.headers.declared import declared
+from waifu2x.formats.headers.parts import parts
 from waifu2x.formats.limits import Budget, check_pixels
 from waifu2x.formats.metadata import transfer
 from waifu2x.formats.pillow import deep_samples
@@ -241,7 +242,8 @@ def _pages(
         total += page.size[0] * page.size[1]
         check_pixels(name, page.size, 1, total, max_pixels)
     extents = tuple(page.extent for page in pages)
-    header = Header(extents, len(pages), palette=pages[0].palette)
+    said = tiff.parts(data, pages, budget)
+    header = Header(extents, len(pages), palette=pages[0].palette, parts=said)
     return header, _decoded_pages(image, data, name, pages)
 
 
