@@ -110,7 +110,9 @@ def _level(form: Format, level: int | None) -> dict[str, Any]:
     if form.name == "JPEG":
         options = {"quality": chosen, "subsampling": "4:4:4"}
     elif form.name in ("WebP", "JPEG XL"):
-        options = {"quality": chosen} if chosen else {"lossless": True}
+        # JPEG XL's encoder takes its best quality under this name alone.
+        exact = not chosen or (form.name == "JPEG XL" and chosen == 100)
+        options = {"lossless": True} if exact else {"quality": chosen}
         if form.name == "WebP":
             options["exact"] = True  # keep the colours under transparent pixels
     elif form.name in ("AVIF", "HEIF"):
