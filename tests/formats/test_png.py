@@ -499,3 +499,55 @@ def test_chunks_are_within_a_budget() -> None:
     with pytest.raises(ImageError, match="more entries than a file of its size"):
         decode(data)
     assert extent(data) is None
+
+
+# Apple's variant.
+
+
+def apple(samples: NDArray[np.uint8], *, header: bytes = b"\x08\x06\0\0\0") -> bytes:
+    """A PNG as Xcode makes it of (H, W, 3 or 4): https://theapplewiki.com/wiki/PNG_CgBI_Format"""
+    swapped = samples.astype(float)
+    swapped[..., :3] = samples[..., 2::-1]
+    if samples.shape[-1] == 4:
+        swapped[..., :3] *= samples[..., 3:] / 255
+    rows = np.rint(swapped).astype(np.uint8).reshape(len(samples), -1)
+    filtered = b"".join(b"\0" + row.tobytes() for row in rows)
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    size = struct.pack(">II", samples.shape[1], samples.shape[0])
+    written = [
+        (b"CgBI", bytes.fromhex("50002002")),
+        (b"IHDR", size + header),
+        (b"gAMA", struct.pack(">I", 45455)),
+        (b"IDAT", deflate.compress(filtered) + deflate.flush()),
+        (b"IEND", b""),
+    ]
+    return chunks.SIGNATURE + b"".join(
+        struct.pack(">I4s", len(body), kind) + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in written
+    )
+
+
+def test_apples_variant() -> None:
+    samples = noise(7, 10, 4)
+    samples[..., 3] |= 128  # below, few levels of colours are left
+    samples[0, 0] = 0
+    (picture,) = decode_all(apple(samples)).pictures
+    assert picture.alpha is not None
+    assert (picture.alpha == samples[..., 3]).all()
+    assert abs(picture.pixels.astype(int) - samples[..., :3]).max() <= 1
+    opaque = noise(7, 10, 3)
+    (picture,) = decode_all(apple(opaque, header=b"\x08\x02\0\0\0")).pictures
+    assert (picture.pixels == opaque).all()
+
+
+def test_apples_variant_that_is_damaged() -> None:
+    data = apple(noise(7, 10, 4))
+    at = data.index(b"IDAT")
+    taller = data.replace(struct.pack(">II", 10, 7), struct.pack(">II", 10, 9))
+    for bad in (data[: at + 20], taller, data[:24], data[:at] + b"IDAX" + data[at + 4 :]):
+        with pytest.raises(ImageError, match=r"^p: damaged"):
+            decode_all(bad)
+    with pytest.raises(ImageError, match=r"^p: is Apple's variant of PNG in a rare form, .* sips"):
+        decode_all(apple(noise(7, 10, 4), header=b"\x10\x06\0\0\0"))
+    with pytest.raises(ImageError, match="max-pixels"):
+        decode_all(data, max_pixels=69)

@@ -72,6 +72,10 @@ def open_content(
                 notices = (*first.header.notices, animation.DAMAGED)
                 first.header = replace(first.header, notices=notices)
                 return first
+            if data[12:16] == b"CgBI":
+                from waifu2x.formats.png import apple
+
+                return apple.open_content(data, name, max_pixels)
             found = png_read.open_content(data, name, max_pixels, allocate)
             if found:
                 return found

@@ -24,7 +24,7 @@ from waifu2x.formats.metadata.profiles import BAD_PROFILE
 from waifu2x.formats.table import Compression
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.orientation import oriented
-from waifu2x.imaging.picture import Colours, Metadata, Picture, full_range, with_alpha
+from waifu2x.imaging.picture import Colours, Metadata, Picture, full_range, straight, with_alpha
 from waifu2x.imaging.streams import Header, Timed
 
 _BIG = 4_000_000_000
@@ -274,7 +274,7 @@ def _page(
     if values.shape[-1] > planes and page.extrasamples and int(page.extrasamples[0]) in (1, 2):
         alpha = np.ascontiguousarray(values[..., planes])
         if int(page.extrasamples[0]) == _PREMULTIPLIED:
-            pixels = _divided(pixels, alpha)
+            pixels = straight(pixels, alpha)
     pixels = np.ascontiguousarray(pixels)
     found = transfer.of_tiff(data, page.offset, budget)
     said, orientation = transfer.upright(found)
@@ -309,15 +309,6 @@ def _values(samples: NDArray[Any], depth: int, name: str, notices: set[str]) -> 
         notices.add("float samples outside 0 to 1 are cut off")
     values: NDArray[np.float32] = samples.astype(np.float32).clip(0, 1)
     return values
-
-
-def _divided(pixels: NDArray[Any], alpha: NDArray[Any]) -> NDArray[Any]:
-    """Returns colours divided by the alpha that they were multiplied by."""
-    peak = 1.0 if pixels.dtype.kind == "f" else float(np.iinfo(pixels.dtype).max)
-    share = np.maximum(alpha, 1e-6 if peak == 1.0 else 1).astype(np.float32) / np.float32(peak)
-    straight = (pixels / share[..., np.newaxis]).clip(0, peak)
-    rounded: NDArray[Any] = (np.rint(straight) if peak > 1 else straight).astype(pixels.dtype)
-    return rounded
 
 
 def _of_cmyk(inks: NDArray[Any], profile: Any) -> tuple[NDArray[Any], str]:

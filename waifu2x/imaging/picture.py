@@ -99,6 +99,15 @@ def apart(samples: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any] | None]:
     return contiguous(samples[..., :-1]), samples[..., -1].copy()
 
 
+def straight(pixels: NDArray[Any], alpha: NDArray[Any]) -> NDArray[Any]:
+    """Returns colours (H, W, C) divided by the alpha (H, W) that they were multiplied by."""
+    peak = 1.0 if pixels.dtype.kind == "f" else float(np.iinfo(pixels.dtype).max)
+    share = np.maximum(alpha, 1e-6 if peak == 1.0 else 1).astype(np.float32) / np.float32(peak)
+    divided = (pixels / share[..., np.newaxis]).clip(0, peak)
+    rounded: NDArray[Any] = (np.rint(divided) if peak > 1 else divided).astype(pixels.dtype)
+    return rounded
+
+
 def full_range(samples: NDArray[Any], bits: int) -> NDArray[Any]:
     """Scales integers of up to 16 bits to uint8 or uint16. Raises ValueError for others."""
     if samples.dtype.kind != "u" or not 0 < bits <= 16:
