@@ -10,9 +10,11 @@ import shutil
 import struct
 import subprocess
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import imagecodecs
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -214,6 +216,33 @@ def test_what_formats_keep(extension: str) -> None:
     _, notes = adapt(Frames((picture,)), form, OutputOptions())
     lost = {kind for kind in FIELDS if kind not in form.keeps} | ({"text"} - form.keeps)
     assert set(notes[0].removeprefix(f"{form.name} holds no ").split(" and no ")) == lost
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_jpeg_xl_keeps_what_its_plugin_leaves(packed: bool) -> None:
+    """XMP, and boxes packed by Brotli, as libjxl's own program writes them."""
+    pytest.importorskip("pillow_jxl")
+    data = encode(Picture(ramp(3), metadata=replace(SAID, comment=None)), "jxl")
+    for kind in (b"Exif", b"xml "):
+        at = data.index(kind) - 4
+        (length,) = struct.unpack_from(">I", data, at)
+        body = data[at + 8 : at + length]
+        assert kind != b"Exif" or body[:6] in (b"\0\0\0\0II", b"\0\0\0\0MM")
+        content = kind + bytes(imagecodecs.brotli_encode(body))
+        box = struct.pack(">I4s", len(content) + 8, b"brob") + content
+        data = data[:at] + box + data[at + length :] if packed else data
+    back, expected = decode(data).metadata, transfer.sized(SAID, 24, 33)
+    assert back.xmp == expected.xmp
+    assert tags(back.exif or b"") == tags(expected.exif or b"")
+
+
+def test_packed_boxes_of_jpeg_xl_are_bounded() -> None:
+    pytest.importorskip("pillow_jxl")
+    data = encode(Picture(ramp(3), metadata=Metadata(exif=SAID.exif)), "jxl")
+    bomb = b"xml " + bytes(imagecodecs.brotli_encode(bytes(1 << 25)))
+    found = decode(data + struct.pack(">I4s", len(bomb) + 8, b"brob") + bomb).metadata
+    assert found.exif is not None
+    assert found.xmp is None
 
 
 def test_png_chunks_go_along() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from waifu2x.formats.headers.boxes import IsoBox, boxes
 from waifu2x.formats.limits import Budget
 
 AVIF = frozenset((b"avif", b"avis"))
@@ -26,14 +26,6 @@ _DEPTH = (b":auxid:2", b"auxiliary:depth", b"depth")
 _MOST_BRANDS = 64
 
 
-class HeifBox(NamedTuple):
-    """A box, by its kind and the offsets at which its content starts and ends."""
-
-    kind: bytes
-    start: int
-    end: int
-
-
 def brands(data: bytes) -> frozenset[bytes]:
     """Returns the brands of a file, the major one and those that it is compatible with."""
     if data[4:8] != b"ftyp":
@@ -42,18 +34,13 @@ def brands(data: bytes) -> frozenset[bytes]:
     return frozenset(data[at : at + 4] for at in (8, *range(16, end - 3, 4)))
 
 
-def kinds(data: bytes) -> set[bytes]:
-    """Returns the kinds of a file's outermost boxes. Raises OverBudgetError."""
-    return {box.kind for box in _boxes(data, 0, len(data), Budget(len(data)))}
-
-
 def parts(data: bytes) -> dict[str, int]:
     """Returns the numbers of the parts besides the primary picture, by their kinds in the table.
 
     Raises OverBudgetError. What is damaged is left out.
     """
     budget, found = Budget(len(data)), dict[str, int]()
-    for box in _boxes(data, 0, len(data), budget):
+    for box in boxes(data, 0, len(data), budget):
         if box.kind == b"meta":
             try:
                 found |= _of_items(data, box, budget)
@@ -68,28 +55,12 @@ def parts(data: bytes) -> dict[str, int]:
     return found
 
 
-def _boxes(data: bytes, start: int, end: int, budget: Budget) -> Iterator[HeifBox]:
-    end = min(end, len(data))
-    while start + 8 <= end:
-        budget.visit()
-        length, kind = struct.unpack_from(">I4s", data, start)
-        head = 8
-        if length == 1 and start + 16 <= end:
-            (length,) = struct.unpack_from(">Q", data, start + 8)
-            head = 16
-        length = length or end - start  # 0: up to the end
-        if length < head:
-            return
-        yield HeifBox(kind, start + head, min(start + length, end))
-        start += length
-
-
-def _of_tracks(data: bytes, movie: HeifBox, budget: Budget) -> dict[str, int]:
+def _of_tracks(data: bytes, movie: IsoBox, budget: Budget) -> dict[str, int]:
     sounds = 0
-    for track in _boxes(data, movie.start, movie.end, budget):
-        for media in _boxes(data, track.start, track.end, budget):
+    for track in boxes(data, movie.start, movie.end, budget):
+        for media in boxes(data, track.start, track.end, budget):
             if track.kind == b"trak" and media.kind == b"mdia":
-                handlers = _boxes(data, media.start, media.end, budget)
+                handlers = boxes(data, media.start, media.end, budget)
                 sounds += any(
                     box.kind == b"hdlr" and data[box.start + 8 : box.start + 12] == b"soun"
                     for box in handlers
@@ -97,13 +68,13 @@ def _of_tracks(data: bytes, movie: HeifBox, budget: Budget) -> dict[str, int]:
     return {"sound": sounds} if sounds else {}
 
 
-def _of_items(data: bytes, meta: HeifBox, budget: Budget) -> dict[str, int]:
+def _of_items(data: bytes, meta: IsoBox, budget: Budget) -> dict[str, int]:
     """Returns the parts among a file's items. Raises struct.error, IndexError, OverBudgetError."""
-    boxes = {box.kind: box for box in _boxes(data, meta.start + 4, meta.end, budget)}
-    nothing = HeifBox(b"", 0, 0)
-    items = dict(_items(data, boxes.get(b"iinf", nothing), budget))
+    known = {box.kind: box for box in boxes(data, meta.start + 4, meta.end, budget)}
+    nothing = IsoBox(b"", 0, 0)
+    items = dict(_items(data, known.get(b"iinf", nothing), budget))
     shown = {item for item, kind in items.items() if kind in _CODED}
-    referred = list(_references(data, boxes.get(b"iref", nothing), budget))
+    referred = list(_references(data, known.get(b"iref", nothing), budget))
     for kind, item, others in referred:
         if kind in (b"auxl", b"thmb"):
             shown.discard(item)
@@ -112,7 +83,7 @@ def _of_items(data: bytes, meta: HeifBox, budget: Budget) -> dict[str, int]:
             base = others[0] if items.get(item) == _GAIN_MAP else None
             shown -= {other for other in others if other != base}
     found: dict[str, int] = {"further pictures": max(0, len(shown) - 1)}
-    for kind in _auxiliary(data, boxes.get(b"iprp", nothing), budget):
+    for kind in _auxiliary(data, known.get(b"iprp", nothing), budget):
         if b"hdrgainmap" in kind:
             found["gain map"] = 1
         elif any(word in kind for word in _DEPTH):
@@ -124,12 +95,12 @@ def _of_items(data: bytes, meta: HeifBox, budget: Budget) -> dict[str, int]:
     return {kind: count for kind, count in found.items() if count}
 
 
-def _items(data: bytes, box: HeifBox, budget: Budget) -> Iterator[tuple[int, bytes]]:
+def _items(data: bytes, box: IsoBox, budget: Budget) -> Iterator[tuple[int, bytes]]:
     """Yields number and type of the items that are not hidden."""
     if not box.end:
         return
     start = box.start + (6 if data[box.start] == 0 else 8)
-    for entry in _boxes(data, start, box.end, budget):
+    for entry in boxes(data, start, box.end, budget):
         version, hidden = data[entry.start], data[entry.start + 3] & 1
         if entry.kind == b"infe" and version >= 2 and not hidden:
             form = ">H2x4s" if version == 2 else ">I2x4s"
@@ -137,24 +108,24 @@ def _items(data: bytes, box: HeifBox, budget: Budget) -> Iterator[tuple[int, byt
 
 
 def _references(
-    data: bytes, box: HeifBox, budget: Budget
+    data: bytes, box: IsoBox, budget: Budget
 ) -> Iterator[tuple[bytes, int, tuple[int, ...]]]:
     """Yields references as their kind, the item that refers, and those that it refers to."""
     if not box.end:
         return
     code = "I" if data[box.start] else "H"
     size = struct.calcsize(code)
-    for entry in _boxes(data, box.start + 4, box.end, budget):
+    for entry in boxes(data, box.start + 4, box.end, budget):
         item, count = struct.unpack_from(f">{code}H", data, entry.start)
         budget.visit(count)
         others = struct.unpack_from(f">{count}{code}", data, entry.start + size + 2)
         yield entry.kind, item, others
 
 
-def _auxiliary(data: bytes, box: HeifBox, budget: Budget) -> Iterator[bytes]:
+def _auxiliary(data: bytes, box: IsoBox, budget: Budget) -> Iterator[bytes]:
     """Yields the types of auxiliary pictures."""
-    for group in _boxes(data, box.start, box.end, budget):
+    for group in boxes(data, box.start, box.end, budget):
         if group.kind == b"ipco":
-            for entry in _boxes(data, group.start, group.end, budget):
+            for entry in boxes(data, group.start, group.end, budget):
                 if entry.kind == b"auxC":
                     yield data[entry.start + 4 : entry.end]

@@ -5,8 +5,7 @@ ISO/IEC 18181-1, annex D.2 (SizeHeader) and D.3 (ImageMetadata), and 18181-2, cl
 
 from __future__ import annotations
 
-import struct
-
+from waifu2x.formats.headers.boxes import boxes
 from waifu2x.formats.limits import Budget
 
 _BARE = b"\xff\x0a"
@@ -15,6 +14,10 @@ _RATIOS = ((0, 1), (1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))
 """Ratios of width to height, by the header's number for them; 0 means that the width is named."""
 _DEPTHS = (8, 10, 12, 0)
 """Bits of a sample, by the header's number for them; 0 means that they are named."""
+_PACKED = b"brob"
+"""A box whose content is packed by Brotli, behind its own kind."""
+_MOST_UNPACKED = 1 << 24
+"""Bytes to which such content may unpack."""
 _LONGEST = 32
 """Bytes that hold two sizes and what comes before the depth."""
 
@@ -93,19 +96,38 @@ def _codestream(data: bytes) -> bytes:
 
     Raises ValueError without a codestream, and OverBudgetError.
     """
-    at, budget = 0, Budget(len(data))
-    while at + 8 <= len(data):
-        budget.visit()
-        length, kind = struct.unpack_from(">I4s", data, at)
-        head = 8
-        if length == 1 and at + 16 <= len(data):
-            (length,) = struct.unpack_from(">Q", data, at + 8)
-            head = 16
-        if kind in (b"jxlc", b"jxlp"):
-            start = at + head + (4 if kind == b"jxlp" else 0)
-            if data[start : start + 2] == _BARE:
-                return data[start : start + _LONGEST]
-        if length < head:
-            break
-        at += length
+    for box in boxes(data, 0, len(data), Budget(len(data))):
+        start = box.start + (4 if box.kind == b"jxlp" else 0)
+        if box.kind in (b"jxlc", b"jxlp") and data[start : start + 2] == _BARE:
+            return data[start : start + _LONGEST]
     raise ValueError("no codestream")
+
+
+def has_gain_map(data: bytes) -> bool:
+    """Returns whether a file holds a gain map (ISO 21496-1). Raises OverBudgetError."""
+    found = boxes(data, 0, len(data), Budget(len(data)))
+    return not data.startswith(_BARE) and any(box.kind == b"jhgm" for box in found)
+
+
+def content_of(data: bytes, kind: bytes) -> bytes | None:
+    """Returns the content of the first box of a kind, unpacked; None without one that is sound.
+
+    Raises OverBudgetError.
+    """
+    if data.startswith(_BARE):
+        return None
+    for box in boxes(data, 0, len(data), Budget(len(data))):
+        if box.kind == kind:
+            return data[box.start : box.end]
+        if box.kind == _PACKED and data[box.start : box.start + 4] == kind:
+            return _unpacked(data[box.start + 4 : box.end])
+    return None
+
+
+def _unpacked(packed: bytes) -> bytes | None:
+    import imagecodecs
+
+    try:
+        return bytes(imagecodecs.brotli_decode(packed, out=_MOST_UNPACKED))
+    except Exception:
+        return None  # damaged, or of more bytes

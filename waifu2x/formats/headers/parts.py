@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 
 from waifu2x.formats.headers import heif, jpeg_parts, jxl, psd
 
-_GAIN_MAP_BOX = b"jhgm"
-
 
 def parts(data: bytes, form: str) -> dict[str, int]:
     """Returns the numbers of a file's parts that are not read, by their kinds in the table.
@@ -28,7 +26,7 @@ def _of_jxl(data: bytes) -> dict[str, int]:
     found = {}
     if jxl.is_animated(data):
         found["animation"] = 1
-    if _GAIN_MAP_BOX in heif.kinds(data):
+    if jxl.has_gain_map(data):
         found["gain map"] = 1
     return found
 

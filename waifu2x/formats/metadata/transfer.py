@@ -72,6 +72,8 @@ def of_file(data: bytes, info: Mapping[Any, Any], form: str) -> tuple[Metadata, 
     )
     if form == "PNG":
         metadata = _of_png(metadata, data)
+    elif form == "JXL":
+        metadata = _of_jxl(metadata, data)
     said, orientation = upright(metadata)
     # These two are stored upright: the decoder has followed the orientation.
     return said, 1 if form in ("JXL", "HEIF") else orientation
@@ -173,7 +175,9 @@ def save_options(metadata: Metadata, form: Format) -> dict[str, Any]:
     """Returns the metadata as arguments of Pillow's `save`, for a format that can hold it all."""
     options: dict[str, Any] = {}
     if metadata.exif:
-        options["exif"] = b"Exif\0\0" + metadata.exif
+        # The box of JPEG XL begins with an offset: ISO/IEC 18181-2, clause 9.
+        head = bytes(4) if form.name == "JPEG XL" else b"Exif\0\0"
+        options["exif"] = head + metadata.exif
     if metadata.xmp:
         options["xmp"] = metadata.xmp
     if metadata.dpi:
@@ -269,6 +273,17 @@ def _of_png(metadata: Metadata, data: bytes) -> Metadata:
         else:
             kept.append((kind, body))
     return replace(metadata, chunks=tuple(kept))
+
+
+def _of_jxl(metadata: Metadata, data: bytes) -> Metadata:
+    """Returns metadata with that of boxes that Pillow's plugin leaves: XMP, packed EXIF."""
+    from waifu2x.formats.headers import jxl
+
+    block = metadata.exif
+    if block is None:
+        content = jxl.content_of(data, b"Exif") or b""
+        block = _exif(content[4 + int.from_bytes(content[:4], "big") :])
+    return replace(metadata, exif=block, xmp=metadata.xmp or jxl.content_of(data, b"xml "))
 
 
 def _dots(body: bytes) -> tuple[float, float] | None:
