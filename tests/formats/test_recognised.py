@@ -57,6 +57,14 @@ def test_heif_of_the_general_brand() -> None:
     assert (found.pictures[0].pixels == decode_all(data).pictures[0].pixels).all()
 
 
+def test_heif_in_a_coding_without_a_decoder() -> None:
+    """AV1 under HEVC's name, which pillow-heif has no decoder for."""
+    pytest.importorskip("pillow_heif")
+    data = imagecodecs.avif_encode(ramp(255), level=100)
+    with pytest.raises(ImageError, match=r"^p: is HEIF in a coding that this pillow-heif does not"):
+        decode_all(data[:8] + b"heic" + data[12:])
+
+
 # JPEG.
 
 
@@ -97,6 +105,7 @@ def test_jpeg_of_12_bits_keeps_what_else_it_holds() -> None:
     assert picture.pixels.shape == (33, 24, 3)  # upright
     assert b"Maker" in (picture.metadata.exif or b"")
     assert picture.metadata.dpi == (300, 300)
+    assert picture.jpeg is None  # its steps are 16 times as fine as those of 8 bits
 
 
 @pytest.mark.parametrize("lossless", [False, True])

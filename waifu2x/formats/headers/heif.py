@@ -24,6 +24,7 @@ _GAIN_MAP = b"tmap"
 _ALPHA = (b":auxid:1", b"auxiliary:alpha")
 _DEPTH = (b":auxid:2", b"auxiliary:depth", b"depth")
 _MOST_BRANDS = 64
+_NOTHING = IsoBox(b"", 0, 0)
 
 
 def brands(data: bytes) -> frozenset[bytes]:
@@ -71,10 +72,9 @@ def _of_tracks(data: bytes, movie: IsoBox, budget: Budget) -> dict[str, int]:
 def _of_items(data: bytes, meta: IsoBox, budget: Budget) -> dict[str, int]:
     """Returns the parts among a file's items. Raises struct.error, IndexError, OverBudgetError."""
     known = {box.kind: box for box in boxes(data, meta.start + 4, meta.end, budget)}
-    nothing = IsoBox(b"", 0, 0)
-    items = dict(_items(data, known.get(b"iinf", nothing), budget))
+    items = dict(_items(data, known.get(b"iinf", _NOTHING), budget))
     shown = {item for item, kind in items.items() if kind in _CODED}
-    referred = list(_references(data, known.get(b"iref", nothing), budget))
+    referred = list(_references(data, known.get(b"iref", _NOTHING), budget))
     for kind, item, others in referred:
         if kind in (b"auxl", b"thmb"):
             shown.discard(item)
@@ -83,7 +83,7 @@ def _of_items(data: bytes, meta: IsoBox, budget: Budget) -> dict[str, int]:
             base = others[0] if items.get(item) == _GAIN_MAP else None
             shown -= {other for other in others if other != base}
     found: dict[str, int] = {"further pictures": max(0, len(shown) - 1)}
-    for kind in _auxiliary(data, known.get(b"iprp", nothing), budget):
+    for kind in _auxiliary(data, known.get(b"iprp", _NOTHING), budget):
         if b"hdrgainmap" in kind:
             found["gain map"] = 1
         elif any(word in kind for word in _DEPTH):

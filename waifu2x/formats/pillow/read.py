@@ -24,13 +24,15 @@ from waifu2x.formats.pillow import deep_samples
 from waifu2x.formats.pillow.images import jpeg_coding, plain
 from waifu2x.formats.png import chunks
 from waifu2x.imaging.orientation import oriented, oriented_size
-from waifu2x.imaging.picture import Colours, Metadata, Picture, contiguous
+from waifu2x.imaging.picture import Colours, JpegCoding, Metadata, Picture, contiguous
 from waifu2x.imaging.streams import Allocate, Extent, Header, Timed
 
 _ANIMATED = ("GIF", "PNG", "WEBP", "AVIF")
 """Formats whose further pictures follow in time; those of others are previews, sizes or layers."""
 _PLANES = 4
 """Samples of a pixel, at most."""
+_NO_DECODER = "has not been built in"
+"""Words of libheif about codings that it has no decoder for."""
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"eXIf")
 _DURATION = 100.0
 """Milliseconds of a frame that names none, or 0, as browsers have it."""
@@ -122,7 +124,7 @@ def _frames(
     rows, columns = oriented_size(image.height, image.width, orientation)
     extents = (Extent(rows, columns, _nbytes(image, data)),)
     if count == 1:
-        header = Header(extents, jpeg=jpeg_coding(image), palette=image.mode in ("P", "PA"))
+        header = Header(extents, jpeg=_coding(image, data), palette=image.mode in ("P", "PA"))
         return header, _one_picture(image, data, name, said, orientation, allocate)
     # The picture of an APNG for programs without animations is no frame.
     skipped = int(bool(image.info.get("default_image")))
@@ -144,7 +146,7 @@ def _one_picture(
 ) -> Generator[Timed]:
     picture, notices = _loaded(image, data, name, allocate)
     picture, said_of_it = deep_samples.deepened(picture, image, data)
-    picture = replace(picture, metadata=said, jpeg=jpeg_coding(image))
+    picture = replace(picture, metadata=said, jpeg=_coding(image, data))
     yield Timed(oriented(picture, orientation), notices=tuple(sorted({*notices, *said_of_it})))
 
 
@@ -153,7 +155,7 @@ def _loaded(
 ) -> tuple[Picture, tuple[str, ...]]:
     if image.format == "JPEG" and deep_samples.depth(image, data) != 8:
         return deep_samples.of_jpeg(image, data), ()
-    image.load()
+    _load(image, name)
     picture, notices = plain(image, name, allocate)
     if image.format == "PSD" and not psd.is_transparent(data):
         picture = replace(picture, alpha=None)  # what Pillow takes for it is a saved selection
@@ -162,6 +164,24 @@ def _loaded(
             picture, colours=Colours(None, chunks.colour_chunks(chunks.contents(data)))
         )
     return picture, notices
+
+
+def _coding(image: Image.Image, data: bytes) -> JpegCoding | None:
+    """Returns how a JPEG of 8 bits was coded: steps of other depths have other sizes."""
+    return jpeg_coding(image) if deep_samples.depth(image, data) == 8 else None
+
+
+def _load(image: Image.Image, name: str) -> None:
+    """Decodes an image. Raises what decoders raise, and ImageError for a coding without one."""
+    try:
+        image.load()
+    except (OSError, RuntimeError, ValueError) as error:
+        if _NO_DECODER not in str(error):
+            raise
+        raise ImageError(
+            f"{name}: is HEIF in a coding that this pillow-heif does not decode: export it as PNG"
+            " or TIFF"
+        ) from error
 
 
 def _animation(
