@@ -27,7 +27,7 @@ from tests.helpers.contents import (
     png_with,
     ramp,
 )
-from tests.helpers.odd_pictures import PROFILE, png_of
+from tests.helpers.odd_pictures import PROFILE, apple, png_of
 from waifu2x.errors import ImageError
 from waifu2x.formats.png import chunks, read, write
 from waifu2x.formats.read import extent
@@ -504,29 +504,6 @@ def test_chunks_are_within_a_budget() -> None:
 # Apple's variant.
 
 
-def apple(samples: NDArray[np.uint8], *, header: bytes = b"\x08\x06\0\0\0") -> bytes:
-    """A PNG as Xcode makes it of (H, W, 3 or 4): https://theapplewiki.com/wiki/PNG_CgBI_Format"""
-    swapped = samples.astype(float)
-    swapped[..., :3] = samples[..., 2::-1]
-    if samples.shape[-1] == 4:
-        swapped[..., :3] *= samples[..., 3:] / 255
-    rows = np.rint(swapped).astype(np.uint8).reshape(len(samples), -1)
-    filtered = b"".join(b"\0" + row.tobytes() for row in rows)
-    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-    size = struct.pack(">II", samples.shape[1], samples.shape[0])
-    written = [
-        (b"CgBI", bytes.fromhex("50002002")),
-        (b"IHDR", size + header),
-        (b"gAMA", struct.pack(">I", 45455)),
-        (b"IDAT", deflate.compress(filtered) + deflate.flush()),
-        (b"IEND", b""),
-    ]
-    return chunks.SIGNATURE + b"".join(
-        struct.pack(">I4s", len(body), kind) + body + struct.pack(">I", zlib.crc32(kind + body))
-        for kind, body in written
-    )
-
-
 def test_apples_variant() -> None:
     samples = noise(7, 10, 4)
     samples[..., 3] |= 128  # below, few levels of colours are left
@@ -536,7 +513,7 @@ def test_apples_variant() -> None:
     assert (picture.alpha == samples[..., 3]).all()
     assert abs(picture.pixels.astype(int) - samples[..., :3]).max() <= 1
     opaque = noise(7, 10, 3)
-    (picture,) = decode_all(apple(opaque, header=b"\x08\x02\0\0\0")).pictures
+    (picture,) = decode_all(apple(opaque)).pictures
     assert (picture.pixels == opaque).all()
 
 
@@ -548,6 +525,6 @@ def test_apples_variant_that_is_damaged() -> None:
         with pytest.raises(ImageError, match=r"^p: damaged"):
             decode_all(bad)
     with pytest.raises(ImageError, match=r"^p: is Apple's variant of PNG in a rare form, .* sips"):
-        decode_all(apple(noise(7, 10, 4), header=b"\x10\x06\0\0\0"))
+        decode_all(data.replace(b"\x08\x06\0\0\0", b"\x08\x06\0\0\1", 1))
     with pytest.raises(ImageError, match="max-pixels"):
         decode_all(data, max_pixels=69)

@@ -60,7 +60,7 @@ def test_heif_of_the_general_brand() -> None:
 def test_heif_in_a_coding_without_a_decoder() -> None:
     """AV1 under HEVC's name, which pillow-heif has no decoder for."""
     pytest.importorskip("pillow_heif")
-    data = imagecodecs.avif_encode(ramp(255), level=100)
+    data = bytes(imagecodecs.avif_encode(ramp(255), level=100))
     with pytest.raises(ImageError, match=r"^p: is HEIF in a coding that this pillow-heif does not"):
         decode_all(data[:8] + b"heic" + data[12:])
 

@@ -124,6 +124,15 @@ def test_the_full_picture_is_read(way: str, samples: Any) -> None:
     assert said == (24, 33, samples.nbytes)
 
 
+def test_a_picture_below_has_the_metadata_of_its_page() -> None:
+    """EXIF and orientation stand in a DNG's first directory (DNG 1.7.1, Orientation)."""
+    told = [*DNG, (271, 2, 6, "Maker", True), (274, 3, 1, 6, True)]
+    data = tiff(thumbnail(extratags=told), (PICTURE, {"photometric": "rgb"}), subs=1)
+    (picture,) = decode_all(data).pictures
+    assert (picture.pixels == np.rot90(PICTURE, -1)).all()
+    assert b"Maker" in (picture.metadata.exif or b"")
+
+
 def test_thumbnails_alone_are_no_picture() -> None:
     small = THUMBNAIL, {"photometric": "rgb", "subfiletype": 1}
     with pytest.raises(ImageError, match=r"^p: has no picture in it$"):

@@ -27,8 +27,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import imagecodecs
 import numpy as np
+import tifffile
 from click.testing import CliRunner
+from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
 from tests.helpers.contents import encode, encoded, identity_models
@@ -53,6 +56,7 @@ def sound(generator: np.random.Generator) -> dict[str, bytes]:
     exif[0x010F], exif[0x0132] = "Maker", "2020:02:03 04:05:06"
     others: dict[str, Any] = {"append_images": [rgb.rotate(180), rgb], "save_all": True}
     deep = Picture(generator.integers(0, 65536, (30, 20, 3), np.uint16))
+    words = deep.pixels
     floats = Picture(generator.random((20, 30, 3), np.float32))
     return {
         "rgb.png": encoded(rgb, exif=exif, icc_profile=PROFILE, dpi=(72, 72)),
@@ -92,7 +96,51 @@ def sound(generator: np.random.Generator) -> dict[str, bytes]:
         "rgb.dds": encoded(rgb, "DDS"),
         "rgb.sgi": encoded(rgb, "SGI"),
         "icon.ico": encoded(rgb, "ICO", sizes=[(16, 16), (32, 32)]),
+        "views.mpo": encoded(rgb, "MPO", **others),
+        "deep.jpg": bytes(imagecodecs.jpeg8_encode(words >> 4, bitspersample=12)),
+        "lossless.jpg": bytes(imagecodecs.jpeg8_encode(words, bitspersample=16, lossless=True)),
+        "apple.png": apple(pixels),
+        "inks.tif": tiff(np.dstack([words, words[..., 0]]), photometric="separated"),
+        "webp.tif": tiff(pixels, photometric="rgb", compression="webp"),
+        "jpeg2000.tif": tiff(pixels, photometric="rgb", compression="jpeg2000"),
+        "jpegxl.tif": tiff(pixels, photometric="rgb", compression="jpegxl"),
+        "big.tif": tiff(pixels, photometric="rgb", bigtiff=True, byteorder=">"),
+        "below.dng": dng(pixels),
     }
+
+
+def tiff(samples: NDArray[Any], **options: Any) -> bytes:
+    """One page as tifffile writes it."""
+    stream = io.BytesIO()
+    tifffile.imwrite(stream, samples, metadata=None, **options)
+    return stream.getvalue()
+
+
+def dng(pixels: NDArray[np.uint8]) -> bytes:
+    """A finished picture below a thumbnail, as cameras and converters write it."""
+    stream = io.BytesIO()
+    version = (50706, 1, 4, b"\1\4\0\0", True)
+    with tifffile.TiffWriter(stream) as writer:
+        writer.write(
+            pixels[::4, ::4], photometric="rgb", subfiletype=1, subifds=1, extratags=[version]
+        )
+        writer.write(pixels, photometric="rgb")
+    return stream.getvalue()
+
+
+def apple(samples: NDArray[np.uint8]) -> bytes:
+    """A PNG as Xcode makes it of (H, W, 3 or 4): https://theapplewiki.com/wiki/PNG_CgBI_Format"""
+    height, width, planes = samples.shape
+    swapped = samples.astype(float)
+    swapped[..., :3] = samples[..., 2::-1]
+    if planes == 4:
+        swapped[..., :3] *= samples[..., 3:] / 255
+    lines = np.rint(swapped).astype(np.uint8).reshape(height, -1)
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    rows = deflate.compress(b"".join(b"\0" + line.tobytes() for line in lines)) + deflate.flush()
+    data = png_of((width, height, 8, 2 if planes == 3 else 6, 0, 0, 0), rows)
+    first = b"CgBI" + bytes.fromhex("50002002")
+    return data[:8] + struct.pack(">I", 4) + first + struct.pack(">I", zlib.crc32(first)) + data[8:]
 
 
 def interlaced() -> bytes:

@@ -79,8 +79,8 @@ def open_content(
         raise
 
     def decoded() -> Generator[Timed]:
-        for page in pages:
-            picture, notices = _page(page, data, name, budget)
+        for page, found in zip(pages, pictures, strict=True):
+            picture, notices = _page(page, found.described, data, name, budget)
             yield Timed(picture, notices=tuple(sorted(notices)))
 
     return DecodedFile(name, header, decoded(), file.close)
@@ -240,8 +240,9 @@ def _describe(file: IO[bytes], described: tags.Directory) -> None:
 
 
 def _page(
-    page: tifffile.TiffPage, data: bytes, name: str, budget: Budget
+    page: tifffile.TiffPage, described: int, data: bytes, name: str, budget: Budget
 ) -> tuple[Picture, set[str]]:
+    """Returns a page, upright, and notices. Its metadata is in the directory at `described`."""
     notices: set[str] = set()
     photometric, depth = int(page.photometric), int(np.max(page.bitspersample))
     has_palette = photometric == _PALETTE and depth <= 8
@@ -267,6 +268,8 @@ def _page(
         samples = np.moveaxis(samples, 0, -1)
     if samples.ndim != 3:
         raise ImageError(f"{name}: a volume of {samples.shape} samples is not a picture")
+    if samples.shape[-1] < planes:
+        raise ImageError(f"{name}: damaged: it has fewer samples a pixel than its colours need")
     values = _values(samples, 8 if has_palette else depth, name, notices)
     if photometric == _MIN_IS_WHITE:
         values = (np.iinfo(values.dtype).max if values.dtype.kind == "u" else 1) - values
@@ -276,7 +279,7 @@ def _page(
         if int(page.extrasamples[0]) == _PREMULTIPLIED:
             pixels = straight(pixels, alpha)
     pixels = np.ascontiguousarray(pixels)
-    found = transfer.of_tiff(data, page.offset, budget)
+    found = transfer.of_tiff(data, described, budget)
     said, orientation = transfer.upright(found)
     profile = page.tags.valueof(tags.ICC_PROFILE)
     if photometric == _CMYK:

@@ -47,6 +47,8 @@ class TiffPicture(NamedTuple):
     page: int | None
     """Its place among the pages; None for a picture below one."""
     numbers: Mapping[int, tuple[int, ...]]
+    described: int
+    """The offset of the directory with its metadata: that of its page."""
 
     def number(self, tag: int, default: int) -> int:
         """Returns the largest number of a tag, or the default."""
@@ -107,7 +109,7 @@ def find(data: bytes, budget: Budget) -> TiffPictures:
     """
     form = tags.layout(data)
     pages = [
-        TiffPicture(at, page, tags.numbers(data, at, _NUMBERS, budget))
+        TiffPicture(at, page, tags.numbers(data, at, _NUMBERS, budget), at)
         for page, at in enumerate(tags.pages(data, budget))
     ]
     found, is_raw = list[TiffPicture](), data[_MAKER] in _MAKERS
@@ -127,10 +129,12 @@ def _below(
     data: bytes, form: tags.TiffLayout, page: TiffPicture, budget: Budget
 ) -> Iterator[TiffPicture]:
     """Yields the pictures below a page, without those that are damaged."""
+    turned = {tag: values for tag, values in page.numbers.items() if tag == ORIENTATION}
     for at in page.numbers.get(tags.SUB_IFDS, ()):
         try:
             tags.check(data, form, at, budget)
-            yield TiffPicture(at, None, tags.numbers(data, at, _NUMBERS, budget))
+            numbers = tags.numbers(data, at, _NUMBERS, budget) | turned
+            yield TiffPicture(at, None, numbers, page.at)
         except (ValueError, struct.error):
             continue
 

@@ -193,7 +193,7 @@ def numbers(
                 start = _start(data, form, place)
                 values = struct.unpack_from(f"{form.order}{place.count}{code}", data, start)
                 found[place.tag] = values
-    except struct.error as error:
+    except (struct.error, OverflowError) as error:  # offsets of 64 bits are beyond any place
         raise ValueError("a directory beyond the end") from error
     return found
 
