@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from waifu2x.formats.headers.boxes import IsoBox, boxes
+from waifu2x.formats.headers.boxes import Box, boxes
 from waifu2x.formats.limits import Budget
 
 AVIF = frozenset((b"avif", b"avis"))
@@ -24,7 +24,7 @@ _GAIN_MAP = b"tmap"
 _ALPHA = (b":auxid:1", b"auxiliary:alpha")
 _DEPTH = (b":auxid:2", b"auxiliary:depth", b"depth")
 _MOST_BRANDS = 64
-_NOTHING = IsoBox(b"", 0, 0)
+_NOTHING: Box = (b"", 0, 0)
 
 
 def brands(data: bytes) -> frozenset[bytes]:
@@ -41,37 +41,36 @@ def parts(data: bytes) -> dict[str, int]:
     Raises OverBudgetError. What is damaged is left out.
     """
     budget, found = Budget(len(data)), dict[str, int]()
-    for box in boxes(data, 0, len(data), budget):
-        if box.kind == b"meta":
+    for kind, start, end in boxes(data, 0, len(data), budget):
+        if kind == b"meta":
             try:
-                found |= _of_items(data, box, budget)
+                found |= _of_items(data, start, end, budget)
             except (struct.error, IndexError):
                 continue
-        elif box.kind == b"mpvd":  # a motion photo
+        elif kind == b"mpvd":  # a motion photo
             found["film"] = 1
-        elif box.kind == b"moov":
-            found |= _of_tracks(data, box, budget)
+        elif kind == b"moov":
+            found |= _of_tracks(data, start, end, budget)
             if not brands(data) & AVIF:  # an AVIF's is read
                 found["animation"] = 1
     return found
 
 
-def _of_tracks(data: bytes, movie: IsoBox, budget: Budget) -> dict[str, int]:
+def _of_tracks(data: bytes, start: int, end: int, budget: Budget) -> dict[str, int]:
     sounds = 0
-    for track in boxes(data, movie.start, movie.end, budget):
-        for media in boxes(data, track.start, track.end, budget):
-            if track.kind == b"trak" and media.kind == b"mdia":
-                handlers = boxes(data, media.start, media.end, budget)
+    for track, start_of_track, end_of_track in boxes(data, start, end, budget):
+        for media, at, until in boxes(data, start_of_track, end_of_track, budget):
+            if track == b"trak" and media == b"mdia":
                 sounds += any(
-                    box.kind == b"hdlr" and data[box.start + 8 : box.start + 12] == b"soun"
-                    for box in handlers
+                    kind == b"hdlr" and data[place + 8 : place + 12] == b"soun"
+                    for kind, place, _ in boxes(data, at, until, budget)
                 )
     return {"sound": sounds} if sounds else {}
 
 
-def _of_items(data: bytes, meta: IsoBox, budget: Budget) -> dict[str, int]:
+def _of_items(data: bytes, start: int, end: int, budget: Budget) -> dict[str, int]:
     """Returns the parts among a file's items. Raises struct.error, IndexError, OverBudgetError."""
-    known = {box.kind: box for box in boxes(data, meta.start + 4, meta.end, budget)}
+    known = {box[0]: box for box in boxes(data, start + 4, end, budget)}
     items = dict(_items(data, known.get(b"iinf", _NOTHING), budget))
     shown = {item for item, kind in items.items() if kind in _CODED}
     referred = list(_references(data, known.get(b"iref", _NOTHING), budget))
@@ -95,37 +94,37 @@ def _of_items(data: bytes, meta: IsoBox, budget: Budget) -> dict[str, int]:
     return {kind: count for kind, count in found.items() if count}
 
 
-def _items(data: bytes, box: IsoBox, budget: Budget) -> Iterator[tuple[int, bytes]]:
+def _items(data: bytes, box: Box, budget: Budget) -> Iterator[tuple[int, bytes]]:
     """Yields number and type of the items that are not hidden."""
-    if not box.end:
+    _, start, end = box
+    if not end:
         return
-    start = box.start + (6 if data[box.start] == 0 else 8)
-    for entry in boxes(data, start, box.end, budget):
-        version, hidden = data[entry.start], data[entry.start + 3] & 1
-        if entry.kind == b"infe" and version >= 2 and not hidden:
-            form = ">H2x4s" if version == 2 else ">I2x4s"
-            yield struct.unpack_from(form, data, entry.start + 4)
+    for kind, at, _ in boxes(data, start + (6 if data[start] == 0 else 8), end, budget):
+        version, hidden = data[at], data[at + 3] & 1
+        if kind == b"infe" and version >= 2 and not hidden:
+            yield struct.unpack_from(">H2x4s" if version == 2 else ">I2x4s", data, at + 4)
 
 
 def _references(
-    data: bytes, box: IsoBox, budget: Budget
+    data: bytes, box: Box, budget: Budget
 ) -> Iterator[tuple[bytes, int, tuple[int, ...]]]:
     """Yields references as their kind, the item that refers, and those that it refers to."""
-    if not box.end:
+    _, start, end = box
+    if not end:
         return
-    code = "I" if data[box.start] else "H"
+    code = "I" if data[start] else "H"
     size = struct.calcsize(code)
-    for entry in boxes(data, box.start + 4, box.end, budget):
-        item, count = struct.unpack_from(f">{code}H", data, entry.start)
+    for kind, at, _ in boxes(data, start + 4, end, budget):
+        item, count = struct.unpack_from(f">{code}H", data, at)
         budget.visit(count)
-        others = struct.unpack_from(f">{count}{code}", data, entry.start + size + 2)
-        yield entry.kind, item, others
+        yield kind, item, struct.unpack_from(f">{count}{code}", data, at + size + 2)
 
 
-def _auxiliary(data: bytes, box: IsoBox, budget: Budget) -> Iterator[bytes]:
+def _auxiliary(data: bytes, box: Box, budget: Budget) -> Iterator[bytes]:
     """Yields the types of auxiliary pictures."""
-    for group in boxes(data, box.start, box.end, budget):
-        if group.kind == b"ipco":
-            for entry in boxes(data, group.start, group.end, budget):
-                if entry.kind == b"auxC":
-                    yield data[entry.start + 4 : entry.end]
+    _, start, end = box
+    for group, at, until in boxes(data, start, end, budget):
+        if group == b"ipco":
+            for kind, place, behind in boxes(data, at, until, budget):
+                if kind == b"auxC":
+                    yield data[place + 4 : behind]

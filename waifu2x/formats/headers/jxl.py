@@ -96,9 +96,9 @@ def _codestream(data: bytes) -> bytes:
 
     Raises ValueError without a codestream, and OverBudgetError.
     """
-    for box in boxes(data, 0, len(data), Budget(len(data))):
-        start = box.start + (4 if box.kind == b"jxlp" else 0)
-        if box.kind in (b"jxlc", b"jxlp") and data[start : start + 2] == _BARE:
+    for kind, at, _ in boxes(data, 0, len(data), Budget(len(data))):
+        start = at + (4 if kind == b"jxlp" else 0)
+        if kind in (b"jxlc", b"jxlp") and data[start : start + 2] == _BARE:
             return data[start : start + _LONGEST]
     raise ValueError("no codestream")
 
@@ -106,7 +106,7 @@ def _codestream(data: bytes) -> bytes:
 def has_gain_map(data: bytes) -> bool:
     """Returns whether a file holds a gain map (ISO 21496-1). Raises OverBudgetError."""
     found = boxes(data, 0, len(data), Budget(len(data)))
-    return not data.startswith(_BARE) and any(box.kind == b"jhgm" for box in found)
+    return not data.startswith(_BARE) and any(kind == b"jhgm" for kind, _, _ in found)
 
 
 def content_of(data: bytes, kind: bytes) -> bytes | None:
@@ -116,11 +116,11 @@ def content_of(data: bytes, kind: bytes) -> bytes | None:
     """
     if data.startswith(_BARE):
         return None
-    for box in boxes(data, 0, len(data), Budget(len(data))):
-        if box.kind == kind:
-            return data[box.start : box.end]
-        if box.kind == _PACKED and data[box.start : box.start + 4] == kind:
-            return _unpacked(data[box.start + 4 : box.end])
+    for held, start, end in boxes(data, 0, len(data), Budget(len(data))):
+        if held == kind:
+            return data[start:end]
+        if held == _PACKED and data[start : start + 4] == kind:
+            return _unpacked(data[start + 4 : end])
     return None
 
 
