@@ -108,6 +108,16 @@ def test_jpeg_of_12_bits_keeps_what_else_it_holds() -> None:
     assert picture.jpeg is None  # its steps are 16 times as fine as those of 8 bits
 
 
+@pytest.mark.parametrize("is_sound", [False, True])
+def test_a_profile_of_jpeg_of_12_bits(is_sound: bool) -> None:
+    profile = bytes(imagecodecs.cms_profile("adobergb")) if is_sound else bytes(200)
+    content = b"ICC_PROFILE\0\1\1" + profile
+    segment = b"\xff\xe2" + struct.pack(">H", len(content) + 2) + content
+    found = decode_all(b"\xff\xd8" + segment + jpeg12()[2:])
+    assert found.pictures[0].colours.icc_profile == (profile if is_sound else None)
+    assert len(found.notices) == (not is_sound)
+
+
 @pytest.mark.parametrize("lossless", [False, True])
 def test_jpeg_of_12_bits_that_is_cut_off(lossless: bool) -> None:
     """libjpeg fills up the rest, which none may take for the picture."""

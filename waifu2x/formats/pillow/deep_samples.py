@@ -57,8 +57,8 @@ def as_8_bits(data: bytes) -> bytes:
     return data[: frame.at] + b"\x08" + data[frame.at + 1 :]
 
 
-def of_jpeg(image: Image.Image, data: bytes) -> Picture:
-    """Returns the pixels and the profile of a JPEG of other than 8 bits.
+def of_jpeg(image: Image.Image, data: bytes) -> tuple[Picture, tuple[str, ...]]:
+    """Returns the pixels and the profile of a JPEG of other than 8 bits, and notices.
 
     Raises what decoders raise, and ValueError for a file that is cut off, which they fill up.
     """
@@ -66,10 +66,10 @@ def of_jpeg(image: Image.Image, data: bytes) -> Picture:
         raise ValueError("it ends before its last row")
     samples = np.atleast_3d(imagecodecs.jpeg8_decode(data))
     pixels = full_range(samples, depth(image, data))
-    profile = image.info.get("icc_profile")
+    profile = image.info.get("icc_profile") or None
     if profile and not profiles.fits(profile, pixels.shape[-1]):
-        profile = None
-    return Picture(pixels, None, Colours(profile))
+        return Picture(pixels), (profiles.BAD_PROFILE,)
+    return Picture(pixels, None, Colours(profile)), ()
 
 
 def deepened(picture: Picture, image: Image.Image, data: bytes) -> tuple[Picture, tuple[str, ...]]:

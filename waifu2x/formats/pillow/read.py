@@ -154,7 +154,7 @@ def _loaded(
     image: Image.Image, data: bytes, name: str, allocate: Allocate | None = None
 ) -> tuple[Picture, tuple[str, ...]]:
     if image.format == "JPEG" and deep_samples.depth(image, data) != 8:
-        return deep_samples.of_jpeg(image, data), ()
+        return deep_samples.of_jpeg(image, data)
     _load(image, name)
     picture, notices = plain(image, name, allocate)
     if image.format == "PSD" and not psd.is_transparent(data):
