@@ -64,7 +64,7 @@ VALUES: dict[str, tuple[str, ...]] = {
 }
 """Values of options that have no list of their own; several of what a rule allows."""
 NEEDS = {"--fit": ("--width", "20", "--height", "30"), "--overwrite": (), "--skip-existing": ()}
-"""What an option goes with."""
+"""Other options that an option needs."""
 ELSEWHERE = {
     "--input", "--output", "--format", "--model", "--backend", "--device", "--precision",
     "--config", "--cluster", "--retry-failed", "--watch", "--report", "--help",

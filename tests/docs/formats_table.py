@@ -19,7 +19,7 @@ _TABLE = r"(?:^\|.*\|\n)+"
 
 
 def formats() -> str:
-    """What a result of each format holds."""
+    """Draws the table of the parts that a result of each format holds."""
     rows = [
         ("format", "extensions", "bits a sample", "transparency", "metadata", "several pictures"),
         *map(_row, table.FORMATS),
@@ -28,7 +28,7 @@ def formats() -> str:
 
 
 def parts() -> str:
-    """What no result holds."""
+    """Draws the table of the parts that no result holds."""
     rows: list[tuple[str, ...]] = [("part", "found in", "a run says")]
     for name, part in table.PARTS.items():
         rows.append((name, ", ".join(part.formats), part.notice.format(count="N")))

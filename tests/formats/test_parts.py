@@ -202,7 +202,7 @@ def test_parts_are_said(name: str, folder: Path) -> None:
 @pytest.mark.parametrize("target", ["png", "jpg", "tif", "webp"])
 @pytest.mark.parametrize("name", ["gain map", "motion photo", "extended XMP", "stale promise"])
 def test_results_promise_nothing(name: str, target: str, folder: Path) -> None:
-    """What else XMP says stays: exiftool reads it."""
+    """The rest of XMP stays: exiftool reads it."""
     exiftool = shutil.which("exiftool")
     if not exiftool:
         pytest.skip("needs exiftool")

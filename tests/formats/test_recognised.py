@@ -193,7 +193,7 @@ def test_psd_with_a_merged_picture() -> None:
 
 # Others, by their first bytes.
 
-RAW = "is a camera's raw file, of which the picture is yet to be made: export a TIFF or a 16-bit"
+RAW = "is a camera's raw file, and no picture yet: export a TIFF or a 16-bit"
 NOT_READ = "is {}, which is not read: export it as PNG or TIFF"
 NAMED = {
     b"\0\0\0\x18ftypcrx \0\0\0\1crx isom": RAW,

@@ -29,7 +29,7 @@ RAW = r"^p: is a camera's raw file, .*: export a TIFF or a 16-bit PNG from a raw
 
 
 def tiff(*pages: tuple[Any, dict[str, Any]], subs: int = 0, **options: Any) -> bytes:
-    """Pages, the first of which has some of the others below it."""
+    """Pages; the first has some of the others below it."""
     stream = io.BytesIO()
     with tifffile.TiffWriter(stream, **options) as writer:
         for index, (samples, more) in enumerate(pages):
@@ -69,7 +69,7 @@ def cr2() -> bytes:
 
 
 def linear() -> bytes:
-    """A DNG of a camera's own colours, of which nothing is a picture yet."""
+    """A DNG in a camera's own colours: no picture yet."""
     pixels = noise(24, 33, 3, dtype=np.uint16)
     return tiff(thumbnail(), (pixels, {"photometric": 34892}), subs=1)
 
@@ -159,7 +159,7 @@ def test_codings(coding: str, samples: Any) -> None:
     if coding in ("zstd", "lzma"):
         more["predictor"] = True
     (picture,) = decode_all(tiff((samples, more))).pictures
-    # What tifffile was given, the alpha apart.
+    # As tifffile was given it, but for alpha.
     assert (picture.pixels == np.atleast_3d(samples)[..., :3]).all()
     assert (picture.alpha is not None) == (samples.shape[2:] == (4,))
 

@@ -7,8 +7,7 @@ import re
 from waifu2x.formats.headers import jpeg, psd
 
 RAW = (
-    "is a camera's raw file, of which the picture is yet to be made: export a TIFF or a 16-bit PNG"
-    " from a raw converter"
+    "is a camera's raw file, and no picture yet: export a TIFF or a 16-bit PNG from a raw converter"
 )
 _OTHER = "is {}, which is not read: export it as PNG or TIFF"
 _FILM = "is a film, not a picture: enlarge it by waifu2x video"
