@@ -28,29 +28,20 @@ from tests.helpers.contents import (
 from waifu2x.api import Upscaler
 from waifu2x.cli import cli
 from waifu2x.formats import table
-from waifu2x.formats.metadata import profiles
+from waifu2x.formats.metadata import code_points, icc, profiles
+from waifu2x.formats.png.colours import colours_of
 from waifu2x.formats.table import OutputOptions
-from waifu2x.imaging.picture import Colours, Picture
+from waifu2x.imaging.picture import CodePoints, Colours, Picture
 
 LAB = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-CHRM = struct.Struct(">8I")
-DISPLAY_P3 = Colours(None, ((b"cICP", b"\x0c\x0d\0\1"),))
+DISPLAY_P3 = Colours(None, CodePoints(12, 13))
 ADOBE_RGB = Colours(
-    None,
-    (
-        (b"gAMA", struct.pack(">I", round(100_000 * 256 / 563))),
-        (b"cHRM", CHRM.pack(31270, 32900, 64000, 33000, 21000, 71000, 15000, 6000)),
-    ),
+    gamma=round(100_000 * 256 / 563),
+    primaries=(31270, 32900, 64000, 33000, 21000, 71000, 15000, 6000),
 )
-LINEAR = Colours(None, ((b"gAMA", struct.pack(">I", 100_000)),))
-PRO_PHOTO = Colours(
-    None,
-    (
-        (b"gAMA", struct.pack(">I", 55_556)),
-        (b"cHRM", CHRM.pack(34567, 35850, 73470, 26530, 15960, 84040, 3660, 10)),
-    ),
-)
+LINEAR = Colours(gamma=100_000)
+PRO_PHOTO = Colours(gamma=55_556, primaries=(34567, 35850, 73470, 26530, 15960, 84040, 3660, 10))
 
 
 def profile(colours: Colours) -> bytes:
@@ -102,23 +93,22 @@ def test_a_profile_made_of_cicp_is_display_p3() -> None:
 
 
 def test_a_profile_made_of_srgb_words_is_none() -> None:
-    primaries = (b"cHRM", CHRM.pack(31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000))
-    for chunks in (
-        (),
-        ((b"sRGB", b"\0"),),
-        ((b"gAMA", struct.pack(">I", 45455)), primaries),
-        ((b"cICP", b"\1\x0d\0\1"),),
+    primaries = (31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000)
+    for colours in (
+        Colours(),
+        Colours(intent=0),
+        Colours(gamma=45455, primaries=primaries),
+        Colours(None, CodePoints(1, 13)),
     ):
-        colours = Colours(None, chunks)
         assert profiles.profile_of(colours, 3) is None
         assert profiles.tone(colours, 3) is None
 
 
 @pytest.mark.parametrize("broken", [b"\0" * 32, struct.pack(">8I", *[0] * 8), b"\xff" * 32, b""])
 def test_broken_words_are_no_failure(broken: bytes) -> None:
-    for name, word in ((b"cHRM", broken), (b"gAMA", broken[:4]), (b"cICP", broken[:4])):
-        colours = Colours(None, ((name, word),))
-        is_number = (name, word) == (b"gAMA", b"\xff" * 4)  # a steep one, but one that can be used
+    for kind, word in ((b"cHRM", broken), (b"gAMA", broken[:4]), (b"cICP", broken[:4])):
+        colours, _ = colours_of({kind: word}, 3)
+        is_number = (kind, word) == (b"gAMA", b"\xff" * 4)  # a steep one, but one that can be used
         assert (profiles.profile_of(colours, 3) is not None) == is_number
         assert (profiles.tone(colours, 3) is not None) == is_number
 
@@ -130,7 +120,7 @@ def test_broken_words_are_no_failure(broken: bytes) -> None:
 @pytest.mark.parametrize("planes", [1, 3])
 @pytest.mark.parametrize("words", ["gAMA", "icc"])
 def test_networks_see_the_tones_of_srgb(gamma: float, planes: int, words: str) -> None:
-    colours = Colours(None, ((b"gAMA", struct.pack(">I", round(100_000 / gamma))),))
+    colours = Colours(gamma=round(100_000 / gamma))
     if words == "icc":
         colours = Colours(profiles.profile_of(colours, planes))
         assert colours.icc_profile
@@ -237,7 +227,7 @@ def test_damaged_profiles_are_no_failure(seed: int) -> None:
     for place in generator.integers(128, len(damaged), 4):
         damaged[place] = generator.integers(256)
     colours = Colours(bytes(damaged))
-    if profiles.fits(bytes(damaged), 3):
+    if icc.fits(bytes(damaged), 3):
         picture = Picture(ramp(3), None, colours)
         back = profiles.in_srgb_tone(picture, lambda seen: seen)
         assert abs(back.pixels.astype(int) - ramp(3)).max() <= 1
@@ -250,7 +240,7 @@ def test_formats_without_profiles_get_srgb(planes: int) -> None:
     back = decode(encode(picture, "bmp"))
     assert back.pixels.shape == picture.pixels.shape
     light = ramp(planes) / 255
-    expected = 255 * profiles.srgb_encoded(light)
+    expected = 255 * code_points.srgb_encoded(light)
     assert abs(back.pixels - expected).max() <= 2
     _, notes = adapt(Frames((picture,)), table.of("bmp"), OutputOptions())
     assert notes == ["BMP holds no colour profile: converted to sRGB"]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import OutputError
-from waifu2x.formats.metadata import profiles, promises, transfer
+from waifu2x.formats.metadata import code_points, profiles, promises, transfer
 from waifu2x.formats.table import Format, Kind, OutputOptions, left_out
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Colours, Metadata, Picture
@@ -34,6 +34,7 @@ class Adapter:
         self._options = options
         self._lost: set[Kind] = set()
         self._told: set[str] = set()
+        self._animated = False
         self._is_same = False
         """Whether the file is of that format itself."""
 
@@ -48,6 +49,7 @@ class Adapter:
         self._is_same = header.format == form.name
         kind = "animation" if header.animated else "pages"
         if header.count == 1 or form.frames == kind:
+            self._animated = header.animated
             return header, notices
         if header.animated and form.frames == "pages":
             notices.append(f"{form.name} holds no timing: the pictures become pages")
@@ -74,14 +76,34 @@ class Adapter:
         if xmp and (held := promises.without(xmp)) is not xmp:
             picture = replace(picture, metadata=replace(picture.metadata, xmp=held))
             notices.append("its XMP no longer tells of parts that are left out")
+        if self._animated and form.name != "PNG" and picture.colours.hdr:
+            picture = replace(picture, colours=replace(picture.colours, hdr=None))
+            notices.append(f"{form.name} holds no metadata of HDR10 in an animation")
         for step in (_opaque, _in_colours, _deep):
             picture, said = step(picture, form, options)
             notices += said
+        picture = self._with_words(picture)
         if form.colours and not self._is_same:  # the user has such a file already
             notices.append(f"{form.name} holds {form.colours} colours a picture")
             if _translucent(picture):
                 notices.append(f"{form.name} holds pixels that are opaque or clear, none between")
         return picture, self.untold(notices)
+
+    def _with_words(self, picture: Picture) -> Picture:
+        """Adds a profile for programs that know no other words of a PNG, unless its source is one.
+
+        EXIF says sRGB where nothing else says otherwise.
+        """
+        colours, block = picture.colours, picture.metadata.exif
+        if self._form.name == "PNG" and not self._is_same and not colours.icc_profile:
+            profile = profiles.profile_of(colours, picture.pixels.shape[-1])
+            picture = replace(picture, colours=replace(colours, icc_profile=profile))
+        if block and picture.colours == Colours():
+            from waifu2x.formats.metadata import exif
+
+            said = replace(picture.metadata, exif=exif.as_srgb(block))
+            picture = replace(picture, metadata=said)
+        return picture
 
     def untold(self, notices: Iterable[str]) -> list[str]:
         """Returns the notices that have not been given yet."""
@@ -175,18 +197,67 @@ def _in_colours(
     picture: Picture, form: Format, options: OutputOptions
 ) -> tuple[Picture, list[str]]:
     """Says what the colours mean in the format's terms; converts to sRGB where it has none."""
-    colours, planes = picture.colours, picture.pixels.shape[-1]
     if form.name == "PNG":
         return picture, []
-    notices = []
-    if profiles.cannot_be_said(colours):
-        notices.append(f"{form.name} cannot say that the picture is HDR")
+    notices, hdr = [], picture.colours.hdr
+    if hdr is not None and "HDR10" not in form.keeps:
+        notices.append(f"{form.name} holds no metadata of HDR10")
+        hdr = None
+    for hold in (_coded, _profiled, _converted):
+        found = hold(picture, form)
+        if found is not None:
+            held, said = found
+            kept = replace(held.colours, hdr=hdr)
+            return replace(held, colours=kept), notices + said
+    name = code_points.name_of(picture.colours.code_points) if picture.colours.code_points else ""
+    notices.append(f"{form.name} cannot say its colours ({name or 'a profile of tables'})")
+    return replace(picture, colours=Colours()), notices
+
+
+_Held = tuple[Picture, list[str]] | None
+"""A picture whose colours a format holds, and notices; None where it does not hold them so."""
+
+
+def _coded(picture: Picture, form: Format) -> _Held:
+    """Says the colours by code points or, in JPEG XL, by primaries and a curve."""
+    colours, planes = picture.colours, picture.pixels.shape[-1]
+    if "code points" not in form.keeps:
+        return None
+    if "profile" not in form.keeps:
+        return None if profiles.plain_of(colours, planes) is None else profiles.full_range(picture)
+    if not code_points.is_known(colours.code_points):
+        return None
+    picture, said = profiles.full_range(picture)
+    return replace(picture, colours=Colours(None, picture.colours.code_points)), said
+
+
+def _profiled(picture: Picture, form: Format) -> _Held:
+    """Says the colours by a profile, made where there is none."""
+    colours, planes = picture.colours, picture.pixels.shape[-1]
     profile = profiles.profile_of(colours, planes)
-    if profile and "profile" not in form.keeps:
-        picture = profiles.to_srgb(replace(picture, colours=Colours(profile)))
-        notices.append(f"{form.name} holds no colour profile: converted to sRGB")
-        profile = None
-    return replace(picture, colours=Colours(profile)), notices
+    if profile is None:
+        is_srgb = profiles.plain_of(colours, planes) is not None
+        return (replace(picture, colours=Colours()), []) if is_srgb else None
+    if planes == 1 and not form.grey:
+        profile = profiles.for_rgb(colours)
+    if "profile" not in form.keeps or profile is None:
+        return None
+    said = []
+    if code_points.is_hdr(colours.code_points):
+        said = [f"{form.name} says that the picture is HDR in its colour profile alone"]
+    return replace(picture, colours=Colours(icc_profile=profile)), said
+
+
+def _converted(picture: Picture, form: Format) -> _Held:
+    """Converts the colours to sRGB."""
+    found = profiles.converted(picture)
+    if found is None:
+        return None
+    if profiles.is_srgb(picture.colours, picture.pixels.shape[-1]):
+        return found, []
+    is_hdr = code_points.is_hdr(picture.colours.code_points)
+    what = "HDR" if is_hdr else "such profile" if "profile" in form.keeps else "colour profile"
+    return found, [f"{form.name} holds no {what}: converted to sRGB"]
 
 
 def _deep(picture: Picture, form: Format, options: OutputOptions) -> tuple[Picture, list[str]]:

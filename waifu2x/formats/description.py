@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from waifu2x.formats import table
-from waifu2x.formats.metadata import profiles, transfer
+from waifu2x.formats.metadata import code_points, icc, transfer
 from waifu2x.formats.metadata.jpeg_quality import JpegQuality, quality_of
 from waifu2x.formats.read import content, open_content
 from waifu2x.system.lazy_dataclass import dataclass
@@ -32,6 +32,8 @@ class Description:
     """The number of frames or pages; the other fields describe the first."""
     profile: str | None
     """The name of its colour profile."""
+    code_points: str | None
+    """The name of its colours, where the file says them by the numbers of ITU-T H.273."""
     metadata: tuple[str, ...]
     """Kinds of metadata that are there."""
     parts: tuple[str, ...]
@@ -60,11 +62,15 @@ def describe(path: Path, extension: str) -> Description:
     height, width, planes = first.pixels.shape
     bits = 8 * first.pixels.dtype.itemsize
     said = transfer.kinds(first.metadata)
-    profile = first.colours.icc_profile
+    colours = first.colours
     every = "animation" if header.animated else "pages"
     held: dict[str, bool] = {kind: kind in form.keeps for kind in sorted(said)}
-    if profile:
+    if colours.code_points:
+        held["code points"] = bool({"code points", "profile"} & form.keeps)
+    if colours.icc_profile:
         held["profile"] = "profile" in form.keeps
+    if colours.hdr:
+        held["HDR10"] = "HDR10" in form.keeps
     if first.transparent:
         held["transparency"] = form.alpha
     count = header.count or 1
@@ -82,7 +88,8 @@ def describe(path: Path, extension: str) -> Description:
         bits=bits,
         transparent=first.transparent,
         pictures=count,
-        profile=profiles.name_of(profile) if profile else None,
+        profile=icc.name_of(colours.icc_profile) if colours.icc_profile else None,
+        code_points=code_points.name_of(colours.code_points) if colours.code_points else None,
         metadata=tuple(sorted(said)),
         parts=tuple(sorted(header.parts)),
         kept=tuple(kind for kind, kept in held.items() if kept),

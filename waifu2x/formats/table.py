@@ -8,8 +8,11 @@ from typing import Literal, NamedTuple
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.formats.headers import heif, jxl
 
-Kind = Literal["profile", "EXIF", "XMP", "IPTC", "resolution", "comment", "text"]
-"""Kinds of content besides pixels."""
+Kind = Literal[
+    "profile", "code points", "HDR10", "EXIF", "XMP", "IPTC", "resolution", "comment", "text"
+]
+"""Kinds of content besides pixels; `code points` are colours by the numbers of ITU-T H.273, `HDR10`
+is its static metadata."""
 
 Compression = Literal["fast", "default", "best"]
 """How hard an encoder tries to make a file small."""
@@ -39,6 +42,7 @@ class OutputOptions(NamedTuple):
 
 _ALL: frozenset[Kind] = frozenset(("profile", "EXIF", "XMP", "IPTC", "resolution", "comment"))
 _MODERN: frozenset[Kind] = frozenset(("profile", "EXIF", "XMP"))
+_CODED: frozenset[Kind] = frozenset(("code points",))
 _NOTHING: frozenset[Kind] = frozenset()
 
 
@@ -78,8 +82,8 @@ class Format(NamedTuple):
 
 FORMATS = (
     Format(
-        "PNG", "PNG", ("png", "apng"), _ALL - {"comment"} | {"text"}, (8, 16), True,
-        compression=True, frames="animation",
+        "PNG", "PNG", ("png", "apng"), _ALL - {"comment"} | {"code points", "HDR10", "text"},
+        (8, 16), True, compression=True, frames="animation",
     ),
     Format(
         "JPEG", "JPEG", ("jpg", "jpeg", "jpe", "jfif"), _ALL, quality=True, largest=65500,
@@ -101,7 +105,7 @@ FORMATS = (
         largest=65535, colours=256,
     ),
     Format(
-        "AVIF", "AVIF", ("avif",), _MODERN, alpha=True, grey=False, quality=True,
+        "AVIF", "AVIF", ("avif",), _MODERN | _CODED, alpha=True, grey=False, quality=True,
         frames="animation", largest=65535, feature="avif",
     ),
     Format(
@@ -109,11 +113,11 @@ FORMATS = (
     ),
     Format("QOI", "QOI", ("qoi",), alpha=True, grey=False),
     Format(
-        "JPEG XL", "JXL", ("jxl",), _MODERN, alpha=True, quality=True, compression=True,
-        plugin=("pillow_jxl", "pillow-jxl-plugin"),
+        "JPEG XL", "JXL", ("jxl",), _CODED | {"EXIF", "XMP"}, alpha=True, quality=True,
+        compression=True, plugin=("pillow_jxl", "pillow-jxl-plugin"),
     ),
     Format(
-        "HEIF", "HEIF", ("heic", "heif", "hif"), _MODERN, alpha=True, quality=True,
+        "HEIF", "HEIF", ("heic", "heif", "hif"), _MODERN | _CODED, alpha=True, quality=True,
         largest=16384, plugin=("pillow_heif", "pillow-heif"),
     ),
     Format("JPEG", "JPEG", ("mpo",), depths=()),

@@ -19,7 +19,8 @@ from waifu2x.formats.base import DecodedFile, Writer
 from waifu2x.formats.headers.declared import of_stream
 from waifu2x.formats.headers.tiff import TiffPicture, parts
 from waifu2x.formats.limits import Budget, OverBudgetError, check_pixels
-from waifu2x.formats.metadata import profiles, tags, transfer
+from waifu2x.formats.metadata import colours as stated
+from waifu2x.formats.metadata import icc, tags, transfer
 from waifu2x.formats.metadata.profiles import BAD_PROFILE
 from waifu2x.formats.table import Compression
 from waifu2x.imaging.dtypes import from_unit, to_unit
@@ -281,15 +282,15 @@ def _page(
     pixels = np.ascontiguousarray(pixels)
     found = transfer.of_tiff(data, described, budget)
     said, orientation = transfer.upright(found)
-    profile = page.tags.valueof(tags.ICC_PROFILE)
+    colours = stated.of_tiff(data, page.offset, budget, min(planes, 3), said.exif)
     if photometric == _CMYK:
-        pixels, notice = _of_cmyk(pixels, profile)
-        profile, planes = None, 3
+        pixels, notice = _of_cmyk(pixels, colours.icc_profile)
+        colours, planes = Colours(), 3
         notices.add(notice)
-    if profile and not profiles.fits(bytes(profile), planes):
-        profile = None
+    if colours.icc_profile and not icc.fits(colours.icc_profile, planes):
+        colours = Colours()
         notices.add(BAD_PROFILE)
-    picture = Picture(pixels, alpha, Colours(bytes(profile) if profile else None), said)
+    picture = Picture(pixels, alpha, colours, said)
     return oriented(picture, orientation), notices
 
 
@@ -319,7 +320,7 @@ def _of_cmyk(inks: NDArray[Any], profile: Any) -> tuple[NDArray[Any], str]:
 
     Through a profile by littleCMS; without one, each colour is what its ink and black leave.
     """
-    if profile and profiles.fits(bytes(profile), 4) and inks.dtype.kind == "u":
+    if profile and icc.fits(bytes(profile), 4) and inks.dtype.kind == "u":
         converted: NDArray[Any] = imagecodecs.cms_transform(
             inks,
             bytes(profile),

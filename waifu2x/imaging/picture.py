@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.system.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 Chunk = tuple[bytes, bytes]
 """Kind and content of a PNG chunk."""
@@ -42,13 +45,44 @@ class JpegCoding(NamedTuple):
     """Chroma subsampling in words, such as 4:2:0; empty without chroma."""
 
 
+class CodePoints(NamedTuple):
+    """Colours by the numbers of ITU-T H.273, of samples that are RGB or grey."""
+
+    primaries: int
+    transfer: int
+    full_range: bool = True
+    """Whether samples use their whole range; otherwise black is 16 and white 235 of 255."""
+
+
+@dataclass(frozen=True)
+class Hdr:
+    """Static metadata of HDR10."""
+
+    primaries: tuple[Fraction, ...] = ()
+    """x and y of red, green, blue and white; or empty."""
+    luminance: tuple[Fraction, ...] = ()
+    """Least and greatest luminance of the mastering display, in cd/m²; or empty."""
+    light: tuple[Fraction, Fraction] | None = None
+    """MaxCLL and MaxFALL, in cd/m²."""
+
+
 @dataclass(frozen=True)
 class Colours:
-    """The meaning of a picture's numbers as colours; sRGB if empty."""
+    """The meaning of a picture's numbers as colours; sRGB if empty.
+
+    Of several, code points count, then the profile, then sRGB (PNG 3, section 4.3).
+    """
 
     icc_profile: bytes | None = None
-    chunks: tuple[Chunk, ...] = ()
-    """PNG's chunks for it, without a profile: cICP, gAMA, cHRM, sRGB."""
+    code_points: CodePoints | None = None
+    intent: int | None = None
+    """The rendering intent of a file that says sRGB."""
+    gamma: int | None = None
+    """The exponent by which light was encoded, in 1/100,000."""
+    primaries: tuple[int, ...] | None = None
+    """x and y of white, red, green and blue, in 1/100,000."""
+    hdr: Hdr | None = None
+    """The display and the light that the picture was made with, whatever its colours are."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -122,6 +122,8 @@ def _of_picture(found: Description, extension: str) -> tuple[dict[str, Any], str
         parts.append(_counted(found.pictures))
     if found.transparent:
         parts.append("transparent")
+    if found.code_points:
+        parts.append(found.code_points)
     if found.profile:
         parts.append(f"profile {found.profile}")
     parts += [*found.metadata, *found.parts, *found.notices]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Literal
 
+from waifu2x.imaging.picture import Hdr
 from waifu2x.system.lazy_dataclass import dataclass
 
 ChromaSiting = Literal["left", "topleft", "center"]
@@ -64,18 +65,6 @@ class FilmColours:
     siting: ChromaSiting
     assumed: tuple[str, ...] = ()
     """Values that the film leaves unsaid, in words."""
-
-
-@dataclass(frozen=True)
-class Hdr:
-    """Static metadata of HDR10."""
-
-    primaries: tuple[Fraction, ...] = ()
-    """x and y of red, green, blue and white; or empty."""
-    luminance: tuple[Fraction, ...] = ()
-    """Least and greatest luminance of the mastering display, in cd/m²; or empty."""
-    light: tuple[int, int] | None = None
-    """MaxCLL and MaxFALL."""
 
 
 @dataclass(frozen=True)

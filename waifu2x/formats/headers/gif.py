@@ -67,3 +67,22 @@ def _colour_table(data: bytes, at: int, flags: int) -> tuple[bytes, int]:
 
 def _is_grey(table: bytes) -> bool:
     return all(table[at : at + 3] == bytes((at // 3,)) * 3 for at in range(0, len(table), 3))
+
+
+def profile(data: bytes) -> bytes | None:
+    """Returns the ICC profile of a GIF; None without one. ICC.1:2022, annex B.5.
+
+    Raises OverBudgetError.
+    """
+    at = data.find(_PROFILE)
+    if at < 0 or at > next(iter(images(data, Budget(len(data)))), len(data)):
+        return None
+    at += len(_PROFILE)
+    parts = []
+    while at < len(data) and data[at]:
+        parts.append(data[at + 1 : at + 1 + data[at]])
+        at += 1 + data[at]
+    return b"".join(parts) or None
+
+
+_PROFILE = b"!\xff\x0bICCRGBG1012"

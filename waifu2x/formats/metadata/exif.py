@@ -22,6 +22,11 @@ ORIENTATION = 0x0112
 _WIDTH, _HEIGHT = 0x0100, 0x0101
 _PIXELS_ACROSS, _PIXELS_DOWN = 0xA002, 0xA003
 _THUMBNAIL, _THUMBNAIL_LENGTH = 0x0201, 0x0202
+_COLOUR_SPACE, _INTEROPERABILITY, _RULE = 0xA001, 0xA005, 0x0001
+_SRGB, _ADOBE_RGB = 1, 2
+"""Values of the colour space: cameras use the second, which the standard lacks."""
+_ADOBE_RULE, _SRGB_RULE = b"R03", b"R98"
+"""Names of DCF's rules: those of its optional files are for Adobe RGB. DCF 2.0, section 4.4."""
 _DAMAGE = (ValueError, struct.error, OverBudgetError)
 
 
@@ -70,6 +75,56 @@ def sized(exif: bytes, height: int, width: int) -> bytes:
                 elif place.tag == tags.EXIF and len(directories) == 1:
                     directories.append(struct.unpack_from(form.order + "I", exif, place.at)[0])
     return bytes(changed)
+
+
+def is_adobe_rgb(exif: bytes) -> bool:
+    """Returns whether a block says that the picture is Adobe RGB."""
+    with contextlib.suppress(*_DAMAGE):
+        form = tags.layout(exif)
+        space, rule = _colour_places(exif, form)
+        if space is not None:
+            (value,) = struct.unpack_from(form.order + "H", exif, space.at)
+            is_named = rule is not None and exif[rule.at : rule.at + 3] == _ADOBE_RULE
+            return value == _ADOBE_RGB or (value != _SRGB and is_named)
+    return False
+
+
+def as_srgb(exif: bytes) -> bytes:
+    """Returns the block of a picture that is sRGB now: it says nothing else."""
+    if not is_adobe_rgb(exif):
+        return exif
+    changed = bytearray(exif)
+    with contextlib.suppress(*_DAMAGE):
+        form = tags.layout(exif)
+        space, rule = _colour_places(exif, form)
+        if space is not None:
+            _put(changed, form, space, _SRGB)
+        if rule is not None:
+            changed[rule.at : rule.at + 3] = _SRGB_RULE
+    return bytes(changed)
+
+
+def _colour_places(exif: bytes, form: TiffLayout) -> tuple[tags.Place | None, tags.Place | None]:
+    """Returns the entries for the colour space and for DCF's rule. Raises _DAMAGE."""
+    below = _below(exif, form, tags.first(exif, form), tags.EXIF)
+    space = _only(exif, form, below, _COLOUR_SPACE, SHORT, 1)
+    rules = below and _below(exif, form, below, _INTEROPERABILITY)
+    return space, _only(exif, form, rules, _RULE, 2, 4)
+
+
+def _below(exif: bytes, form: TiffLayout, at: int, tag: int) -> int:
+    """Returns where the directory below an entry is; 0 without one. Raises _DAMAGE."""
+    found = _only(exif, form, at, tag, LONG, 1)
+    return 0 if found is None else int(struct.unpack_from(form.order + "I", exif, found.at)[0])
+
+
+def _only(
+    exif: bytes, form: TiffLayout, at: int, tag: int, kind: int, count: int
+) -> tags.Place | None:
+    """Returns the entry of a directory at an offset, not 0, with a value of that kind."""
+    wanted = (tag, kind, count)
+    found = _places(exif, form, at) if at else []
+    return next((one for one in found if (one.tag, one.kind, one.count) == wanted), None)
 
 
 def _places(exif: bytes, form: TiffLayout, at: int) -> list[tags.Place]:

@@ -1,29 +1,34 @@
-"""Colour: ICC profiles, and PNG's chunks for the same.
+"""The meaning of a picture's colours, however its file says it: for networks and for other formats.
 
 Networks know sRGB. They see a picture of other colours through sRGB's tone curve, in float, and the
 result is mapped back through the picture's own, so that shadows and lights look to them as in
 training. Primaries stay: they matter little to a network, and a conversion would cut off colours
-outside sRGB. The output has the input's profile, so nothing shifts. ICC.1:2022, sections 7, 8 and
-10; PNG, third edition, 11.3.2; ITU-T H.273 for cICP.
+outside sRGB. The output has the input's colours, so nothing shifts.
 """
 
 from __future__ import annotations
 
-import io
 import math
 import struct
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.formats.metadata import code_points, icc
+from waifu2x.formats.metadata.code_points import (
+    SRGB_PRIMARIES,
+    Chromaticities,
+    Curve,
+    Power,
+    srgb_encoded,
+    srgb_light,
+)
 from waifu2x.imaging.dtypes import from_unit, to_unit
-from waifu2x.imaging.picture import Colours, Picture
+from waifu2x.imaging.picture import CodePoints, Colours, Picture
 
-Curve = Callable[[NDArray[Any]], NDArray[Any]]
-"""A tone curve: from values in [0, 1] to light in [0, 1]."""
 BAD_PROFILE = "its colour profile is damaged or for other colours, and is left out"
 _NODES = 4096
 _EVEN = np.linspace(0, 1, _NODES)
@@ -31,33 +36,11 @@ _NEAR = 1.5 / 255
 """Tone curves that differ from sRGB's by less than this, in [0, 1], count as sRGB's."""
 _BAND = 1 << 22
 """Samples that are converted together."""
-_D50 = (0.9642, 1.0, 0.8249)
-_BRADFORD = np.array(
-    [[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]]
-)
-_SRGB_PRIMARIES = (0.3127, 0.3290, 0.64, 0.33, 0.30, 0.60, 0.15, 0.06)
-"""x and y of white, red, green and blue, as in cHRM."""
-_CICP_PRIMARIES = {
-    1: _SRGB_PRIMARIES,
-    9: (0.3127, 0.3290, 0.708, 0.292, 0.170, 0.797, 0.131, 0.046),  # Rec. 2020
-    11: (0.314, 0.351, 0.680, 0.320, 0.265, 0.690, 0.150, 0.060),  # DCI-P3
-    12: (0.3127, 0.3290, 0.680, 0.320, 0.265, 0.690, 0.150, 0.060),  # Display P3
-}
-_CICP_GAMMA = {4: 2.2, 5: 2.8, 8: 1.0, 1: 2.4, 6: 2.4, 14: 2.4, 15: 2.4}
-"""Gamma of displays by the code for transfer characteristics; PQ (16) and HLG (18) are no curves of
-[0, 1]."""
-
-
-def srgb_encoded(light: NDArray[Any]) -> NDArray[Any]:
-    """Returns sRGB's values, in [0, 1], of light in [0, 1] (IEC 61966-2-1)."""
-    return np.where(
-        light <= 0.0031308, 12.92 * light, 1.055 * np.maximum(light, 0.0031308) ** (1 / 2.4) - 0.055
-    )
-
-
-def srgb_light(values: NDArray[Any]) -> NDArray[Any]:
-    """Returns light, in [0, 1], of sRGB's values in [0, 1]."""
-    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+_SAME = 0.002
+"""The most by which curves and matrices differ that count as the same."""
+_WIDENED = "its samples of narrow range become such of full range"
+_PLAIN_GAMMA = 45455
+"""How PNG says sRGB, as an exponent in 1/100,000."""
 
 
 class Tone(NamedTuple):
@@ -98,39 +81,55 @@ def in_srgb_tone(picture: Picture, work: Callable[[Picture], Picture]) -> Pictur
 
 
 def to_srgb(picture: Picture) -> Picture:
-    """Converts a picture from its colour profile to sRGB; colours outside sRGB are cut off."""
+    """Converts a picture to sRGB; one of colours that cannot be computed is taken for it."""
+    return converted(picture) or replace(picture, colours=Colours())
+
+
+def converted(picture: Picture) -> Picture | None:
+    """Converts a picture to sRGB; colours outside it, and HDR's highlights, are cut off.
+
+    None for colours that cannot be computed.
+    """
+    colours = picture.colours
     bare = replace(picture, colours=Colours())
     dtype, planes = picture.pixels.dtype, picture.pixels.shape[-1]
     if planes == 1:
-        found = tone(picture.colours, 1)
-        if found is None:
-            return bare
-        return replace(bare, pixels=from_unit(found.forth(bare).pixels, dtype))
-    if picture.colours.icc_profile is None:
-        return bare
+        curves = _curves(colours, 1)
+        if curves is None:
+            return bare if plain_of(colours, 1) else None
+        found = _tone(curves)
+        return replace(bare, pixels=from_unit(found.forth(bare).pixels, dtype)) if found else bare
+    profile = profile_of(colours, planes)
+    if profile is None:
+        return bare if plain_of(colours, planes) else None
     import imagecodecs
 
     try:
         converted = imagecodecs.cms_transform(
             picture.pixels,
-            picture.colours.icc_profile,
+            profile,
             imagecodecs.cms_profile("srgb"),
             colorspace="rgb",
             outcolorspace="rgb",
         )
     except imagecodecs.CmsError:
-        return bare
+        return None
     return replace(bare, pixels=np.ascontiguousarray(converted))
 
 
 def tone(colours: Colours, planes: int) -> Tone | None:
-    """Returns the tone curves of a picture of `planes` planes.
+    """Returns the tone curves of a picture of `planes` planes, as networks are to see it.
 
-    None where they are close to sRGB's, are not known, or do not rise everywhere.
+    None where they are close to sRGB's, are not known, or do not rise everywhere. None for HDR too,
+    whose highlights sRGB's curve has no place for.
     """
-    curves = _curves(colours, planes)
-    if curves is None:
+    if code_points.is_hdr(colours.code_points):
         return None
+    curves = _curves(colours, planes)
+    return None if curves is None else _tone(curves)
+
+
+def _tone(curves: list[Curve]) -> Tone | None:
     tables = []
     for curve in curves:
         table = srgb_encoded(np.clip(curve(_EVEN), 0, 1))
@@ -143,185 +142,139 @@ def tone(colours: Colours, planes: int) -> Tone | None:
     return Tone(tuple(tables))
 
 
+def _known(colours: Colours) -> CodePoints | None:
+    """Returns the code points if they can be computed; others are skipped, as PNG 3 has it."""
+    points = colours.code_points
+    return points if code_points.is_known(points) else None
+
+
 def _curves(colours: Colours, planes: int) -> list[Curve] | None:
+    """Returns the tone curve of each plane; None for sRGB's, and for those of tables alone."""
+    points = _known(colours)
+    if points is not None:
+        is_srgb = points.full_range and points.transfer == code_points.SRGB
+        return None if is_srgb else [code_points.curve_of(points, colours.hdr)] * planes
     if colours.icc_profile:
-        tags = _tags(colours.icc_profile)
-        names = (b"kTRC",) if planes == 1 else (b"rTRC", b"gTRC", b"bTRC")
-        try:
-            return [_curve(colours.icc_profile[tags[name]]) for name in names]
-        except (KeyError, struct.error, ValueError):
-            return None  # a profile of tables alone
-    chunks = dict(colours.chunks)
-    cicp = chunks.get(b"cICP", b"")
-    if len(cicp) == 4:
-        gamma = _CICP_GAMMA.get(cicp[1])
-    elif b"sRGB" not in chunks and len(chunks.get(b"gAMA", b"")) == 4:
-        (value,) = struct.unpack(">I", chunks[b"gAMA"])
-        # 1/2.2 is how PNG says sRGB.
-        gamma = 100_000 / value if value and abs(value - 45455) > 500 else None
-    else:
-        gamma = None
-    return None if gamma is None else [_power(gamma)] * planes
-
-
-def _power(gamma: float) -> Curve:
-    return lambda values: np.power(values, gamma)
-
-
-def _curve(tag: bytes) -> Curve:
-    """Returns the curve that a tag of a profile holds (curv or para).
-
-    Raises ValueError or struct.error for anything else.
-    """
-    if tag[:4] == b"curv":
-        (count,) = struct.unpack_from(">I", tag, 8)
-        if count > 65536:
-            raise ValueError("a curve too long")
-        numbers = np.array(struct.unpack_from(f">{count}H", tag, 12), np.float64)
-        if count == 0:
-            return _power(1.0)
-        if count == 1:
-            return _power(float(numbers[0]) / 256)
-        nodes = np.linspace(0, 1, count)
-        return lambda values: np.interp(values, nodes, numbers / 65535)
-    if tag[:4] == b"para":
-        (kind,) = struct.unpack_from(">H", tag, 8)
-        counts = (1, 3, 4, 5, 7)
-        if kind >= len(counts):
-            raise ValueError("an unknown parametric curve")
-        given = [v / 65536 for v in struct.unpack_from(f">{counts[kind]}i", tag, 12)]
-        return _parametric(kind, given)
-    raise ValueError("not a curve")
-
-
-def _parametric(kind: int, given: list[float]) -> Curve:
-    """Returns the curve of a para tag (section 10.18): (a x + b)^g + e from d on, c x + f below."""
-    g, a, b, c, d, e, f = given[0], 1.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    if kind in (1, 2):
-        a, b = given[1:3]
-        e = f = given[3] if kind == 2 else 0.0
-        d = -b / a if a else 0.0
-    elif kind in (3, 4):
-        a, b, c, d = given[1:5]
-        e, f = given[5:7] if kind == 4 else (0.0, 0.0)
-
-    def curve(values: NDArray[Any]) -> NDArray[Any]:
-        return np.where(values >= d, np.maximum(a * values + b, 0) ** g + e, c * values + f)
-
-    return curve
-
-
-def fits(profile: bytes, planes: int) -> bool:
-    """Returns whether a profile is whole and for pictures of 1, 3 or 4 (CMYK) planes."""
-    space = {1: b"GRAY", 3: b"RGB ", 4: b"CMYK"}[planes]
-    return profile[36:40] == b"acsp" and profile[16:20] == space and bool(_tags(profile))
-
-
-def name_of(profile: bytes) -> str:
-    """Returns the description in a profile; `unnamed` where it has none."""
-    from PIL import ImageCms
-
-    try:
-        return str(ImageCms.getProfileDescription(io.BytesIO(profile))).strip() or "unnamed"
-    except (ImageCms.PyCMSError, OSError):
-        return "unnamed"
-
-
-def _tags(profile: bytes) -> dict[bytes, slice]:
-    """Returns where the tags of a profile are; empty if it is damaged. Tags may share a place."""
-    try:
-        size, count = (
-            struct.unpack_from(">I", profile)[0],
-            struct.unpack_from(">I", profile, 128)[0],
-        )
-        if size > len(profile) or count > 1000:
-            return {}
-        found = {}
-        for i in range(count):
-            name, start, length = struct.unpack_from(">4sII", profile, 132 + 12 * i)
-            if start + length > size:
-                return {}
-            found[name] = slice(start, start + length)
-        return found
-    except struct.error:
-        return {}
+        return icc.curves_of(colours.icc_profile, planes)
+    gamma = colours.gamma
+    if colours.intent is not None or not gamma:
+        return None
+    if abs(gamma - _PLAIN_GAMMA) <= 500 and _near(_stated(colours), SRGB_PRIMARIES):
+        return None
+    return [Power(100_000 / gamma)] * planes
 
 
 def profile_of(colours: Colours, planes: int) -> bytes | None:
-    """Returns an ICC profile of a picture's colours, made from PNG's chunks where it has none.
+    """Returns an ICC profile of the colours of 1 or 3 planes, made where the file has none.
 
     None for sRGB, and for colours that no profile can describe.
     """
-    if colours.icc_profile:
+    points = _known(colours)
+    if colours.icc_profile and (points is None or _names(colours.icc_profile, points)):
         return colours.icc_profile
-    chunks = dict(colours.chunks)
-    cicp, primaries = chunks.get(b"cICP", b""), _SRGB_PRIMARIES
-    if len(cicp) == 4:
-        if cicp[1] != 13 and cicp[1] not in _CICP_GAMMA:
-            return None
-        primaries = _CICP_PRIMARIES.get(cicp[0], _SRGB_PRIMARIES)
-    elif b"sRGB" in chunks:
+    curves, primaries, name = _curves(colours, planes), SRGB_PRIMARIES, ""
+    if points is not None:
+        primaries, name = code_points.PRIMARIES[points.primaries], code_points.name_of(points)
+    elif colours.intent is not None:
         return None
-    elif len(chunks.get(b"cHRM", b"")) == 32:
-        primaries = tuple(v / 100_000 for v in struct.unpack(">8I", chunks[b"cHRM"]))
-    curves = _curves(colours, planes)
-    plain = max(abs(a - b) for a, b in zip(primaries, _SRGB_PRIMARIES, strict=True)) < 0.002
-    if curves is None and (plain or planes == 1):
+    else:
+        primaries = _stated(colours)
+        exponent = f"gamma {100_000 / colours.gamma:.2f}" if curves and colours.gamma else "sRGB"
+        name = f"primaries of its own, {exponent}" if primaries is not SRGB_PRIMARIES else exponent
+    if curves is None and (planes == 1 or _near(primaries, SRGB_PRIMARIES)):
         return None
     try:
-        return _made(curves[0] if curves else srgb_light, primaries, planes)
-    except (np.linalg.LinAlgError, ZeroDivisionError):
+        return icc.made(curves or [srgb_light] * planes, primaries, name, points)
+    except (np.linalg.LinAlgError, ZeroDivisionError, struct.error):
         return None
 
 
-def cannot_be_said(colours: Colours) -> bool:
-    """Returns whether the colours are HDR (PQ or HLG), which only PNG can say."""
-    cicp = dict(colours.chunks).get(b"cICP", b"")
-    return len(cicp) == 4 and cicp[1] in (16, 18)
+class Plain(NamedTuple):
+    """Colours that are primaries and one tone curve."""
+
+    primaries: Chromaticities
+    transfer: int | None
+    """H.273's number of the curve."""
+    gamma: float = 1.0
+    """The power that the curve is, where it has no number."""
 
 
-def _made(curve: Curve, primaries: tuple[float, ...], planes: int) -> bytes:
-    """Returns a matrix profile, version 2, of one curve and the primaries as cHRM has them."""
-    steps = np.rint(np.clip(curve(np.linspace(0, 1, 1024)), 0, 1) * 65535).astype(">u2")
-    trc = b"curv" + struct.pack(">II", 0, len(steps)) + steps.tobytes()
-    text = b"made from the picture's own words\0"
-    tags = {
-        b"desc": b"desc" + struct.pack(">II", 0, len(text)) + text + bytes(78),
-        b"cprt": b"text" + bytes(4) + b"no copyright\0",
-        b"wtpt": _xyz(_D50),
-    }
-    if planes == 1:
-        tags[b"kTRC"] = trc
-    else:
-        white, *corners = (
-            np.array([x / y, 1.0, (1 - x - y) / y])
-            for x, y in zip(primaries[::2], primaries[1::2], strict=True)
-        )
-        matrix = np.stack(corners, axis=-1)
-        matrix = matrix * np.linalg.solve(matrix, white)
-        cones = (_BRADFORD @ np.array(_D50)) / (_BRADFORD @ white)
-        matrix = np.linalg.inv(_BRADFORD) @ (cones[:, np.newaxis] * (_BRADFORD @ matrix))
-        for index, name in enumerate((b"r", b"g", b"b")):
-            tags[name + b"XYZ"] = _xyz(matrix[:, index])
-            tags[name + b"TRC"] = trc
-    return _written(tags, b"GRAY" if planes == 1 else b"RGB ")
+SRGB = Plain(SRGB_PRIMARIES, code_points.SRGB)
 
 
-def _xyz(values: Any) -> bytes:
-    return b"XYZ " + bytes(4) + struct.pack(">3i", *(math.floor(v * 65536 + 0.5) for v in values))
+def plain_of(colours: Colours, planes: int) -> Plain | None:
+    """Returns the colours of 1 or 3 planes as primaries and a curve; None where they are more."""
+    points = colours.code_points
+    if points is not None and code_points.is_known(points):
+        return Plain(code_points.PRIMARIES[points.primaries], points.transfer)
+    if colours.icc_profile:
+        return _plain_profile(colours.icc_profile, planes)
+    if points is not None:
+        return None
+    if colours.intent is not None:
+        return SRGB
+    curves = _curves(colours, planes)
+    if curves is None:
+        return Plain(_stated(colours), code_points.SRGB)
+    return Plain(_stated(colours), None, 100_000 / (colours.gamma or _PLAIN_GAMMA))
 
 
-def _written(tags: dict[bytes, bytes], space: bytes) -> bytes:
-    table, body, places = b"", b"", dict[bytes, int]()
-    start = 132 + 12 * len(tags)
-    for name, content in tags.items():
-        if content not in places:
-            body += bytes(-len(body) % 4)
-            places[content] = start + len(body)
-            body += content
-        table += struct.pack(">4sII", name, places[content], len(content))
-    header = struct.pack(
-        ">I4xI4s4s4s12x4s28x12s48x",
-        start + len(body), 0x02400000, b"mntr", space, b"XYZ ", b"acsp", _xyz(_D50)[8:],
-    )  # fmt: skip
-    return header + struct.pack(">I", len(tags)) + table + body
+def _plain_profile(profile: bytes, planes: int) -> Plain | None:
+    curves = icc.curves_of(profile, planes)
+    primaries = SRGB_PRIMARIES if planes == 1 else _primaries_of(icc.matrix_of(profile))
+    if curves is None or primaries is None:
+        return None
+    tables = [srgb_encoded(np.clip(curve(_EVEN), 0, 1)) for curve in curves]
+    middle = float(curves[0](np.array([0.5]))[0])
+    gamma = math.log(middle) / math.log(0.5) if 0 < middle < 1 else 1.0
+    for curve, transfer in ((srgb_light, code_points.SRGB), (Power(gamma), None)):
+        wanted = srgb_encoded(np.clip(curve(_EVEN), 0, 1))
+        if max(np.abs(table - wanted).max() for table in tables) < _SAME:
+            return Plain(primaries, transfer, gamma)
+    return None
+
+
+def _primaries_of(matrix: NDArray[np.float64] | None) -> Chromaticities | None:
+    """Returns the primaries of a matrix from RGB to XYZ under D50: H.273's where they are those."""
+    if matrix is None or not matrix.sum(axis=0).all():
+        return None
+    for known in code_points.PRIMARIES.values():
+        if np.abs(icc.matrix(known) - matrix).max() < _SAME:
+            return known
+    white = matrix.sum(axis=1)
+    if white.min() <= 0:
+        return None
+    columns = (column[:2] / column.sum() for column in (white, *matrix.T))
+    return tuple(float(value) for column in columns for value in column)
+
+
+def for_rgb(colours: Colours) -> bytes | None:
+    """Returns a profile of grey for three equal planes; None for one of tables alone."""
+    if colours.icc_profile and _known(colours) is None:
+        return icc.for_rgb(colours.icc_profile, SRGB_PRIMARIES)
+    return profile_of(replace(colours, icc_profile=None), 3)
+
+
+def full_range(picture: Picture) -> tuple[Picture, list[str]]:
+    """Returns a picture whose samples use their whole range, and a notice if they did not."""
+    points = picture.colours.code_points
+    if points is None or points.full_range:
+        return picture, []
+    values = (to_unit(picture.pixels, np.float32) * 255 - 16) / 219
+    pixels = from_unit(values.clip(0, 1), picture.pixels.dtype)
+    colours = replace(picture.colours, code_points=points._replace(full_range=True))
+    return replace(picture, pixels=pixels, colours=colours), [_WIDENED]
+
+
+def _names(profile: bytes, points: CodePoints) -> bool:
+    return icc.code_points_of(profile) == points
+
+
+def _near(one: Chromaticities, other: Chromaticities) -> bool:
+    return max(abs(a - b) for a, b in zip(one, other, strict=True)) < _SAME
+
+
+def _stated(colours: Colours) -> Chromaticities:
+    if colours.primaries is None:
+        return SRGB_PRIMARIES
+    return tuple(value / 100_000 for value in colours.primaries)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from waifu2x.formats.base import Writer
+from waifu2x.formats.pillow.colours import coloured
 from waifu2x.formats.pillow.write import (
     MOST_LOOPS,
     TRANSPARENT,
@@ -28,6 +29,7 @@ from waifu2x.formats.pillow.write import (
     save_options,
 )
 from waifu2x.formats.table import Format, Quality
+from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Header, Timed
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -57,6 +59,7 @@ class CodedAnimation(Writer):
         self._file = file
         self._content = io.BytesIO()
         self._durations: list[int] = []
+        self._first: Picture | None = None
         self._frames: queue.Queue[Image.Image | None] = queue.Queue(1)
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -69,6 +72,7 @@ class CodedAnimation(Writer):
         if self._thread is not None:
             self._frames.put(image)
             return
+        self._first = timed.picture
         options = save_options(timed.picture, self._form, self._quality)
         loop = min(self._header.loop, MOST_LOOPS)
         options |= {"save_all": True, "duration": self._durations, "loop": loop}
@@ -83,7 +87,10 @@ class CodedAnimation(Writer):
         """Writes the file when the encoder has all frames. Raises OutputError, OSError."""
         self.abort()
         self._check()
-        self._file.write(self._content.getbuffer())
+        assert self._first is not None  # every file has a picture
+        with in_words(self._form, self._name):
+            content = coloured(self._content.getbuffer(), self._first, self._form)
+        self._file.write(content)
 
     def abort(self) -> None:
         """Ends the encoder: no further frames will come."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from waifu2x.formats.headers import jpeg, jxl
-from waifu2x.formats.metadata import profiles
+from waifu2x.formats.metadata import icc, profiles
 from waifu2x.imaging.dtypes import to_unit
 from waifu2x.imaging.picture import Colours, Picture, apart, full_range, with_alpha
 
@@ -57,19 +57,18 @@ def as_8_bits(data: bytes) -> bytes:
     return data[: frame.at] + b"\x08" + data[frame.at + 1 :]
 
 
-def of_jpeg(image: Image.Image, data: bytes) -> tuple[Picture, tuple[str, ...]]:
-    """Returns the pixels and the profile of a JPEG of other than 8 bits, and notices.
+def of_jpeg(image: Image.Image, data: bytes, colours: Colours) -> tuple[Picture, tuple[str, ...]]:
+    """Returns the pixels of a JPEG of other than 8 bits in the colours that it states, and notices.
 
     Raises what decoders raise, and ValueError for a file that is cut off, which they fill up.
     """
     if data.find(_END_OF_JPEG, jpeg.behind_header(data)) < 0:
         raise ValueError("it ends before its last row")
     samples = np.atleast_3d(imagecodecs.jpeg8_decode(data))
-    pixels = full_range(samples, depth(image, data))
-    profile = image.info.get("icc_profile") or None
-    if profile and not profiles.fits(profile, pixels.shape[-1]):
+    pixels, notices = full_range(samples, depth(image, data)), ()
+    if colours.icc_profile and not icc.fits(colours.icc_profile, pixels.shape[-1]):
         return Picture(pixels), (profiles.BAD_PROFILE,)
-    return Picture(pixels, None, Colours(profile)), ()
+    return Picture(pixels, None, colours), notices
 
 
 def deepened(picture: Picture, image: Image.Image, data: bytes) -> tuple[Picture, tuple[str, ...]]:

@@ -12,7 +12,8 @@ from PIL import Image, JpegImagePlugin
 
 from waifu2x.errors import ImageError
 from waifu2x.formats.base import in_words
-from waifu2x.formats.metadata import profiles, transfer
+from waifu2x.formats.metadata import colours as stated
+from waifu2x.formats.metadata import icc, profiles, transfer
 from waifu2x.imaging.orientation import oriented
 from waifu2x.imaging.picture import Colours, JpegCoding, Picture, apart, with_alpha
 from waifu2x.imaging.streams import Allocate
@@ -32,7 +33,7 @@ def from_pil(image: Image.Image, name: str = "the picture") -> Picture:
         if "exif" not in info:
             info["exif"] = _exif(image)
         said, orientation = transfer.of_file(b"", info, "")
-        picture, _ = plain(image, name)
+        picture, _ = plain(image, name, stated.of_file(b"", info, str(image.format)))
         return oriented(replace(picture, metadata=said), orientation)
 
 
@@ -45,18 +46,17 @@ def _exif(image: Image.Image) -> bytes | None:
 
 
 def plain(
-    image: Image.Image, name: str, allocate: Allocate | None = None
+    image: Image.Image, name: str, colours: Colours, allocate: Allocate | None = None
 ) -> tuple[Picture, tuple[str, ...]]:
-    """Returns a loaded image as a Picture of its pixels, alpha and profile, and notices.
+    """Returns a loaded image as a Picture of its pixels, alpha and colours, and notices.
 
-    `allocate` makes the array of an opaque picture. Raises ImageError for a mode that is not
-    supported.
+    `colours` are those that its file states. `allocate` makes the array of an opaque picture.
+    Raises ImageError for a mode that is not supported.
     """
-    profile = image.info.get("icc_profile") or None
     notes: tuple[str, ...] = ()
     if image.mode in ("CMYK", "LAB"):
-        image, notes = _to_rgb(image, profile)
-        profile = None
+        image, notes = _to_rgb(image, colours.icc_profile)
+        colours = Colours()
     image = _simple(image)
     if image.mode not in ("L", "LA", "RGB", "RGBA", "I;16"):
         raise ImageError(f"{name}: {image.mode} pictures are not supported: convert to RGB first")
@@ -68,14 +68,14 @@ def plain(
     alpha = None
     if image.mode in ("LA", "RGBA"):
         pixels, alpha = apart(pixels)
-    if profile and not profiles.fits(profile, pixels.shape[-1]):
-        profile = None
+    if colours.icc_profile and not icc.fits(colours.icc_profile, pixels.shape[-1]):
+        colours = Colours(hdr=colours.hdr)
         notes += (profiles.BAD_PROFILE,)
     if allocate is not None and alpha is None:
         taken = allocate(pixels.shape, pixels.dtype)
         taken[...] = pixels
-        return Picture(taken, None, Colours(profile)), notes
-    return Picture(np.ascontiguousarray(pixels), alpha, Colours(profile)), notes
+        return Picture(taken, None, colours), notes
+    return Picture(np.ascontiguousarray(pixels), alpha, colours), notes
 
 
 def jpeg_coding(image: Image.Image) -> JpegCoding | None:
@@ -147,7 +147,7 @@ def _to_rgb(image: Image.Image, profile: bytes | None) -> tuple[Image.Image, tup
     srgb = ImageCms.createProfile("sRGB")
     if image.mode == "LAB":
         source: Any = ImageCms.createProfile("LAB")
-    elif profile and profiles.fits(profile, 4):
+    elif profile and icc.fits(profile, 4):
         source = io.BytesIO(profile)
     else:
         return image.convert("RGB"), ("CMYK without a profile: its colours are approximate",)
@@ -163,6 +163,7 @@ def to_pil(picture: Picture) -> Image.Image:
     """Returns a Picture of 8 bits, or a grey one of 16, as a PIL image."""
     samples = with_alpha(picture)
     image = Image.fromarray(samples[..., 0] if samples.shape[-1] == 1 else samples)
-    if picture.colours.icc_profile:
-        image.info["icc_profile"] = picture.colours.icc_profile
+    profile = profiles.profile_of(picture.colours, picture.pixels.shape[-1])
+    if profile:
+        image.info["icc_profile"] = profile
     return image

@@ -19,10 +19,12 @@ from waifu2x.formats.headers import gif, psd, tiff
 from waifu2x.formats.headers.declared import declared
 from waifu2x.formats.headers.parts import parts
 from waifu2x.formats.limits import Budget, check_pixels
-from waifu2x.formats.metadata import transfer
+from waifu2x.formats.metadata import colours as stated
+from waifu2x.formats.metadata import profiles, transfer
 from waifu2x.formats.pillow import deep_samples
 from waifu2x.formats.pillow.images import jpeg_coding, plain
 from waifu2x.formats.png import chunks
+from waifu2x.formats.png.colours import colours_of
 from waifu2x.imaging.orientation import oriented, oriented_size
 from waifu2x.imaging.picture import Colours, JpegCoding, Metadata, Picture, contiguous
 from waifu2x.imaging.streams import Allocate, Extent, Header, Timed
@@ -153,17 +155,21 @@ def _one_picture(
 def _loaded(
     image: Image.Image, data: bytes, name: str, allocate: Allocate | None = None
 ) -> tuple[Picture, tuple[str, ...]]:
-    if image.format == "JPEG" and deep_samples.depth(image, data) != 8:
-        return deep_samples.of_jpeg(image, data)
-    _load(image, name)
-    picture, notices = plain(image, name, allocate)
-    if image.format == "PSD" and not psd.is_transparent(data):
-        picture = replace(picture, alpha=None)  # what Pillow takes for it is a saved selection
-    if image.format == "PNG" and not picture.colours.icc_profile:
-        picture = replace(
-            picture, colours=Colours(None, chunks.colour_chunks(chunks.contents(data)))
-        )
-    return picture, notices
+    if image.format != "PNG":
+        colours = stated.of_file(data, image.info, str(image.format))
+        if image.format == "JPEG" and deep_samples.depth(image, data) != 8:
+            return deep_samples.of_jpeg(image, data, colours)
+        _load(image, name)
+        picture, notices = plain(image, name, colours, allocate)
+        if image.format == "PSD" and not psd.is_transparent(data):
+            picture = replace(picture, alpha=None)  # what Pillow takes for it is a saved selection
+        return picture, notices
+    image.load()
+    picture, notices = plain(image, name, Colours(), allocate)
+    colours, is_bad = colours_of(dict(chunks.contents(data)), picture.pixels.shape[-1])
+    if is_bad:
+        notices += (profiles.BAD_PROFILE,)
+    return replace(picture, colours=colours), notices
 
 
 def _coding(image: Image.Image, data: bytes) -> JpegCoding | None:
@@ -202,7 +208,7 @@ def _animation(
         else:
             image.seek(index)
             image.load()
-            picture, notices = plain(image, name)
+            picture, notices = plain(image, name, Colours())
         picture = replace(
             _like(picture, first.pixels.shape[:2], colour, alpha),
             colours=first.colours,
@@ -279,5 +285,7 @@ def _decoded_pages(
         # Pillow has brought the page upright by then.
         said, _ = transfer.upright(transfer.of_tiff(data, page.at, budget))
         image.load()
-        picture, notices = plain(image, name)
+        planes = 3 if image.mode[0] in "RP" else 1
+        colours = stated.of_tiff(data, page.at, budget, planes, said.exif)
+        picture, notices = plain(image, name, colours)
         yield Timed(replace(picture, metadata=said), notices=tuple(sorted(set(notices))))

@@ -16,6 +16,7 @@ from waifu2x.errors import ImageError, OutputError
 from waifu2x.formats import table
 from waifu2x.formats.base import Writer
 from waifu2x.formats.metadata import transfer
+from waifu2x.formats.pillow.colours import colour_options, coloured
 from waifu2x.formats.pillow.images import to_pil
 from waifu2x.formats.table import Compression, Format, Quality
 from waifu2x.imaging.picture import Colours, JpegCoding, Picture
@@ -57,7 +58,7 @@ class PillowWriter(Writer):
         content = io.BytesIO()
         with in_words(form, self._name):
             image_of(picture, form).save(content, form.pillow, **options)
-        self._file.write(content.getbuffer())
+            self._file.write(coloured(content.getbuffer(), picture, form))
 
 
 def plug_in(form: Format, name: str) -> None:
@@ -86,9 +87,7 @@ def save_options(first: Picture, form: Format, quality: Quality) -> dict[str, An
         options |= _level(form, None) if first.jpeg is None else _like(first.jpeg)
     else:
         options |= _level(form, quality.level)
-    if first.colours.icc_profile and "profile" in form.keeps:
-        options["icc_profile"] = first.colours.icc_profile
-    return options
+    return options | colour_options(first, form)
 
 
 def image_of(picture: Picture, form: Format) -> Image.Image:
@@ -125,6 +124,8 @@ def _level(form: Format, level: int | None) -> dict[str, Any]:
         # Its quality is a signal-to-noise ratio in dB; 1 to 100 spans what is of use.
         options = {"quality_mode": "dB", "quality_layers": [20 + chosen * 0.4]} if chosen else {}
         options["irreversible"] = bool(chosen)
+    elif form.name == "QOI":
+        options = {"colorspace": "sRGB"}  # it says linear otherwise
     elif form.name == "GIF":
         options = {"optimize": False}
     return options

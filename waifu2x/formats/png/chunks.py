@@ -14,8 +14,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 Place = tuple[bytes, int, int]
 """A chunk in a file: its kind, and the offsets at which its content starts and ends."""
 _MADE = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"acTL", b"fcTL", b"fdAT", b"iCCP"}
-_COLOURS = {b"cICP", b"gAMA", b"cHRM", b"sRGB"}
-_KEPT = {b"tIME", b"mDCV", b"cLLI"}
+_KEPT = {b"tIME"}
 """Kinds that describe the whole picture, though they are not marked as safe to copy."""
 _OF_SAMPLES = {b"sBIT", b"bKGD", b"hIST", b"sPLT"}
 """Kinds that describe sample values: sBIT does not hold for results, bKGD is kept by
@@ -76,11 +75,6 @@ def sound(data: bytes, place: Place) -> bool:
     _, start, end = place
     (said,) = struct.unpack_from(">I", data, end)
     return int(fast_zlib().crc32(memoryview(data)[start - 4 : end])) == int(said)
-
-
-def colour_chunks(found: Iterable[Chunk]) -> tuple[Chunk, ...]:
-    """Returns the chunks that say what the samples mean as colours."""
-    return tuple(chunk for chunk in found if chunk[0] in _COLOURS)
 
 
 def other_chunks(found: Iterable[Chunk]) -> tuple[Chunk, ...]:

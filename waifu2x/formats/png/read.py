@@ -26,9 +26,10 @@ from waifu2x.formats.base import DecodedFile
 from waifu2x.formats.limits import check_pixels
 from waifu2x.formats.metadata import profiles, transfer
 from waifu2x.formats.png import chunks
+from waifu2x.formats.png.colours import colours_of
 from waifu2x.formats.png.ordered_pool import in_order
 from waifu2x.imaging.orientation import oriented, oriented_size
-from waifu2x.imaging.picture import Colours, Picture, apart
+from waifu2x.imaging.picture import Picture, apart
 from waifu2x.imaging.streams import Allocate, Extent, Header, Timed
 from waifu2x.system.machine import core_count
 
@@ -69,13 +70,9 @@ def open_content(
     size = header.width, header.height
     check_pixels(name, size, 1, header.width * header.height, max_pixels)
     found = dict(chunks.contents(data))
-    colours = Colours(None, chunks.colour_chunks(found.items()))
-    if b"iCCP" in kinds:
-        profile = chunks.profile(found[b"iCCP"])
-        if profile and profiles.fits(profile, _COLOURS[header.kind]):
-            colours = Colours(profile)
-        else:
-            notices.add(profiles.BAD_PROFILE)
+    colours, is_bad = colours_of(found, _COLOURS[header.kind])
+    if is_bad:
+        notices.add(profiles.BAD_PROFILE)
     if deep and b"acTL" in kinds:
         notices.add("only its first picture is read: it has 16 bits a sample")
     said, orientation = transfer.of_file(data, {}, "PNG")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import IO, NamedTuple
 
@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from waifu2x.formats.base import Writer
 from waifu2x.formats.metadata import transfer
-from waifu2x.formats.png.chunks import SIGNATURE, chunk, fast_zlib, profile_chunk
+from waifu2x.formats.png.chunks import SIGNATURE, chunk, fast_zlib
+from waifu2x.formats.png.colours import chunks_of
 from waifu2x.formats.png.ordered_pool import in_order
 from waifu2x.formats.table import Compression
 from waifu2x.imaging.picture import Chunk, Picture, interleave
@@ -119,12 +120,9 @@ class PngWriter(Writer):
 
 
 def _ancillary(picture: Picture) -> list[Chunk]:
-    colours, planes = picture.colours, picture.pixels.shape[-1]
-    depth = 8 * picture.pixels.dtype.itemsize
-    first: Sequence[Chunk] = colours.chunks
-    if colours.icc_profile:
-        first = [profile_chunk(colours.icc_profile)]
-    return [*first, *transfer.png_chunks(picture.metadata, planes, depth)]
+    planes, depth = picture.pixels.shape[-1], 8 * picture.pixels.dtype.itemsize
+    metadata = transfer.png_chunks(picture.metadata, planes, depth)
+    return [*chunks_of(picture.colours), *metadata]
 
 
 def _frame_control(number: int, width: int, height: int, duration: float) -> bytes:

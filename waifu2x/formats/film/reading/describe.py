@@ -20,7 +20,6 @@ from waifu2x.formats.film.description import (
     ChromaSiting,
     Film,
     FilmColours,
-    Hdr,
     OtherStream,
     Pictures,
     PixelFormat,
@@ -31,6 +30,7 @@ from waifu2x.formats.film.pixels import FULL_RANGE, pixel_format
 from waifu2x.formats.film.reading.clock import RESTARTED
 from waifu2x.formats.film.reading.opening import MAX_RATE, MAX_SIDE, decoder_of
 from waifu2x.formats.film.writing.matroska import elements
+from waifu2x.imaging.picture import Hdr
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -239,7 +239,7 @@ def _side_data(
     """Returns HDR10's metadata, names of what is lost, and the display matrix."""
     primaries: tuple[Fraction, ...] = ()
     luminance: tuple[Fraction, ...] = ()
-    light: tuple[int, int] | None = None
+    light: tuple[Fraction, Fraction] | None = None
     matrix: tuple[int, ...] | None = None
     lost: list[str] = []
     for one in found:
@@ -254,7 +254,7 @@ def _side_data(
             luminance = tuple(values[8:]) if has_luminance else ()
         elif kind == "CONTENT_LIGHT_LEVEL" and len(data) >= 8:
             most, mean = struct.unpack("=2I", data[:8])
-            light = (most, mean)
+            light = Fraction(most), Fraction(mean)
         elif kind == "DISPLAYMATRIX" and len(data) >= 36:
             matrix = struct.unpack("=9i", data[:36])
         elif kind in _LOST and _LOST[kind] not in lost:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from waifu2x.errors import OutputError
-from waifu2x.formats.film.description import Hdr, PixelFormat
+from waifu2x.formats.film.description import PixelFormat
 from waifu2x.formats.film.library import library
+from waifu2x.imaging.picture import Hdr
 from waifu2x.system.lazy_dataclass import dataclass
 
 _LAYOUT_NAMES = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0"}
@@ -279,7 +280,7 @@ def _hdr(name: str, hdr: Hdr) -> list[str]:
         found.append(f"{'master-display' if name == 'x265' else 'mastering-display'}={display}")
     if light is not None:
         key = {"x265": "max-cll", "x264": "cll", "av1": "content-light"}[name]
-        found.append(f"{key}={light[0]},{light[1]}")
+        found.append(f"{key}={round(light[0])},{round(light[1])}")
     if name == "x265":
         found += ["hdr10=1", "repeat-headers=1"]
     return found

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import IO, NamedTuple
 
 from waifu2x.errors import OutputError
-from waifu2x.formats.film.description import Hdr
+from waifu2x.imaging.picture import Hdr
 
 _SEGMENT, _TRACKS, _TRACK, _VIDEO, _NAME = 0x18538067, 0x1654AE6B, 0xAE, 0xE0, 0x536E
 _CRC, _VOID = 0xBF, 0xEC
@@ -135,7 +135,8 @@ def _without(content: bytes, *numbers: int) -> bytes:
 def _light(hdr: Hdr) -> bytes:
     made = b""
     if hdr.light is not None:
-        made += _integer(_MOST_LIGHT, hdr.light[0]) + _integer(_MEAN_LIGHT, hdr.light[1])
+        made += _integer(_MOST_LIGHT, round(hdr.light[0]))
+        made += _integer(_MEAN_LIGHT, round(hdr.light[1]))
     numbers = dict(enumerate(hdr.primaries, _RED_X))
     if hdr.luminance:
         numbers |= {_LEAST: hdr.luminance[0], _MOST: hdr.luminance[1]}
