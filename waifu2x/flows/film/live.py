@@ -25,7 +25,7 @@ from waifu2x.flows.film.parts.part_runs import PartRun
 from waifu2x.flows.film.reading.client import DecodedFrame, FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm
 from waifu2x.flows.jobs import STANDARD, make_folder
-from waifu2x.formats.film.description import Cut
+from waifu2x.formats.film.description import UNSPECIFIED, Cut, FilmColours
 from waifu2x.formats.film.frame_files import FramePattern, frame_pattern, times_text
 from waifu2x.formats.film.raw import Y4M_FRAME, y4m_header
 from waifu2x.formats.film.writing import targets
@@ -33,7 +33,7 @@ from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.formats.film.writing.header import FilmPlan
 from waifu2x.formats.film.writing.live_writing import LiveEncoder
 from waifu2x.formats.png.write import PngWriter
-from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.picture import CodePoints, Colours, Hdr, Picture
 from waifu2x.imaging.streams import Extent, Header, Timed
 from waifu2x.system.files import explained, reason, write_atomically, writing
 
@@ -86,7 +86,10 @@ def _sink(reader: FilmReader, job: FilmJob, prepared: PreparedFilm) -> Iterator[
     shape, plan = prepared.shape, prepared.plan
     pattern = frame_pattern(job.target)
     if pattern is not None:
-        yield FrameFilesSink(pattern, job.source, shape, reader.stages, replace=job.overwrite)
+        colours = _said(shape.colours, reader.film.pictures.hdr)
+        yield FrameFilesSink(
+            pattern, job.source, shape, colours, reader.stages, replace=job.overwrite
+        )
         return
     with explained(OutputError, f"{job.target}: cannot write"), ExitStack() as held:
         target: Path | int = _STANDARD_OUTPUT
@@ -103,6 +106,13 @@ def _sink(reader: FilmReader, job: FilmJob, prepared: PreparedFilm) -> Iterator[
             yield RawSink(descriptor, name, shape, reader.stages, interlaced=fields)
         else:
             yield MuxedSink(reader, prepared, target, job.cut)
+
+
+def _said(colours: FilmColours, hdr: Hdr | None) -> Colours:
+    """Returns the colours of a film as pictures of RGB have them."""
+    if colours.primaries == colours.transfer == UNSPECIFIED:
+        return Colours(hdr=hdr)
+    return Colours(None, CodePoints(colours.primaries, colours.transfer), hdr=hdr)
 
 
 class MuxedSink(FrameSink):
@@ -228,13 +238,22 @@ class FrameFilesSink(FrameSink):
     """Writes results as PNG files numbered from 1, and a file of times."""
 
     def __init__(
-        self, pattern: FramePattern, source: Path, shape: Shape, stages: Stages, *, replace: bool
+        self,
+        pattern: FramePattern,
+        source: Path,
+        shape: Shape,
+        colours: Colours,
+        stages: Stages,
+        *,
+        replace: bool,
     ) -> None:
-        """`source` is the film that is read. With `replace`, existing frames are replaced."""
+        """`source` is the film that is read, `colours` are those that each file says. With
+        `replace`, existing frames are replaced."""
         super().__init__(stages)
         self._pattern = pattern
         self._source = source
         self._shape = shape
+        self._colours = colours
         self._replace = replace
         self._times: list[int] = []
         self._content = b""
@@ -284,6 +303,6 @@ class FrameFilesSink(FrameSink):
         height, width = planes[0].shape
         content = io.BytesIO()
         writer = PngWriter(Header((Extent(height, width, pixels.nbytes),)), content)
-        writer.add(Timed(Picture(pixels, alpha[0] if alpha else None)))
+        writer.add(Timed(Picture(pixels, alpha[0] if alpha else None, self._colours)))
         writer.finish()
         return content.getvalue()

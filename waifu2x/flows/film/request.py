@@ -12,8 +12,12 @@ from waifu2x.errors import OutputError
 from waifu2x.flows.film.frames.repeated_frames import Duplicates
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.formats.film.description import (
+    BT470BG,
     BT709,
+    BT2020,
+    MATRICES,
     SMPTE170M,
+    SMPTE240M,
     Cut,
     FilmColours,
     Pictures,
@@ -22,7 +26,7 @@ from waifu2x.formats.film.description import (
 from waifu2x.formats.film.library import versions
 from waifu2x.formats.film.raw import raw_encoding
 from waifu2x.formats.film.reading.deinterlacing import Deinterlacing
-from waifu2x.formats.film.reading.describe import HD_LINES
+from waifu2x.formats.film.reading.describe import HD_LINES, is_hdr
 from waifu2x.formats.film.reading.selection import Selection, tick_of
 from waifu2x.formats.film.writing import targets
 from waifu2x.formats.film.writing.codecs import (
@@ -39,6 +43,8 @@ from waifu2x.formats.film.writing.codecs import (
 from waifu2x.formats.film.writing.encode import Shape, check
 from waifu2x.formats.film.writing.header import FilmPlan, template_of
 from waifu2x.formats.film.writing.targets import StreamPlan
+from waifu2x.formats.metadata.code_points import name_of
+from waifu2x.imaging.picture import CodePoints
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.machine import core_count
 
@@ -134,10 +140,14 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
         if not job.drop_unsupported:
             targets.check(plan, str(job.target))
     plan = replace(plan, notices=(*plan.notices, *losses(job.wish, pictures.pixels, encoding)))
-    if pictures.hdr is not None and not (has_own_hdr(encoding.codec) or container == "mkv"):
+    keeps_hdr = has_own_hdr(encoding.codec) or container in ("mkv", "png")
+    if pictures.hdr is not None and not keeps_hdr:
         told = (
             f"the metadata of HDR10 is lost: {encoding.codec} in .{container} has no place for it"
         )
+        plan = replace(plan, notices=(*plan.notices, told))
+    if container == "y4m" and (names := _unsaid(shape)):
+        told = f"y4m does not say its colours ({', '.join(names)}): tell the program that reads it"
         plan = replace(plan, notices=(*plan.notices, told))
     return PreparedFilm(shape, plan, Selection(job.cut.start, job.cut.end, deinterlacing=how))
 
@@ -156,10 +166,31 @@ def _encoding(wish: Wish, pictures: Pictures, container: str, size: tuple[int, i
 
 def _coded_colours(pictures: Pictures, pixels: PixelFormat, height: int) -> FilmColours:
     """Returns the colours of results: those of the source, unless only that is RGB."""
+    colours = pictures.colours
     if not pictures.pixels.is_rgb or pixels.is_rgb:
-        return pictures.colours
-    matrix = BT709 if height >= HD_LINES else SMPTE170M
-    return replace(pictures.colours, matrix=matrix, range="limited")
+        return colours
+    matrix = _MATRICES.get(colours.primaries, _usual_matrix(height))
+    return replace(colours, matrix=matrix, range="limited")
+
+
+_MATRICES = {1: BT709, 5: BT470BG, 6: SMPTE170M, 7: SMPTE240M, 9: BT2020}
+"""The matrix that goes with some primaries, both by the numbers of H.273."""
+
+
+def _usual_matrix(height: int) -> int:
+    """Returns the matrix that players assume where a film names none."""
+    return BT709 if height >= HD_LINES else SMPTE170M
+
+
+def _unsaid(shape: Shape) -> list[str]:
+    """Returns names of colours that a player would not assume of such a film."""
+    colours, names = shape.colours, []
+    usual = _usual_matrix(shape.height)
+    if shape.encoding.pixels.planes >= 3 and MATRICES[colours.matrix] != MATRICES[usual]:
+        names.append(f"matrix {MATRICES[colours.matrix]}")
+    if colours.primaries in (BT2020, 11, 12) or is_hdr(colours):
+        names.append(name_of(CodePoints(colours.primaries, colours.transfer)))
+    return names
 
 
 def settings(job: FilmJob, prepared: PreparedFilm, source: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from waifu2x.formats.metadata import code_points, icc
 from waifu2x.formats.metadata.code_points import (
+    PRIMARIES,
     SRGB_PRIMARIES,
     Chromaticities,
     Curve,
@@ -174,7 +175,7 @@ def profile_of(colours: Colours, planes: int) -> bytes | None:
         return colours.icc_profile
     curves, primaries, name = _curves(colours, planes), SRGB_PRIMARIES, ""
     if points is not None:
-        primaries, name = code_points.PRIMARIES[points.primaries], code_points.name_of(points)
+        primaries, name = PRIMARIES[points.primaries], code_points.name_of(points)
     elif colours.intent is not None:
         return None
     else:
@@ -202,11 +203,22 @@ class Plain(NamedTuple):
 SRGB = Plain(SRGB_PRIMARIES, code_points.SRGB)
 
 
+def code_points_of(profile: bytes, planes: int) -> CodePoints | None:
+    """Returns the colours of a profile of 1 or 3 planes by H.273's numbers; None for others."""
+    named = icc.code_points_of(profile)
+    found = _plain_profile(profile, planes) if icc.fits(profile, planes) else None
+    if named is not None or found is None or found.transfer is None:
+        return named
+    known = (key for key, value in PRIMARIES.items() if value == found.primaries)
+    primaries = next(known, None)
+    return None if primaries is None else CodePoints(primaries, found.transfer)
+
+
 def plain_of(colours: Colours, planes: int) -> Plain | None:
     """Returns the colours of 1 or 3 planes as primaries and a curve; None where they are more."""
     points = colours.code_points
     if points is not None and code_points.is_known(points):
-        return Plain(code_points.PRIMARIES[points.primaries], points.transfer)
+        return Plain(PRIMARIES[points.primaries], points.transfer)
     if colours.icc_profile:
         return _plain_profile(colours.icc_profile, planes)
     if points is not None:
@@ -238,7 +250,7 @@ def _primaries_of(matrix: NDArray[np.float64] | None) -> Chromaticities | None:
     """Returns the primaries of a matrix from RGB to XYZ under D50: H.273's where they are those."""
     if matrix is None or not matrix.sum(axis=0).all():
         return None
-    for known in code_points.PRIMARIES.values():
+    for known in PRIMARIES.values():
         if np.abs(icc.matrix(known) - matrix).max() < _SAME:
             return known
     white = matrix.sum(axis=1)

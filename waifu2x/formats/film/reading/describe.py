@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -30,6 +31,7 @@ from waifu2x.formats.film.pixels import FULL_RANGE, pixel_format
 from waifu2x.formats.film.reading.clock import RESTARTED
 from waifu2x.formats.film.reading.opening import MAX_RATE, MAX_SIDE, decoder_of
 from waifu2x.formats.film.writing.matroska import elements
+from waifu2x.formats.metadata import profiles
 from waifu2x.imaging.picture import Hdr
 
 if TYPE_CHECKING:
@@ -144,8 +146,13 @@ def _pictures(
     pixels = pixel_format(first.format.name, name)
     context = stream.codec_context
     # PyAV's stubs name another class than its frames have.
-    hdr, lost, matrix = _side_data(cast("SideDataContainer", first.side_data))
+    side_data = cast("SideDataContainer", first.side_data)
+    hdr, lost, matrix = _side_data(side_data)
     header = header_of(stream)
+    colours = _colours(stream, first, pixels, siting or header.siting, name)
+    if colours.primaries == colours.transfer == UNSPECIFIED:
+        colours, unsaid = _profiled(colours, side_data, pixels.planes)
+        lost += unsaid
     if header.dolby_vision is not None:
         if header.dolby_vision.is_needed:
             raise ImageError(
@@ -167,7 +174,7 @@ def _pictures(
         aspect if aspect is not None and aspect > 0 else None,
         first.rotation,
         matrix,
-        _colours(stream, first, pixels, siting or header.siting, name),
+        colours,
         hdr,
         lost,
         first.interlaced_frame or 2 <= int(context.field_order) <= 5,
@@ -231,6 +238,20 @@ def _colours(
         siting or "left",
         tuple(assumed),
     )
+
+
+def _profiled(
+    colours: FilmColours, found: SideDataContainer, planes: int
+) -> tuple[FilmColours, tuple[str, ...]]:
+    """Returns the colours that a profile, as of PNG, has by the numbers of H.273; a profile of
+    other colours is lost, in words."""
+    profile = next((bytes(one) for one in found if one.type.name == "ICC_PROFILE"), None)
+    if profile is None:
+        return colours, ()
+    points = profiles.code_points_of(profile, 1 if planes == 1 else 3)
+    if points is None:
+        return colours, ("the colour profile",)
+    return replace(colours, primaries=points.primaries, transfer=points.transfer), ()
 
 
 def _side_data(
