@@ -20,8 +20,9 @@ from PIL import Image, ImageCms
 
 av = pytest.importorskip("av")
 
-from tests.formats.test_colours import ADOBE_PROFILE, HDR, chunks_in, hdr_pixels, png  # noqa: E402
+from tests.formats.test_colours import ADOBE_PROFILE, HDR, chunks_in, hdr_pixels, png, pq  # noqa: E402
 from tests.helpers import films  # noqa: E402
+from tests.helpers.colorimetry import srgb_values  # noqa: E402
 from tests.helpers.contents import encoded, identity_models  # noqa: E402
 from waifu2x.cli import cli  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
@@ -158,3 +159,23 @@ def test_y4m_says_no_colours_but_those_of_its_height() -> None:
     assert "y4m does not say its colours (matrix 2020, BT.2020, PQ)" in video("a.mkv", "a.y4m")
     films.film(Path("b.mkv"), codec="ffv1", times=TIMES, colours=(6, 1, 6, 6))
     assert "does not say" not in video("b.mkv", "b.y4m")
+
+
+def test_a_preview_of_hdr_shows_its_light() -> None:
+    """A grey of 90 cd/m² is below the highlights, so it is 90/203 of white on paper."""
+    level = round(float(pq(90)) * (940 - 64) + 64)
+    with av.open("b.mkv", "w") as container:
+        stream = container.add_stream("ffv1", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv444p10le"
+        stream.codec_context.colorspace = stream.codec_context.color_primaries = 9
+        stream.codec_context.color_trc, stream.codec_context.color_range = 16, 1
+        for _ in TIMES:
+            frame = av.VideoFrame(64, 48, "yuv444p10le")
+            for plane, value in zip(frame.planes, (level, 512, 512), strict=True):
+                plane.update(np.full(plane.buffer_size // 2, value, "<u2").tobytes())
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    video("--preview", "0", "b.mkv", "look.png")
+    shown = np.asarray(Image.open("look.png").convert("L"))
+    expected = round(float(srgb_values(90 / 203)) * 255)
+    assert (abs(shown.astype(int) - expected) <= 2).mean() > 0.1

@@ -568,3 +568,30 @@ def test_damaged_words_are_no_failure(seed: int) -> None:
             continue
         for target in ("png", "jpg", "avif", "jxl", "bmp"):
             encode(picture, target)
+
+
+def test_the_light_of_a_picture_decides_how_its_highlights_are_shown() -> None:
+    """MaxCLL of 203 cd/m² leaves white as it is; one of 4,000 keeps what lies above 1,000 apart."""
+    levels = np.rint(pq(np.array([[[203.0], [1500], [4000]]])) * 65535).astype(np.uint16)
+
+    def shown(light: int) -> list[int]:
+        words = (b"cICP", b"\x09\x10\0\1"), (b"cLLI", struct.pack(">2I", light * 10_000, 0))
+        return opened(encode(decode(png(levels, *words)), "bmp")).ravel().tolist()
+
+    assert shown(203)[0] >= 254
+    dim, bright, brightest = shown(4000)
+    assert dim < bright < brightest >= 254
+
+
+@pytest.mark.usefixtures("folder")
+def test_pictures_of_other_colours_are_compared_as_they_look() -> None:
+    srgb = np.rint(srgb_values(LIGHT) * 255).astype(np.uint8)
+    Path("a.png").write_bytes(png(P3, (b"cICP", b"\x0c\x0d\0\1")))
+    Path("b.png").write_bytes(encoded(Image.fromarray(srgb), "PNG", icc_profile=SRGB))
+    Path("c.png").write_bytes(encoded(Image.fromarray(srgb)))
+    for other, least in (("a.png", 45), ("c.png", 1000)):
+        done = CliRunner().invoke(cli, ["compare", "--json", "b.png", other])
+        found = json.loads(done.stdout)["psnr"]
+        assert found is None or found > least
+    CliRunner().invoke(cli, ["compare", "a.png", "a.png", "-o", "sheet.png"])
+    assert dict(chunks_in(Path("sheet.png").read_bytes()))[b"cICP"] == b"\x0c\x0d\0\1"

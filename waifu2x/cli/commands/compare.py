@@ -148,10 +148,13 @@ def _write(pixels: Any, target: Path, overwrite: bool, colours: Colours | None =
 def _pictures(
     first: Path, second: Path, target: Path | None, overwrite: bool, as_json: bool
 ) -> None:
+    from waifu2x.formats.metadata.profiles import to_srgb
     from waifu2x.formats.read import first_picture
     from waifu2x.imaging import comparison, sheet
 
     one, other = (first_picture(path) for path in (first, second))
+    if one.colours != other.colours:
+        one, other = to_srgb(one), to_srgb(other)
     try:
         found = comparison.compare(one, other)
     except ImageError as error:
@@ -165,7 +168,7 @@ def _pictures(
         )
         names = first.name, second.name
         pixels, boxes = sheet.of_two(found, names, captions, figures)
-        _write(pixels, target, overwrite)
+        _write(pixels, target, overwrite, one.colours)
     height, width = found.first.shape[:2]
     resized = {"first": first, "second": second, None: None}[found.resized]
     if as_json:

@@ -25,7 +25,7 @@ from waifu2x.flows.film.parts.part_runs import PartRun
 from waifu2x.flows.film.reading.client import DecodedFrame, FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm
 from waifu2x.flows.jobs import STANDARD, make_folder
-from waifu2x.formats.film.description import UNSPECIFIED, Cut, FilmColours
+from waifu2x.formats.film.description import Cut
 from waifu2x.formats.film.frame_files import FramePattern, frame_pattern, times_text
 from waifu2x.formats.film.raw import Y4M_FRAME, y4m_header
 from waifu2x.formats.film.writing import targets
@@ -33,7 +33,7 @@ from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.formats.film.writing.header import FilmPlan
 from waifu2x.formats.film.writing.live_writing import LiveEncoder
 from waifu2x.formats.png.write import PngWriter
-from waifu2x.imaging.picture import CodePoints, Colours, Hdr, Picture
+from waifu2x.imaging.picture import Colours, Picture
 from waifu2x.imaging.streams import Extent, Header, Timed
 from waifu2x.system.files import explained, reason, write_atomically, writing
 
@@ -86,7 +86,7 @@ def _sink(reader: FilmReader, job: FilmJob, prepared: PreparedFilm) -> Iterator[
     shape, plan = prepared.shape, prepared.plan
     pattern = frame_pattern(job.target)
     if pattern is not None:
-        colours = _said(shape.colours, reader.film.pictures.hdr)
+        colours = reader.film.pictures.said()
         yield FrameFilesSink(
             pattern, job.source, shape, colours, reader.stages, replace=job.overwrite
         )
@@ -106,13 +106,6 @@ def _sink(reader: FilmReader, job: FilmJob, prepared: PreparedFilm) -> Iterator[
             yield RawSink(descriptor, name, shape, reader.stages, interlaced=fields)
         else:
             yield MuxedSink(reader, prepared, target, job.cut)
-
-
-def _said(colours: FilmColours, hdr: Hdr | None) -> Colours:
-    """Returns the colours of a film as pictures of RGB have them."""
-    if colours.primaries == colours.transfer == UNSPECIFIED:
-        return Colours(hdr=hdr)
-    return Colours(None, CodePoints(colours.primaries, colours.transfer), hdr=hdr)
 
 
 class MuxedSink(FrameSink):

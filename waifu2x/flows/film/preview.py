@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,10 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import ImageError
 from waifu2x.formats.film.reading.selection import Selection
+from waifu2x.formats.metadata import code_points, profiles
 from waifu2x.imaging import comparison, sheet
 from waifu2x.imaging.dtypes import from_unit
-from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.picture import Colours, Picture
 
 if TYPE_CHECKING:
     from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger
@@ -36,7 +38,8 @@ def preview(
     finally:
         frames.close()
     result = enlarge.upscaler.enlarger.picture(source)
-    compared = comparison.compare(_levels(source), _levels(result))
+    colours = reader.film.pictures.said()
+    compared = comparison.compare(_levels(source, colours), _levels(result, colours))
     height, width = result.pixels.shape[:2]
     made, _ = sheet.of_two(
         compared,
@@ -47,6 +50,8 @@ def preview(
     return made
 
 
-def _levels(picture: Picture) -> Picture:
-    """Returns a picture on white in 8 bits."""
+def _levels(picture: Picture, colours: Colours) -> Picture:
+    """Returns a picture on white in 8 bits, of HDR and wide colours as sRGB shows them."""
+    if code_points.is_wide(colours.code_points):
+        picture = profiles.to_srgb(replace(picture, colours=colours))
     return Picture(from_unit(comparison.on_white(picture, np.float32), np.uint8))

@@ -26,7 +26,7 @@ from waifu2x.formats.film.description import (
 from waifu2x.formats.film.library import versions
 from waifu2x.formats.film.raw import raw_encoding
 from waifu2x.formats.film.reading.deinterlacing import Deinterlacing
-from waifu2x.formats.film.reading.describe import HD_LINES, is_hdr
+from waifu2x.formats.film.reading.describe import HD_LINES
 from waifu2x.formats.film.reading.selection import Selection, tick_of
 from waifu2x.formats.film.writing import targets
 from waifu2x.formats.film.writing.codecs import (
@@ -43,7 +43,7 @@ from waifu2x.formats.film.writing.codecs import (
 from waifu2x.formats.film.writing.encode import Shape, check
 from waifu2x.formats.film.writing.header import FilmPlan, template_of
 from waifu2x.formats.film.writing.targets import StreamPlan
-from waifu2x.formats.metadata.code_points import name_of
+from waifu2x.formats.metadata import code_points
 from waifu2x.imaging.picture import CodePoints
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.machine import core_count
@@ -188,8 +188,9 @@ def _unsaid(shape: Shape) -> list[str]:
     usual = _usual_matrix(shape.height)
     if shape.encoding.pixels.planes >= 3 and MATRICES[colours.matrix] != MATRICES[usual]:
         names.append(f"matrix {MATRICES[colours.matrix]}")
-    if colours.primaries in (BT2020, 11, 12) or is_hdr(colours):
-        names.append(name_of(CodePoints(colours.primaries, colours.transfer)))
+    points = CodePoints(colours.primaries, colours.transfer)
+    if code_points.is_wide(points):
+        names.append(code_points.name_of(points))
     return names
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Literal
 
-from waifu2x.imaging.picture import Hdr
+from waifu2x.imaging.picture import CodePoints, Colours, Hdr
 from waifu2x.system.lazy_dataclass import dataclass
 
 ChromaSiting = Literal["left", "topleft", "center"]
@@ -98,6 +98,13 @@ class Pictures:
     interlaced: bool
     tags: tuple[tuple[str, str], ...]
     disposition: int
+
+    def said(self) -> Colours:
+        """Returns the colours as pictures of RGB have them."""
+        colours = self.colours
+        if colours.primaries == colours.transfer == UNSPECIFIED:
+            return Colours(hdr=self.hdr)
+        return Colours(None, CodePoints(colours.primaries, colours.transfer), hdr=self.hdr)
 
 
 @dataclass(frozen=True)

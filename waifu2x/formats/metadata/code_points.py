@@ -117,6 +117,11 @@ def is_hdr(points: CodePoints | None) -> bool:
     return points is not None and points.transfer in (PQ, HLG)
 
 
+def is_wide(points: CodePoints | None) -> bool:
+    """Returns whether colours are HDR, or of the wide primaries of BT.2020 and P3."""
+    return is_hdr(points) or (points is not None and points.primaries in (9, 11, 12))
+
+
 def is_known(points: CodePoints | None) -> bool:
     """Returns whether these are colours that can be computed."""
     return points is not None and (

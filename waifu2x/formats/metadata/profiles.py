@@ -94,6 +94,8 @@ def converted(picture: Picture) -> Picture | None:
     colours = picture.colours
     bare = replace(picture, colours=Colours())
     dtype, planes = picture.pixels.dtype, picture.pixels.shape[-1]
+    if is_srgb(colours, planes):
+        return bare
     if planes == 1:
         curves = _curves(colours, 1)
         if curves is None:
@@ -200,9 +202,6 @@ class Plain(NamedTuple):
     """The power that the curve is, where it has no number."""
 
 
-SRGB = Plain(SRGB_PRIMARIES, code_points.SRGB)
-
-
 def code_points_of(profile: bytes, planes: int) -> CodePoints | None:
     """Returns the colours of a profile of 1 or 3 planes by H.273's numbers; None for others."""
     named = icc.code_points_of(profile)
@@ -224,11 +223,18 @@ def plain_of(colours: Colours, planes: int) -> Plain | None:
     if points is not None:
         return None
     if colours.intent is not None:
-        return SRGB
+        return Plain(SRGB_PRIMARIES, code_points.SRGB)
     curves = _curves(colours, planes)
     if curves is None:
         return Plain(_stated(colours), code_points.SRGB)
     return Plain(_stated(colours), None, 100_000 / (colours.gamma or _PLAIN_GAMMA))
+
+
+def is_srgb(colours: Colours, planes: int) -> bool:
+    """Returns whether the colours of 1 or 3 planes are sRGB, by whatever words."""
+    points, found = colours.code_points, plain_of(colours, planes)
+    is_full = points is None or points.full_range
+    return is_full and found is not None and found[:2] == (SRGB_PRIMARIES, code_points.SRGB)
 
 
 def _plain_profile(profile: bytes, planes: int) -> Plain | None:

@@ -53,5 +53,4 @@ def coloured(content: bytes | memoryview, picture: Picture, form: Format) -> byt
 
 
 def _is_srgb(picture: Picture) -> bool:
-    found = profiles.plain_of(picture.colours, picture.pixels.shape[-1])
-    return found is None or found[:2] == profiles.SRGB[:2]
+    return profiles.is_srgb(picture.colours, picture.pixels.shape[-1])
