@@ -12,6 +12,7 @@ import struct
 import subprocess
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,10 @@ from waifu2x.cli import cli
 from waifu2x.errors import ImageError
 from waifu2x.formats import table
 from waifu2x.formats.table import OutputOptions
-from waifu2x.imaging.picture import CodePoints, Colours, Picture
+from waifu2x.imaging.picture import CodePoints, Colours, Metadata, Picture
 
+pillow_heif = pytest.importorskip("pillow_heif")
+pytest.importorskip("pillow_jxl")
 for extension in ("heic", "jxl"):
     table.plug_in(table.of(extension))
 needs_exiftool = pytest.mark.skipif(
@@ -380,7 +383,8 @@ def test_hdr_is_shown_as_sdr_where_it_has_to_be() -> None:
     ("target", "expected"),
     [
         ("png", []),
-        ("avif", ["AVIF holds no metadata of HDR10"]),
+        ("avif", []),
+        ("heic", []),
         ("jxl", ["JPEG XL holds no metadata of HDR10"]),
         ("jpg", ["JPEG holds no metadata of HDR10",
                  "JPEG says that the picture is HDR in its colour profile alone"]),
@@ -595,3 +599,41 @@ def test_pictures_of_other_colours_are_compared_as_they_look() -> None:
         assert found is None or found > least
     CliRunner().invoke(cli, ["compare", "a.png", "a.png", "-o", "sheet.png"])
     assert dict(chunks_in(Path("sheet.png").read_bytes()))[b"cICP"] == b"\x0c\x0d\0\1"
+
+
+@pytest.mark.parametrize("alpha", [False, True])
+@pytest.mark.parametrize("target", ["avif", "heic"])
+def test_hdr10_stands_beside_all_else(target: str, alpha: bool) -> None:
+    """By libheif; places in the file move, and nothing is lost by that."""
+    pixels = (hdr_pixels() >> 8).astype(np.uint8)
+    exif = Image.Exif()
+    exif[0x010F] = "Maker"
+    picture = decode(png(pixels, (b"cICP", b"\x09\x10\0\1"), *HDR))
+    opacity = np.full(pixels.shape[:2], 130, np.uint8) if alpha else None
+    metadata = Metadata(exif=exif.tobytes()[6:], xmp=b"<x:xmpmeta xmlns:x='adobe:ns:meta/'/>")
+    picture = replace(picture, pixels=pixels, alpha=opacity, metadata=metadata)
+    found = pillow_heif.open_heif(io.BytesIO(encode(picture, target, 100))).info
+    assert found["nclx_profile"]["transfer_characteristics"] == 16
+    light, display = found["content_light_level"], found["mastering_display_colour_volume"]
+    assert list(light.values()) == [1000, 400]  # of whole cd/m²
+    assert display["display_primaries_x"] == (13250, 7500, 34000)
+    assert display["display_primaries_y"] == (34500, 3000, 16000)
+    assert (display["white_point_x"], display["white_point_y"]) == (15635, 16450)
+    assert display["max_display_mastering_luminance"] == 10_000_000
+    assert display["min_display_mastering_luminance"] == 50
+    without = replace(picture, colours=replace(picture.colours, hdr=None))
+    with Image.open(io.BytesIO(encode(picture, target, 100))) as image:
+        with Image.open(io.BytesIO(encode(without, target, 100))) as plain:
+            assert (np.asarray(image) == np.asarray(plain)).all()
+        assert image.getexif()[0x010F] == "Maker"
+        assert image.info["xmp"] == metadata.xmp
+    back = decode(encode(picture, target, 100))
+    assert decode(encode(back, "png")).colours.hdr == back.colours.hdr is not None
+
+
+def test_animations_have_no_hdr10() -> None:
+    picture = decode(png((hdr_pixels() >> 8).astype(np.uint8), (b"cICP", b"\x09\x10\0\1"), *HDR))
+    frames = Frames((picture, picture), (100.0, 100.0))
+    _, notices = adapt(frames, table.of("avif"), OutputOptions())
+    assert notices == ["AVIF holds no metadata of HDR10 in an animation"]
+    assert len(decode_all(encode(frames, "avif")).pictures) == 2

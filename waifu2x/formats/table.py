@@ -42,7 +42,7 @@ class OutputOptions(NamedTuple):
 
 _ALL: frozenset[Kind] = frozenset(("profile", "EXIF", "XMP", "IPTC", "resolution", "comment"))
 _MODERN: frozenset[Kind] = frozenset(("profile", "EXIF", "XMP"))
-_CODED: frozenset[Kind] = frozenset(("code points",))
+_CODED: frozenset[Kind] = frozenset(("code points", "HDR10"))
 _NOTHING: frozenset[Kind] = frozenset()
 
 
@@ -82,8 +82,8 @@ class Format(NamedTuple):
 
 FORMATS = (
     Format(
-        "PNG", "PNG", ("png", "apng"), _ALL - {"comment"} | {"code points", "HDR10", "text"},
-        (8, 16), True, compression=True, frames="animation",
+        "PNG", "PNG", ("png", "apng"), _ALL - {"comment"} | _CODED | {"text"}, (8, 16), True,
+        compression=True, frames="animation",
     ),
     Format(
         "JPEG", "JPEG", ("jpg", "jpeg", "jpe", "jfif"), _ALL, quality=True, largest=65500,
@@ -113,8 +113,8 @@ FORMATS = (
     ),
     Format("QOI", "QOI", ("qoi",), alpha=True, grey=False),
     Format(
-        "JPEG XL", "JXL", ("jxl",), _CODED | {"EXIF", "XMP"}, alpha=True, quality=True,
-        compression=True, plugin=("pillow_jxl", "pillow-jxl-plugin"),
+        "JPEG XL", "JXL", ("jxl",), frozenset(("code points", "EXIF", "XMP")), alpha=True,
+        quality=True, compression=True, plugin=("pillow_jxl", "pillow-jxl-plugin"),
     ),
     Format(
         "HEIF", "HEIF", ("heic", "heif", "hif"), _MODERN | _CODED, alpha=True, quality=True,

@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 from waifu2x.formats.metadata import profiles
-from waifu2x.formats.pillow import jxl_colours
+from waifu2x.formats.pillow import item_properties, jxl_colours
 from waifu2x.formats.table import Format
 from waifu2x.imaging.picture import Picture
 
@@ -41,10 +41,12 @@ def coloured(content: bytes | memoryview, picture: Picture, form: Format) -> byt
 
     Raises ValueError for a file that is not as its encoder used to write it.
     """
-    points = picture.colours.code_points
+    points, hdr = picture.colours.code_points, picture.colours.hdr
     if form.name == "AVIF" and points is not None:
         numbers = struct.pack(">2H", points.primaries, points.transfer)
-        return bytes(content).replace(_AS_SRGB, _NCLX + numbers)
+        content = bytes(content).replace(_AS_SRGB, _NCLX + numbers)
+    if hdr is not None:
+        content = item_properties.with_hdr(bytes(content), hdr)
     if form.name == "JPEG XL" and not _is_srgb(picture):
         found = profiles.plain_of(picture.colours, picture.pixels.shape[-1])
         assert found is not None  # others are converted
