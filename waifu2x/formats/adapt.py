@@ -209,8 +209,9 @@ def _in_colours(
             held, said = found
             kept = replace(held.colours, hdr=hdr)
             return replace(held, colours=kept), notices + said
-    name = code_points.name_of(picture.colours.code_points) if picture.colours.code_points else ""
-    notices.append(f"{form.name} cannot say its colours ({name or 'a profile of tables'})")
+    points = picture.colours.code_points
+    name = f" ({code_points.name_of(points)})" if points else ""
+    notices.append(f"{form.name} cannot say its colours{name}")
     return replace(picture, colours=Colours()), notices
 
 

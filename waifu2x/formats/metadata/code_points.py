@@ -83,6 +83,12 @@ class Power:
         return np.asarray(np.power(values, self.gamma))
 
 
+def light_of(curve: Curve, values: NDArray[Any]) -> NDArray[np.float64]:
+    """Returns light, cut off to [0, 1], of values in [0, 1], whatever a file gives for a curve."""
+    with np.errstate(all="ignore"):
+        return np.nan_to_num(np.asarray(curve(values), np.float64)).clip(0, 1)
+
+
 def srgb_encoded(light: NDArray[Any]) -> NDArray[Any]:
     """Returns sRGB's values, in [0, 1], of light in [0, 1] (IEC 61966-2-1)."""
     return np.where(

@@ -90,7 +90,7 @@ def of_tiff(data: bytes, at: int, budget: Budget, planes: int, exif: bytes | Non
         primaries = tuple(value / 100_000 for value in stated.primaries)
     try:
         return Colours(icc_profile=icc.made(curves, primaries, "as the TIFF says"))
-    except (np.linalg.LinAlgError, ZeroDivisionError, struct.error):
+    except (ArithmeticError, ValueError, struct.error):
         return Colours()
 
 

@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.formats.metadata.code_points import Chromaticities, Curve, Power, srgb_light
+from waifu2x.formats.metadata.code_points import (
+    Chromaticities,
+    Curve,
+    Power,
+    light_of,
+    srgb_light,
+)
 from waifu2x.imaging.picture import CodePoints
 
 _D50 = (0.9642, 1.0, 0.8249)
@@ -77,14 +83,15 @@ def matrix_of(profile: bytes) -> NDArray[np.float64] | None:
 def matrix(primaries: Chromaticities) -> NDArray[np.float64]:
     """Returns the matrix (3, 3) from RGB of some primaries to XYZ under D50.
 
-    Raises LinAlgError and ZeroDivisionError for those that are no lights.
+    Raises ArithmeticError and LinAlgError for those that are no lights.
     """
     white, *corners = (
         np.array([x / y, 1.0, (1 - x - y) / y])
         for x, y in zip(primaries[::2], primaries[1::2], strict=True)
     )
     found = np.stack(corners, axis=-1)
-    return np.asarray(_adaptation(white) @ (found * np.linalg.solve(found, white)))
+    with np.errstate(divide="raise", invalid="raise", over="raise"):
+        return np.asarray(_adaptation(white) @ (found * np.linalg.solve(found, white)))
 
 
 def _adaptation(white: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -101,7 +108,8 @@ def made(
 ) -> bytes:
     """Returns a profile of a tone curve for each of 1 or 3 planes, and of primaries for 3.
 
-    `points` are the code points that it names. Raises as `matrix` does.
+    `points` are the code points that it names. Raises as `matrix` does, and struct.error for
+    numbers that no profile holds.
     """
     tags = {
         b"desc": _text(name),
@@ -198,7 +206,7 @@ def _trc(curve: Curve) -> bytes:
         return b"para" + struct.pack(">4xHxx", 3) + _fixed(_SRGB_CURVE)
     if isinstance(curve, Power) and curve.gamma < 32768:
         return b"para" + struct.pack(">4xHxx", 0) + _fixed([curve.gamma])
-    values = np.rint(np.clip(curve(np.linspace(0, 1, _NODES)), 0, 1) * 65535)
+    values = np.rint(light_of(curve, np.linspace(0, 1, _NODES)) * 65535)
     return b"curv" + struct.pack(">4xI", _NODES) + bytes(values.astype(">u2").data)
 
 

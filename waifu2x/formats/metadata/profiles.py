@@ -24,6 +24,7 @@ from waifu2x.formats.metadata.code_points import (
     Chromaticities,
     Curve,
     Power,
+    light_of,
     srgb_encoded,
     srgb_light,
 )
@@ -39,6 +40,8 @@ _BAND = 1 << 22
 """Samples that are converted together."""
 _SAME = 0.002
 """The most by which curves and matrices differ that count as the same."""
+_FARTHEST, _STEEPEST = 2.0, 100.0
+"""Chromaticities and powers from which on JPEG XL cannot hold them."""
 _WIDENED = "its samples of narrow range become such of full range"
 _PLAIN_GAMMA = 45455
 """How PNG says sRGB, as an exponent in 1/100,000."""
@@ -135,7 +138,7 @@ def tone(colours: Colours, planes: int) -> Tone | None:
 def _tone(curves: list[Curve]) -> Tone | None:
     tables = []
     for curve in curves:
-        table = srgb_encoded(np.clip(curve(_EVEN), 0, 1))
+        table = srgb_encoded(light_of(curve, _EVEN))
         # Only a curve that rises everywhere can be inverted.
         if np.diff(table).min() < 0 or table[-1] - table[0] < 0.5:
             return None
@@ -188,7 +191,7 @@ def profile_of(colours: Colours, planes: int) -> bytes | None:
         return None
     try:
         return icc.made(curves or [srgb_light] * planes, primaries, name, points)
-    except (np.linalg.LinAlgError, ZeroDivisionError, struct.error):
+    except (ArithmeticError, ValueError, struct.error):
         return None
 
 
@@ -214,7 +217,10 @@ def code_points_of(profile: bytes, planes: int) -> CodePoints | None:
 
 
 def plain_of(colours: Colours, planes: int) -> Plain | None:
-    """Returns the colours of 1 or 3 planes as primaries and a curve; None where they are more."""
+    """Returns the colours of 1 or 3 planes as primaries and a curve, as JPEG XL has them.
+
+    None where they are more, or make no sense.
+    """
     points = colours.code_points
     if points is not None and code_points.is_known(points):
         return Plain(PRIMARIES[points.primaries], points.transfer)
@@ -224,10 +230,13 @@ def plain_of(colours: Colours, planes: int) -> Plain | None:
         return None
     if colours.intent is not None:
         return Plain(SRGB_PRIMARIES, code_points.SRGB)
-    curves = _curves(colours, planes)
+    curves, primaries = _curves(colours, planes), _stated(colours)
+    if not _are_lights(primaries):
+        return None
     if curves is None:
-        return Plain(_stated(colours), code_points.SRGB)
-    return Plain(_stated(colours), None, 100_000 / (colours.gamma or _PLAIN_GAMMA))
+        return Plain(primaries, code_points.SRGB)
+    gamma = 100_000 / (colours.gamma or _PLAIN_GAMMA)
+    return Plain(primaries, None, gamma) if 1 <= gamma <= _STEEPEST else None
 
 
 def is_srgb(colours: Colours, planes: int) -> bool:
@@ -242,12 +251,13 @@ def _plain_profile(profile: bytes, planes: int) -> Plain | None:
     primaries = SRGB_PRIMARIES if planes == 1 else _primaries_of(icc.matrix_of(profile))
     if curves is None or primaries is None:
         return None
-    tables = [srgb_encoded(np.clip(curve(_EVEN), 0, 1)) for curve in curves]
-    middle = float(curves[0](np.array([0.5]))[0])
+    tables = [srgb_encoded(light_of(curve, _EVEN)) for curve in curves]
+    middle = float(light_of(curves[0], np.array([0.5]))[0])
     gamma = math.log(middle) / math.log(0.5) if 0 < middle < 1 else 1.0
     for curve, transfer in ((srgb_light, code_points.SRGB), (Power(gamma), None)):
-        wanted = srgb_encoded(np.clip(curve(_EVEN), 0, 1))
-        if max(np.abs(table - wanted).max() for table in tables) < _SAME:
+        wanted = srgb_encoded(light_of(curve, _EVEN))
+        is_held = transfer is not None or 1 <= gamma <= _STEEPEST
+        if is_held and max(np.abs(table - wanted).max() for table in tables) < _SAME:
             return Plain(primaries, transfer, gamma)
     return None
 
@@ -263,7 +273,18 @@ def _primaries_of(matrix: NDArray[np.float64] | None) -> Chromaticities | None:
     if white.min() <= 0:
         return None
     columns = (column[:2] / column.sum() for column in (white, *matrix.T))
-    return tuple(float(value) for column in columns for value in column)
+    found = tuple(float(value) for column in columns for value in column)
+    return found if _are_lights(found) else None
+
+
+def _are_lights(primaries: Chromaticities) -> bool:
+    """Returns whether formats can hold primaries, and programs compute with them."""
+    try:
+        computed = np.isfinite(icc.matrix(primaries)).all()
+    except (ArithmeticError, ValueError):
+        return False
+    is_white = all(0.01 <= value <= 1 for value in primaries[:2])
+    return bool(computed) and is_white and max(map(abs, primaries)) < _FARTHEST
 
 
 def for_rgb(colours: Colours) -> bytes | None:

@@ -173,7 +173,7 @@ def _add_colours(bits: _Bits, plain: Plain, is_grey: bool) -> None:
     bits.add(curve is None, 1)
     if curve is None:
         gamma = _GAMMAS.get(plain.transfer or 0, plain.gamma)
-        bits.add(min(round(10_000_000 / gamma), 10_000_000), 24)
+        bits.add(round(10_000_000 / gamma), 24)
     else:
         bits.add_enum(curve)
     bits.add_enum(_RELATIVE)
