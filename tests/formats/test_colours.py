@@ -1,4 +1,4 @@
-"""What files say of their colours arrives in every other format, or a line says that it is lost.
+"""The colours of a file arrive in every other format, or a line says that they are lost.
 
 Judges: exiftool for numbers, littleCMS and libjxl for profiles, formulas for all else.
 """
@@ -318,7 +318,7 @@ def pq(nits: Any) -> Floats:
 
 
 def hdr_pixels(most: float = 90) -> NDArray[np.uint16]:
-    """The picture in BT.2020 and PQ, its white at so many cd/m²."""
+    """The picture in BT.2020 and PQ, its white at `most` cd/m²."""
     return samples(9, lambda light: pq(light * most), 65535)
 
 
