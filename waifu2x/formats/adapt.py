@@ -215,6 +215,14 @@ def _in_colours(
     return replace(picture, colours=Colours()), notices
 
 
+def keeps_colours(picture: Picture, form: Format) -> bool:
+    """Returns whether a format can say the colours of a picture, so that they are not converted."""
+    colours = replace(picture.colours, hdr=None)
+    pixel = replace(picture, pixels=picture.pixels[:1, :1], alpha=None, colours=colours)
+    held, notices = _in_colours(pixel, form, OutputOptions())
+    return held.colours != Colours() or not notices
+
+
 _Held = tuple[Picture, list[str]] | None
 """A picture whose colours a format holds, and notices; None where it does not hold them so."""
 

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from waifu2x.formats import table
+from waifu2x.formats.adapt import keeps_colours
 from waifu2x.formats.metadata import code_points, icc, transfer
 from waifu2x.formats.metadata.jpeg_quality import JpegQuality, quality_of
 from waifu2x.formats.read import content, open_content
@@ -66,9 +67,9 @@ def describe(path: Path, extension: str) -> Description:
     every = "animation" if header.animated else "pages"
     held: dict[str, bool] = {kind: kind in form.keeps for kind in sorted(said)}
     if colours.code_points:
-        held["code points"] = bool({"code points", "profile"} & form.keeps)
+        held["code points"] = keeps_colours(first, form)
     if colours.icc_profile:
-        held["profile"] = "profile" in form.keeps
+        held["profile"] = keeps_colours(first, form)
     if colours.hdr:
         held["HDR10"] = "HDR10" in form.keeps
     if first.transparent:
