@@ -227,6 +227,27 @@ def compact(scale: int = 2, planes: int = 8, count: int = 2) -> dict[str, NDArra
     return net.tensors
 
 
+def ncnn_compact() -> tuple[str, bytes]:
+    """A Compact network, 2x, as ncnn's converters write one: the contents of .param and .bin."""
+    arrays = compact(2, 8, 0)
+    data = b""
+    for array in arrays.values():
+        tag = struct.pack("<I", 0x01306B47) if array.ndim == 4 else b""
+        data += tag + array.astype("<f2" if array.ndim == 4 else "<f4").tobytes()
+    text = """7767517
+8 9
+Input data 0 1 data
+Split split 1 2 data a b
+Convolution /body/body.0/Conv 1 1 b c 0=8 1=3 4=1 5=1 6=216
+PReLU /body/body.1/PRelu 1 1 c d 0=8
+Convolution /body/body.2/Conv 1 1 d e 0=12 1=3 4=1 5=1 6=864
+PixelShuffle /DepthToSpace 1 1 e f 0=2
+Interp /Resize 1 1 a g 0=1 1=2.0 2=2.0
+BinaryOp /Add 2 1 f g output 0=0
+"""
+    return text, data
+
+
 NEW_NAMES = ("conv_first", "body.{}.rdb{}.conv{}", "conv_body", "conv_up{}", "conv_hr", "conv_last")
 OLDER_NAMES = (
     *("conv_first", "RRDB_trunk.{}.RDB{}.conv{}", "trunk_conv"),

@@ -355,7 +355,10 @@ def hostile_files() -> Iterator[tuple[str, str, bytes]]:
         )
     pickle = Pickle()
     pickle.add(tensors)
-    yield "packed", "pth", weight_files.new_file(pickle, method=zipfile.ZIP_DEFLATED)
+    yield "packed by LZMA", "pth", weight_files.new_file(pickle, method=zipfile.ZIP_LZMA)
+    packed = weight_files.new_file(pickle, method=zipfile.ZIP_DEFLATED)
+    for cut in np.linspace(0, len(packed) - 1, 50).astype(int):
+        yield f"packed, cut at {cut}", "pth", packed[:cut]
     yield "program", "pth", weight_files.new_file(pickle, {"code/__torch__.py": b"x"})
     yield "big-endian", "pth", new.replace(b"little", b"bigger")
     pickle.storages["0"] = b"\0\0\0\0"

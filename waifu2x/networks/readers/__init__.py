@@ -18,16 +18,17 @@ _MODULES = {
     ".param": "ncnn.reader",
     ".npz": "chainer",
 }
-NAMED_SUFFIXES = (".pth", ".safetensors", ".onnx")
+NAMED_SUFFIXES = (".pth", ".pt", ".ckpt", ".safetensors", ".onnx")
 """Suffixes of files that hold a whole network, and tensors of any size: weights by name, and ONNX.
 """
 SUFFIXES = (*_MODULES, *NAMED_SUFFIXES)
 
 
 def parse_named(content: bytes, name: str) -> Model:
-    """Returns the network in the bytes of a .pth, .safetensors or .onnx file.
+    """Returns the network in the bytes of a file of weights by name or of ONNX.
 
-    `name` stands for the file in messages.
+    `name` stands for the file in messages. Weights are those of PyTorch or safetensors, whichever
+    the bytes are.
     """
     import numpy as np
 
@@ -37,11 +38,12 @@ def parse_named(content: bytes, name: str) -> Model:
             from waifu2x.networks.readers.onnx.reader import parse as parse_onnx
 
             return parse_onnx(content, name)
-        from waifu2x.networks.readers import recognised, safetensors
+        from waifu2x.networks.readers import checkpoints, safetensors
         from waifu2x.networks.readers.pytorch import files
 
-        parse = safetensors.parse if name.lower().endswith(".safetensors") else files.parse
-        return recognised.build(parse(content, name), name)
+        claims = name.lower().endswith(".safetensors") and not content.startswith(b"PK")
+        parse = safetensors.parse if claims or content[8:9] == b"{" else files.parse
+        return checkpoints.build(parse(content, name), name)
 
 
 def content_files(path: Path) -> tuple[Path, ...]:
@@ -51,7 +53,7 @@ def content_files(path: Path) -> tuple[Path, ...]:
 
 def read_model(path: Path) -> Model:
     """Returns the network in a file of waifu2x JSON, ncnn (.param, with its .bin beside it),
-    Chainer, PyTorch (.pth), safetensors or ONNX.
+    Chainer, PyTorch (.pth, .pt, .ckpt), safetensors or ONNX.
 
     Raises ModelError, one sentence with the file, if it cannot be read, is damaged or holds what a
     Model cannot express.

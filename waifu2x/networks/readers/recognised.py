@@ -7,6 +7,7 @@ belong to no layer are refused.
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from importlib import import_module
 
 from waifu2x.errors import ModelError
@@ -120,6 +121,20 @@ _UNSUPPORTED = {
 """Unsupported architectures by a name of a weight that no other has; some look like known ones."""
 
 
+def is_known(names: Set[str]) -> bool:
+    """Returns whether weights of these names are those of a family of networks."""
+    return _family(names) is not None
+
+
+def unknown(names: Set[str], name: str) -> ModelError:
+    """Returns the error for weights of no known family; `name` stands for their file."""
+    word = _unsupported(names)
+    if word:
+        return ModelError(f"{name}: {word}: not supported")
+    some = ", ".join(sorted(names)[:2])
+    return ModelError(f"{name}: weights of no network that is known ({some[:80]} ...)")
+
+
 def build(contents: Contents, name: str) -> Model:
     """Returns the network; `name` stands for its file in messages.
 
@@ -127,15 +142,25 @@ def build(contents: Contents, name: str) -> Model:
     are not those of their network.
     """
     names = contents.tensors.keys()
-    for word, pattern in _UNSUPPORTED.items():
-        if any(re.search(pattern, key) for key in names):
-            raise ModelError(f"{name}: {word}: not supported")
+    family = _family(names)
+    if family is None or _unsupported(names):
+        raise unknown(names, name)
+    weights = NamedWeights(contents, name)
+    module = import_module(f"waifu2x.networks.readers.{family.module}")
+    model: Model = getattr(module, family.function)(weights)
+    weights.finish()
+    return model
+
+
+def _family(names: Set[str]) -> _Family | None:
     for family in _KNOWN:
         if any(names >= set(keys) for keys in family.keys):
-            weights = NamedWeights(contents, name)
-            module = import_module(f"waifu2x.networks.readers.{family.module}")
-            model: Model = getattr(module, family.function)(weights)
-            weights.finish()
-            return model
-    some = ", ".join(sorted(names)[:2])
-    raise ModelError(f"{name}: weights of no network that is known ({some[:80]} ...)")
+            return family
+    return None
+
+
+def _unsupported(names: Set[str]) -> str | None:
+    for word, pattern in _UNSUPPORTED.items():
+        if any(re.search(pattern, key) for key in names):
+            return word
+    return None

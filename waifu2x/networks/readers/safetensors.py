@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
+from waifu2x.networks.readers import checkpoints
 from waifu2x.networks.readers.tensors import (
-    MARKS,
     MOST_DIMENSIONS,
     Contents,
     TensorInfo,
     check_size,
     from_bfloats,
-    stripped,
 )
 
 _MAX_HEADER = 1 << 20
@@ -39,8 +38,9 @@ _DTYPES = {
 }
 
 
-def parse(content: bytes, name: str) -> Contents:
-    """Returns the tensors in the bytes of a file; `name` stands for it in messages."""
+def parse(content: bytes, name: str) -> list[Contents]:
+    """Returns the networks in the bytes of a file, as `checkpoints.find` does; `name` stands for it
+    in messages."""
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 or length > min(_MAX_HEADER, len(content) - 8):
         raise ModelError(f"{name}: damaged: a header of {length} bytes")
@@ -67,11 +67,11 @@ def parse(content: bytes, name: str) -> Contents:
         position = end
     if position != len(data):
         raise ModelError(f"{name}: damaged: {len(data) - position} bytes that no tensor is of")
-    if not tensors:
-        raise ModelError(f"{name}: holds no weights by name")
     check_size((info.shape for info in tensors.values()), len(content), name)
-    marks = frozenset(tensors) & set(MARKS)
-    return Contents(stripped({k: v for k, v in tensors.items() if k not in marks}), marks)
+    return [
+        Contents(each.weights, each.marks, where=each.where)
+        for each in checkpoints.find(tensors, TensorInfo, lambda info: info.shape, name)
+    ]
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

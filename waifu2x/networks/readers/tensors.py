@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,13 +30,16 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Contents:
-    """The tensors of a file."""
+    """The tensors of a network in a file."""
 
     tensors: dict[str, TensorInfo]
     marks: frozenset[str] = frozenset()
-    """Those of MARKS that it has; `pre_antialias` where the program that wrote it says so."""
+    """Keys that mean something by their presence; `pre_antialias` where the program that wrote the
+    file says so."""
     maker: str = ""
     """The network's name, where the program that wrote the file says it."""
+    where: tuple[str, ...] = ()
+    """Where it stands in the file: keys of dictionaries, and a prefix of names."""
 
 
 def is_inside(count: int, offset: int, shape: Sequence[int], strides: Sequence[int]) -> bool:
@@ -101,59 +104,3 @@ def from_bfloats(raw: NDArray[np.uint16]) -> NDArray[np.float32]:
     wide = raw.astype(np.uint32, order="C")
     wide <<= 16
     return wide.view(np.float32)
-
-
-_WRAPPERS = ("model_state_dict", "state_dict", "params_ema", "params-ema", "params", "model", "net")
-"""Keys under which the weights stand, the first that is there, in spandrel's order."""
-_PREFIXES = ("module.", "netG.")
-"""Prefixes that training programs give every name."""
-MARKS = ("pro", "no_norm")
-"""Keys that mean something by their presence."""
-_DEPTH = 4
-
-_Kind = TypeVar("_Kind")
-
-
-def unwrapped(found: Any, kind: type[_Kind], name: str) -> tuple[dict[str, _Kind], frozenset[str]]:
-    """Returns the weights by name, without what is wrapped around them, and the marks found.
-
-    Raises ModelError if there are none, or something else stands among them.
-    """
-    for _ in range(_DEPTH):
-        inner = _inner(found)
-        if inner is None:
-            break
-        found = inner
-    if not isinstance(found, Mapping) or not found:
-        raise ModelError(f"{name}: holds no weights by name")
-    if not all(isinstance(key, str) for key in found):
-        raise ModelError(f"{name}: holds weights without names")
-    marks = frozenset(key for key in MARKS if key in found)
-    weights = {key: value for key, value in found.items() if key not in marks}
-    if weights and not any(isinstance(value, kind) for value in weights.values()):
-        raise ModelError(f"{name}: no weights found: a state_dict is needed")
-    for key, value in weights.items():
-        if not isinstance(value, kind):
-            raise ModelError(f"{name}: {key[:60]!r} is no tensor: save model.state_dict() alone")
-    return stripped(weights), marks
-
-
-def stripped(weights: dict[str, _Kind]) -> dict[str, _Kind]:
-    """Returns the weights without a prefix that all of their names have."""
-    for prefix in _PREFIXES:
-        if all(key.startswith(prefix) for key in weights):
-            weights = {key.removeprefix(prefix): value for key, value in weights.items()}
-    return weights
-
-
-def _inner(found: Any) -> Any:
-    """Returns the mapping that a dictionary wraps, if any."""
-    if not isinstance(found, Mapping):
-        return None
-    for key in _WRAPPERS:
-        if isinstance(found.get(key), Mapping):
-            return found[key]
-    if len(found) == 1:
-        (only,) = found.values()
-        return only if isinstance(only, Mapping) else None
-    return None

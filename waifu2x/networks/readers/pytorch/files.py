@@ -1,7 +1,8 @@
 """Reads PyTorch's files: a pickle of names and views, and the numbers that they view.
 
-Since 1.6 they are zip files, `<root>/data.pkl` and `<root>/data/<key>`, nothing compressed. Before,
-they were five pickles in a row, followed by each storage: its length as int64, then its numbers.
+Since 1.6 they are zip files, `<root>/data.pkl` and `<root>/data/<key>`. PyTorch compresses nothing
+in them, but people pack them anew. Before, they were five pickles in a row, followed by each
+storage: its length as int64, then its numbers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import io
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
+from waifu2x.networks.readers import checkpoints
 from waifu2x.networks.readers.limits import DAMAGED_ZIP, ModelBudget, open_archive
 from waifu2x.networks.readers.pytorch import pickles
 from waifu2x.networks.readers.pytorch.pickles import MAX_ENTRIES, Stored, Tensor
@@ -26,11 +28,12 @@ from waifu2x.networks.readers.tensors import (
     TensorInfo,
     check_size,
     from_bfloats,
-    unwrapped,
     view_of,
 )
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
+_TEXT_MAGIC = b"L119547037146038801333356L"
+"""The same by protocol 1 of pickles, which has no header."""
 _PROTOCOL = 1001
 _DTYPES: dict[str, str] = {
     "Float": "<f4",
@@ -44,6 +47,10 @@ _DTYPES: dict[str, str] = {
     "Byte": "u1",
     "Bool": "u1",
 }
+_MOST_ITEM = 8
+"""Bytes of the widest of them."""
+_PROGRAM = "data.pkl"
+_ENCRYPTED = 1
 _SIGNATURE = b"PK\x03\x04"
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 """The header of a member of a zip file: a signature, and the lengths of name and extra."""
@@ -51,62 +58,75 @@ _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _Read = Callable[[], memoryview]
 
 
-def parse(content: bytes, name: str) -> Contents:
-    """Returns the tensors in the bytes of a .pth file; `name` stands for it in messages."""
+def parse(content: bytes, name: str) -> list[Contents]:
+    """Returns the networks in the bytes of a file, as `checkpoints.find` does; `name` stands for it
+    in messages."""
     if content[:2] == b"PK":
         return _zipped(content, name)
-    if content[:1] == b"\x80":
+    if content.startswith((b"\x80", _TEXT_MAGIC)):
         return _legacy(content, name)
     if content[257:262] == b"ustar":
         raise ModelError(f"{name}: a tar file of PyTorch before 0.1.10: save it anew")
     raise ModelError(f"{name}: not a file of PyTorch")
 
 
-def _zipped(content: bytes, name: str) -> Contents:
+def _zipped(content: bytes, name: str) -> list[Contents]:
     try:
-        members = open_archive(io.BytesIO(content), ModelBudget(name)).infolist()
+        with open_archive(io.BytesIO(content), ModelBudget(name)) as opened:
+            members = opened.infolist()
     except DAMAGED_ZIP as error:
         raise ModelError(f"{name}: damaged archive: {error}") from error
-    names = [member.filename for member in members]
-    if len(set(names)) != len(names):
-        raise ModelError(f"{name}: damaged archive: names appear twice in it")
-    roots = [each.removesuffix("data.pkl") for each in names if each.endswith("/data.pkl")]
-    if len(roots) != 1:
+    archive = _ZipMembers(content, members, name)
+    roots = [each[: -len(_PROGRAM)] for each in archive.names if _is_program(each)]
+    if not roots:
         raise ModelError(f"{name}: not a file of PyTorch: no data.pkl in it")
+    if len(roots) > 1:
+        raise ModelError(f"{name}: holds {len(roots)} files of PyTorch: unpack it, and use one")
     (root,) = roots
-    if any(each.startswith(f"{root}code/") for each in names):
+    if any(each.startswith(f"{root}code/") for each in archive.names):
         raise ModelError(f"{name}: a TorchScript program, not weights: only weights are read")
-    archive = _StoredMembers(content, members, name)
-    order = archive.read(f"{root}byteorder") if f"{root}byteorder" in names else b"little"
-    if bytes(order[:16]).strip() != b"little":
-        raise ModelError(f"{name}: its numbers are not little-endian: not supported")
-    program = archive.read(f"{root}data.pkl")
-    if len(program) > pickles.MAX_PICKLE:
-        raise ModelError(f"{name}: damaged: a pickle of {len(program)} bytes")
+    if f"{root}byteorder" in archive.names:
+        order = archive.read(f"{root}byteorder", 16)
+        if bytes(order).strip() != b"little":
+            raise ModelError(f"{name}: its numbers are not little-endian: not supported")
+    program = archive.read(f"{root}{_PROGRAM}", pickles.MAX_PICKLE)
     storages: dict[str, Stored] = {}
     found, _ = pickles.load(bytes(program), 0, _pickle_budget(name), storages)
-    data = {key: partial(archive.read, f"{root}data/{key}") for key in storages}
+    data = {
+        key: partial(archive.read, f"{root}data/{key}", stored.length * _MOST_ITEM)
+        for key, stored in storages.items()
+    }
     return _contents(found, data, len(content), name)
 
 
-class _StoredMembers:
-    """The members of a zip file in memory, none of them compressed or copied."""
+def _is_program(member: str) -> bool:
+    return member == _PROGRAM or member.endswith(f"/{_PROGRAM}")
+
+
+class _ZipMembers:
+    """The members of a zip file in memory; those that are not compressed are not copied."""
 
     def __init__(self, content: bytes, members: list[zipfile.ZipInfo], name: str) -> None:
-        """Raises ModelError if any is compressed, or lies outside the file or inside another."""
+        """Raises ModelError if any lies outside the file or inside another, or two have a name."""
         self._content = memoryview(content)
         self._name = name
-        self._places: dict[str, tuple[int, int, int]] = {}
-        """Where each begins and ends, and its checksum."""
-        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-            raise ModelError(f"{name}: damaged archive: PyTorch compresses nothing")
+        self._places: dict[str, tuple[int, zipfile.ZipInfo]] = {}
+        """Where each begins."""
         end = 0
         for member in sorted(members, key=lambda each: each.header_offset):
             begin = self._begin(member)
-            if member.header_offset < end or begin + member.file_size > len(content):
+            if member.header_offset < end or begin + member.compress_size > len(content):
                 raise ModelError(f"{name}: damaged archive: its members overlap or are cut off")
-            end = begin + member.file_size
-            self._places[member.filename] = begin, end, member.CRC
+            end = begin + member.compress_size
+            key = member.filename.replace("\\", "/")  # as some programs on Windows write it
+            if key in self._places:
+                raise ModelError(f"{name}: damaged archive: names appear twice in it")
+            self._places[key] = begin, member
+
+    @property
+    def names(self) -> Set[str]:
+        """The names of all members."""
+        return self._places.keys()
 
     def _begin(self, member: zipfile.ZipInfo) -> int:
         at = member.header_offset
@@ -116,15 +136,38 @@ class _StoredMembers:
         _, name_length, extra_length = _LOCAL_HEADER.unpack(header)
         return int(at + _LOCAL_HEADER.size + name_length + extra_length)
 
-    def read(self, member: str) -> memoryview:
-        """Returns a view of a member, its checksum compared. Raises ModelError."""
+    def read(self, member: str, most: int) -> memoryview:
+        """Returns a member's bytes, its checksum compared.
+
+        Raises ModelError for damage, for more than `most` bytes, before they are unpacked, and for
+        a member that is encrypted, or compressed by anything but deflate.
+        """
         if member not in self._places:
             raise ModelError(f"{self._name}: damaged archive: {_short(member)} is missing")
-        begin, end, checksum = self._places[member]
-        view = self._content[begin:end]
-        if zlib.crc32(view) != checksum:
+        begin, entry = self._places[member]
+        if entry.flag_bits & _ENCRYPTED:
+            raise ModelError(f"{self._name}: {_short(member)} is encrypted: pack it anew")
+        if entry.file_size > most:
+            size = f"{entry.file_size} bytes, more than {most}"
+            raise ModelError(f"{self._name}: damaged archive: {_short(member)} has {size}")
+        view = self._content[begin : begin + entry.compress_size]
+        if entry.compress_type == zipfile.ZIP_DEFLATED:
+            view = self._inflated(view, member, entry.file_size)
+        elif entry.compress_type != zipfile.ZIP_STORED:
+            method = f"method {entry.compress_type} of zip files"
+            raise ModelError(f"{self._name}: {_short(member)} is packed by {method}: use deflate")
+        if len(view) != entry.file_size or zlib.crc32(view) != entry.CRC:
             raise ModelError(f"{self._name}: damaged archive: {_short(member)} has changed")
         return view
+
+    def _inflated(self, packed: memoryview, member: str, size: int) -> memoryview:
+        try:
+            # One byte more tells a longer one; 0 would mean any length.
+            return memoryview(zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, size + 1))
+        except zlib.error:
+            raise ModelError(
+                f"{self._name}: damaged archive: {_short(member)} cannot be unpacked"
+            ) from None
 
 
 def _short(key: str) -> str:
@@ -135,7 +178,7 @@ def _pickle_budget(name: str) -> ModelBudget:
     return ModelBudget(name, entries=MAX_ENTRIES)
 
 
-def _legacy(content: bytes, name: str) -> Contents:
+def _legacy(content: bytes, name: str) -> list[Contents]:
     budget = _pickle_budget(name)
     storages: dict[str, Stored] = {}
     head, position = list[Any](), 0
@@ -181,19 +224,21 @@ def _itemsize(stored: Stored, name: str) -> int:
     return np.dtype(_DTYPES[stored.dtype]).itemsize
 
 
-def _contents(found: object, data: Mapping[str, _Read], size: int, name: str) -> Contents:
-    """Returns the tensors by name, views of their storage's bytes, which `data` has by key.
+def _contents(found: object, data: Mapping[str, _Read], size: int, name: str) -> list[Contents]:
+    """Returns the networks, their tensors views of their storage's bytes, which `data` has by key.
 
     `size` is the file's in bytes.
     """
     maker = ""
     if isinstance(found, Mapping) and isinstance(found.get("name"), str):
         maker = found["name"]
-    weights, marks = unwrapped(found, Tensor, name)
+    networks = checkpoints.find(found, Tensor, lambda tensor: tensor.shape, name)
+    said: frozenset[str] = frozenset()
     settings = found.get("kwargs") if isinstance(found, Mapping) else None
     if isinstance(settings, Mapping) and settings.get("pre_antialias") is True:
-        marks |= {"pre_antialias"}
-    check_size((tensor.shape for tensor in weights.values()), size, name)
+        said = frozenset(("pre_antialias",))
+    for each in networks:
+        check_size((tensor.shape for tensor in each.weights.values()), size, name)
     kept: dict[str, memoryview] = {}
 
     def storage(stored: Stored) -> memoryview:
@@ -211,11 +256,15 @@ def _contents(found: object, data: Mapping[str, _Read], size: int, name: str) ->
         )
         return from_bfloats(view) if tensor.storage.dtype == "BFloat16" else view
 
-    return Contents(
-        {
-            key: TensorInfo(tensor.shape, tensor.storage.dtype, partial(read, tensor))
-            for key, tensor in weights.items()
-        },
-        marks,
-        maker,
-    )
+    def info(tensor: Tensor) -> TensorInfo:
+        return TensorInfo(tensor.shape, tensor.storage.dtype, partial(read, tensor))
+
+    return [
+        Contents(
+            {key: info(tensor) for key, tensor in each.weights.items()},
+            each.marks | said,
+            maker,
+            each.where,
+        )
+        for each in networks
+    ]

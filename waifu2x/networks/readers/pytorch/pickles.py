@@ -55,6 +55,10 @@ class _Function(NamedTuple):
     name: str
 
 
+class _Other:
+    """A value that holds no weights, such as a size or a set: nothing of it is kept."""
+
+
 class _StackMark:
     """The place on the stack where the elements of the next list or tuple begin."""
 
@@ -144,6 +148,13 @@ class PickleMachine:
         self.collect({})
         self.set_items(values)
 
+    def add_items(self) -> None:
+        """Adds elements to a set, which is not kept."""
+        elements = self.to_mark()
+        if not isinstance(self.pop(), _Other):
+            raise DamagedError("damaged: its pickle fills what is no set")
+        self.other(elements)
+
     def take(self, count: int) -> list[Any]:
         """Returns `count` elements from the top, in the order in which they were pushed."""
         return [self.pop() for _ in range(count)][::-1]
@@ -154,6 +165,10 @@ class PickleMachine:
         if isinstance(value, _StackMark):
             raise DamagedError("damaged: its pickle keeps nothing")
         self._memory[index] = value
+
+    def memoize(self) -> None:
+        """Keeps the top of the stack in the memory's next place."""
+        self.put(len(self._memory))
 
     def get(self, index: int) -> None:
         """Pushes an object of the memory."""
@@ -166,30 +181,56 @@ class PickleMachine:
         value = self.pop()
         self._stack += [value, value]
 
-    def name(self, argument: str) -> None:
+    def name(self, module: Any, name: Any) -> None:
         """Pushes a class or function by its module and name."""
-        module, _, name = argument.partition(" ")
+        if not isinstance(module, str) or not isinstance(name, str):
+            raise DamagedError("damaged: its pickle names a class by no name")
         if module == "torch" and name.endswith("Storage"):
             self.push(_StorageClass(name.removesuffix("Storage")))
         elif (module, name) in _FUNCTIONS:
             self.push(_Function(name))
+        elif module == "torch" and name in _PLAIN_OF_TORCH:
+            self.push(_Other())
+        elif (module, name) in _PLAIN:
+            self.push(_Function(_OTHER))
         else:
             asked = reprlib.repr(f"{module}.{name}")
             raise DamagedError(f"asks for {asked}: {_ONLY_TENSORS}")
+
+    def other(self, elements: list[Any]) -> None:
+        """Pushes a value that is not kept; its elements are counted."""
+        self._budget.take_entries(len(elements))
+        self.push(_Other())
 
     def call(self) -> None:
         """Pushes the result of one of the known functions."""
         arguments, function = self.pop(), self.pop()
         if not isinstance(function, _Function) or not isinstance(arguments, tuple):
             raise DamagedError("damaged: its pickle calls what is no function")
-        if function.name == "OrderedDict":
+        if function.name == _OTHER:
+            self.push(_Other())
+        elif function.name == "OrderedDict":
             self.collect(self._ordered(arguments))
-        elif function.name == "_rebuild_parameter":
+        elif function.name == "defaultdict":
+            self.collect({})
+        elif function.name == "_rebuild_from_type_v2":
+            self._rebuild_typed(arguments)
+        elif function.name in ("_rebuild_parameter", "_rebuild_parameter_with_state"):
             if not arguments or not isinstance(arguments[0], Tensor):
                 raise DamagedError("damaged: a parameter without a tensor")
             self.push(arguments[0])
         else:
             self.push(_tensor(arguments))
+
+    def _rebuild_typed(self, arguments: tuple[Any, ...]) -> None:
+        """Pushes a tensor that has attributes: (function, class, arguments, attributes)."""
+        if len(arguments) != 4:
+            raise DamagedError("damaged: a tensor without a shape")
+        function, _, inner, _ = arguments
+        if not isinstance(function, _Function) or function.name == "_rebuild_from_type_v2":
+            raise DamagedError("damaged: a tensor that nothing makes")
+        self._stack += [function, inner]
+        self.call()
 
     def _ordered(self, arguments: tuple[Any, ...]) -> dict[Any, Any]:
         """Returns a dictionary, empty or of a list of pairs, as Python 2 wrote it."""
@@ -204,7 +245,7 @@ class PickleMachine:
     def build(self) -> None:
         """Drops the attributes that `state_dict` gives its dictionary."""
         self.pop()
-        if type(self._stack[-1]) is not dict:
+        if type(self._stack[-1]) not in (dict, _Other):
             raise DamagedError(f"damaged: gives attributes to a name: {_ONLY_TENSORS}")
 
     def storage(self) -> None:
@@ -265,8 +306,39 @@ _FUNCTIONS = frozenset(
         ("torch._utils", "_rebuild_tensor"),
         ("torch._utils", "_rebuild_tensor_v2"),
         ("torch._utils", "_rebuild_parameter"),
+        ("torch._utils", "_rebuild_parameter_with_state"),
+        ("torch._tensor", "_rebuild_from_type_v2"),
+        ("collections", "defaultdict"),
     )
 )
+_OTHER = "other"
+_PLAIN = frozenset(
+    (
+        ("torch", "Size"),
+        ("torch", "device"),
+        ("torch", "Tensor"),
+        ("torch.nn.parameter", "Parameter"),
+        ("collections", "Counter"),
+        ("_codecs", "encode"),
+        *(
+            (module, name)
+            for module in ("builtins", "__builtin__")
+            for name in ("set", "frozenset", "list", "dict")
+        ),
+        *((f"numpy.{core}.multiarray", "scalar") for core in ("core", "_core")),
+        ("numpy", "dtype"),
+    )
+)
+"""Makers of values that hold no weights, beside which they stand; most are those that PyTorch's own
+`weights_only` takes. None is called."""
+_PLAIN_OF_TORCH = frozenset(
+    (
+        *("float64", "float32", "float16", "bfloat16", "complex64", "complex128"),
+        *("int64", "int32", "int16", "int8", "uint8", "bool"),
+        *("strided", "contiguous_format", "channels_last", "preserve_format"),
+    )
+)
+"""Constants, named rather than made."""
 
 
 def _text(value: str) -> str:
@@ -280,16 +352,25 @@ def _text(value: str) -> str:
 Action = Callable[[PickleMachine, Any], Any]
 
 ACTIONS: dict[str, Action] = {
-    **dict.fromkeys(("PROTO", "STOP"), lambda machine, value: None),
+    **dict.fromkeys(("PROTO", "FRAME", "STOP"), lambda machine, value: None),
     **dict.fromkeys(
-        ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE"),
+        (
+            *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4"),
+            *("FLOAT", "BINFLOAT"),
+            *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+        ),
         PickleMachine.push,
+    ),
+    **dict.fromkeys(
+        ("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
+        lambda machine, value: machine.other([]),
     ),
     **dict.fromkeys(
         ("BINSTRING", "SHORT_BINSTRING"), lambda machine, value: machine.push(_text(value))
     ),
-    **dict.fromkeys(("BINPUT", "LONG_BINPUT"), PickleMachine.put),
-    **dict.fromkeys(("BINGET", "LONG_BINGET"), PickleMachine.get),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), PickleMachine.put),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), PickleMachine.get),
+    "MEMOIZE": lambda machine, value: machine.memoize(),
     "NONE": lambda machine, value: machine.push(None),
     "NEWTRUE": lambda machine, value: machine.push(True),
     "NEWFALSE": lambda machine, value: machine.push(False),
@@ -310,7 +391,11 @@ ACTIONS: dict[str, Action] = {
     "TUPLE1": lambda machine, value: machine.collect(tuple(machine.take(1))),
     "TUPLE2": lambda machine, value: machine.collect(tuple(machine.take(2))),
     "TUPLE3": lambda machine, value: machine.collect(tuple(machine.take(3))),
-    "GLOBAL": PickleMachine.name,
+    "EMPTY_SET": lambda machine, value: machine.other([]),
+    "ADDITEMS": lambda machine, value: machine.add_items(),
+    "FROZENSET": lambda machine, value: machine.other(machine.to_mark()),
+    "GLOBAL": lambda machine, value: machine.name(*value.split(" ", 1)),
+    "STACK_GLOBAL": lambda machine, value: machine.name(*machine.take(2)),
     "REDUCE": lambda machine, value: machine.call(),
     "BUILD": lambda machine, value: machine.build(),
     "BINPERSID": lambda machine, value: machine.storage(),
