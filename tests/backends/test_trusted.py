@@ -83,7 +83,7 @@ CASES: dict[str, tuple[Values, float]] = {
 def test_decisions(name: str) -> None:
     """Those that explode keep their speed for usual pictures: the others are flagged."""
     values, expected = CASES[name]
-    assert choosing._measured(3, Tried(values)) == expected
+    assert choosing._measured((3, 96), Tried(values)) == expected
 
 
 def test_what_explodes_without_larger_values_gets_fp32() -> None:
@@ -96,8 +96,8 @@ def test_what_explodes_without_larger_values_gets_fp32() -> None:
     def high(picture: NDArray[np.float64]) -> Sequence[NDArray[np.float64]]:
         return [*values(picture), np.full_like(picture, 2500.0)]
 
-    assert 0 < choosing._measured(3, Tried(values)) < LARGEST
-    assert choosing._measured(3, Tried(high)) == IN_FP32
+    assert 0 < choosing._measured((3, 96), Tried(values)) < LARGEST
+    assert choosing._measured((3, 96), Tried(high)) == IN_FP32
 
 
 @pytest.fixture

@@ -8,12 +8,21 @@ drawing with hard edges and lines one pixel wide.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
+
+from waifu2x.networks.model import Model
 
 PROMISED = 60.0
 """The PSNR in dB that `auto` promises."""
 _SIDE = 96
+_LEAST_SIDE = 24
+_MOST_RESULT = 8 * _SIDE
+"""Pixels a side of the largest result of a probe."""
+_MOST_WORK = 1 << 37
+"""Multiply-adds of a probe: some seconds."""
 _FILLS = 10
 _LINES = 4
 _FINER = 4
@@ -27,6 +36,14 @@ def decibels(fast: NDArray[np.float32], exact: NDArray[np.float32]) -> float:
     or not a number."""
     error = np.square(fast.astype(np.float64) - exact).mean()
     return float(-10 * np.log10(error.clip(1e-30, 1))) if error <= 1 else 0.0
+
+
+def side(model: Model) -> int:
+    """Returns the side in pixels of a probe for a model: a smaller one for a model that takes many
+    multiply-adds for a pixel, or enlarges much."""
+    work = max(1, model.multiply_adds * model.scale**2)
+    most = min(_SIDE, _MOST_RESULT // model.scale, math.isqrt(_MOST_WORK // work))
+    return max(_LEAST_SIDE, most)
 
 
 def drawing(planes: int, side: int = _SIDE) -> NDArray[np.uint8]:

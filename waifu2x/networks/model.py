@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Literal
 
 from waifu2x.errors import ModelError
+from waifu2x.networks.demand import check_demand
 from waifu2x.networks.nodes import (
     Convolution,
     DepthwiseConvolution,
@@ -67,6 +68,10 @@ class Model:
         if not self.nodes:
             raise ModelError(f"{self.name}: a network without nodes")
         object.__setattr__(self, "shapes", tuple(inferred or self._infer_shapes()))
+        try:
+            check_demand(self.nodes, self.shapes)
+        except ModelError as error:
+            raise ModelError(f"{self.name}: {error}") from None
         self._check()
 
     @cached_property

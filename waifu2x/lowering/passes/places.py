@@ -23,6 +23,8 @@ class GraphPlaces:
         self.views: dict[int, tuple[View, ...]] = {0: (View(0),)}
         """The views of each graph value's parts, in single pixels."""
         self._copies: dict[tuple[int, int, bool], int] = {}
+        self._joined: set[tuple[int, Target]] = set()
+        """Graph values that were copied to where concatenations want them."""
         self._parts: dict[int, Target] = {}
         """The targets of graph values that are written directly into a concatenation."""
         self._wide: dict[tuple[int, ...], int] = {}
@@ -134,12 +136,8 @@ class GraphPlaces:
         index = next(i for wide, i in self._wide.items() if wide[: len(flat)] == flat)
         for part, source in enumerate(flat):
             target = Target(index, part)
-            made = self._parts.get(source) == target
-            copied = any(
-                isinstance(step, Planewise) and step.target == target and step.node == source
-                for step in self.steps
-            )
-            if not made and not copied:
+            if self._parts.get(source) != target and (source, target) not in self._joined:
+                self._joined.add((source, target))
                 self.steps.append(Planewise(source, self.source(source), target))
         self.views[value] = tuple(View(index, first=part) for part in range(len(flat)))
 

@@ -62,7 +62,7 @@ class ModelBudget:
         """Takes bytes that are about to be allocated."""
         self._bytes -= count
         if self._bytes < 0:
-            raise ModelError(f"{self.name}: unpacks to more than {self._size >> 20} MiB")
+            raise ModelError(f"{self.name}: asks for more than {self._size >> 20} MiB of memory")
 
     def take_entries(self, count: int) -> None:
         """Takes members of an archive, or elements of lists and dictionaries."""

@@ -54,7 +54,7 @@ def decibels(
     this code, this processor and the model."""
 
     def found() -> float:
-        picture = accuracy.drawing(model.in_planes)
+        picture = accuracy.drawing(model.in_planes, accuracy.side(model))
         return accuracy.decibels(fast(picture), exact(picture))
 
     key = cache.digest(kept_programs.code(), model_digest(model), arithmetic, str(fineness))

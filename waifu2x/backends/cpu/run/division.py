@@ -34,6 +34,8 @@ _UNEVEN = 0.05
 cores, which wait for the slowest. Virtual ones may be three times as slow as others."""
 _SIDE = 256
 """The side, in pixels of the picture, of the strip by which costs are measured."""
+_RING_ROWS = 64
+"""The rows of the picture in the strip by which memory is measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +86,12 @@ def layer_costs(
     if not packed.on_tiles:
         unit = packed.unit[1] * tile_height(WIDTHS[0])
         unit /= 2 if packed.in_integers else 1
-        most = isa.l3_bytes() * _SIDE * finest / (4 * scratch_floats(roots))
+        # Rings are as high after some rows as after many, and each row of each task takes time.
+        low = {
+            value: Box(0, 0, -(-box.height * _RING_ROWS // _SIDE), box.width)
+            for value, box in roots.items()
+        }
+        most = isa.l3_bytes() * _SIDE * finest / (4 * scratch_floats(low))
     return LayerCosts(each / max(each.sum(), 1.0), halos, scales, unit, finest, most)
 
 

@@ -91,6 +91,8 @@ class _StripOrder:
         for n in busy:
             self._go_on(n, self._done[n])
         self.runs: list[int] = []
+        self._fronts = {map_: self._front(map_) for map_ in self._writers}
+        """A heap for each map: the rows that are still needed or to be written, and by whom."""
         self.held = dict.fromkeys(self._writers, 1)
         """The most rows of each map that are needed at the same time."""
 
@@ -184,14 +186,22 @@ class _StripOrder:
             self.runs.append(n)
             self._go_on(n, next_row)
 
+    def _front(self, map_: int) -> list[tuple[float, int]]:
+        """Returns the heap of a map: writers by their numbers, readers by what is below 0."""
+        found = [(self._made[writer], writer) for writer in self._writers[map_]]
+        readers = self._readers.get(map_, ())
+        found += [(reading.start, ~n) for n, reading in enumerate(readers)]
+        heapq.heapify(found)
+        return found
+
     def _lowest(self, map_: int, readers: Sequence[_Reading]) -> float:
         """Returns the first row of a map that a reader still needs, or that a writer of another
         part has yet to write: each writer zeroes the outside of all parts."""
-        lowest = _NO_ROW
-        for writer in self._writers[map_]:
-            if self._made[writer] < lowest:
-                lowest = self._made[writer]
-        for reading in readers:
-            if reading.start < lowest:
-                lowest = reading.start
-        return lowest
+        front = self._fronts[map_]
+        while True:
+            row, n = front[0]
+            now = self._made[n] if n >= 0 else readers[~n].start
+            # Rows only grow: what stands first and has not changed is the lowest.
+            if now == row:
+                return row
+            heapq.heapreplace(front, (now, n))

@@ -90,7 +90,9 @@ def trusted(model: Model, kind: str, trial: Trial) -> float:
     if known is None:
         code = sources.digest(_SOURCES), *map(source.digest, _STEMS)
         key = cache.digest(__version__, *code, kind, digest)
-        known = cache.number(_KIND, key, lambda: _measured(model.in_planes, trial))
+        known = cache.number(
+            _KIND, key, lambda: _measured((model.in_planes, accuracy.side(model)), trial)
+        )
     if known <= 0:
         _LOG.warning(
             "%s: %s, using fp32 (slower)",
@@ -100,9 +102,10 @@ def trusted(model: Model, kind: str, trial: Trial) -> float:
     return known
 
 
-def _measured(planes: int, trial: Trial) -> float:
-    usual = [_repeated(accuracy.smooth_drawing(planes)), _repeated(accuracy.photo(planes))]
-    hard = _repeated(accuracy.drawing(planes))
+def _measured(form: tuple[int, int], trial: Trial) -> float:
+    """Measures by pictures of some planes and of some pixels a side."""
+    usual = [_repeated(accuracy.smooth_drawing(*form)), _repeated(accuracy.photo(*form))]
+    hard = _repeated(accuracy.drawing(*form))
     with trial(IN_FP32) as exact:
         try:
             expected = [exact(picture) for picture in usual]

@@ -76,6 +76,7 @@ class NodeCall:
             return None
         if not isinstance(found, Constant):
             raise self.node.refused("its weights are not constant: not supported")
+        self.graph.count_use(found)
         where = f"{self.node.where}: input {place}"
         return floats(found.array, where)
 

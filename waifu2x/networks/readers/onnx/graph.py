@@ -28,6 +28,7 @@ from waifu2x.networks.readers.onnx import elementwise as functions
 from waifu2x.networks.readers.onnx.messages import OnnxNode
 from waifu2x.networks.readers.onnx.values import (
     NOTHING,
+    Constant,
     Lengths,
     MapSize,
     MapValue,
@@ -71,6 +72,8 @@ class OnnxGraph(GraphBuilder):
         self._sizes: dict[MapSize, int] = {}
         """The first map of each size."""
         self._plain: dict[tuple[int, PendingFunction], int] = {}
+        self._used: set[int] = set()
+        """The identities of constants that a node has taken."""
         self._simple: dict[int, NDArray[np.int64] | None] = {}
         """Layers that only scale planes, or put them into this order: part of the one before."""
 
@@ -78,6 +81,13 @@ class OnnxGraph(GraphBuilder):
         """Sets the node that is read now, for messages."""
         self.of_node = node
         self.layer = node.label
+
+    def count_use(self, found: Constant) -> None:
+        """Counts the numbers of a constant that other nodes have taken before, once more: each
+        layer keeps its own."""
+        if id(found) in self._used:
+            self.budget.take_bytes(4 * found.array.size)
+        self._used.add(id(found))
 
     def note(self, found: MapValue) -> None:
         """Remembers the size of a map, so that others can be resized to it."""

@@ -85,6 +85,8 @@ _KINDS: dict[str, Callable[[NodeCall], Value | list[Value]]] = {
     **dict.fromkeys(("Identity", "Dropout", "Cast"), _identity),
 }
 """The function of each operator that reads a map."""
+_LEAST_MADE = 64 << 20
+"""Bytes of arrays that any file may ask for."""
 
 
 def parse(content: bytes, name: str) -> Model:
@@ -93,13 +95,15 @@ def parse(content: bytes, name: str) -> Model:
     Raises ModelError, which names operator and node, for what a Model cannot express.
     """
     file = parse_file(content, name)
-    walk = _Walk(file, name, PICTURES)
+    # For what is made of the file's arrays, and for layers that share them.
+    most = min(MAX_TENSOR_BYTES // 2, _LEAST_MADE + 4 * len(content))
+    walk = _Walk(file, ModelBudget(name, size=most), PICTURES)
     try:
         return walk.model()
     except ModelError as error:
         if walk.makes_up:  # the error of other sizes would hide this one
             raise
-        again = _Walk(file, name, EVEN_PICTURES)
+        again = _Walk(file, ModelBudget(name, size=most), EVEN_PICTURES)
         try:
             return again.model()
         except ModelError as other:
@@ -110,16 +114,19 @@ def parse(content: bytes, name: str) -> Model:
 class _Walk:
     """One walk over the nodes of a file."""
 
-    def __init__(self, file: OnnxFile, name: str, pictures: Sequence[tuple[int, int]]) -> None:
-        self._file, self._name = file, name
+    def __init__(
+        self, file: OnnxFile, budget: ModelBudget, pictures: Sequence[tuple[int, int]]
+    ) -> None:
+        self._file, self._name = file, budget.name
+        name = budget.name
         if len(file.inputs) != 1 or len(file.outputs) != 1:
             count = f"{len(file.inputs)} inputs and {len(file.outputs)} outputs"
             raise ModelError(f"{name}: {count}, but expected a picture and its result")
         (entry,) = file.inputs
         planes, is_last = self._planes(entry)
         self.nodes_read = 0
-        self._budget = ModelBudget(name, size=MAX_TENSOR_BYTES // 2)
-        self._graph = graph = OnnxGraph(name, planes, pictures, self._budget)
+        self._budget = budget
+        self._graph = graph = OnnxGraph(name, planes, pictures, budget)
         picture = MapValue(0, graph.size)
         self._values: dict[str, Value] = {entry.name: picture}
         if is_last:
