@@ -13,10 +13,12 @@ import pytest
 from tests.helpers.contents import noise
 from waifu2x.api import Upscaler
 from waifu2x.backends.call import Call
-from waifu2x.errors import ModelError
+from waifu2x.errors import ImageError, ModelError
+from waifu2x.imaging import processing
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.processing import Processing, finish
-from waifu2x.networks.chains import FactTable
+from waifu2x.imaging.sizes import request
+from waifu2x.networks.chains import ChainFacts, FactTable
 
 ALPHA = np.arange(24 * 17, dtype=np.uint8).reshape(24, 17) // 2
 PICTURES = {
@@ -102,3 +104,33 @@ def test_what_a_set_lacks_a_table_says() -> None:
     assert table.factors(Fraction(1), 1) == ()
     with pytest.raises(ModelError, match=r"^odd: damaged$"):
         table.facts(1, 1)
+
+
+def enlarging(factor: int, **asked: Any) -> Processing:
+    """Processing by a chain of one network that enlarges by a factor."""
+    chain = ChainFacts(planes=3, scale=factor, radius=0)
+    table = FactTable("m", dict.fromkeys([(n, None) for n in range(1, 33)], (factor,)), {})
+    table.chains[factor, None] = chain
+    return Processing(table, request(**asked), None)
+
+
+def test_what_is_only_reduced_again_is_refused_by_what_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    picture = Picture(np.zeros((1000, 1000, 3), np.uint8))
+    free = 1 << 40
+    monkeypatch.setattr(processing, "available_memory", lambda: free)
+    words = r"a picture of 1000x1000 takes 11\.4 GiB of memory when the model enlarges it 32 times"
+    with pytest.raises(ImageError, match=f"{words}, for a result of 2 times: use a model that"):
+        enlarging(32, scale=2).prepare(picture)
+    # As much for a larger result, or little, is done.
+    assert enlarging(32, scale=5).prepare(picture).calls
+    assert enlarging(32, scale=32).prepare(picture).calls
+    assert enlarging(32, scale=2).prepare(Picture(np.zeros((200, 300, 3), np.uint8))).calls
+    free = 8 << 30
+    with pytest.raises(ImageError, match=f"{words}, before it is reduced, but 8\\.0 GiB are free"):
+        enlarging(32, scale=5).prepare(picture)
+    # Not before a resize: what checks results counts those.
+    assert enlarging(32, scale=32).prepare(picture).calls
+    # Part of a picture takes less.
+    assert enlarging(32, width=4000, height=40, fit="cover").prepare(picture).calls

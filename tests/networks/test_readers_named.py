@@ -462,6 +462,10 @@ def test_a_file_is_a_model_set(tmp_path: Path) -> None:
     found = model_set.find(str(one))
     assert (found.scales, found.noise_levels) == ([1], [0])
     assert [model.scale for model in found.models(1, 0)] == [1]
+    with pytest.raises(
+        ModelError, match=r"1x\.safetensors: it does not enlarge: use it with -s 1 -n 0"
+    ):
+        found.models(2, None)
     (tmp_path / "text.txt").write_text("no model")
     with pytest.raises(ModelError, match=r"text\.txt: not a model file: expected \.json"):
         model_set.find(str(tmp_path / "text.txt"))

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.errors import ModelError
+from waifu2x.errors import ImageError, ModelError
 from waifu2x.imaging import colour
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.sizes import Box, Part, Request, ResizePlan
 from waifu2x.system.lazy_dataclass import dataclass
+from waifu2x.system.machine import available_memory
 from waifu2x.system.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
 
 _FLOAT_BYTES = 4
 """Bytes of a float for each byte of an 8-bit sample."""
+_SMALL = 1 << 26
+"""Bytes that any machine has."""
+_LARGE = 1 << 30
+_MOST_EXCESS = 8
+"""By how much a model may enlarge more than is asked for, where that takes more than _LARGE bytes.
+"""
 _KEPT_PLANS = 64
 """Sizes of pictures whose plans are kept."""
 RESIZE_SHARE = 0.05
@@ -92,8 +99,8 @@ class Processing:
 
         A picture whose pixels are C-contiguous, opaque, and grey or of as many planes as the
         networks take is not copied: its pixels are those of the call. Raises ImageError if it would
-        grow more than 32 times, ModelError if it has transparency and there is no model to scale
-        it.
+        grow more than 32 times, or more before it is reduced than memory holds; ModelError if it
+        has transparency and there is no model to scale it.
         """
         height, width = picture.pixels.shape[:2]
         if self.leaves(height, width):
@@ -123,6 +130,7 @@ class Processing:
                 replace(calls[0], share=halved),
                 _call(planes, np.float32, plan.factor, opacity, None, halved),
             ]
+        _check_memory(calls, plan)
         return Prepared(picture, tuple(calls), plan)
 
     def result_size(self, height: int, width: int) -> tuple[int, int]:
@@ -222,6 +230,33 @@ def finish(
         with spent("resize"):
             pixels, alpha = _resized(pixels, alpha, plan, dtype)
     return replace(source, pixels=pixels, alpha=alpha)
+
+
+def _check_memory(calls: Sequence[ChainCall], plan: ResizePlan) -> None:
+    """Raises ImageError if results of calls, which are whole and in floats before they are resized,
+    take more memory than is free, or much for a result that is far smaller."""
+    if plan.part is None:
+        return
+    needed = sum(math.prod(call.shape) * call.dtype.itemsize for call in calls)
+    if needed < _SMALL:
+        return
+    height, width, _ = calls[0].pixels.shape
+    takes = (
+        f"a picture of {width}x{height} takes {needed / 2**30:.1f} GiB of memory when the model"
+        f" enlarges it {plan.factor} times"
+    )
+    growth = max(plan.width / plan.part.width, plan.height / plan.part.height)
+    if needed > _LARGE and plan.factor > _MOST_EXCESS * growth:
+        raise ImageError(
+            f"{takes}, for a result of {float(growth):.4g} times:"
+            " use a model that enlarges less, or a larger scale"
+        )
+    free = available_memory()
+    if free is not None and needed > free:
+        raise ImageError(
+            f"{takes}, before it is reduced, but {free / 2**30:.1f} GiB are free:"
+            " use a model that enlarges less"
+        )
 
 
 def _cut(picture: Picture, box: Box) -> Picture:

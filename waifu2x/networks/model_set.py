@@ -154,6 +154,8 @@ class ModelSet:
 
     def _missing(self, role: Role) -> str:
         noise, _ = role
+        if noise is None and self.folder in self.files.values():
+            return "it does not enlarge: use it with -s 1 -n 0"
         if noise is None:
             return "no model that enlarges: scale2.0x_model.json is missing"
         if not self.noise_levels:
