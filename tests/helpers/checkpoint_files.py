@@ -28,7 +28,7 @@ class Global:
 
 @dataclass(frozen=True)
 class Made:
-    """What a global makes of arguments."""
+    """Makes an object as a global does of its arguments."""
 
     maker: Global
     arguments: tuple[Any, ...]

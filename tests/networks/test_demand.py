@@ -1,4 +1,4 @@
-"""What a model asks for is counted before it is done: it is refused in a sentence, or done in
+"""Demands of a model are counted before they are met: it is refused in a sentence, or done in
 bounded time and memory."""
 
 from __future__ import annotations
