@@ -131,6 +131,15 @@ def test_empty_names(run: Run, words: list[str]) -> None:
     assert (result.exit_code, result.stderr) == (2, f"Error: {message}\n")
 
 
+def test_a_name_that_begins_with_a_dash(run: Run) -> None:
+    Path("-dash.png").write_bytes(Path("a.png").read_bytes())
+    result = run("-dash.png")
+    assert result.exit_code == 2
+    assert "-dash.png: begins as options do: for the file write ./-dash.png" in result.stderr
+    assert run("-m", "upconv_7/art", "--backend", "numpy", "./-dash.png", "out.png").exit_code == 0
+    assert "There is no option -e" in run("-else.png").stderr
+
+
 def test_names_hold_no_orders_to_the_terminal(run: Run) -> None:
     for words in (["x\x1b[31m.png"], ["a.png", "x\x1b[31m"], ["\x1b[31m"], ["-\x1b[31m"]):
         result = run(*words)

@@ -72,9 +72,17 @@ class Command(_Configured):
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Parses arguments. Raises UsageError, with a sentence."""
-        with one_sentence(context):
-            _number_tta(self, args)
-            return super().parse_args(context, args)
+        words = list(args)
+        try:
+            with one_sentence(context):
+                _number_tta(self, args)
+                return super().parse_args(context, args)
+        except click.UsageError as error:
+            dashed = next((word for word in words if word[:1] == "-" and Path(word).is_file()), "")
+            if not dashed:
+                raise
+            hint = f"{dashed}: begins as options do: for the file write ./{dashed}"
+            raise click.UsageError(printable(hint)) from error
 
     def invoke(self, context: click.Context) -> Any:
         """Runs the command. Raises UsageError, with a sentence, which also names settings."""
