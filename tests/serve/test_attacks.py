@@ -7,6 +7,7 @@ import io
 import os
 import socket
 import stat
+import struct
 import sys
 import time
 import zipfile
@@ -218,12 +219,51 @@ def test_names_in_archives(server: Server) -> None:
         for name in ("../../evil.png", "/etc/evil.png", "ok.png"):
             archive.writestr(name, PNG)
     job = server.ended(server.send("../book.cbz", book.getvalue())["id"])
-    assert job["state"] in ("done", "failed")
+    assert job["state"] == "failed"
+    assert job["error"].startswith("book.cbz: ../../evil.png: leads out of its folder")
     answer = server.ask("GET", "/api/archive")
     with zipfile.ZipFile(io.BytesIO(answer.body)) as archive:
         for name in archive.namelist():
             assert not set(name) & set("/\\:"), name
             assert not name.startswith(".")
+
+
+def test_of_an_archive_only_pictures_come_back(server: Server) -> None:
+    book = io.BytesIO()
+    with zipfile.ZipFile(book, "w") as archive:
+        archive.writestr("page.html", HTML)
+        archive.writestr("ComicInfo.xml", b"<ComicInfo><Title>Tom</Title><!--evil--></ComicInfo>")
+        for name in ("../../evil.html", "setup.exe", "ok.png"):
+            archive.writestr(name, PNG if name == "ok.png" else HTML)
+        archive.comment = HTML
+    job = server.ended(server.send("book.cbz", book.getvalue())["id"])
+    assert job["state"] == "done", job
+    result = server.ask("GET", f"/api/jobs/{job['id']}/result").body
+    assert b"script" not in result
+    with zipfile.ZipFile(io.BytesIO(result)) as archive:
+        assert archive.namelist() == ["ComicInfo.xml", "ok.png"]
+        info = archive.read("ComicInfo.xml")
+    assert b"Tom" in info
+    assert b"evil" not in info
+
+
+def test_a_bomb_of_members_is_refused_at_once(server: Server) -> None:
+    """Some kilobytes that unpack to half a gigabyte, each member small enough."""
+    book = io.BytesIO()
+    with zipfile.ZipFile(book, "w") as archive:
+        archive.writestr("ok.png", PNG)
+        archive.writestr("0.png", bytes(1 << 20), zipfile.ZIP_DEFLATED)
+    # As many entries as it takes, all of one content.
+    end = book.getvalue().rindex(b"PK\5\6")
+    (start,) = struct.unpack_from("<I", book.getvalue(), end + 16)
+    directory, bomb = book.getvalue()[start:end], book.getvalue()[:start]
+    entry = directory[directory.rindex(b"PK\1\2") :]
+    table = directory + entry * 600
+    count = 602
+    bomb += table + b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, count, count, len(table), start, 0)
+    job = server.send("book.cbz", bomb)
+    assert job["state"] == "failed"
+    assert job["error"].startswith("book.cbz: its files unpack to more than 50 times its size")
 
 
 def test_a_body_of_ten_gigabytes(server: Server) -> None:

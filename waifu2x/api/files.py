@@ -11,7 +11,7 @@ from waifu2x.api.options import FileOptions, FilePath, progress_of
 from waifu2x.backends import Progress
 from waifu2x.errors import ExistsError, OutputError
 from waifu2x.flows import upscaling
-from waifu2x.flows.jobs import IN_FLIGHT, STANDARD, Existing, Job, Output, is_archive
+from waifu2x.flows.jobs import ARCHIVES, IN_FLIGHT, STANDARD, Existing, Job, Output, is_archive
 from waifu2x.flows.picture_work import WorkOptions
 from waifu2x.flows.upscaling import Upscaled
 from waifu2x.formats import table
@@ -213,11 +213,13 @@ def _extension(job: Job, chosen: str | None) -> str | None:
     target = job.target
     if chosen is not None:
         chosen = _one_of(chosen, "format", table.WRITABLE)
-    if is_archive(job.source) or is_archive(target):
-        if not (is_archive(job.source) and is_archive(target)):
-            raise OutputError(f"{target}: an archive is made of an archive: {job.source} is none")
-        return chosen
     suffix = target.suffix[1:].lower()
+    if is_archive(job.source) or suffix in ARCHIVES:
+        if not is_archive(job.source):
+            raise OutputError(f"{target}: an archive is made of an archive: {job.source} is none")
+        if suffix not in ARCHIVES:
+            raise OutputError(f"{target}: {job.source} is an archive: end it in .cbz or .zip")
+        return chosen
     if suffix in table.WRITABLE:
         if chosen is not None and not table.same(chosen, suffix):
             raise ValueError(f"format {chosen!r} contradicts the name {target}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from waifu2x.errors import Waifu2xError
-from waifu2x.flows.jobs import ARCHIVES
+from waifu2x.flows.jobs import ARCHIVES, ARCHIVES_READ
 from waifu2x.formats import film
 from waifu2x.formats.table import READABLE, WRITABLE
 
@@ -44,12 +44,12 @@ def folders(context: click.Context, parameter: click.Parameter, incomplete: str)
     return [_item(incomplete, type="dir")]
 
 
-pictures = files(*(f".{each}" for each in (*READABLE, *ARCHIVES)))
+pictures = files(*(f".{each}" for each in (*READABLE, *ARCHIVES_READ)))
 results = files(*(f".{each}" for each in (*WRITABLE, *ARCHIVES)))
 """Files that can be written."""
 films = files(*(f".{each}" for each in film.READABLE))
 """Files that `video` reads."""
-pictures_and_films = files(*(f".{each}" for each in (*READABLE, *ARCHIVES, *film.READABLE)))
+pictures_and_films = files(*(f".{each}" for each in (*READABLE, *ARCHIVES_READ, *film.READABLE)))
 """Files that `info` reads."""
 films_made = files(*(f".{each}" for each in film.WRITABLE))
 """Files that `video` makes."""

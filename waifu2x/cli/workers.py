@@ -14,7 +14,7 @@ from waifu2x.backends import device_numbers
 from waifu2x.cli.options.arguments import describe, opened
 from waifu2x.cli.options.common import LOCAL
 from waifu2x.cli.output import report
-from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, Output
+from waifu2x.flows.jobs import ARCHIVES_READ, Identity, InFlight, Job, OnNotice, Output
 from waifu2x.system.lazy_dataclass import dataclass
 
 # Imports of NumPy come late: completions and helps need not wait for it.
@@ -76,7 +76,9 @@ def runner_of(
 def is_many(jobs: JobList) -> bool:
     """Returns whether there are enough pictures for codecs to use processes; an archive always
     is."""
-    return len(jobs) >= _MANY or any(source.lower().endswith(ARCHIVES) for source, _ in jobs.names)
+    return len(jobs) >= _MANY or any(
+        source.lower().endswith(ARCHIVES_READ) for source, _ in jobs.names
+    )
 
 
 def devices_of(arguments: Mapping[str, Any], count: int, *, watching: bool) -> Sequence[int]:
@@ -99,7 +101,7 @@ def archives_first(jobs: JobList) -> JobList:
     not begin with it when the others have nothing more to do."""
     from waifu2x.flows.batch.plan import JobList
 
-    names = sorted(jobs.names, key=lambda names: not names[0].lower().endswith(ARCHIVES))
+    names = sorted(jobs.names, key=lambda names: not names[0].lower().endswith(ARCHIVES_READ))
     return JobList(jobs.folder, jobs.target, names)
 
 

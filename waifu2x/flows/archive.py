@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 from waifu2x.backends import Progress, ignore
 from waifu2x.errors import ExistsError, ImageError, OutputError
+from waifu2x.flows import archive_members, comic_info
+from waifu2x.flows.archive_members import MemberName, NewMember, unpacked
 from waifu2x.flows.archive_pages import output_of_page, page_names
 from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import Job, Output, copy_times, make_folder, may_write
 from waifu2x.flows.noise_choice import NoiseChoice, choose
 from waifu2x.flows.picture_work import PictureWork, PreparedSource, WorkOptions
 from waifu2x.flows.upscaling import Upscaled
-from waifu2x.formats.base import in_words
 from waifu2x.formats.preview import Preview
 from waifu2x.formats.read import open_content
 from waifu2x.formats.write import ContentSink
@@ -31,10 +32,8 @@ from waifu2x.system.files import abandon, reason, writing
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
 
-_LARGEST = 1 << 30
-"""The most bytes of an unpacked file."""
 _LONGEST_NAME = 0xFFFF
-"""The most bytes of a name."""
+"""The most bytes of a name, and of its extra field."""
 
 
 class ArchivePage(NamedTuple):
@@ -66,9 +65,9 @@ def upscale_archive(
     in_flight: int = 1,
 ) -> Upscaled | None:
     """Enlarges the pictures of an archive under their names; returns None if the target exists and
-    may stay. Other files are copied; order and dates stay. If a picture fails, nothing is written.
-    `in_flight` pages are under way. Raises Waifu2xError, OSError, MemoryError and what `make_page`
-    raises."""
+    may stay. Other files are copied, unless `output.pages_only`; order and dates stay. If a picture
+    fails, nothing is written. `in_flight` pages are under way. Raises Waifu2xError, OSError,
+    MemoryError and what `make_page` raises."""
     if not may_write(job, output.existing):
         return None
     make_folder(job.target.parent)
@@ -78,7 +77,8 @@ def upscale_archive(
             source = _Members(job, archive, output, spent)
             work = partial(_made, job, make_page, spent)
             replaces = output.existing == "overwrite"
-            sink = _NewArchive(job.target, archive.comment, spent, replace=replaces)
+            comment = b"" if output.pages_only else archive.comment
+            sink = _NewArchive(job.target, comment, spent, replace=replaces)
             flow(source, work, sink, in_flight=in_flight, on_progress=on_progress)
     except FileExistsError as error:
         raise ExistsError(job.target) from error
@@ -130,7 +130,8 @@ def upscale_page(
 @dataclass(frozen=True)
 class _Member:
     info: zipfile.ZipInfo
-    name: str
+    old: MemberName
+    name: MemberName
     """Its name in the new archive."""
     content: bytes
     is_picture: bool
@@ -144,27 +145,44 @@ class _Members:
     def __init__(
         self, job: Job, archive: zipfile.ZipFile, output: Output, spent: Stopwatch
     ) -> None:
-        """Raises ImageError for an archive without pictures."""
+        """Raises ImageError for an archive without pictures, and for names that its result must not
+        have."""
         self._job = job
         self._archive = archive
         self._spent = spent
-        self._members = [member for member in archive.infolist() if not member.is_dir()]
-        self._names = page_names(self._members, output)
-        if not self._names:
+        members = [member for member in archive.infolist() if not member.is_dir()]
+        named = [(member, MemberName.of(member)) for member in members]
+        self._pages = page_names([name for _, name in named], output)
+        if not self._pages:
             raise ImageError(f"{job.source}: no pictures in this archive")
-        for member in self._members:
-            name = self._names.get(member.filename, member.filename)
-            # Names that are not in UTF-8 may take more bytes in the new archive.
-            if len(name.encode()) > _LONGEST_NAME:
-                raise ImageError(f"{job.source}: {name[:40]}...: too long a name for an archive")
-        self.header = Header((), len(self._members), format="ZIP")
+        self._named = [
+            (member, name)
+            for member, name in named
+            if name in self._pages or not output.pages_only or comic_info.is_comic_info(name.text)
+        ]
+        self._is_strangers = output.pages_only
+        for _, name in self._named:
+            new = self._pages.get(name, name)
+            if max(len(new.header), len(new.extra)) > _LONGEST_NAME:
+                raise ImageError(f"{job.source}: {name.text[:40]}...: too long a name")
+            if new.leaves():
+                raise ImageError(
+                    f"{job.source}: {name.text}: leads out of its folder: unpack the archive, and"
+                    " pack it again"
+                )
+        self.header = Header((), len(self._named), format="ZIP")
 
     def __iter__(self) -> Iterator[_Member]:
-        for info in self._members:
+        for info, name in self._named:
+            content: bytes | None
             with self._spent("read"):
-                content = _unpacked(self._archive, info, self._job)
-            name = self._names.get(info.filename)
-            yield _Member(info, name or info.filename, content, name is not None)
+                content = unpacked(self._archive, info, str(self._job.source))
+            new = self._pages.get(name)
+            if comic_info.is_comic_info(name.text):
+                edit = comic_info.rewritten if self._is_strangers else comic_info.without_sizes
+                content = edit(content)
+            if content is not None:
+                yield _Member(info, name, new or name, content, new is not None)
 
     def close(self) -> None:
         """Does nothing: the archive is closed by its opener."""
@@ -177,9 +195,9 @@ def _made(
     if not member.is_picture:
         on_progress(1.0)
         return member
-    page = make_page(f"{job.source}: {member.info.filename}", member.content, on_progress)
+    page = make_page(f"{job.source}: {member.old.text}", member.content, on_progress)
     spent.add(page.spent)
-    shown = tuple(each._replace(name=member.name) for each in page.previews)
+    shown = tuple(each._replace(name=member.name.text) for each in page.previews)
     made = page._replace(content=b"", previews=shown)
     return replace(member, content=page.content, page=made)
 
@@ -203,8 +221,7 @@ class _NewArchive:
 
     def add(self, result: _Member) -> None:
         assert self._archive is not None
-        added = zipfile.ZipInfo(result.name, result.info.date_time)
-        added.external_attr = result.info.external_attr
+        added = NewMember(result.name, result.info)
         # Pictures are compressed already.
         added.compress_type = zipfile.ZIP_STORED if result.is_picture else zipfile.ZIP_DEFLATED
         with self._spent("write"):
@@ -223,19 +240,8 @@ class _NewArchive:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    with stores.downloaded(path) if stores.is_url(path) else path.open("rb") as file:
-        with in_words(str(path), "not an archive, or damaged"):
-            archive = zipfile.ZipFile(file)
-        with archive:
-            yield archive
-
-
-def _unpacked(source: zipfile.ZipFile, member: zipfile.ZipInfo, job: Job) -> bytes:
-    name = f"{job.source}: {member.filename}"
-    if member.file_size > _LARGEST:
-        raise ImageError(f"{name}: more than {_LARGEST >> 20} MiB: unpack the archive first")
-    with in_words(name, "damaged"):
-        try:
-            return source.read(member)
-        except RuntimeError as error:  # encrypted, or packed in a rare way
-            raise ImageError(f"{name}: cannot be unpacked: {error}") from error
+    with (
+        stores.downloaded(path) if stores.is_url(path) else path.open("rb") as file,
+        archive_members.opened(file, str(path)) as archive,
+    ):
+        yield archive

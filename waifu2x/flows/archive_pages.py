@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from waifu2x.errors import ImageError, OutputError
+from waifu2x.flows import archive_members
+from waifu2x.flows.archive_members import MemberName
 from waifu2x.flows.jobs import Output
 from waifu2x.formats import table
-from waifu2x.formats.base import in_words
 from waifu2x.formats.table import Quality
 from waifu2x.system import stores
 from waifu2x.system.files import explained, open_regular
@@ -31,10 +31,9 @@ def page_count(path: Path) -> int:
     with (
         explained(ImageError, f"{path}: cannot read"),
         open_regular(path) as file,
-        in_words(str(path), "not an archive, or damaged"),
-        zipfile.ZipFile(file) as archive,
+        archive_members.opened(file, str(path)) as archive,
     ):
-        return sum(is_page(member.filename) for member in archive.infolist())
+        return sum(is_page(MemberName.of(member).text) for member in archive.infolist())
 
 
 def is_page(name: str) -> bool:
@@ -44,26 +43,26 @@ def is_page(name: str) -> bool:
     return not hidden and _suffix(name) in table.READABLE
 
 
-def page_names(members: Sequence[zipfile.ZipInfo], output: Output) -> dict[str, str]:
+def page_names(members: Sequence[MemberName], output: Output) -> dict[MemberName, MemberName]:
     """Maps the old names of pages to the new. A page that keeps its format keeps its name. Another
     one gets its new extension, or both where that name is taken."""
-    old = [member.filename for member in members]
-    pages = {name: _extension(name, output) for name in old if is_page(name)}
-    names = {name: name for name, extension in pages.items() if _suffix(name) == extension}
-    taken = {name for name in old if name not in pages or name in names}
+    pages = {name: _extension(name.text, output) for name in members if is_page(name.text)}
+    names = {name: name for name, extension in pages.items() if _suffix(name.text) == extension}
+    taken = {name.header for name in members if name not in pages or name in names}
     changed = {
-        name: f"{name.rpartition('.')[0]}.{extension}"
+        name: name.ending(extension, keeps_old=False)
         for name, extension in pages.items()
         if name not in names
     }
-    counts = Counter((*changed.values(), *taken))
+    counts = Counter((*(name.header for name in changed.values()), *taken))
     for name, new in changed.items():
         number = 1
-        while counts[new] > 1 or new in taken:
-            new = f"{name}.{pages[name]}" if number == 1 else f"{name}.{number}.{pages[name]}"
+        while counts[new.header] > 1 or new.header in taken:
+            extension = pages[name] if number == 1 else f"{number}.{pages[name]}"
+            new = name.ending(extension, keeps_old=True)
             number += 1
         names[name] = new
-        taken.add(new)
+        taken.add(new.header)
     return names
 
 

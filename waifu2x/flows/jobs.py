@@ -26,6 +26,8 @@ Identity = tuple[int, int] | str
 """Device and inode of a file, or its URL, which identify it under any path."""
 ARCHIVES = ("cbz", "zip")
 """Extensions of archives, whose pictures are enlarged one by one."""
+ARCHIVES_READ = (*ARCHIVES, "cbr")
+"""A .cbr should be a RAR, but many are ZIPs; a result is a .cbz then."""
 STANDARD = Path("-")
 """Standard input as a source, standard output as a target."""
 
@@ -55,6 +57,9 @@ class Output:
     """Side in pixels of previews of source and result; 0 for none."""
     pages: str | None = None
     """Extension of the pages of archives; None: each keeps its format."""
+    pages_only: bool = False
+    """Whether of an archive's other files only ComicInfo.xml goes into the result, written anew:
+    the archive is a stranger's."""
 
     def of(self, target: Path) -> Output:
         """Returns the options for a target: the extension of its name decides its
@@ -82,7 +87,15 @@ its end, and gives the function that allocates pictures; None: any memory will d
 
 def is_archive(path: Path) -> bool:
     """Returns whether a name is that of an archive of pictures."""
-    return path.suffix[1:].lower() in ARCHIVES
+    return path.suffix[1:].lower() in ARCHIVES_READ
+
+
+def result_extension(suffix: str) -> str | None:
+    """Returns the extension of an archive's result by that of the archive, both without dots; None
+    for what is no archive."""
+    if suffix not in ARCHIVES_READ:
+        return None
+    return suffix if suffix in ARCHIVES else ARCHIVES[0]
 
 
 def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = frozenset()) -> bool:

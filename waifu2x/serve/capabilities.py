@@ -6,7 +6,7 @@ from typing import Any
 
 from waifu2x import __version__
 from waifu2x.errors import OutputError
-from waifu2x.flows.jobs import ARCHIVES
+from waifu2x.flows.jobs import ARCHIVES_READ
 from waifu2x.formats import film, table
 from waifu2x.serve import job_settings
 from waifu2x.serve.film_frames import can_read
@@ -25,7 +25,7 @@ def capabilities(service: Service) -> dict[str, Any]:
     return {
         "version": __version__,
         "models": [_model(one, service) for one in job_settings.installed_models().values()],
-        "accepts": [f".{extension}" for extension in (*table.READABLE, *ARCHIVES, *films)],
+        "accepts": [f".{extension}" for extension in (*table.READABLE, *ARCHIVES_READ, *films)],
         "formats": [
             _format(form) for form in table.FORMATS if form.writable and _can_be_written(form)
         ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -14,10 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from waifu2x.errors import ImageError
+from waifu2x.flows import archive_members
+from waifu2x.flows.archive_members import MemberName, unpacked
 from waifu2x.flows.archive_pages import is_page, page_count
 from waifu2x.formats import table
 from waifu2x.formats.adapt import Adapter, finish
-from waifu2x.formats.base import DecodedFile, in_words
+from waifu2x.formats.base import DecodedFile
 from waifu2x.formats.metadata.profiles import to_srgb
 from waifu2x.formats.preview import preview
 from waifu2x.formats.read import content, open_content
@@ -31,8 +32,6 @@ from waifu2x.system.files import write_atomically
 from waifu2x.system.stopwatch import Stopwatch
 
 _THUMBNAIL_SIDE = 256
-_LARGEST_PAGE = 1 << 30
-"""The most bytes of an archive's page."""
 _VIEW = OutputOptions("8", strip=True)
 
 
@@ -138,17 +137,11 @@ def _opened(file: SentFile, page: int) -> Iterator[DecodedFile]:
 
 
 def _page(path: Path, name: str, page: int) -> bytes:
-    with path.open("rb") as file, in_words(name, "not an archive, or damaged"):
-        archive = zipfile.ZipFile(file)
-        pages = [each for each in archive.infolist() if is_page(each.filename)]
+    with path.open("rb") as file, archive_members.opened(file, name) as archive:
+        pages = [each for each in archive.infolist() if is_page(MemberName.of(each).text)]
         if page >= len(pages):
             raise ImageError(f"{name}: has no page {page}")
-        if pages[page].file_size > _LARGEST_PAGE:
-            raise ImageError(f"{name}: page {page} is too large")
-        try:
-            return archive.read(pages[page])
-        except RuntimeError as error:  # encrypted
-            raise ImageError(f"{name}: cannot be unpacked: {error}") from error
+        return unpacked(archive, pages[page], name)
 
 
 def reduced(picture: Picture) -> Picture:

@@ -97,7 +97,9 @@ class JobSettings:
         extension = self.format or _own_format(source_extension)
         table.check(extension, self.coding, cast(Depth, self.depth))
         options = OutputOptions(cast(Depth, self.depth))
-        return Output(extension, self.coding, "overwrite", options, pages=self.format)
+        return Output(
+            extension, self.coding, "overwrite", options, pages=self.format, pages_only=True
+        )
 
     def command(self, name: str, *, is_film: bool) -> str:
         """Returns the command line that does the same."""

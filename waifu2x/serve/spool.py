@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from waifu2x.errors import OutputError
-from waifu2x.flows.jobs import ARCHIVES
+from waifu2x.flows.jobs import ARCHIVES_READ
 from waifu2x.formats import film
 from waifu2x.serve import names
 from waifu2x.serve.jobs import JobRecord
@@ -149,7 +149,7 @@ def source_name(name: str) -> str:
     copied byte for byte, and bytes that a stranger has sent never go out again.
     """
     extension = names.extension(name)
-    known = extension in ARCHIVES or extension in film.READABLE
+    known = extension in ARCHIVES_READ or extension in film.READABLE
     return f"source.{extension}" if known else "source"
 
 

@@ -13,7 +13,7 @@ from waifu2x.errors import Waifu2xError
 from waifu2x.flows.batch.assignments import FileRequest
 from waifu2x.flows.batch.driver import DeviceDriver, RunOptions
 from waifu2x.flows.flow import StoppedError
-from waifu2x.flows.jobs import Job
+from waifu2x.flows.jobs import Job, result_extension
 from waifu2x.flows.outcome import Outcome
 from waifu2x.serve import names
 from waifu2x.serve.job_results import JobResults
@@ -151,8 +151,8 @@ class Worker:
                 f"{record.name}: {error or 'not enough memory'}",
             )
             return None
-        written = request.task.output.extension
-        made = self._spool.result(record, extension if record.kind == "archive" else written)
+        written = result_extension(extension) or request.task.output.extension
+        made = self._spool.result(record, written)
         job = Job(self._spool.source(record), made)
         with self._lock:
             self._under_way[job] = _UnderWay(record, request)

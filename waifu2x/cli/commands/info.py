@@ -18,7 +18,7 @@ from waifu2x.cli.options.common import format_option
 from waifu2x.cli.options.settings import config_option
 from waifu2x.cli.output.report import show, tell
 from waifu2x.errors import ImageError, UnavailableError, printable
-from waifu2x.flows.jobs import ARCHIVES
+from waifu2x.flows.jobs import is_archive
 from waifu2x.formats.film import is_film
 from waifu2x.networks import catalogue, model_set
 
@@ -56,7 +56,7 @@ def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
     failed = False
     for path in files:
         try:
-            if path.suffix[1:].lower() in ARCHIVES:
+            if is_archive(path):
                 document, text = _of_archive(path)
             elif is_film(path):
                 from waifu2x.cli.film.messages import of_film

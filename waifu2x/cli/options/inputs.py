@@ -16,12 +16,14 @@ from waifu2x.cli.options.arguments import check_folder
 from waifu2x.errors import ExistsError, ImageError, OutputError
 from waifu2x.flows.jobs import (
     ARCHIVES,
+    ARCHIVES_READ,
     STANDARD,
     Existing,
     Job,
     is_archive,
     make_folder,
     may_write,
+    result_extension,
 )
 from waifu2x.flows.naming import BESIDE, ELSEWHERE, Naming
 from waifu2x.formats import table
@@ -29,7 +31,7 @@ from waifu2x.formats.film import is_film
 from waifu2x.system import stores
 from waifu2x.system.arguments import nearest
 
-_TAKEN = frozenset((*table.READABLE, *ARCHIVES))
+_TAKEN = frozenset((*table.READABLE, *ARCHIVES_READ))
 _STANDARD = str(STANDARD)
 _ENTRIES = 10_000
 """The most names of a folder among which a mistyped one is looked for."""
@@ -190,7 +192,7 @@ def _names_a_file(output: str) -> bool:
 
 def _name(naming: Naming, source: Path) -> str:
     suffix = source.suffix[1:].lower()
-    name = naming.name(source, extension=suffix if suffix in ARCHIVES else None)
+    name = naming.name(source, extension=result_extension(suffix))
     if Path(name).name != name:
         raise OutputError(f"{source}: its result cannot be called {name!r}: choose another --name")
     return name
@@ -209,7 +211,7 @@ def _check_archives(job: Job) -> None:
         raise click.UsageError(
             f"{job.target}: an archive is made of another one only; {job.source} is none."
         )
-    if not is_archive(job.target):
+    if job.target.suffix[1:].lower() not in ARCHIVES:
         raise click.UsageError(
             f"{job.target}: {job.source} is an archive: its result ends in .cbz or .zip, too."
         )

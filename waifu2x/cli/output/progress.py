@@ -14,7 +14,7 @@ from waifu2x.cli.output import report
 from waifu2x.cli.output.drawing import shown
 from waifu2x.cli.output.progress_line import Figures, rate_text
 from waifu2x.errors import ImageError
-from waifu2x.flows.jobs import ARCHIVES
+from waifu2x.flows.jobs import is_archive
 
 if TYPE_CHECKING:
     from waifu2x.flows.jobs import Job
@@ -117,7 +117,7 @@ class _ManyPictures:
         from waifu2x.flows.archive_pages import page_count
 
         for job in jobs:
-            if job.source.suffix[1:].lower() in ARCHIVES:
+            if is_archive(job.source):
                 with suppress(ImageError):  # it is told when its turn comes
                     pages = page_count(job.source)
                     with self._lock:

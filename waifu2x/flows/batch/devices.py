@@ -23,7 +23,7 @@ from waifu2x.flows.batch import device_worker
 from waifu2x.flows.batch.listings import Listings
 from waifu2x.flows.batch.session import SessionSettings
 from waifu2x.flows.batch.worker import how_ended, start_context
-from waifu2x.flows.jobs import ARCHIVES, Job, OnNotice
+from waifu2x.flows.jobs import Job, OnNotice, is_archive
 from waifu2x.flows.outcome import Outcome
 from waifu2x.system import stores
 from waifu2x.system.files import clear_folder
@@ -53,7 +53,7 @@ class _HandedOut:
     def names(self) -> int:
         """Returns for how many names it counts: archives must not wait where another device is
         free."""
-        return _AHEAD if self.job.source.suffix[1:].lower() in ARCHIVES else 1
+        return _AHEAD if is_archive(self.job.source) else 1
 
 
 @dataclass(eq=False)

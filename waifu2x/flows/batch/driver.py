@@ -36,7 +36,7 @@ from waifu2x.flows.batch.scheduler import NetworkCall, Scheduler
 from waifu2x.flows.batch.semaphore import MemorySemaphore
 from waifu2x.flows.batch.worker import CodecWorker
 from waifu2x.flows.flow import StoppedError
-from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, Output, may_write
+from waifu2x.flows.jobs import Identity, InFlight, Job, OnNotice, Output, is_archive, may_write
 from waifu2x.flows.outcome import FailedError, Outcome
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.system.lazy_dataclass import dataclass
@@ -187,7 +187,7 @@ class DeviceDriver:
                 outcome = self._settled(job, request)
                 if outcome is not None:
                     self.ended.put(outcome)
-                elif job.source.suffix[1:].lower() in ARCHIVES:
+                elif is_archive(job.source):
                     self._archives.begin(job, request)
                 else:
                     file = Assignment(job, request, None, partial(self._on_progress, job))

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, overload
 
-from waifu2x.flows.jobs import ARCHIVES, Job
+from waifu2x.flows.jobs import ARCHIVES, ARCHIVES_READ, Job, result_extension
 from waifu2x.flows.outcome import Outcome
 from waifu2x.formats import table
 from waifu2x.system import stores
-from waifu2x.system.files import reason
+from waifu2x.system.files import open_regular, reason
 from waifu2x.system.lazy_dataclass import dataclass
 
 NameOf = Callable[[Path, str, str], str]
@@ -94,7 +94,9 @@ def plan(
             path = folder / found.path
             message = f"{path}: cannot read the folder: {reason(found.error)}"
             unreadable.append(Outcome(Job(path, target), error=message))
-        elif found.is_file and _extension(found.path) in _TAKEN:
+        elif found.is_file and (
+            _extension(found.path) in _TAKEN or _is_misnamed(folder / found.path)
+        ):
             sources.append(found.path)
         else:
             passed_over += 1
@@ -148,8 +150,18 @@ def _folded(name: str) -> str:
 
 def _type(source: str, extension: str) -> str:
     """Returns the extension of a source's target; an archive stays one."""
-    suffix = _extension(source)
-    return suffix if suffix in ARCHIVES else extension
+    return result_extension(_extension(source)) or extension
+
+
+def _is_misnamed(path: Path) -> bool:
+    """Returns whether a file is a ZIP by its first bytes, but named as another archive."""
+    if path.suffix[1:].lower() not in ARCHIVES_READ or stores.is_url(path):
+        return False
+    try:
+        with open_regular(path) as file:
+            return file.read(4) == b"PK\3\4"
+    except OSError:
+        return False
 
 
 def _extension(path: str) -> str:

@@ -65,7 +65,9 @@ def open_content(
     try:
         image = Image.open(io.BytesIO(seen), formats=opened)
     except UnidentifiedImageError as error:
-        raise ImageError(f"{name}: not a picture of a known format ({table.NAMES})") from error
+        told = table.told_otherwise(data[:512])
+        told = told or f"not a picture of a known format ({table.NAMES})"
+        raise ImageError(f"{name}: {told}") from error
     try:
         if image.format == "TIFF":
             header, pictures = _pages(image, data, name, max_pixels)
