@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -326,3 +327,59 @@ def test_a_file_and_an_array_become_the_same(folder: Path, upscaler: Upscaler) -
     Image.fromarray(PIXELS).save("a.png")
     upscaler.upscale_file("a.png", "b.png")
     np.testing.assert_array_equal(decoded(folder / "b.png"), upscaler(PIXELS))
+
+
+def pages(path: Path) -> None:
+    """Makes an archive whose pages are under way together, beside files that are copied."""
+    Image.fromarray(PIXELS).save("page.png")
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(8):
+            archive.write("page.png", f"{number}.png")
+            archive.writestr(f"{number}.txt", b"text")
+
+
+@pytest.mark.parametrize("backend", ["cpu", "numpy"])
+@pytest.mark.parametrize(
+    ("make", "name"), [(rich_png, "a.png"), (animation, "a.gif"), (pages, "a.cbz")]
+)
+def test_close_within_its_own_progress_returns(
+    backend: str, make: Callable[[Path], None], name: str
+) -> None:
+    """What remains is done or refused, and everything is freed afterwards."""
+    make(Path(name))
+    upscaler = Upscaler(2, model="vgg_7", noise=None, backend=backend)
+    ended: list[BackendError | UpscaledFile] = []
+
+    def work() -> None:
+        try:
+            ended.append(
+                upscaler.upscale_file(name, f"out-{name}", on_progress=lambda _: upscaler.close())
+            )
+        except BackendError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    (end,) = ended
+    assert Path(f"out-{name}").exists() == isinstance(end, UpscaledFile)
+    for each in threading.enumerate():
+        if each.name == "waifu2x-close":
+            each.join(60)
+            assert not each.is_alive()
+    assert upscaler.engine.bytes == 0
+    with pytest.raises(BackendError, match="this upscaler is closed"):
+        upscaler(PIXELS)
+
+
+def test_close_within_the_progress_of_an_array() -> None:
+    upscaler = Upscaler(2, model="vgg_7", noise=None)
+    made: list[Any] = []
+    thread = threading.Thread(
+        target=lambda: made.append(upscaler(PIXELS, on_progress=lambda _: upscaler.close())),
+        daemon=True,
+    )
+    thread.start()
+    thread.join(60)
+    assert [each.shape for each in made] == [(18, 24, 3)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Literal, TypedDict, cast
+from typing import Literal, TypedDict
 
 from waifu2x.backends import Precision, Progress, ignore
+from waifu2x.backends.engine.closing import told
 from waifu2x.backends.engine.engine import Engine
 from waifu2x.formats.table import Compression
 from waifu2x.imaging.sizes import Fit
@@ -53,4 +54,4 @@ class FileOptions(TypedDict, total=False):
 
 def progress_of(on_progress: OnProgress | None) -> Progress:
     """Wraps a caller's function for progress, which may be None."""
-    return ignore if on_progress is None else cast(Progress, on_progress)
+    return ignore if on_progress is None else told(on_progress)

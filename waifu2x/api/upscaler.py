@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from waifu2x.api.options import FileOptions, FilePath, OnProgress, progress_of
 from waifu2x.backends import Precision, Progress, scaled
+from waifu2x.backends.engine.closing import when_idle
 from waifu2x.backends.engine.engine import Engine
 from waifu2x.errors import BackendError
 from waifu2x.flows.noise_choice import choose
@@ -268,13 +269,15 @@ class Upscaler:
     def close(self) -> None:
         """Frees its networks, and the device if the upscaler opened it; closing again does nothing.
 
-        Waits for calls that are under way. Later ones raise BackendError.
+        Waits for calls that are under way. Later ones raise BackendError. In `on_progress` it
+        returns at once: the call comes to its end, or raises BackendError where more of its picture
+        is to be computed, and memory is freed then.
         """
         self._closed = True
         # First, since it waits for pictures that are being computed.
         if self._own_engine is not None:
             self._own_engine.close()
-        self._chains.close()
+        when_idle(self._chains.close)
 
     def __enter__(self) -> Upscaler:
         return self

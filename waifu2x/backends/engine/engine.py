@@ -11,6 +11,7 @@ from typing import Literal, NoReturn, TypeVar
 
 from waifu2x.backends import Backend, Network, Precision
 from waifu2x.backends.call import Call, Pictures, closed_network
+from waifu2x.backends.engine.closing import when_idle
 from waifu2x.backends.engine.pool import open_devices
 from waifu2x.errors import BackendError, DeviceMemoryError
 from waifu2x.networks.model import Model
@@ -115,14 +116,19 @@ class Engine:
     def close(self) -> None:
         """Frees the devices, once the calls under way are done.
 
-        Calls of its networks that come later, or wait for their turn, raise BackendError.
+        Calls of its networks that come later, or wait for their turn, raise BackendError. In a
+        function for progress it returns at once, and the devices are freed later.
         """
         with self._lock:
             self._is_closed = True
             gone, self._shared = list(self._shared.values()), OrderedDict()
-        self.backend.close()
-        for shared in gone:
-            shared.close()
+
+        def free() -> None:
+            self.backend.close()
+            for shared in gone:
+                shared.close()
+
+        when_idle(free)
 
     def __repr__(self) -> str:
         if self._is_closed:
