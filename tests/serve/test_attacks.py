@@ -312,6 +312,23 @@ def test_a_thousand_connections_that_say_almost_nothing(server: Server) -> None:
         assert files_of(server) < 600
 
 
+def test_slow_uploads_leave_room_for_other_requests(server: Server) -> None:
+    """Two hundred that have the token, and send one byte of their file."""
+    head = (
+        "POST /api/jobs?name=x.png HTTP/1.1\r\n"
+        f"Host: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {server.token}\r\n"
+        "Content-Length: 1000\r\n\r\nx"
+    ).encode()
+    with ExitStack() as held:
+        for _ in range(200):
+            held.enter_context(connected(server)).sendall(head)
+        until(lambda: server.ask("POST", "/api/jobs?name=x.png", PNG).status == 503)
+        for path in ("/api/jobs", "/api/settings", "/"):
+            assert server.ask("GET", path).status == 200
+        assert server.change("cancel", {"all": True}) == 0
+    until(lambda: server.ask("POST", "/api/jobs?name=x.png", PNG).status == 201)
+
+
 def test_what_is_no_http(server: Server) -> None:
     for garbage in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"GET\r\n\r\n"):
         answer = said(server, garbage)

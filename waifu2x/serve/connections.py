@@ -18,6 +18,7 @@ from waifu2x.serve.limits import (
     CHUNK_SECONDS,
     HEADER_SECONDS,
     IDLE_SECONDS,
+    MOST_UPLOADS,
     MOST_WAITING,
     MOST_WORKING,
 )
@@ -25,6 +26,8 @@ from waifu2x.serve.security import API, HEADERS, Access, refuse
 
 DOWNLOAD = "/download/"
 """Prefix of the addresses that need no token, since they cannot be guessed."""
+_UPLOADS = ("/api/jobs", "/api/upscale")
+"""Where files are sent to."""
 
 
 class Connections:
@@ -37,6 +40,8 @@ class Connections:
         self._by_client: dict[Any, Connection] = {}
         self.working = 0
         """Requests with the token that are under way."""
+        self.uploading = 0
+        """Those of them that send files."""
 
     def add(self, connection: Connection) -> None:
         """Adds a new connection. If too many wait, the oldest is closed."""
@@ -122,7 +127,11 @@ class Patience:
             await self._app(scope, receive, send)
             return
         connection = self._registry.trust(scope) if scope["path"].startswith(API) else None
-        if connection is not None and self._registry.working >= MOST_WORKING:
+        is_upload = (
+            connection is not None and scope["path"] in _UPLOADS and scope["method"] == "POST"
+        )
+        is_full = is_upload and self._registry.uploading >= MOST_UPLOADS
+        if connection is not None and (is_full or self._registry.working >= MOST_WORKING):
             await refuse(send, 503, "Too many requests at a time: try again.")
             return
 
@@ -141,7 +150,9 @@ class Patience:
 
         is_counted = connection is not None
         self._registry.working += is_counted
+        self._registry.uploading += is_upload
         try:
             await self._app(scope, receive, patient)
         finally:
             self._registry.working -= is_counted
+            self._registry.uploading -= is_upload

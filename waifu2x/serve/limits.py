@@ -28,6 +28,8 @@ MOST_WAITING = 128
 is closed."""
 MOST_WORKING = 128
 """The most requests with the token that are under way together."""
+MOST_UPLOADS = 64
+"""The most of them that send files: slow ones must leave room for others."""
 
 
 @dataclass(frozen=True)
