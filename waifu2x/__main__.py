@@ -26,6 +26,10 @@ def main() -> None:
             start = "\r" if sys.stderr.isatty() else ""
             sys.stderr.write(f"{start}Interrupted.\n")
         sys.exit(_INTERRUPTED)
+    except MemoryError:  # before there is anything that could tell it
+        if sys.stderr is not None:
+            sys.stderr.write("Error: not enough memory to begin: free some memory\n")
+        sys.exit(1)
     finally:
         # Python would search all objects for cycles twice before it ends, which takes a tenth of
         # a short run. The system frees them anyway.

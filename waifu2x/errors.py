@@ -109,6 +109,18 @@ class FaultError(Waifu2xError):
         return type(self), (self.what,)
 
 
+def shortage(error: BaseException) -> str:
+    """Returns what the system has refused, and what to do, if an error of Python says that; else an
+    empty text. A library that was there at the start is missing for lack of memory, mostly."""
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        return "no thread can be started: free some memory, or allow more (ulimit -u, ulimit -v)"
+    if isinstance(error, EOFError):  # the process that starts others has ended
+        return "no process can be started: free some memory, or allow more files (ulimit -n)"
+    if isinstance(error, ImportError):
+        return f"a library cannot be loaded: {error}: free some memory, or install it again"
+    return ""
+
+
 def printable(message: str) -> str:
     """Returns a message as one line, with invisible characters escaped. Names of files, and text
     inside files, come from strangers and may hold line breaks and control sequences."""

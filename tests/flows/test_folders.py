@@ -34,6 +34,7 @@ from waifu2x.flows.batch.watch import SETTLED, Arrivals
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.outcome import Outcome, run_one
 from waifu2x.flows.picture_work import WorkOptions
+from waifu2x.formats import pillow
 from waifu2x.formats.preview import SIDE, preview
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Picture
@@ -580,3 +581,56 @@ def test_kills_and_a_resume_come_to_what_peace_does(folder: Path) -> None:
     assert made() == made("peace")
     for name in made():
         assert Path("out", name).read_bytes() == Path("peace", name).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["waifu2x-device", "waifu2x-codec", "waifu2x-jobs"])
+def test_no_thread_can_be_started(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    picture("in/a.png")
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith(name):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    result = batch()
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert "no thread can be started: free some memory" in result.stderr
+    assert "fault of waifu2x" not in result.stderr
+
+
+def test_a_library_that_cannot_be_loaded_fails_its_pictures_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a decoder's, where no memory is left to map it."""
+    picture("in/a.bmp")
+    picture("in/b.png")
+    monkeypatch.setitem(sys.modules, "waifu2x.formats.pillow.read", None)
+    monkeypatch.delattr(pillow, "read", raising=False)
+    result = batch()
+    assert result.exit_code == 1
+    assert "in/a.bmp: a library cannot be loaded: " in result.stderr
+    assert "damaged" not in result.stderr
+    assert "fault of waifu2x" not in result.stderr
+    assert made() == ["b.png"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows starts each process by itself")
+def test_where_no_process_can_be_started_threads_do_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a free descriptor, the process that starts others ends at once."""
+    from multiprocessing import forkserver
+
+    def end() -> None:
+        raise EOFError
+
+    for number in range(60):
+        picture(f"in/{number}.png", number)
+    monkeypatch.setattr(forkserver, "ensure_running", end)
+    monkeypatch.setattr(forkserver, "connect_to_new_process", lambda fds: end())
+    result = batch()
+    assert result.exit_code == 0, result.output
+    assert len(made()) == 60

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import click
 
 from waifu2x.cli.output.report import message_of
-from waifu2x.errors import Waifu2xError, printable
+from waifu2x.errors import Waifu2xError, printable, shortage
 from waifu2x.system.arguments import nearest
 
 USUAL = "Options"
@@ -274,6 +274,10 @@ def failures_told() -> Iterator[None]:
         raise  # standard output was closed, which is not worth a message
     except (Waifu2xError, MemoryError, OSError) as error:
         raise click.ClickException(printable(message_of(error))) from error
+    except (RuntimeError, ImportError, EOFError) as error:
+        if not (refused := shortage(error)):
+            raise
+        raise click.ClickException(printable(refused)) from error
 
 
 class Setting(NamedTuple):

@@ -10,7 +10,15 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
-from waifu2x.errors import LESS_MEMORY, BackendError, DeviceError, FaultError, Waifu2xError
+from waifu2x.errors import (
+    LESS_MEMORY,
+    BackendError,
+    DeviceError,
+    FaultError,
+    Waifu2xError,
+    printable,
+    shortage,
+)
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.picture_work import WorkOptions
@@ -80,6 +88,8 @@ def outcome_of_error(job: Job, output: Output, error: Exception) -> Outcome:
         message = f"{error.filename or job.source}: {reason(error)}"
     elif isinstance(error, MemoryError):
         message = f"{job.source}: not enough memory for the result: {LESS_MEMORY}"
+    elif refused := shortage(error):
+        message = printable(f"{job.source}: {refused}")
     else:
         for line in "".join(traceback.format_exception(error)).splitlines():
             _LOG.debug("%s", line)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from waifu2x.errors import ImageError
+from waifu2x.errors import ImageError, shortage
 from waifu2x.imaging.streams import Header, Timed
 
 
@@ -25,6 +25,8 @@ def in_words(name: str, otherwise: str) -> Iterator[None]:
         raise ImageError(
             f"{name}: too large for this machine's memory: cut it into parts"
         ) from error
+    except ImportError as error:
+        raise ImageError(f"{name}: {shortage(error)}") from error
     except Exception as error:
         # Decoders meet damage in many ways, and say so with as many kinds of exception.
         reason = " ".join(str(error).split()) or type(error).__name__

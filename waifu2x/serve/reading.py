@@ -36,7 +36,7 @@ class ReadingProcesses:
     def start(self) -> None:
         """Starts all processes, so that the first file need not wait for one."""
         for each in self._all:
-            with suppress(OSError):
+            with suppress(OSError, EOFError):
                 each.start()
 
     def call(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from waifu2x.backends import Pin
-from waifu2x.errors import BackendError
+from waifu2x.errors import BackendError, shortage
 from waifu2x.flows.batch.codec import Report
 from waifu2x.flows.batch.scheduler import Scheduler
 from waifu2x.flows.batch.worker import CodecProcess, CodecThread, CodecWorker, may_start_processes
@@ -150,9 +150,9 @@ class Crew:
         self._started += 1
         try:
             worker = CodecThread(self._on_report, f"waifu2x-codec-{self._started}")
-        except RuntimeError:  # the system has no more
+        except RuntimeError as error:  # the system has no more
             if not self.workers:
-                raise
+                raise BackendError(shortage(error) or str(error)) from error
             self._threads_wanted = sum(not each.is_process for each in self.workers)
             self._grows = False
         else:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from waifu2x.api import Upscaler
 from waifu2x.backends.engine.engine import Engine
-from waifu2x.errors import OutputError, Waifu2xError
+from waifu2x.errors import BackendError, OutputError, Waifu2xError, shortage
 from waifu2x.flows.batch import codec
 from waifu2x.flows.batch.archive_owners import ArchiveOwners
 from waifu2x.flows.batch.assignments import (
@@ -307,17 +307,21 @@ class DeviceDriver:
         with self._changed:
             self._calls[worker] = self._calls.get(worker, 0) + len(offer.calls)
         for call in offer.calls:
-            self._scheduler.submit(
-                NetworkCall(
-                    assignment.request.networks,
-                    call.factor,
-                    call.noise,
-                    call.pixels,
-                    call.out,
-                    partial(self._report, assignment, call.share),
-                    partial(self._computed, worker, assignment, pending),
+            ended = partial(self._computed, worker, assignment, pending)
+            try:
+                self._scheduler.submit(
+                    NetworkCall(
+                        assignment.request.networks,
+                        call.factor,
+                        call.noise,
+                        call.pixels,
+                        call.out,
+                        partial(self._report, assignment, call.share),
+                        ended,
+                    )
                 )
-            )
+            except RuntimeError as error:  # the system has no more threads: another file may do
+                ended(BackendError(shortage(error) or str(error)), 0.0, False)
 
     def _report(self, assignment: Assignment, share: float, part: float) -> None:
         """Reports a part of a call; `share` is the call's of the file."""

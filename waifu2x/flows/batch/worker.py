@@ -169,17 +169,19 @@ class CodecProcess:
 
 def prepare(*modules: str) -> None:
     """Begins to load all modules, and `modules`, in the process that starts others. So the first of
-    those need not wait half a second for that."""
+    those need not wait half a second for that. Where that fails, starting them will say why."""
     if sys.platform == "win32":
         return
     from multiprocessing import forkserver, resource_tracker
 
     start_context(*modules)
-    resource_tracker.ensure_running()  # it would unblock signals
+    with suppress(OSError):
+        resource_tracker.ensure_running()  # it would unblock signals
     # Ctrl-C is for this process: the other would print a traceback while it loads modules.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
-        forkserver.ensure_running()
+        with suppress(OSError, EOFError):
+            forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import importlib
 import logging
 import os
@@ -115,6 +116,10 @@ class Compiled:
             function = self._link(made)
         # Numba, its plugins and LLVM raise errors of any kind.
         except Exception as error:
+            if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+                raise BackendError(
+                    "backend cpu: not enough memory to compile its code: free some memory"
+                ) from error
             fault = str(error).strip().partition("\n")[0] or type(error).__name__
             raise BackendError(
                 f"backend cpu: its code cannot be compiled for this processor: {fault}:"
