@@ -345,7 +345,7 @@ def pages(path: Path) -> None:
 def test_close_within_its_own_progress_returns(
     backend: str, make: Callable[[Path], None], name: str
 ) -> None:
-    """What remains is done or refused, and everything is freed afterwards."""
+    """The rest is done or refused, and everything is freed afterwards."""
     make(Path(name))
     upscaler = Upscaler(2, model="vgg_7", noise=None, backend=backend)
     ended: list[BackendError | UpscaledFile] = []

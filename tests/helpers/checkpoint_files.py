@@ -28,7 +28,7 @@ class Global:
 
 @dataclass(frozen=True)
 class Made:
-    """Makes an object as a global does of its arguments."""
+    """An object that a global makes of its arguments."""
 
     maker: Global
     arguments: tuple[Any, ...]
