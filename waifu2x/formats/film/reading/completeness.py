@@ -73,14 +73,14 @@ def ends_early(film: Film, stream: VideoStream, end: float) -> bool:
         claimed = float(pictures.frames / pictures.rate)
     else:
         # The end of the longest stream counts for a container, so a bit less is no damage.
-        claimed = _seconds(dict(pictures.tags).get("DURATION", "")) or film.seconds or 0
+        claimed = seconds_of(dict(pictures.tags).get("DURATION", "")) or film.seconds or 0
     near = 3 / float(pictures.rate)
     # Other containers' claims are of their longest stream, or were copied from another file.
     return end < claimed - (near if film.container in ("avi", "mov") else max(1.0, near))
 
 
-def _seconds(duration: str) -> float:
-    """Seconds of Matroska's tag, as in 00:01:02.500000000; 0 for any other text."""
+def seconds_of(duration: str) -> float:
+    """Returns the seconds of Matroska's tag, as in 00:01:02.500000000; 0 for any other text."""
     try:
         hours, minutes, seconds = duration.split(":")
         return int(hours) * 3600 + int(minutes) * 60 + float(seconds)

@@ -29,6 +29,7 @@ from waifu2x.formats.film.description import (
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.pixels import FULL_RANGE, pixel_format
 from waifu2x.formats.film.reading.clock import RESTARTED
+from waifu2x.formats.film.reading.completeness import seconds_of
 from waifu2x.formats.film.reading.opening import MAX_RATE, MAX_SIDE, decoder_of
 from waifu2x.formats.film.writing.matroska import elements
 from waifu2x.formats.metadata import profiles
@@ -52,8 +53,12 @@ _OTHER_MATRICES = {
     15: "IPT",
 }
 """Names of the matrices of H.273 that are no plain product."""
+_DEFAULT = 1
+"""FFmpeg's disposition of a stream that players choose by themselves."""
 _ATTACHED_PICTURE = 0x400
 """FFmpeg's disposition of a cover."""
+_PREFERRED = 5_000_000
+"""Pixels that a file's own preference counts for where the program ffmpeg chooses a stream."""
 _NOT_READ = 48
 """FFmpeg's way to discard all of a stream."""
 _HORIZONTAL, _VERTICAL, _ADDED_TYPE, _ADDED_DATA = 0x55B7, 0x55B8, 0x41E7, 0x41ED
@@ -75,11 +80,35 @@ _DOLBY_VISION = (b"dvcC", b"dvvC", b"dvwC")
 
 
 def main_stream(container: InputContainer, name: str) -> VideoStream:
-    """Returns the first video stream that is no cover. Raises ImageError if there is none."""
-    for stream in container.streams.video:
-        if not int(stream.disposition) & _ATTACHED_PICTURE:
-            return stream
-    raise ImageError(f"{name}: has no pictures to enlarge, only sound or a cover")
+    """Returns the video stream that is the film. It is the one that the program ffmpeg takes, by
+    size and disposition, except that a cover never is, and a single picture only where nothing
+    moves. Raises ImageError if there is none."""
+    found = [
+        stream
+        for stream in container.streams.video
+        if not int(stream.disposition) & _ATTACHED_PICTURE
+    ]
+    if not found:
+        raise ImageError(f"{name}: has no pictures to enlarge, only sound or a cover")
+    return max(found, key=_preference)  # the first of equals
+
+
+def _preference(stream: VideoStream) -> tuple[bool, int]:
+    context = stream.codec_context
+    if context is None:  # its codec is unknown to FFmpeg
+        return False, 0
+    preferred = _PREFERRED * (int(stream.disposition) & _DEFAULT)
+    return not _is_single(stream), context.width * context.height + preferred
+
+
+def _is_single(stream: VideoStream) -> bool:
+    """Returns whether a stream is known to be of one picture, as thumbnails are."""
+    if stream.frames:
+        return stream.frames == 1
+    seconds = seconds_of(dict(stream.metadata).get("DURATION", ""))
+    if stream.duration is not None and stream.time_base is not None:
+        seconds = float(stream.duration * stream.time_base)
+    return seconds > 0 and round(seconds * _rate(stream)) <= 1
 
 
 def describe(
