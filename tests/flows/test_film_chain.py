@@ -37,6 +37,7 @@ def part(
         0,
         False,
         sought,
+        (),
     )
     return record._replace(**changed)
 

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from fractions import Fraction
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -30,9 +31,9 @@ class _Thread:
         self._own = own
         self.pid = os.getpid()
 
-    def _run(self, path: Path, signs: Any) -> None:
+    def _run(self, path: Path, signs: Any, start: Fraction) -> None:
         with ExitStack() as held, self._own:
-            process.answer(self._own, path, signs, held)
+            process.answer(self._own, path, signs, held, start)
 
     def start(self) -> None:
         self._thread.start()

@@ -322,6 +322,7 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
 
 def _preview(wanted: WantedFilm, start: Fraction, overwrite: bool) -> None:
     from waifu2x.flows.film.preview import preview
+    from waifu2x.formats.film.description import Cut
     from waifu2x.formats.film.writing.codecs import Wish
     from waifu2x.formats.write import write_picture
     from waifu2x.imaging.picture import Picture
@@ -329,7 +330,7 @@ def _preview(wanted: WantedFilm, start: Fraction, overwrite: bool) -> None:
     target = wanted.job.target
     # In place of the film's codec, one that takes all pictures.
     job = replace(wanted.job, target=target.with_suffix(".mkv"), wish=Wish("ffv1"))
-    job = replace(job, drop_unsupported=True)
+    job = replace(job, drop_unsupported=True, cut=Cut(start))
     wanted = wanted._replace(job=job)
     with prepared_film(wanted, is_preview=True) as ready, opened_enlarger(ready) as enlarge:
         how = ready.prepared.selection.deinterlacing

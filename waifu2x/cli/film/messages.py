@@ -142,6 +142,20 @@ def moved(ending: Ending) -> str:
     return f"{_frames(ending.moved)} {have} the time of another, and came a tick later"
 
 
+def changes(film: Film, prepared: PreparedFilm, ending: Ending) -> Iterator[str]:
+    """Yields a clause for each change of the pictures within a film."""
+    own = f"{film.pictures.width}x{film.pictures.height}"
+    for change in ending.changes:
+        seconds = f"{float(change.pts * prepared.shape.tick):.6g}"
+        if change.to:
+            yield (
+                f"from {seconds} s its pictures are {change.to}: made {own}, as those before"
+                f" (--start {seconds} begins a film of their size)"
+            )
+        else:
+            yield f"from {seconds} s its pictures are {own} again"
+
+
 def done_line(target: Path, prepared: PreparedFilm, made: MadeFilm, seconds: float) -> str:
     """Describes how a film was made."""
     shape = prepared.shape
@@ -175,6 +189,8 @@ def tell_end(
         report.error(f"{job.source}: {clause}")
     for notice in made.notices:
         report.tell(f"{job.target}: {notice}")
+    for clause in changes(film, prepared, made.ending):
+        report.tell(f"{job.source}: {clause}")
     if line := moved(made.ending):
         report.tell(f"{job.source}: {line}")
     report.detail(
@@ -195,6 +211,7 @@ def tell_end(
             "computed": made.computed,
             "held": made.frames - made.resumed - made.computed,
             "moved": made.ending.moved,
+            "changes": list(changes(film, prepared, made.ending)),
             "damage": found,
             "seconds": round(seconds, 3),
             "stages": {
@@ -288,6 +305,11 @@ def of_film(path: Path) -> tuple[dict[str, Any], list[str]]:
         if pictures.lost:
             document["lost"] = list(pictures.lost)
             lines.append(f"no container here keeps {', '.join(pictures.lost)}")
+        sizes = reader.sizes() if film.seekable else ()
+        if len(sizes) > 1:
+            document["sizes"] = [list(size) for size in sizes]
+            told = [f"{one.width}x{one.height} from {one.seconds:.6g} s" for one in sizes]
+            lines.append(f"its pictures change: {', '.join(told)}; all are made as the first")
         some: PreparedFilm | None = None
         document["containers"] = {}
         for container in WRITABLE:

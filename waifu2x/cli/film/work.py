@@ -72,7 +72,7 @@ def prepared_film(wanted: WantedFilm, *, is_preview: bool = False) -> Iterator[R
     def pin(array: NDArray[Any]) -> Pin:
         return enlargers[0].backend.pin(array) if enlargers else Pin()
 
-    with FilmReader(wanted.job.source, pin) as reader:
+    with FilmReader(wanted.job.source, pin, start=wanted.job.cut.start) as reader:
         film = reader.film
         found = automatic.decided(film, wanted.job, wanted.arguments, models)
         job = found.job

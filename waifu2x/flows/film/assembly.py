@@ -22,7 +22,7 @@ from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.reading.packets import MAX_GAPS, Gap
-from waifu2x.formats.film.reading.selection import Ending
+from waifu2x.formats.film.reading.selection import MAX_CHANGES, Ending
 from waifu2x.system.lazy_dataclass import dataclass
 
 _ROUNDS = 4
@@ -159,4 +159,15 @@ def _ending(film: Film, there: Mapping[int, PartRecord], prepared: PreparedFilm)
         if damaged and following - end > length
     ]
     moved = sum(told.moved for told in there.values())
-    return Ending(len(pts), damaged, moved, ends[-1] * shape.tick, is_short, tuple(gaps[:MAX_GAPS]))
+    noted = [change for number in sorted(there) for change in there[number].changes]
+    before = ["", *(change.to for change in noted)]  # a part that is sought may tell one again
+    changes = [one for one, last in zip(noted, before, strict=False) if one.to != last]
+    return Ending(
+        len(pts),
+        damaged,
+        moved,
+        ends[-1] * shape.tick,
+        is_short,
+        tuple(gaps[:MAX_GAPS]),
+        tuple(changes[:MAX_CHANGES]),
+    )

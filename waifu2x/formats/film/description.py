@@ -144,6 +144,8 @@ class Film:
     others: tuple[OtherStream, ...]
     chapters: int
     tags: tuple[tuple[str, str], ...]
+    start: Fraction = Fraction(0)
+    """Seconds from which on its pictures are as described: recordings of television change."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from waifu2x.flows.film.frames.repeated_frames import Duplicates, is_held
 from waifu2x.flows.film.frames.stages import Stages
 from waifu2x.flows.film.parts.part_runs import PartRun, first_part
 from waifu2x.flows.film.reading.client import DecodedFrame, FilmReader
-from waifu2x.formats.film.reading.selection import Selection
+from waifu2x.formats.film.reading.selection import Change, Selection
 from waifu2x.imaging.streams import Extent, Header
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -39,6 +39,8 @@ class PartEnd(NamedTuple):
     damaged: int
     moved: int
     is_short: bool
+    changes: tuple[Change, ...]
+    """Changes of pictures within the part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +85,8 @@ class FrameSource:
         self._ahead = ahead + 3
         self._before = ""
         self._is_sought = False
-        self._damaged = self._moved = 0
-        """The reader's counts at the beginning of the part."""
+        self._damaged = self._moved = self._begin = 0
+        """The reader's counts at the beginning of the part, and its time."""
         self.has_ended = False
         self._steps = self._made()
         pictures = reader.film.pictures
@@ -140,6 +142,7 @@ class FrameSource:
     def _begun(self, first: DecodedFrame) -> PartBegin:
         if self._before:  # earlier damage belongs to another part
             self._damaged, self._moved = first.damaged, first.moved
+        self._begin = first.pts
         return PartBegin(self._before, self._is_sought)
 
     def _end(self, frame: DecodedFrame, following: DecodedFrame | None) -> PartEnd:
@@ -151,6 +154,7 @@ class FrameSource:
             found.damaged - self._damaged,
             found.moved - self._moved,
             following is None and self._reader.ending.is_short,
+            tuple(one for one in found.changes if self._begin <= one.pts <= frame.pts),
         )
 
     def _frames(self) -> Generator[DecodedFrame]:

@@ -151,7 +151,8 @@ class _Holder:
 
     def _opened(self, task: FilmTask) -> tuple[FilmReader, FrameDevice]:
         device = self._held.enter_context(task.enlarging.opened(task.film, task.shape))
-        return self._held.enter_context(FilmReader(task.source, device.pin)), device
+        reader = FilmReader(task.source, device.pin, start=task.film.start)
+        return self._held.enter_context(reader), device
 
     def _close(self) -> None:
         self._open = None

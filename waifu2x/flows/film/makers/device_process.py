@@ -70,7 +70,10 @@ def work(
     leave_signals()
     starter = _Starter(connection)
     try:
-        with enlarging.opened(film, shape) as device, FilmReader(source, device.pin) as reader:
+        with (
+            enlarging.opened(film, shape) as device,
+            FilmReader(source, device.pin, start=film.start) as reader,
+        ):
             starter.tell(DeviceOpened(device.arithmetic, device.is_gpu, device.described))
             while True:
                 order = starter.next()

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from waifu2x.errors import OutputError
+from waifu2x.formats.film.reading.selection import MAX_CHANGES, Change
 from waifu2x.formats.film.writing.encode import Encoded
 from waifu2x.system.files import explained, reason, write_atomically
 
-_VERSION = 3
+_VERSION = 4
 _MANIFEST = "manifest.json"
 _PART = re.compile(r"part-\d{6,}\.(?:mkv|json)")
 _MOST_BYTES = 64 << 20
@@ -23,6 +24,8 @@ _MOST_BYTES = 64 << 20
 _HASHED = 1 << 20
 """Bytes at the beginning and the end of a file that identify it."""
 _LARGEST = 1 << 62
+_MOST_OF_CHANGE = 80
+"""Characters that tell a size and a format."""
 _MOST_DIGITS = 18
 
 
@@ -49,6 +52,8 @@ class PartRecord(NamedTuple):
     """Whether the film ends here, before it claims to."""
     is_sought: bool
     """Whether its first frame was found by seeking, which may be the wrong place."""
+    changes: tuple[Change, ...]
+    """Changes of pictures in it, which were given the size of the film."""
 
 
 def fingerprint(path: Path) -> str:
@@ -223,10 +228,23 @@ def _record(found: Mapping[str, Any], path: Path) -> PartRecord:
         or min(durations) < 0
         or found["depth"] > len(pts)
         or any(later <= earlier for earlier, later in pairwise([*pts, *times]))
+        or not _are_changes(found["changes"])
     ):
         raise _damaged(path)
     encoded = Encoded(tuple(pts), tuple(durations), found["depth"])
-    return PartRecord(encoded, *(found[name] for name in _FACTS))
+    changes = tuple(Change(*one) for one in found["changes"])
+    told = {name: found[name] for name in _FACTS} | {"changes": changes}
+    return PartRecord(encoded, **told)
+
+
+def _are_changes(found: Any) -> bool:
+    return (
+        isinstance(found, list)
+        and len(found) <= MAX_CHANGES
+        and all(isinstance(one, list) and len(one) == 2 for one in found)
+        and all(type(pts) is int and abs(pts) < _LARGEST for pts, _ in found)
+        and all(isinstance(to, str) and len(to) <= _MOST_OF_CHANGE for _, to in found)
+    )
 
 
 def _damaged(path: Path) -> OutputError:

@@ -163,6 +163,7 @@ class _OpenPart:
             end.moved,
             end.is_short,
             self.begin.is_sought,
+            end.changes,
         )
         manifest.record(self._folder, self.number, told)
 

@@ -7,6 +7,7 @@ import pickle
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,6 +24,7 @@ from waifu2x.flows.film.reading.process import name_of, read_film
 from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film.description import Film, PixelFormat
 from waifu2x.formats.film.reading.selection import Ending, Selection
+from waifu2x.formats.film.reading.sizes import SizeFrom
 from waifu2x.formats.film.writing.header import FilmPlan, PictureTemplate
 from waifu2x.formats.film.writing.joining import Parts
 from waifu2x.formats.film.writing.live_writing import CodedPicture
@@ -48,6 +50,8 @@ class DecodedFrame:
         self.damaged = message.damaged
         """Packets so far that could not be decoded."""
         self.moved = message.moved
+        self.changes = message.changes
+        """Changes of pictures so far."""
         self._number = message.number
         self._reader = reader
         self._holders = 1
@@ -74,10 +78,12 @@ class FilmReader:
         path: Path,
         pin: Callable[[NDArray[Any]], Pin] = lambda array: Pin(),
         check: Callable[[], None] = lambda: None,
+        start: Fraction = Fraction(0),
     ) -> None:
         """Opens `path`, which may name numbered frames or be STANDARD. `pin` is `Backend.pin` of
-        the device; `check` is called each second while the film is opened, and may raise. Raises
-        ImageError, and UnavailableError where PyAV is missing."""
+        the device; `check` is called each second while the film is opened, and may raise. The film
+        is described by its first picture from `start` seconds on, except a pipe. Raises ImageError,
+        and UnavailableError where PyAV is missing."""
         self.lock = threading.Lock()
         self._sending = threading.Lock()
         self.path = path
@@ -89,7 +95,7 @@ class FilmReader:
         signs = messages.new_signs(context)
         self._watch = messages.HeartbeatWatch(signs, SILENCE)
         self._process = context.Process(
-            target=read_film, args=(theirs, path, signs), name="waifu2x-film", daemon=True
+            target=read_film, args=(theirs, path, signs, start), name="waifu2x-film", daemon=True
         )
         self.ending = Ending()
         """Complete once all frames have been read."""
@@ -139,6 +145,14 @@ class FilmReader:
         reply = self._done(messages.AskTrial(plan, template))
         assert reply.plan is not None
         return reply.plan
+
+    def sizes(self) -> tuple[SizeFrom, ...]:
+        """Returns the sizes of pictures in the order of the film, which can be sought in: those
+        that a look at a few places finds. Raises ImageError."""
+        self.send(messages.AskSizes())
+        reply = self._receive()
+        assert isinstance(reply, messages.SizesFound)
+        return reply.sizes
 
     def join(self, target: Path, plan: FilmPlan, parts: Parts) -> tuple[str, ...]:
         """Joins finished parts to a film in an existing file; returns a phrase for each loss in a

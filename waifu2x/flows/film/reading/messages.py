@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 
 from waifu2x.flows.batch.shared_memory import SharedArray
 from waifu2x.formats.film.description import Film
-from waifu2x.formats.film.reading.selection import Ending, Selection
+from waifu2x.formats.film.reading.selection import Change, Ending, Selection
+from waifu2x.formats.film.reading.sizes import SizeFrom
 from waifu2x.formats.film.writing.header import FilmPlan, PictureTemplate
 from waifu2x.formats.film.writing.joining import Parts
 from waifu2x.formats.film.writing.live_writing import CodedPicture
@@ -45,6 +46,10 @@ class AskTrial(NamedTuple):
 
     plan: FilmPlan
     template: PictureTemplate
+
+
+class AskSizes(NamedTuple):
+    """Look for changes of size within the film."""
 
 
 class AskJoin(NamedTuple):
@@ -83,7 +88,15 @@ class StopFrames(NamedTuple):
 
 
 Request = (
-    AskFrames | AskTrial | AskJoin | BeginLive | AddPicture | FinishLive | ReleaseFrame | StopFrames
+    AskFrames
+    | AskTrial
+    | AskSizes
+    | AskJoin
+    | BeginLive
+    | AddPicture
+    | FinishLive
+    | ReleaseFrame
+    | StopFrames
 )
 
 
@@ -104,6 +117,7 @@ class SharedFrame(NamedTuple):
     is_wanted: bool
     damaged: int
     moved: int
+    changes: tuple[Change, ...]
     busy: float
     """Seconds of decoding since the frame before, without waiting for memory."""
 
@@ -117,13 +131,17 @@ class RequestDone(NamedTuple):
     lost: tuple[str, ...] = ()
 
 
+class SizesFound(NamedTuple):
+    sizes: tuple[SizeFrom, ...]
+
+
 class ReadingFailed(NamedTuple):
     error: Exception
     trace: str = ""
     """The traceback of a fault of this program."""
 
 
-Reply = FilmDescribed | SharedFrame | FramesEnded | RequestDone | ReadingFailed
+Reply = FilmDescribed | SharedFrame | FramesEnded | RequestDone | SizesFound | ReadingFailed
 
 
 def send_descriptor(connection: Connection, descriptor: int, process: int) -> None:

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from fractions import Fraction
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from waifu2x.flows.batch.shared_memory import SharedPool
 from waifu2x.flows.film.reading import messages
 from waifu2x.flows.film.reading.messages import OFTEN
 from waifu2x.flows.jobs import STANDARD
+from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.frame_files import FrameFiles, frame_pattern, read_times
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.pipes import PipeOutput, piped
@@ -33,6 +35,7 @@ from waifu2x.formats.film.pixels import planes_of
 from waifu2x.formats.film.reading.opening import in_short, opened
 from waifu2x.formats.film.reading.reader import Reader
 from waifu2x.formats.film.reading.selection import Decoded
+from waifu2x.formats.film.reading.sizes import sizes_of
 from waifu2x.formats.film.writing.header import cover_from_file, tried
 from waifu2x.formats.film.writing.joining import FilmJoin
 from waifu2x.formats.film.writing.live_writing import LiveMuxer
@@ -68,21 +71,28 @@ def name_of(path: Path) -> str:
     return "standard input" if path == STANDARD else str(path)
 
 
-def read_film(connection: Connection, path: Path, signs: Any) -> None:
-    """Runs the process: describes the film, and answers until the client is gone."""
+def read_film(connection: Connection, path: Path, signs: Any, start: Fraction) -> None:
+    """Runs the process: describes the film from `start` seconds on, and answers until the client is
+    gone."""
     limit_memory(OPENING)
     try:
-        answer(connection, path, signs, ExitStack())
+        answer(connection, path, signs, ExitStack(), start)
     finally:
         # Nothing is closed: freeing a decoder waits for its threads with Python's lock held, which
         # a thread with a message waits for: a deadlock.
         os._exit(0)
 
 
-def answer(connection: Connection, path: Path, signs: Any, held: ExitStack) -> None:
+def answer(
+    connection: Connection,
+    path: Path,
+    signs: Any,
+    held: ExitStack,
+    start: Fraction,
+) -> None:
     """Answers until the client is gone; `held` gets what stays open."""
     try:
-        ReadFilm(connection, path, messages.Heartbeat(signs), held).run()
+        ReadFilm(connection, path, messages.Heartbeat(signs), held, start).run()
     except Exception as error:
         with suppress(OSError):  # the client may be gone
             connection.send(failure_of(error, name_of(path)))
@@ -92,9 +102,14 @@ class ReadFilm:
     """A film in the process that reads it."""
 
     def __init__(
-        self, connection: Connection, path: Path, heartbeat: messages.Heartbeat, held: ExitStack
+        self,
+        connection: Connection,
+        path: Path,
+        heartbeat: messages.Heartbeat,
+        held: ExitStack,
+        start: Fraction,
     ) -> None:
-        """Opens it; `held` gets what stays open."""
+        """Opens it; `held` gets what stays open. It is described from `start` seconds on."""
         self._connection = connection
         self._has_message = messages.inbox(connection)
         self._path = path
@@ -114,10 +129,11 @@ class ReadFilm:
         self._name = name_of(path)
         # Standard input is read only once, also for other streams.
         self._reader = self._new_reader(keeps_others=path == STANDARD)
-        self._is_fresh = True
-        self._film = self._reader.film
+        self._is_fresh = path == STANDARD or not start
+        film = self._reader.film if self._is_fresh else self._reader.film_from(start)
         if path == STANDARD:  # a redirected file cannot be opened again
-            self._film = replace(self._film, seekable=False)
+            film = replace(film, seekable=False)
+        self._film: Film = film
 
     def run(self) -> None:
         """Answers until the connection ends."""
@@ -133,6 +149,11 @@ class ReadFilm:
                     cover_of = cover_from_file
                 plan = tried(container, request.plan, request.template, cover_of)
                 self._say(messages.RequestDone(plan))
+            elif isinstance(request, messages.AskSizes):
+                container, file = self._open()
+                nbytes = file.seek(0, os.SEEK_END)
+                sizes = sizes_of(container, self._film, self._name, nbytes, self._alive)
+                self._say(messages.SizesFound(sizes))
             elif isinstance(request, messages.BeginLive):
                 self._begin_live(request)
             elif isinstance(request, messages.FinishLive):
@@ -177,11 +198,13 @@ class ReadFilm:
         )
         return container, file
 
-    def _new_reader(self, *, keeps_others: bool = False) -> Reader:
+    def _new_reader(self, film: Film | None = None, *, keeps_others: bool = False) -> Reader:
+        """Returns a reader that stands at the beginning; `film` is the description to read it by,
+        if there is one."""
         self._container, file = self._open()
         limit_memory(needed_memory(self._container))
         times = () if self._pattern is None else read_times(self._pattern, file.count)
-        return Reader(
+        reader = Reader(
             self._container,
             file,
             self._name,
@@ -190,11 +213,13 @@ class ReadFilm:
             keeps_others=keeps_others,
             times=times,
         )
+        reader.film = film or reader.film
+        return reader
 
     def _begin_live(self, request: messages.BeginLive) -> None:
         cover_of = self._kept_cover
         if self._film.seekable:
-            self._reader = self._new_reader(keeps_others=True)
+            self._reader = self._new_reader(self._film, keeps_others=True)
             self._is_fresh = True
         target: Path | PipeOutput | None = request.target
         if target is None:
@@ -221,7 +246,7 @@ class ReadFilm:
 
     def _frames(self, request: messages.AskFrames) -> None:
         if not self._is_fresh:
-            self._reader = self._new_reader()
+            self._reader = self._new_reader(self._film)
         self._is_fresh = False
         self._resumed = time.monotonic()
         for decoded in self._reader.frames(request.selection):
@@ -266,7 +291,7 @@ class ReadFilm:
         def message(told: Sequence[Any], dropped: Sequence[int]) -> messages.SharedFrame:
             return messages.SharedFrame(
                 number, told[0], dropped, decoded.pts, decoded.duration, decoded.is_wanted,
-                decoded.damaged, decoded.moved, busy,
+                decoded.damaged, decoded.moved, decoded.changes, busy,
             )  # fmt: skip
 
         self._pool.send(self._connection, [whole], message)

@@ -42,6 +42,12 @@ class PacketSource(Protocol):
     def recordings(self) -> int:
         """Returns how many recordings, each with its clock, have begun so far."""
 
+    @property
+    def incomplete(self) -> Sequence[Fraction]:
+        """Returns the seconds of packets so far that a gap in the file follows. They are no damage
+        where another recording begins."""
+        ...
+
     def late_streams(self) -> int:
         """Returns how many streams have appeared since the file was opened."""
 

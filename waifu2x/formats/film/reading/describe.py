@@ -178,7 +178,7 @@ def _pictures(
     side_data = cast("SideDataContainer", first.side_data)
     hdr, lost, matrix = _side_data(side_data)
     header = header_of(stream)
-    colours = _colours(stream, first, pixels, siting or header.siting, name)
+    colours = colours_of(stream, first, pixels, siting or header.siting, name)
     if colours.primaries == colours.transfer == UNSPECIFIED:
         colours, unsaid = _profiled(colours, side_data, pixels.planes)
         lost += unsaid
@@ -219,13 +219,16 @@ def _rate(stream: VideoStream) -> Fraction:
     return Fraction(25)
 
 
-def _colours(
+def colours_of(
     stream: VideoStream,
     first: VideoFrame,
     pixels: PixelFormat,
     told_siting: ChromaSiting | None,
     name: str,
 ) -> FilmColours:
+    """Returns the meaning of a frame's samples, which have the layout `pixels`. `told_siting` is
+    the position of chroma where the file tells it. Raises ImageError for a matrix that is not
+    supported."""
     context = stream.codec_context
     assumed = []
 

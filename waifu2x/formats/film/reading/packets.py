@@ -49,6 +49,9 @@ class Packets:
         self._clock = OneClock()
         self.damaged = 0
         """Damaged places of the container so far."""
+        self.incomplete: list[Fraction] = []
+        """Seconds of packets that a gap in the file follows, in recordings, where another one may
+        begin there."""
 
     @property
     def recordings(self) -> int:
@@ -77,10 +80,13 @@ class Packets:
             yield from self._all_of(self._streams)
             return
         self._clock = OneClock()
+        self.incomplete.clear()
         wanted = frozenset(stream.index for stream in self._streams)
         others = [one for one in self._streams if one.type not in TIMED]
         seen = [one for one in self._container.streams if one.type in TIMED]
         for packet in self._clock.given(self._all_of([*seen, *others])):
+            if packet.is_corrupt and packet.dts is not None:
+                self.incomplete.append(packet.dts * packet.time_base)
             if packet.stream_index in wanted:
                 yield packet
 
@@ -88,6 +94,7 @@ class Packets:
         """Yields the packets as FFmpeg gives them, past damage."""
         av = library()
         failures = 0
+        may_restart = self._container.format.name in RESTARTED
         packets = self._container.demux(streams)
         while failures < _HOPELESS:
             try:
@@ -101,7 +108,8 @@ class Packets:
             if packet is None:
                 return
             failures = 0
-            self.damaged += packet.is_corrupt
+            if not may_restart or packet.dts is None:
+                self.damaged += packet.is_corrupt
             if packet.size:
                 yield packet
 
@@ -123,6 +131,7 @@ class FramePackets:
         self._files = files
         self._times = times
         self.damaged = 0
+        self.incomplete: list[Fraction] = []
         self.recordings = 1
 
     def late_streams(self) -> int:

@@ -12,20 +12,33 @@ from typing import IO, TYPE_CHECKING, Any
 
 from waifu2x.errors import ImageError
 from waifu2x.formats.film import frame_files
-from waifu2x.formats.film.description import Film
+from waifu2x.formats.film.description import ChromaSiting, Film
 from waifu2x.formats.film.frame_files import FrameFiles
 from waifu2x.formats.film.library import library
-from waifu2x.formats.film.pixels import pixel_format
 from waifu2x.formats.film.raw import y4m_siting
 from waifu2x.formats.film.reading.clock import RESTARTED
 from waifu2x.formats.film.reading.completeness import ends_early, missing_frames
 from waifu2x.formats.film.reading.decoding import Decoding, PacketSource
-from waifu2x.formats.film.reading.deinterlacing import deinterlaced, film_pictures
+from waifu2x.formats.film.reading.deinterlacing import (
+    Deinterlacing,
+    deinterlaced,
+    film_pictures,
+    ticks_in_one,
+)
 from waifu2x.formats.film.reading.describe import describe, main_stream
+from waifu2x.formats.film.reading.fitting import Fitting
 from waifu2x.formats.film.reading.frame_times import Times
 from waifu2x.formats.film.reading.opening import beginning
 from waifu2x.formats.film.reading.packets import MAX_GAPS, FramePackets, Gap, Packets
-from waifu2x.formats.film.reading.selection import Decoded, Ending, Selection, tick_of, ticks
+from waifu2x.formats.film.reading.selection import (
+    MAX_CHANGES,
+    Change,
+    Decoded,
+    Ending,
+    Selection,
+    tick_of,
+    ticks,
+)
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -35,6 +48,8 @@ if TYPE_CHECKING:
 _EARLIER = 2
 """Seconds that seeking goes further back, to find a keyframe with all its references."""
 
+_NEAR = 1
+"""Seconds between the streams of a recording where it breaks off."""
 _FOLLOWING = 32
 """Frames behind one that leaps to the end that show whether the film goes on before it."""
 
@@ -74,6 +89,15 @@ class Reader:
         self._following: int | None = None
         """The time at which the next frame is due, in ticks."""
         self._gaps: list[Gap] = []
+        self._kinds: deque[Change] = deque()
+        """Changes of pictures that are decoded but not yet given out, with times of the film."""
+        self._kind = ""
+        self._joints: list[Fraction] = []
+        """Seconds at which pictures change."""
+        self._settled = 0
+        """Incomplete packets that have been counted, or found to be whole."""
+        self._sought: Fraction | None = None
+        """Seconds that were sought: damage before is another selection's."""
         first = next(iter(self._decoding), None)
         if first is None:
             raise ImageError(f"{name}: none of its pictures can be decoded")
@@ -82,12 +106,30 @@ class Reader:
         """The time of the first frame, as the film has it."""
         self._delay: int | None = first.dts if container.format.name == "avi" else None
         """Delay of the frames of AVI, which has an order of coding but no times of showing."""
-        siting = None
+        self._siting: ChromaSiting | None = None
         if not isinstance(file, FrameFiles) and container.format.name == "yuv4mpegpipe":
-            siting = y4m_siting(beginning(file))
-        film = describe(container, self._stream, first, siting, file.seekable(), name)
-        self.film: Film = _timed_by_file(film, times) if times else film
+            self._siting = y4m_siting(beginning(file))
+        self._seekable = file.seekable()
+        self._times = times
+        self.film = self._described(first)
+        """For another description, set it before `frames`, which gives all pictures its size."""
         self.ending = Ending()
+
+    def _described(self, frame: VideoFrame) -> Film:
+        film = describe(
+            self._container, self._stream, frame, self._siting, self._seekable, self._name
+        )
+        return _timed_by_file(film, self._times) if self._times else film
+
+    def film_from(self, start: Fraction) -> Film:
+        """Describes the film by its first picture from `start` seconds on, or by the first of all
+        where there is none. After it, this reader can give no frames. Raises ImageError."""
+        tick = self.film.pictures.time_base
+        self._go_to(Selection(start), tick)
+        for frame in self._new_times().given(self._from_here()):
+            if frame.pts is not None and frame.pts * tick >= start:
+                return replace(self._described(frame), start=start)
+        return self.film
 
     @property
     def others(self) -> deque[Packet[Any]]:
@@ -97,7 +139,7 @@ class Reader:
     @property
     def complaints(self) -> int:
         """Returns how many faults of the container were found so far."""
-        return self._complaints + self._packets.damaged
+        return self._complaints + self._packets.damaged + len(self._packets.incomplete)
 
     def late_streams(self) -> int:
         """Returns how many streams have appeared since the film was opened."""
@@ -114,11 +156,15 @@ class Reader:
         times = self._new_times()
         count = end = 0
         held: Decoded | None = None
+        changes: tuple[Change, ...] = ()
+        shown = ""
         is_whole = True
         for frame in self._whole_pictures(times, selection):
             pts, duration = frame.pts, frame.duration or 0
             assert pts is not None  # Times gives each one
             leaps = self._watch(pts, duration or length, length, tick)
+            ends = selection.until is not None and pts >= selection.until
+            self._settle(pts * tick - (0 if ends else _NEAR))
             if selection.end is not None and pts * tick >= selection.end:
                 is_whole = False
                 self._corrupt += leaps and self._comes_back(selection.end)
@@ -129,14 +175,19 @@ class Reader:
                 # Earlier frames may lack their references.
                 self._corrupt += int(frame.is_corrupt)
             damaged = self._corrupt + self._decoding.damaged
-            now = Decoded(frame, pts, duration, True, damaged, times.moved)
-            if selection.first is not None and pts < selection.first:
+            kind = self._kind_at(pts, how)
+            is_before = selection.first is not None and pts < selection.first
+            if kind != shown and not is_before and len(changes) < MAX_CHANGES:
+                changes += (Change(pts, kind),)
+            shown = kind
+            now = Decoded(frame, pts, duration, True, damaged, times.moved, changes)
+            if is_before:
                 held = now
                 continue
             if held is not None:
                 yield held._replace(is_wanted=False)
                 held = None
-            if selection.until is not None and pts >= selection.until:
+            if ends:
                 yield now._replace(is_wanted=False)
                 is_whole = False
                 break
@@ -147,6 +198,8 @@ class Reader:
             yield held._replace(is_wanted=False)
         is_all = is_whole and selection.first is None and not start and how != "ivtc"
         self._tell(count, times.moved, end * tick, is_whole=is_whole, is_all=is_all)
+        seen = tuple(one for one in changes if one.pts < end)
+        self.ending = self.ending._replace(changes=seen)
 
     def read_on(self, until: Fraction, sounds: Sequence[int]) -> None:
         """Reads packets of other streams up to a time in seconds of the film. Streams numbered
@@ -166,7 +219,7 @@ class Reader:
     def _whole_pictures(self, times: Times, selection: Selection) -> Iterator[VideoFrame]:
         """Yields all remaining frames, with times in ticks of `tick_of`."""
         tick, how = self.film.pictures.time_base, selection.deinterlacing
-        frames = times.given(self._from_here())
+        frames = self._fitted(times.given(self._from_here()))
         if how != "ivtc":
             return deinterlaced(frames, tick, how, self._name)
         begin = 0 if self._begin is None else self._begin - ticks(self._origin, tick)
@@ -191,6 +244,7 @@ class Reader:
     def _tell(self, count: int, moved: int, end: Fraction, *, is_whole: bool, is_all: bool) -> None:
         """Sets `ending`. `is_whole`: the end of the film was found; `is_all`: its beginning, too,
         and each frame is one of the film."""
+        self._settle(end)
         is_short = is_whole and self._packets.recordings == 1  # else its length means nothing
         is_short = is_short and ends_early(self.film, self._stream, float(end))
         damaged = self._corrupt + self._decoding.damaged
@@ -204,19 +258,39 @@ class Reader:
     def _from_here(self) -> Iterator[VideoFrame]:
         first = [] if self._first is None else [self._first]
         self._first = None
-        pictures = self.film.pictures
-        for frame in chain(first, self._decoding):
-            if (frame.width, frame.height) != (pictures.width, pictures.height):
-                raise ImageError(
-                    f"{self._name}: its pictures change from {pictures.width}x{pictures.height} "
-                    f"to {frame.width}x{frame.height}: cut it there with --start and --end"
-                )
-            if pixel_format(frame.format.name, self._name) != pictures.pixels:
-                raise ImageError(
-                    f"{self._name}: its pictures change from {pictures.pixels.name} to "
-                    f"{frame.format.name}: cut it there with --start and --end"
-                )
-            yield frame
+        yield from chain(first, self._decoding)
+
+    def _fitted(self, frames: Iterator[VideoFrame]) -> Iterator[VideoFrame]:
+        """Yields the frames in the size and format of the film; notes where they have others."""
+        fitting = Fitting(self.film.pictures, self._stream, self._name)
+        self._kinds.clear()
+        self._kind = kind = ""
+        for frame in frames:
+            assert frame.pts is not None  # Times gives each one
+            if (found := fitting.change(frame)) != kind:
+                kind = found
+                self._kinds.append(Change(frame.pts, kind))
+                self._joints.append(frame.pts * self.film.pictures.time_base)
+            yield fitting.fitted(frame)
+
+    def _settle(self, until: Fraction) -> None:
+        """Counts the incomplete packets before a time in seconds, except where pictures of another
+        size show that another recording begins."""
+        incomplete = self._packets.incomplete
+        while self._settled < len(incomplete):
+            time = incomplete[self._settled] - self._origin
+            if time > until:
+                return
+            self._settled += 1
+            if self._sought is not None and time < self._sought:
+                continue
+            self._corrupt += not any(abs(time - joint) <= _NEAR for joint in self._joints)
+
+    def _kind_at(self, pts: int, how: Deinterlacing) -> str:
+        """Returns how the picture at a time differs from those of the film; times have to rise."""
+        while self._kinds and self._kinds[0].pts * ticks_in_one(how) <= pts:
+            self._kind = self._kinds.popleft().to
+        return self._kind
 
     def _go_to(self, selection: Selection, tick: Fraction) -> None:
         if not self.film.seekable and selection.first is not None:
@@ -233,6 +307,8 @@ class Reader:
         pts = ticks(seconds, self.film.pictures.time_base)
         if pts <= (self._stream.start_time or 0):
             return  # from the beginning, where it stands
+        self._sought = seconds - self._origin
+        self._settled = 0
         with suppress(library().FFmpegError):  # it stands at the beginning still
             if self.film.container in RESTARTED:
                 # Times may repeat: only reading everything before tells which one it is.

@@ -31,6 +31,20 @@ class Selection:
     deinterlacing: Deinterlacing = "off"
 
 
+class Change(NamedTuple):
+    """Pictures that are unlike those before them, from a frame on."""
+
+    pts: int
+    """In ticks of `tick_of`."""
+    to: str
+    """Their size, and their samples where they are not the film's, in words; empty for pictures
+    like those that the film is described by."""
+
+
+MAX_CHANGES = 20
+"""Changes that are noted of a film."""
+
+
 class Decoded(NamedTuple):
     """A frame whose time is later than that of the frame before it."""
 
@@ -43,6 +57,8 @@ class Decoded(NamedTuple):
     """False for the frame before the first wanted one, and for the one after the last."""
     damaged: int = 0
     moved: int = 0
+    changes: tuple[Change, ...] = ()
+    """The first changes of the selection so far, up to this frame."""
 
 
 class Ending(NamedTuple):
@@ -59,6 +75,8 @@ class Ending(NamedTuple):
     """Whether it ends before the film says it does."""
     gaps: tuple[Gap, ...] = ()
     """The first stretches without frames, of a damaged film: in others they are intended."""
+    changes: tuple[Change, ...] = ()
+    """The first changes of pictures, which were all given the size of the film."""
 
 
 def tick_of(film: Film, deinterlacing: Deinterlacing) -> Fraction:

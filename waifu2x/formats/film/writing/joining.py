@@ -88,7 +88,8 @@ class FilmJoin:
             if counted is None or counted.room(plan) <= (room or 0):
                 raise
             raise _LargerIndexError(counted) from error
-        return copied.lost(packets.damaged + self.complaints, packets.late_streams())
+        complaints = self.complaints + packets.damaged + len(packets.incomplete)
+        return copied.lost(complaints, packets.late_streams())
 
 
 class _LargerIndexError(Exception):

@@ -1,0 +1,137 @@
+"""Fits pictures that change within a film to its size and samples.
+
+Recordings of television change at every break, from one channel's size to another's. The film goes
+on at the size that it began with: its encoder and most players know no other.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from waifu2x.errors import ImageError
+from waifu2x.formats.film.description import (
+    BT470BG,
+    BT709,
+    BT2020,
+    SMPTE170M,
+    SMPTE240M,
+    FilmColours,
+    Pictures,
+    PixelFormat,
+)
+from waifu2x.formats.film.library import library
+from waifu2x.formats.film.pixels import pixel_format
+from waifu2x.formats.film.reading.deinterlacing import configure, source_of
+from waifu2x.formats.film.reading.describe import colours_of
+from waifu2x.formats.film.reading.opening import MAX_SIDE
+
+if TYPE_CHECKING:
+    from av.video.frame import VideoFrame
+    from av.video.stream import VideoStream
+
+_MATRICES = {
+    BT709: "bt709", 4: "fcc", BT470BG: "bt601", SMPTE170M: "bt601", SMPTE240M: "smpte240m",
+    BT2020: "bt2020",
+}  # fmt: skip
+"""Names of FFmpeg's filter `scale`, by the numbers of H.273."""
+_ALIKE = Fraction(1, 50)
+"""The difference between two proportions, as a fraction of one, that is no reason for bars."""
+
+
+class Fitting:
+    """Makes each frame one of the film's size and format."""
+
+    def __init__(self, pictures: Pictures, stream: VideoStream, name: str) -> None:
+        """`name` stands for the film in messages."""
+        self._pictures, self._stream, self._name = pictures, stream, name
+        self._of: tuple[Any, ...] = ()
+        """The properties of the frames that the graph is for."""
+        self._graph: Any = None
+        self._entry: Any = None
+
+    def change(self, frame: VideoFrame) -> str:
+        """Returns the size of a frame, and its samples where they are not the film's; empty for a
+        frame like those of the film."""
+        pictures = self._pictures
+        size = f"{frame.width}x{frame.height}"
+        if pixel_format(frame.format.name, self._name) != pictures.pixels:
+            return f"{size} {frame.format.name}"
+        return "" if (frame.width, frame.height) == (pictures.width, pictures.height) else size
+
+    def fitted(self, frame: VideoFrame) -> VideoFrame:
+        """Returns a frame of the film's size and format, with the times of `frame`. Pictures of
+        other proportions get bars. Raises ImageError where samples would be lost, or where the
+        picture is too large."""
+        if not self.change(frame):
+            return frame
+        pts, duration = frame.pts, frame.duration
+        aspect = self._stream.codec_context.sample_aspect_ratio
+        told = frame.colorspace, frame.color_range, aspect
+        of = (frame.width, frame.height, frame.format.name, *told)
+        if of != self._of:
+            self._begin(frame, aspect or None)
+            self._of = of
+        frame.time_base = self._pictures.time_base
+        self._entry.push(frame)
+        made: VideoFrame = self._graph.pull()
+        made.pts, made.duration = pts, duration
+        return made
+
+    def _begin(self, frame: VideoFrame, aspect: Fraction | None) -> None:
+        film = self._pictures
+        pixels = pixel_format(frame.format.name, self._name)
+        if not _holds(film.pixels, pixels) or max(frame.width, frame.height) > MAX_SIDE:
+            raise ImageError(
+                f"{self._name}: its pictures change from {film.width}x{film.height} "
+                f"{film.pixels.name} to {frame.width}x{frame.height} {frame.format.name} at "
+                f"{float((frame.pts or 0) * film.time_base):.6g} s: make two films, by --end and "
+                "--start there"
+            )
+        shown = Fraction(frame.width, frame.height) * (aspect or 1)
+        wanted = Fraction(film.width, film.height) * (film.aspect or 1)
+        width, height = film.width, film.height
+        if abs(shown / wanted - 1) > _ALIKE:
+            # A picture's proportions against those of the film decide where bars are.
+            width = min(width, 2 * round(width * shown / wanted / 2) or 2)
+            height = min(height, 2 * round(height * wanted / shown / 2) or 2)
+        graph = library().filter.Graph()
+        entry = source_of(graph, frame, film.time_base)
+        scale = f"w={width}:h={height}:interl=-1:flags=bicubic+accurate_rnd+full_chroma_int"
+        own = colours_of(self._stream, frame, pixels, film.colours.siting, self._name)
+        steps = [
+            ("scale", scale + _conversion(own, film.colours, pixels, film.pixels)),
+            ("pad", f"w={film.width}:h={film.height}:x=trunc((ow-iw)/4)*2:y=trunc((oh-ih)/4)*2"),
+            ("format", f"pix_fmts={film.pixels.name}"),
+            ("buffersink", ""),
+        ]
+        before = entry
+        for filter_name, options in steps:
+            step = graph.add(filter_name, options)
+            before.link_to(step)
+            before = step
+        configure(graph, frame, self._name)
+        self._graph, self._entry = graph, entry
+
+
+def _conversion(
+    own: FilmColours, film: FilmColours, pixels: PixelFormat, wanted: PixelFormat
+) -> str:
+    """Returns the options of `scale` that give samples the meaning of the film's."""
+    found = ""
+    if not pixels.is_rgb:
+        found += f":in_color_matrix={_MATRICES[own.matrix]}:in_range={own.range}"
+    if not wanted.is_rgb:
+        found += f":out_color_matrix={_MATRICES[film.matrix]}:out_range={film.range}"
+    return found
+
+
+def _holds(film: PixelFormat, pixels: PixelFormat) -> bool:
+    """Returns whether a format loses nothing of the samples of another."""
+    return (
+        film.planes >= pixels.planes
+        and film.bits >= pixels.bits
+        and film.columns <= pixels.columns
+        and film.rows <= pixels.rows
+        and (film.is_rgb or not pixels.is_rgb)
+    )
