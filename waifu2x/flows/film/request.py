@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -136,9 +137,15 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
     )
     plan = targets.plan(film, container, sound=job.sound, subtitles=job.subtitles)
     if not is_raw:
-        plan = reader.tried(FilmPlan(film, shape, plan), template_of(check(shape)))
-        if not job.drop_unsupported:
-            targets.check(plan, str(job.target))
+        template = template_of(check(shape))
+        plan = reader.tried(FilmPlan(film, shape, plan), template)
+        if plan.refused and not job.drop_unsupported:
+            elsewhere = {
+                other: found
+                for other in targets.ROOMIEST
+                if other != container and (found := _plan_for(other, reader, job, shape))
+            }
+            targets.check(plan, film, str(job.target), elsewhere)
     plan = replace(plan, notices=(*plan.notices, *losses(job.wish, pictures.pixels, encoding)))
     keeps_hdr = has_own_hdr(encoding.codec) or container in ("mkv", "png")
     if pictures.hdr is not None and not keeps_hdr:
@@ -150,6 +157,18 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
         told = f"y4m does not say its colours ({', '.join(names)}): tell the program that reads it"
         plan = replace(plan, notices=(*plan.notices, told))
     return PreparedFilm(shape, plan, Selection(job.cut.start, job.cut.end, deinterlacing=how))
+
+
+def _plan_for(container: str, reader: FilmReader, job: FilmJob, shape: Shape) -> StreamPlan | None:
+    """Returns the streams that another container would take; None where it cannot hold the
+    pictures."""
+    film = reader.film
+    plan = targets.plan(film, container, sound=job.sound, subtitles=job.subtitles)
+    with suppress(OutputError):
+        encoding = _encoding(job.wish, film.pictures, container, (shape.height, shape.width))
+        its = replace(shape, encoding=encoding)
+        return reader.tried(FilmPlan(film, its, plan), template_of(check(its)))
+    return None
 
 
 def _encoding(wish: Wish, pictures: Pictures, container: str, size: tuple[int, int]) -> Encoding:

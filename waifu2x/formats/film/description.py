@@ -125,8 +125,9 @@ class OtherStream:
     def title(self) -> str:
         """Returns its name for people: number, codec and language."""
         tags = {key.lower(): value for key, value in self.tags}
-        language = f" ({tags['language']})" if tags.get("language") else ""
-        return f"{'cover' if self.is_cover else self.kind} {self.index} {self.codec}{language}"
+        language = f"({tags['language']})" if tags.get("language") else ""
+        kind = "cover" if self.is_cover else self.kind
+        return " ".join(filter(None, (kind, str(self.index), self.codec, language)))
 
 
 @dataclass(frozen=True)

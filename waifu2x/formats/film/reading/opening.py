@@ -36,8 +36,8 @@ DECODERS = (
     "msmpeg4,msmpeg4v1,msmpeg4v2,h263,h263p,flv,theora,vc1,wmv1,wmv2,wmv3,svq1,svq3,dvvideo,"
     "mjpeg,prores,dnxhd,cfhd,png,ffv1,huffyuv,ffvhuff,utvideo,magicyuv,lagarith,qtrle,rawvideo,"
     "v210,aac,aac_latm,ac3,eac3,dca,truehd,mlp,mp1,mp1float,mp2,mp2float,mp3,mp3float,flac,opus,"
-    "libopus,vorbis,libvorbis,alac,wmav1,wmav2,pcm_u8,pcm_s16le,pcm_s16be,pcm_s24le,pcm_s24be,"
-    "pcm_s32le,pcm_s32be,pcm_f32le,pcm_f32be,pcm_f64le,pcm_bluray,pcm_dvd,"
+    "libopus,vorbis,libvorbis,alac,wmav1,wmav2,pcm_u8,pcm_s8,pcm_s16le,pcm_s16be,pcm_s24le,pcm_s24be,"
+    "pcm_s32le,pcm_s32be,pcm_f32le,pcm_f32be,pcm_f64le,pcm_f64be,pcm_bluray,pcm_dvd,"
     "subrip,srt,ssa,ass,mov_text,webvtt,text,pgssub,dvdsub,dvbsub"
 )
 """The decoders that films may use, of the hundreds that FFmpeg has."""

@@ -44,16 +44,15 @@ class CopiedStreams:
         self._times: dict[int, FollowingTimes | SortedTimes] = {}
         self._filled: dict[int, FilledGaps] = {}
         """Sounds whose gaps the target cannot keep."""
-        for index, (stream, _) in self._others.items():
+        for index, (stream, taken) in self._others.items():
             told = described[index]
             if told.kind == "subtitle":
                 self._times[index] = SortedTimes(stream.time_base)
             elif not told.is_cover:
                 if plan.streams.container == "mov" and told.codec.startswith("pcm_"):
                     channels = stream.codec_context.layout.nb_channels
-                    self._filled[index] = FilledGaps(
-                        told.title, told.codec, channels, stream.time_base
-                    )
+                    codec = stream.codec_context.name if taken.handling == "pcm" else told.codec
+                    self._filled[index] = FilledGaps(told.title, codec, channels, stream.time_base)
                 self._times[index] = FollowingTimes(
                     stream.time_base,
                     is_sound=told.kind == "audio",
@@ -84,20 +83,33 @@ class CopiedStreams:
         if index not in self._others or not self._is_wanted(packet):
             return
         stream, taken = self._others[index]
-        made = packet if taken.handling == "copy" else _converted(packet, taken)
-        if made is None:
-            return
-        made.stream = stream
+        if taken.handling == "copy":
+            found = [packet]
+        elif taken.handling == "pcm":
+            found = self._repacked(packet, stream)
+        else:
+            found = _converted(packet, taken)
         times = self._times.get(index)
-        if times is None:  # a cover
-            yield made
-            return
-        for one in times.add(made):
-            if isinstance(times, FollowingTimes) and one.dts is not None:
-                yield from self.until(float(one.dts * stream.time_base))
-                if index in self._filled:
-                    yield from self._filled[index].before(one)
-            yield one
+        for made in found:
+            made.stream = stream
+            if times is None:  # a cover
+                yield made
+                continue
+            for one in times.add(made):
+                if isinstance(times, FollowingTimes) and one.dts is not None:
+                    yield from self.until(float(one.dts * stream.time_base))
+                    if index in self._filled:
+                        yield from self._filled[index].before(one)
+                yield one
+
+    def _repacked(self, packet: Packet[Any], stream: Any) -> list[Packet[Any]]:
+        """Returns the samples of a packet of PCM in the order of bytes of the target."""
+        try:
+            frames = packet.stream.codec_context.decode(packet)
+            return [made for frame in frames for made in stream.encode(frame)]
+        except library().error.InvalidDataError:
+            self._spoilt[packet.stream_index] += 1
+            return []
 
     def until(self, seconds: float) -> Iterator[Packet[Any]]:
         """Yields the subtitles that are due at a time of the film."""
@@ -184,16 +196,17 @@ class CopiedStreams:
         return tuple(found)
 
 
-def _converted(packet: Packet[Any], taken: KeptStream) -> Packet[Any] | None:
+def _converted(packet: Packet[Any], taken: KeptStream) -> list[Packet[Any]]:
+    """Returns the packet of the target with the text of a subtitle; none for one without text."""
     text = bytes(packet)
     codec = packet.stream.codec_context.name
     made = to_subrip(text) if taken.handling == "subrip" else to_mov_text(text, codec)
     if not made:
-        return None
+        return []
     new: Packet[Any] = library().Packet(made)
     new.pts = new.dts = packet.pts
     new.duration, new.time_base = packet.duration, packet.time_base
-    return new
+    return [new]
 
 
 def to_mov_text(data: bytes, codec: str) -> bytes:

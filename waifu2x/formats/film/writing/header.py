@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from waifu2x.errors import OutputError
 from waifu2x.formats.film.description import Cut, Film, OtherStream
 from waifu2x.formats.film.library import library
-from waifu2x.formats.film.reading.opening import in_short
+from waifu2x.formats.film.reading.opening import DECODERS, in_short
 from waifu2x.formats.film.writing.codecs import has_own_hdr
 from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.formats.film.writing.matroska import PictureFields, placeholder, set_fields
@@ -104,6 +104,9 @@ def begin_streams(
 def _added(out: Any, stream: Any, taken: KeptStream, told: OtherStream) -> Any:
     if taken.handling == "copy":
         added = out.add_stream_from_template(stream)
+    elif taken.handling == "pcm":
+        own = stream.codec_context
+        added = out.add_stream(packed_pcm(own), rate=own.sample_rate, layout=own.layout)
     else:
         added = out.add_mux_stream(taken.handling)
         added.time_base = Fraction(1, 1000)
@@ -262,15 +265,41 @@ def tried(
     streams = plan.streams
     if not trouble(*streams.taken):
         return streams
-    titles = {stream.index: stream.title for stream in plan.film.others}
+    others = {stream.index: stream for stream in plan.film.others}
     taken: list[KeptStream] = []
-    refused = list(streams.refused)
+    refused, notices = list(streams.refused), list(streams.notices)
     for one in streams.taken:
-        if trouble(*taken, one):
-            refused.append((one.index, titles[one.index]))
-        else:
+        told = others[one.index]
+        repacked = replace(one, handling="pcm")
+        if not trouble(*taken, one):
             taken.append(one)
-    return replace(streams, taken=tuple(taken), refused=tuple(sorted(refused)))
+        elif is_pcm(told) and not trouble(*taken, repacked):
+            taken.append(repacked)
+            packed = packed_pcm(source.streams[one.index].codec_context)
+            notices.append(f"{told.title} becomes {packed}, with the same samples")
+        else:
+            refused.append((one.index, told.title))
+    return replace(
+        streams, taken=tuple(taken), refused=tuple(sorted(refused)), notices=tuple(notices)
+    )
+
+
+def is_pcm(told: OtherStream) -> bool:
+    """Returns whether a stream is sound without compression, for which FFmpeg has a decoder."""
+    return told.codec.startswith("pcm_") and told.codec in DECODERS.split(",")
+
+
+def packed_pcm(context: Any) -> str:
+    """Returns FFmpeg's name of the PCM that most containers hold, for the samples that a decoder of
+    PCM gives, whose type loses none of their bits."""
+    kind = context.format.name.removesuffix("p")
+    if kind == "s32" and "32" not in context.name:
+        return "pcm_s24le"  # that of discs has at most 24 bits
+    return {"u8": "pcm_u8"}.get(kind, f"pcm_{_PCM.get(kind, kind)}le")
+
+
+_PCM = {"flt": "f32", "dbl": "f64"}
+"""Names of PCM for FFmpeg's types of floating-point samples."""
 
 
 def _trouble(

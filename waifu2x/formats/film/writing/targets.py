@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -12,8 +13,11 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 CONTAINERS = {"mkv": "matroska", "mp4": "mp4", "mov": "mov", "webm": "webm"}
 """FFmpeg's formats, by the extension of a name."""
-Handling = Literal["copy", "subrip", "mov_text", "attachment"]
-"""Copies a stream; converts the text of subtitles; attaches a cover as a file."""
+Handling = Literal["copy", "subrip", "mov_text", "attachment", "pcm"]
+"""Copies a stream; converts the text of subtitles; attaches a cover as a file; packs the samples of
+PCM otherwise."""
+ROOMIEST = ("mkv", "mov", "mp4")
+"""Containers that are looked at where another one cannot hold a stream, the best first."""
 _TEXT = ("srt", "subrip")
 _STYLED = ("ass", "ssa")
 
@@ -112,11 +116,28 @@ def _is_written_anew(stream: OtherStream) -> bool:
     return stream.kind == "data" and (stream.is_hidden or "timecode" in dict(stream.tags))
 
 
-def check(plan: StreamPlan, name: str) -> None:
-    """Raises OutputError where the container refuses streams; `name` stands for the target."""
-    if plan.refused:
-        titles = ", ".join(title for _, title in plan.refused)
-        way = "use --drop-unsupported"
-        if plan.container != "mkv":
-            way = "use .mkv, or --drop-unsupported"
-        raise OutputError(f"{name}: .{plan.container} cannot hold {titles}: {way}")
+def check(plan: StreamPlan, film: Film, name: str, elsewhere: Mapping[str, StreamPlan]) -> None:
+    """Raises OutputError where the container refuses streams; `name` stands for the target.
+    `elsewhere` are the plans for other containers, which the remedy is chosen by."""
+    if not plan.refused:
+        return
+    best, others = min(
+        ((plan.container, plan), *elsewhere.items()), key=lambda one: len(one[1].refused)
+    )
+    ways = []
+    if best != plan.container and not others.refused:
+        ways.append(f"use .{best}")
+    elif best != plan.container:
+        ways.append(f"use .{best} with --drop-unsupported, which leaves out {_titles(others)} only")
+    lost = {index for index, _ in plan.refused}
+    sounds = {stream.index for stream in film.others if stream.kind == "audio"}
+    if not sounds or not sounds <= lost:
+        ways.append(f"{'use ' * (not ways)}--drop-unsupported")
+    elif not ways:
+        ways.append("no container here holds its sound: --drop-unsupported makes a silent film")
+    told = f"{name}: .{plan.container} cannot hold {_titles(plan)}: {', or '.join(ways)}"
+    raise OutputError(told)
+
+
+def _titles(plan: StreamPlan) -> str:
+    return ", ".join(title for _, title in plan.refused)
