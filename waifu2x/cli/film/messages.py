@@ -49,6 +49,8 @@ def film_line(film: Film) -> str:
         parts.append(clock(film.seconds))
     if pictures.interlaced:
         parts.append("interlaced")
+    if any(pictures.crop):
+        parts.append("cropped from {}x{}".format(*pictures.coded_size))
     if pictures.rotation:
         parts.append(f"turned by {pictures.rotation} degrees when shown")
     return ", ".join(parts)
@@ -96,9 +98,8 @@ def result_line(prepared: PreparedFilm) -> str:
         if name in options
     ]
     how = f" ({', '.join(told)})" if told else ""
-    return (
-        f"{shape.width}x{shape.height}, {shape.encoding.codec}{how}, {shape.encoding.pixels.name}"
-    )
+    height, width = shape.written
+    return f"{width}x{height}, {shape.encoding.codec}{how}, {shape.encoding.pixels.name}"
 
 
 def warnings(film: Film, prepared: PreparedFilm) -> Iterator[str]:
@@ -165,7 +166,8 @@ def done_line(target: Path, prepared: PreparedFilm, made: MadeFilm, seconds: flo
         parts[0] += f" ({made.resumed} were there)"
     if held > 0:
         parts.append(f"{made.computed} computed, {held} held")
-    parts += [f"{shape.width}x{shape.height}", f"{seconds:.1f} s"]
+    height, width = shape.written
+    parts += [f"{width}x{height}", f"{seconds:.1f} s"]
     return f"{report.place(target)}: {', '.join(parts)}"
 
 
@@ -203,8 +205,8 @@ def tell_end(
             "status": "damaged" if found else "done",
             "input": str(job.source),
             "output": str(job.target),
-            "width": prepared.shape.width,
-            "height": prepared.shape.height,
+            "width": prepared.shape.written[1],
+            "height": prepared.shape.written[0],
             "codec": prepared.shape.encoding.codec,
             "frames": made.frames,
             "resumed": made.resumed,

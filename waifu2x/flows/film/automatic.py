@@ -51,7 +51,7 @@ def decided(
 ) -> DecidedFilm:
     """Chooses noise level and encoder where they are `auto`, and an even size. Raises Waifu2xError
     for what this film does not allow."""
-    chosen = dict(arguments)
+    chosen = {**arguments, **_as_stored(film.pictures, arguments)}
     size = film.pictures.height, film.pictures.width
     try:
         request = sizes.request(**{name: chosen[name] for name in _SIZES})
@@ -69,6 +69,17 @@ def decided(
     if even != asked:
         chosen |= {"scale": None, "height": even[0], "width": even[1], "fit": "exact"}
     return DecidedFilm(job, chosen, *even, asked, changes)
+
+
+def _as_stored(pictures: Pictures, arguments: Mapping[str, Any]) -> dict[str, int | None]:
+    """Returns the width and height of stored frames that are shown with those that are asked for:
+    players turn frames, and stretch their pixels."""
+    width, height = arguments["width"], arguments["height"]
+    if pictures.orientation >= 5:
+        width, height = height, width
+    if pictures.aspect is not None and width is not None:
+        width = sizes.rounded(width / pictures.aspect)
+    return {"width": width, "height": height}
 
 
 def deciding_settings(

@@ -9,9 +9,11 @@ import io
 import os
 import select
 import stat
+import struct
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ import numpy as np
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.film.assembly import MadeFilm
 from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarge_frames
+from waifu2x.flows.film.frames.frame_enlarger import plane_format
 from waifu2x.flows.film.frames.frame_streams import FrameSink, FrameSource, PlacedFrame, Planes
 from waifu2x.flows.film.frames.stages import Stages
 from waifu2x.flows.film.parts.part_runs import PartRun
@@ -33,11 +36,16 @@ from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.formats.film.writing.header import FilmPlan
 from waifu2x.formats.film.writing.live_writing import LiveEncoder
 from waifu2x.formats.png.write import PngWriter
-from waifu2x.imaging.picture import Colours, Picture
+from waifu2x.imaging import planar_rgb
+from waifu2x.imaging.orientation import oriented, oriented_plane
+from waifu2x.imaging.picture import Colours, Metadata, Picture
+from waifu2x.imaging.planar import PlanarPicture
 from waifu2x.imaging.streams import Extent, Header, Timed
 from waifu2x.system.files import explained, reason, write_atomically, writing
 
 _STANDARD_OUTPUT = 1
+_NO_UNIT = 0
+"""PNG's unit of dimensions that are only proportions."""
 _WHOLE = 1 << 62
 """Ticks of the only part of such a film."""
 _PIPE_BYTES = 1 << 20
@@ -164,22 +172,12 @@ class RawSink(FrameSink):
         """Writes the header. Raises OutputError, BrokenPipeError."""
         shape = self._shape
         _widen(self._descriptor)
-        self._send(
-            [
-                y4m_header(
-                    shape.encoding.pixels,
-                    shape.height,
-                    shape.width,
-                    shape.rate,
-                    shape.aspect,
-                    shape.colours,
-                    interlaced=self._interlaced,
-                )
-            ]
-        )
+        told = (shape.rate, shape.written_aspect, shape.colours)
+        pixels = shape.encoding.pixels
+        self._send([y4m_header(pixels, *shape.written, *told, interlaced=self._interlaced)])
 
     def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
-        self.write(planes)
+        self.write(planes if self._shape.orientation == 1 else _upright(planes, self._shape))
         self._place(placed.frame)
 
     def write(self, planes: Planes) -> None:
@@ -208,6 +206,20 @@ class RawSink(FrameSink):
                     written -= waiting.pop(0).nbytes
                 if written:
                     waiting[0] = waiting[0][written:]
+
+
+def _upright(planes: Planes, shape: Shape) -> Planes:
+    """Returns planes that are turned. Chroma goes through RGB, since the places of its samples turn
+    into others that no format has."""
+    pixels, orientation = shape.encoding.pixels, shape.orientation
+    if (pixels.columns, pixels.rows) == (1, 1):
+        return [np.ascontiguousarray(oriented_plane(plane, orientation)) for plane in planes]
+    form = plane_format(pixels, shape.colours)
+    rgb = planar_rgb.to_rgb(PlanarPicture(form, *planes))
+    turned = [np.empty(size, pixels.dtype) for size in pixels.shapes(*shape.written)]
+    upright = np.ascontiguousarray(oriented_plane(rgb, orientation))
+    planar_rgb.from_rgb(upright, PlanarPicture(form, *turned))
+    return turned
 
 
 def _written(descriptor: int, parts: Sequence[memoryview]) -> int:
@@ -250,6 +262,13 @@ class FrameFilesSink(FrameSink):
         self._replace = replace
         self._times: list[int] = []
         self._content = b""
+        self._metadata = Metadata()
+        aspect = shape.written_aspect
+        if aspect is not None and aspect != 1:
+            # FFmpeg, which films are made of frames by, takes the first number for the width of a
+            # pixel; PNG's specification means pixels in a unit, and so the reverse.
+            dimensions = struct.pack(">IIB", *aspect.as_integer_ratio(), _NO_UNIT)
+            self._metadata = Metadata(chunks=((b"pHYs", dimensions),))
 
     def open(self, header: Header) -> None:
         """Makes the folder. Raises OutputError, and ExistsError for existing frames or times."""
@@ -292,10 +311,11 @@ class FrameFilesSink(FrameSink):
         """Returns planes of grey, or of green, blue, red and perhaps alpha, as a file."""
         alpha = planes[3:]
         order = [planes[0]] if len(planes) == 1 else [planes[2], planes[0], planes[1]]
-        pixels = np.stack(order, axis=-1)
-        height, width = planes[0].shape
+        stored = Picture(np.stack(order, axis=-1), alpha[0] if alpha else None)
+        picture = oriented(stored, self._shape.orientation)
+        height, width, _ = picture.pixels.shape
         content = io.BytesIO()
-        writer = PngWriter(Header((Extent(height, width, pixels.nbytes),)), content)
-        writer.add(Timed(Picture(pixels, alpha[0] if alpha else None, self._colours)))
+        writer = PngWriter(Header((Extent(height, width, picture.pixels.nbytes),)), content)
+        writer.add(Timed(replace(picture, colours=self._colours, metadata=self._metadata)))
         writer.finish()
         return content.getvalue()

@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 from waifu2x.errors import ImageError
 from waifu2x.formats.film.reading.selection import Selection
 from waifu2x.formats.metadata import code_points, profiles
-from waifu2x.imaging import comparison, sheet
+from waifu2x.imaging import comparison, sheet, sizes
 from waifu2x.imaging.dtypes import from_unit
-from waifu2x.imaging.picture import Colours, Picture
+from waifu2x.imaging.orientation import oriented_plane
+from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.resample import bicubic
 
 if TYPE_CHECKING:
     from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger
     from waifu2x.flows.film.reading.client import FilmReader
+    from waifu2x.formats.film.description import Pictures
     from waifu2x.formats.film.reading.deinterlacing import Deinterlacing
 
 
@@ -38,9 +41,10 @@ def preview(
     finally:
         frames.close()
     result = enlarge.upscaler.enlarger.picture(source)
-    colours = reader.film.pictures.said()
-    compared = comparison.compare(_levels(source, colours), _levels(result, colours))
-    height, width = result.pixels.shape[:2]
+    pictures = reader.film.pictures
+    first, second = (_levels(picture, pictures) for picture in (source, result))
+    compared = comparison.compare(first, second)
+    height, width = second.pixels.shape[:2]
     made, _ = sheet.of_two(
         compared,
         ("Lanczos", name),
@@ -50,8 +54,15 @@ def preview(
     return made
 
 
-def _levels(picture: Picture, colours: Colours) -> Picture:
-    """Returns a picture on white in 8 bits, of HDR and wide colours as sRGB shows them."""
+def _levels(picture: Picture, pictures: Pictures) -> Picture:
+    """Returns a picture on white in 8 bits, as players show it: upright, with square pixels, and
+    HDR and wide colours as sRGB shows them."""
+    colours = pictures.said()
     if code_points.is_wide(colours.code_points):
         picture = profiles.to_srgb(replace(picture, colours=colours))
-    return Picture(from_unit(comparison.on_white(picture, np.float32), np.uint8))
+    pixels = comparison.on_white(picture, np.float32)
+    if pictures.aspect is not None:
+        height, width = pixels.shape[:2]
+        pixels = bicubic(pixels, height, sizes.rounded(width * pictures.aspect)).clip(0, 1)
+    upright = np.ascontiguousarray(oriented_plane(pixels, pictures.orientation))
+    return Picture(from_unit(upright, np.uint8))

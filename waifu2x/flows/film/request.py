@@ -134,6 +134,7 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
         pictures.aspect,
         _coded_colours(pictures, pixels, height),
         job.threads or encoder_threads(encoding.codec, height, core_count()),
+        pictures.orientation if is_raw else 1,
     )
     plan = targets.plan(film, container, sound=job.sound, subtitles=job.subtitles)
     if not is_raw:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from waifu2x.imaging.picture import CodePoints, Colours, Hdr
 from waifu2x.system.lazy_dataclass import dataclass
@@ -49,6 +49,12 @@ class PixelFormat:
         return ((height, width), chroma, chroma, (height, width))[: self.planes]
 
     @property
+    def steps(self) -> tuple[tuple[int, int], ...]:
+        """Returns rows and columns of luma for a sample of each plane."""
+        chroma = (self.rows, self.columns)
+        return ((1, 1), chroma, chroma, (1, 1))[: self.planes]
+
+    @property
     def dtype(self) -> str:
         """Returns NumPy's name of the sample type."""
         return "uint8" if self.bits == 8 else "uint16"
@@ -67,6 +73,15 @@ class FilmColours:
     """Values that the film leaves unsaid, in words."""
 
 
+class Crop(NamedTuple):
+    """Rows and columns at the edges of decoded frames that a container says not to show."""
+
+    top: int = 0
+    bottom: int = 0
+    left: int = 0
+    right: int = 0
+
+
 @dataclass(frozen=True)
 class Pictures:
     """The stream of a film that is enlarged."""
@@ -78,6 +93,7 @@ class Pictures:
     """The decoder that gives all its planes."""
     height: int
     width: int
+    """Without what is cropped."""
     pixels: PixelFormat
     time_base: Fraction
     """Seconds of a tick."""
@@ -98,6 +114,26 @@ class Pictures:
     interlaced: bool
     tags: tuple[tuple[str, str], ...]
     disposition: int
+    crop: Crop = Crop()
+
+    @property
+    def coded_size(self) -> tuple[int, int]:
+        """Returns width and height of decoded frames."""
+        crop = self.crop
+        return self.width + crop.left + crop.right, self.height + crop.top + crop.bottom
+
+    @property
+    def orientation(self) -> int:
+        """Returns the display matrix as EXIF's orientation, 1 to 8; 1 without one, and for one that
+        is more than quarter turns and reflections."""
+        if self.matrix is None:
+            return 1
+        across, down, across_by_y, down_by_y = (self.matrix[place] for place in (0, 1, 3, 4))
+        if across and down_by_y and not down and not across_by_y:
+            return {(1, 1): 1, (0, 1): 2, (0, 0): 3, (1, 0): 4}[across > 0, down_by_y > 0]
+        if down and across_by_y and not across and not down_by_y:
+            return {(1, 1): 5, (0, 1): 6, (0, 0): 7, (1, 0): 8}[across_by_y > 0, down > 0]
+        return 1
 
     def said(self) -> Colours:
         """Returns the colours as pictures of RGB have them."""

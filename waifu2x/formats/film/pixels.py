@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ImageError
-from waifu2x.formats.film.description import PixelFormat
+from waifu2x.formats.film.description import Crop, PixelFormat
 from waifu2x.formats.film.library import library
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _REPACKED = {
     "rgba64be": "gbrap16le", "rgba64le": "gbrap16le",
 }  # fmt: skip
 """Formats whose samples lie otherwise, and the planar format with the same samples."""
+_WHOLE = Crop()
 FULL_RANGE = ("yuvj420p", "yuvj422p", "yuvj444p")
 """Formats whose name alone says that they are full range."""
 
@@ -59,16 +60,22 @@ def pixel_format(name: str, film: str) -> PixelFormat:
     return PixelFormat(planar, bits, columns, rows, planes, is_rgb)
 
 
-def planes_of(frame: VideoFrame, pixels: PixelFormat) -> list[NDArray[Any]]:
-    """Returns the planes of a frame, (rows, columns) each, as views of its memory."""
+def planes_of(frame: VideoFrame, pixels: PixelFormat, crop: Crop = _WHOLE) -> list[NDArray[Any]]:
+    """Returns the planes of a frame, (rows, columns) each, as views of its memory. `crop` begins
+    with whole samples of chroma."""
     name = frame.format.name
     if name != pixels.name and not name.startswith("yuvj"):
         frame = frame.reformat(format=pixels.name)
-    shapes = pixels.shapes(frame.height, frame.width)
-    return [
-        _rows(plane, pixels.dtype)[: shape[0], : shape[1]]
-        for plane, shape in zip(frame.planes, shapes, strict=True)
-    ]
+    height = frame.height - crop.top - crop.bottom
+    width = frame.width - crop.left - crop.right
+    found = []
+    for plane, shape, (rows, columns) in zip(
+        frame.planes, pixels.shapes(height, width), pixels.steps, strict=True
+    ):
+        top, left = crop.top // rows, crop.left // columns
+        samples = _rows(plane, pixels.dtype)
+        found.append(samples[top : top + shape[0], left : left + shape[1]])
+    return found
 
 
 def frame_of(planes: Sequence[NDArray[Any]], pixels: PixelFormat) -> VideoFrame:

@@ -277,7 +277,8 @@ class ReadFilm:
 
     def _lend(self, decoded: Decoded, busy: float) -> None:
         """Sends a frame in shared memory."""
-        planes = planes_of(decoded.frame, self._film.pictures.pixels)
+        pictures = self._film.pictures
+        planes = planes_of(decoded.frame, pictures.pixels, pictures.crop)
         whole = self._pool.array((sum(plane.nbytes for plane in planes),), np.uint8)
         begin = 0
         for plane in planes:

@@ -19,6 +19,7 @@ from waifu2x.formats.film.description import (
     SMPTE170M,
     UNSPECIFIED,
     ChromaSiting,
+    Crop,
     Film,
     FilmColours,
     OtherStream,
@@ -62,6 +63,8 @@ _PREFERRED = 5_000_000
 _NOT_READ = 48
 """FFmpeg's way to discard all of a stream."""
 _HORIZONTAL, _VERTICAL, _ADDED_TYPE, _ADDED_DATA = 0x55B7, 0x55B8, 0x41E7, 0x41ED
+_CROPS = 0x54BB, 0x54AA, 0x54CC, 0x54DD
+"""Pixels to crop: top, bottom, left, right."""
 _SITINGS: dict[tuple[int, int], ChromaSiting] = {
     (1, 2): "left",
     (1, 1): "topleft",
@@ -190,12 +193,13 @@ def _pictures(
             )
         lost = tuple(dict.fromkeys(("Dolby Vision", *lost)))
     aspect = stream.sample_aspect_ratio
+    crop = _crop(header.crop, pixels, first)
     return Pictures(
         stream.index,
         context.name,
         decoder_of(stream),
-        first.height,
-        first.width,
+        first.height - crop.top - crop.bottom,
+        first.width - crop.left - crop.right,
         pixels,
         stream.time_base,
         rate,
@@ -209,7 +213,17 @@ def _pictures(
         first.interlaced_frame or 2 <= int(context.field_order) <= 5,
         _tags(stream),
         int(stream.disposition),
+        crop,
     )
+
+
+def _crop(told: Crop, pixels: PixelFormat, first: VideoFrame) -> Crop:
+    """Returns what a container crops, from whole samples of chroma on; nothing if it leaves
+    nothing, or has never seen such frames."""
+    top, left = told.top - told.top % pixels.rows, told.left - told.left % pixels.columns
+    crop = told._replace(top=top, left=left)
+    is_sound = top + crop.bottom < first.height and left + crop.right < first.width
+    return crop if is_sound else Crop()
 
 
 def _rate(stream: VideoStream) -> Fraction:
@@ -350,6 +364,7 @@ class StreamHeader(NamedTuple):
 
     siting: ChromaSiting | None = None
     dolby_vision: DolbyVision | None = None
+    crop: Crop = Crop()
 
 
 def header_of(stream: VideoStream) -> StreamHeader:
@@ -371,12 +386,13 @@ def header_of(stream: VideoStream) -> StreamHeader:
     vision = None
     if found.get(_ADDED_TYPE) in _DOLBY_VISION and len(told) > 4:
         vision = DolbyVision(told[2] >> 1, told[4] >> 4)
-    return StreamHeader(_SITINGS.get((next(sides), next(sides))), vision)
+    crop = Crop(*(int.from_bytes(found.get(number, b"")) for number in _CROPS))
+    return StreamHeader(_SITINGS.get((next(sides), next(sides))), vision, crop)
 
 
 def _walk(data: bytes, at: int, end: int, found: dict[int, bytes]) -> None:
     for one in elements(data, at, end):
         if one.number in _PARENTS:
             _walk(data, one.start, one.end, found)
-        elif one.number in (_HORIZONTAL, _VERTICAL, _ADDED_TYPE, _ADDED_DATA):
+        elif one.number in (_HORIZONTAL, _VERTICAL, _ADDED_TYPE, _ADDED_DATA, *_CROPS):
             found[one.number] = data[one.start : one.end]

@@ -57,7 +57,7 @@ class Fitting:
         size = f"{frame.width}x{frame.height}"
         if pixel_format(frame.format.name, self._name) != pictures.pixels:
             return f"{size} {frame.format.name}"
-        return "" if (frame.width, frame.height) == (pictures.width, pictures.height) else size
+        return "" if (frame.width, frame.height) == pictures.coded_size else size
 
     def fitted(self, frame: VideoFrame) -> VideoFrame:
         """Returns a frame of the film's size and format, with the times of `frame`. Pictures of
@@ -88,9 +88,9 @@ class Fitting:
                 f"{float((frame.pts or 0) * film.time_base):.6g} s: make two films, by --end and "
                 "--start there"
             )
+        width, height = whole = film.coded_size
         shown = Fraction(frame.width, frame.height) * (aspect or 1)
-        wanted = Fraction(film.width, film.height) * (film.aspect or 1)
-        width, height = film.width, film.height
+        wanted = Fraction(*whole) * (film.aspect or 1)
         if abs(shown / wanted - 1) > _ALIKE:
             # A picture's proportions against those of the film decide where bars are.
             width = min(width, 2 * round(width * shown / wanted / 2) or 2)
@@ -101,7 +101,7 @@ class Fitting:
         own = colours_of(self._stream, frame, pixels, film.colours.siting, self._name)
         steps = [
             ("scale", scale + _conversion(own, film.colours, pixels, film.pixels)),
-            ("pad", f"w={film.width}:h={film.height}:x=trunc((ow-iw)/4)*2:y=trunc((oh-ih)/4)*2"),
+            ("pad", f"w={whole[0]}:h={whole[1]}:x=trunc((ow-iw)/4)*2:y=trunc((oh-ih)/4)*2"),
             ("format", f"pix_fmts={film.pixels.name}"),
             ("buffersink", ""),
         ]

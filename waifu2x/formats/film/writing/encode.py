@@ -16,6 +16,7 @@ from waifu2x.formats.film.library import library
 from waifu2x.formats.film.pixels import frame_of
 from waifu2x.formats.film.reading.opening import in_short
 from waifu2x.formats.film.writing.codecs import ENCODERS, Encoding
+from waifu2x.imaging.orientation import oriented_size
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.machine import usual_scheduling
 
@@ -39,6 +40,18 @@ class Shape:
     colours: FilmColours
     threads: int = 0
     """Threads of the encoder, which change its bytes; 0 for as many as there are cores."""
+    orientation: int = 1
+    """EXIF's orientation that frames are turned upright by, where the target has no word for it."""
+
+    @property
+    def written(self) -> tuple[int, int]:
+        """Returns the height and width of frames in the target."""
+        return oriented_size(self.height, self.width, self.orientation)
+
+    @property
+    def written_aspect(self) -> Fraction | None:
+        """Returns the width of a pixel in the target over its height, if known."""
+        return 1 / self.aspect if self.aspect and self.orientation >= 5 else self.aspect
 
 
 class Encoded(NamedTuple):
