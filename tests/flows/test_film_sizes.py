@@ -41,7 +41,7 @@ def _recording(
         begin = [] if restarts else ["-output_ts_offset", str(number)]
         command = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", f"testsrc=s={size}:r=10:d=1"]
         command += ["-f", "lavfi", "-i", "sine=d=1", "-pix_fmt", "yuv420p", "-c:v", "libx264"]
-        subprocess.run([*command, "-g", "5", "-bf", "0", *extra, *begin, part], check=True)
+        subprocess.run([*command, "-g", "5", "-bf", "0", *extra, *begin, str(part)], check=True)
         whole += part.read_bytes()
     path.write_bytes(whole)
 
@@ -63,7 +63,17 @@ class _Read:
 
 def _of_ffmpeg(path: Path) -> NDArray[np.uint8]:
     """Luma of all frames by the program ffmpeg, which gives them the size of the first."""
-    command = ["ffmpeg", "-v", "quiet", "-i", path, "-vf", "scale=64:48", "-pix_fmt", "yuv420p"]
+    command = [
+        "ffmpeg",
+        "-v",
+        "quiet",
+        "-i",
+        str(path),
+        "-vf",
+        "scale=64:48",
+        "-pix_fmt",
+        "yuv420p",
+    ]
     command += ["-f", "rawvideo", "-fps_mode", "passthrough", "-"]
     data = subprocess.run(command, check=True, capture_output=True).stdout
     return np.frombuffer(data, np.uint8).reshape(-1, 72, 64)[:, :48]

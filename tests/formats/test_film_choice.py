@@ -29,7 +29,7 @@ def _made(path: Path, *streams: tuple[str, int, str, str]) -> None:
     for number, (_, _, codec, disposition) in enumerate(streams):
         command += ["-map", f"{number}", f"-c:{number}", codec]
         command += [f"-disposition:{number}", disposition]
-    subprocess.run([*command, path], check=True)
+    subprocess.run([*command, str(path)], check=True)
 
 
 def _chosen(path: Path) -> int:
@@ -39,14 +39,14 @@ def _chosen(path: Path) -> int:
 
 def _of_ffmpeg(path: Path) -> int:
     """The stream that the program ffmpeg chooses by itself."""
-    command = ["ffmpeg", "-i", path, "-frames:v", "1", "-an", "-f", "null", "-"]
+    command = ["ffmpeg", "-i", str(path), "-frames:v", "1", "-an", "-f", "null", "-"]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stderr
     return int(told.partition("Stream mapping:")[2].partition("#0:")[2].partition(" ")[0])
 
 
 def _longest(path: Path) -> int:
     """The stream of most frames, as ffprobe counts them."""
-    command = ["ffprobe", "-v", "quiet", "-of", "json", "-count_frames", "-show_streams", path]
+    command = ["ffprobe", "-v", "quiet", "-of", "json", "-count_frames", "-show_streams", str(path)]
     streams = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["streams"]
     return max(range(len(streams)), key=lambda index: int(streams[index]["nb_read_frames"]))
 

@@ -172,9 +172,15 @@ class RawSink(FrameSink):
         """Writes the header. Raises OutputError, BrokenPipeError."""
         shape = self._shape
         _widen(self._descriptor)
-        told = (shape.rate, shape.written_aspect, shape.colours)
-        pixels = shape.encoding.pixels
-        self._send([y4m_header(pixels, *shape.written, *told, interlaced=self._interlaced)])
+        line = y4m_header(
+            shape.encoding.pixels,
+            *shape.written,
+            shape.rate,
+            shape.written_aspect,
+            shape.colours,
+            interlaced=self._interlaced,
+        )
+        self._send([line])
 
     def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
         self.write(planes if self._shape.orientation == 1 else _upright(planes, self._shape))

@@ -73,7 +73,7 @@ class FilmColours:
     """Values that the film leaves unsaid, in words."""
 
 
-class Crop(NamedTuple):
+class CroppedEdges(NamedTuple):
     """Rows and columns at the edges of decoded frames that a container says not to show."""
 
     top: int = 0
@@ -114,7 +114,7 @@ class Pictures:
     interlaced: bool
     tags: tuple[tuple[str, str], ...]
     disposition: int
-    crop: Crop = Crop()
+    crop: CroppedEdges = CroppedEdges()
 
     @property
     def coded_size(self) -> tuple[int, int]:

@@ -278,7 +278,8 @@ class ReadFilm:
     def _lend(self, decoded: Decoded, busy: float) -> None:
         """Sends a frame in shared memory."""
         pictures = self._film.pictures
-        planes = planes_of(decoded.frame, pictures.pixels, pictures.crop)
+        told = pictures.pixels, pictures.crop, pictures.colours.siting
+        planes = planes_of(decoded.frame, *told)
         whole = self._pool.array((sum(plane.nbytes for plane in planes),), np.uint8)
         begin = 0
         for plane in planes:

@@ -19,7 +19,7 @@ from waifu2x.formats.film.description import (
     SMPTE170M,
     UNSPECIFIED,
     ChromaSiting,
-    Crop,
+    CroppedEdges,
     Film,
     FilmColours,
     OtherStream,
@@ -28,7 +28,7 @@ from waifu2x.formats.film.description import (
     Range,
 )
 from waifu2x.formats.film.library import library
-from waifu2x.formats.film.pixels import FULL_RANGE, pixel_format
+from waifu2x.formats.film.pixels import FULL_RANGE, frame_pixels
 from waifu2x.formats.film.reading.clock import RESTARTED
 from waifu2x.formats.film.reading.completeness import seconds_of
 from waifu2x.formats.film.reading.opening import MAX_RATE, MAX_SIDE, decoder_of
@@ -175,7 +175,7 @@ def _pictures(
     rate = _rate(stream)
     if stream.time_base is None or stream.time_base <= 0:
         raise ImageError(f"{name}: has no times: it is damaged")
-    pixels = pixel_format(first.format.name, name)
+    pixels = frame_pixels(first, name)
     context = stream.codec_context
     # PyAV's stubs name another class than its frames have.
     side_data = cast("SideDataContainer", first.side_data)
@@ -217,13 +217,13 @@ def _pictures(
     )
 
 
-def _crop(told: Crop, pixels: PixelFormat, first: VideoFrame) -> Crop:
+def _crop(told: CroppedEdges, pixels: PixelFormat, first: VideoFrame) -> CroppedEdges:
     """Returns what a container crops, from whole samples of chroma on; nothing if it leaves
     nothing, or has never seen such frames."""
     top, left = told.top - told.top % pixels.rows, told.left - told.left % pixels.columns
     crop = told._replace(top=top, left=left)
     is_sound = top + crop.bottom < first.height and left + crop.right < first.width
-    return crop if is_sound else Crop()
+    return crop if is_sound else CroppedEdges()
 
 
 def _rate(stream: VideoStream) -> Fraction:
@@ -364,7 +364,7 @@ class StreamHeader(NamedTuple):
 
     siting: ChromaSiting | None = None
     dolby_vision: DolbyVision | None = None
-    crop: Crop = Crop()
+    crop: CroppedEdges = CroppedEdges()
 
 
 def header_of(stream: VideoStream) -> StreamHeader:
@@ -386,7 +386,7 @@ def header_of(stream: VideoStream) -> StreamHeader:
     vision = None
     if found.get(_ADDED_TYPE) in _DOLBY_VISION and len(told) > 4:
         vision = DolbyVision(told[2] >> 1, told[4] >> 4)
-    crop = Crop(*(int.from_bytes(found.get(number, b"")) for number in _CROPS))
+    crop = CroppedEdges(*(int.from_bytes(found.get(number, b"")) for number in _CROPS))
     return StreamHeader(_SITINGS.get((next(sides), next(sides))), vision, crop)
 
 

@@ -21,7 +21,7 @@ from waifu2x.formats.film.description import (
     PixelFormat,
 )
 from waifu2x.formats.film.library import library
-from waifu2x.formats.film.pixels import pixel_format
+from waifu2x.formats.film.pixels import frame_pixels
 from waifu2x.formats.film.reading.deinterlacing import configure, source_of
 from waifu2x.formats.film.reading.describe import colours_of
 from waifu2x.formats.film.reading.opening import MAX_SIDE
@@ -35,6 +35,8 @@ _MATRICES = {
     BT2020: "bt2020",
 }  # fmt: skip
 """Names of FFmpeg's filter `scale`, by the numbers of H.273."""
+_TRANSPARENT = PixelFormat("gbrap", 8, 1, 1, 4, is_rgb=True)
+"""The format of palettes, with transparency."""
 _ALIKE = Fraction(1, 50)
 """The difference between two proportions, as a fraction of one, that is no reason for bars."""
 
@@ -55,7 +57,9 @@ class Fitting:
         frame like those of the film."""
         pictures = self._pictures
         size = f"{frame.width}x{frame.height}"
-        if pixel_format(frame.format.name, self._name) != pictures.pixels:
+        pixels = frame_pixels(frame, self._name)
+        is_palette = frame.format.name == "pal8" and pictures.pixels == _TRANSPARENT
+        if pixels != pictures.pixels and not is_palette:
             return f"{size} {frame.format.name}"
         return "" if (frame.width, frame.height) == pictures.coded_size else size
 
@@ -80,7 +84,7 @@ class Fitting:
 
     def _begin(self, frame: VideoFrame, aspect: Fraction | None) -> None:
         film = self._pictures
-        pixels = pixel_format(frame.format.name, self._name)
+        pixels = frame_pixels(frame, self._name)
         if not _holds(film.pixels, pixels) or max(frame.width, frame.height) > MAX_SIDE:
             raise ImageError(
                 f"{self._name}: its pictures change from {film.width}x{film.height} "

@@ -71,8 +71,8 @@ def sizes_of(
         if any(first <= pos <= last for first, last in within):
             size = _size(packet, stream, name)
             if size is not None and size != found[-1][1:]:
-                seconds = float(pts * stream.time_base - origin)
-                found.append(SizeFrom(max(0.0, seconds), *size))
+                begin = max(Fraction(0), pts * stream.time_base - origin)
+                found.append(SizeFrom(float(begin), *size))
     return tuple(found)
 
 
