@@ -17,7 +17,7 @@ from waifu2x.flows.film.parts.begun_film import parts_folder
 from waifu2x.formats.film import WRITABLE
 from waifu2x.formats.film.description import HLG, MATRICES, Film
 from waifu2x.formats.film.reading.describe import is_hdr
-from waifu2x.formats.film.reading.selection import Ending
+from waifu2x.formats.film.reading.selection import Ending, Selection
 
 if TYPE_CHECKING:
     from waifu2x.flows.batch.subset import Shard
@@ -111,18 +111,22 @@ def warnings(film: Film, prepared: PreparedFilm) -> Iterator[str]:
         yield f"no encoder here keeps {lost}"
     if film.pictures.interlaced:
         how = prepared.selection.deinterlacing
-        yield (
-            "is interlaced and enlarged as it is: combs stay"
-            if how == "off"
-            else f"is interlaced: deinterlaced (--deinterlace {how})"
-        )
+        if how == "off":
+            yield "is interlaced and enlarged as it is: combs stay"
+        elif how == "ivtc":
+            yield "is interlaced: its pulldown is undone (--ivtc)"
+        else:
+            yield f"is interlaced: deinterlaced (--deinterlace {how})"
 
 
-def damage(film: Film, made: MadeFilm) -> list[str]:
-    """Lists what could not be read of a film, each a clause."""
+def damage(film: Film, selection: Selection, made: MadeFilm) -> list[str]:
+    """Lists what could not be read of the selected stretch of a film, each a clause."""
     ending, found = made.ending, []
-    of = "" if film.seconds is None else f" of {film.seconds:.2f} s"
-    what = f"{_frames(made.frames)}, {float(ending.seconds):.2f} s{of}"
+    read = float(ending.seconds - selection.start - sum(gap.length for gap in ending.gaps))
+    ends = [float(end) for end in (film.seconds, selection.end) if end is not None]
+    claimed = min(ends, default=0.0) - float(selection.start)
+    of = f" of {claimed:.2f} s" if claimed > read else ""  # joined recordings are longer
+    what = f"{_frames(made.frames)}, {max(read, 0.0):.2f} s{of}"
     if ending.is_short:
         found.append(f"the input ends early ({what})")
     if ending.damaged:
@@ -186,7 +190,7 @@ def tell_end(
     as_json: bool,
 ) -> bool:
     """Reports a finished film; returns False if part of its source could not be read."""
-    found = damage(film, made)
+    found = damage(film, prepared.selection, made)
     for clause in found:
         report.error(f"{job.source}: {clause}")
     for notice in made.notices:

@@ -27,7 +27,7 @@ from waifu2x.formats.film.description import (
 from waifu2x.formats.film.library import versions
 from waifu2x.formats.film.raw import raw_encoding
 from waifu2x.formats.film.reading.deinterlacing import Deinterlacing
-from waifu2x.formats.film.reading.describe import HD_LINES
+from waifu2x.formats.film.reading.describe import HD_LINES, STEREO_TAG
 from waifu2x.formats.film.reading.selection import Selection, tick_of
 from waifu2x.formats.film.writing import targets
 from waifu2x.formats.film.writing.codecs import (
@@ -148,6 +148,9 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
             }
             targets.check(plan, film, str(job.target), elsewhere)
     plan = replace(plan, notices=(*plan.notices, *losses(job.wish, pictures.pixels, encoding)))
+    if STEREO_TAG in dict(pictures.tags) and container not in ("mkv", "webm"):
+        told = f"the arrangement of a stereo picture is lost: .{container} has no place for it here"
+        plan = replace(plan, notices=(*plan.notices, told))
     keeps_hdr = has_own_hdr(encoding.codec) or container in ("mkv", "png")
     if pictures.hdr is not None and not keeps_hdr:
         told = (

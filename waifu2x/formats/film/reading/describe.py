@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
     from av.video.stream import VideoStream
 
+STEREO_TAG = "stereo_mode"
+"""The tag that FFmpeg makes of Matroska's field, and the field of the tag."""
 HD_LINES = 720
 """Height from which a film without a named matrix is taken for BT.709."""
 _OTHER_MATRICES = {
@@ -167,6 +169,15 @@ def _tags(stream: Stream) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(tags.items()))
 
 
+def _picture_tags(stream: VideoStream, stereo: str) -> tuple[tuple[str, str], ...]:
+    """Returns the tags of the pictures, among them how they are a stereo picture, if they are."""
+    tags = dict(_tags(stream))
+    tags.setdefault(STEREO_TAG, stereo)
+    if tags[STEREO_TAG] in ("", "mono"):
+        del tags[STEREO_TAG]
+    return tuple(sorted(tags.items()))
+
+
 def _pictures(
     stream: VideoStream, first: VideoFrame, siting: ChromaSiting | None, name: str
 ) -> Pictures:
@@ -179,7 +190,7 @@ def _pictures(
     context = stream.codec_context
     # PyAV's stubs name another class than its frames have.
     side_data = cast("SideDataContainer", first.side_data)
-    hdr, lost, matrix = _side_data(side_data)
+    hdr, lost, matrix, stereo = _side_data(side_data)
     header = header_of(stream)
     colours = colours_of(stream, first, pixels, siting or header.siting, name)
     if colours.primaries == colours.transfer == UNSPECIFIED:
@@ -211,7 +222,7 @@ def _pictures(
         hdr,
         lost,
         first.interlaced_frame or 2 <= int(context.field_order) <= 5,
-        _tags(stream),
+        _picture_tags(stream, stereo),
         int(stream.disposition),
         crop,
     )
@@ -300,15 +311,24 @@ def _profiled(
     return replace(colours, primaries=points.primaries, transfer=points.transfer), ()
 
 
-def _side_data(
-    found: SideDataContainer,
-) -> tuple[Hdr | None, tuple[str, ...], tuple[int, ...] | None]:
-    """Returns HDR10's metadata, names of what is lost, and the display matrix."""
+class _SideData(NamedTuple):
+    """Facts that come with a frame."""
+
+    hdr: Hdr | None
+    lost: tuple[str, ...]
+    """Names of what no encoder keeps."""
+    matrix: tuple[int, ...] | None
+    stereo: str
+    """Matroska's word for the arrangement of a stereo picture; empty for a plain one."""
+
+
+def _side_data(found: SideDataContainer) -> _SideData:
     primaries: tuple[Fraction, ...] = ()
     luminance: tuple[Fraction, ...] = ()
     light: tuple[Fraction, Fraction] | None = None
     matrix: tuple[int, ...] | None = None
     lost: list[str] = []
+    stereo = ""
     for one in found:
         kind, data = one.type.name, bytes(one)
         if kind == "MASTERING_DISPLAY_METADATA" and len(data) >= 88:
@@ -324,11 +344,23 @@ def _side_data(
             light = Fraction(most), Fraction(mean)
         elif kind == "DISPLAYMATRIX" and len(data) >= 36:
             matrix = struct.unpack("=9i", data[:36])
+        elif kind == "STEREO3D" and len(data) >= 8:
+            arrangement, flags = struct.unpack("=2i", data[:8])
+            stereo = _STEREO.get(arrangement, ("", ""))[flags & 1]
         elif kind in _LOST and _LOST[kind] not in lost:
             lost.append(_LOST[kind])
     hdr = Hdr(primaries, luminance, light) if primaries or luminance or light else None
-    return hdr, tuple(lost), matrix
+    return _SideData(hdr, tuple(lost), matrix, stereo)
 
+
+_STEREO = {
+    1: ("left_right", "right_left"),
+    2: ("top_bottom", "bottom_top"),
+    4: ("checkerboard_lr", "checkerboard_rl"),
+    6: ("row_interleaved_lr", "row_interleaved_rl"),
+    7: ("col_interleaved_lr", "col_interleaved_rl"),
+}
+"""Matroska's words for FFmpeg's arrangements of stereo pictures, and for the reversed ones."""
 
 _LOST = {
     "DOVI_RPU_BUFFER": "Dolby Vision",
@@ -336,7 +368,6 @@ _LOST = {
     "DYNAMIC_HDR_PLUS": "HDR10+",
     "DYNAMIC_HDR_VIVID": "HDR Vivid",
     "A53_CC": "closed captions",
-    "STEREO3D": "the arrangement of a stereo picture",
     "SPHERICAL": "the projection of a spherical picture",
 }
 

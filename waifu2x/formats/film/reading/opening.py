@@ -29,7 +29,7 @@ MAX_SECONDS = 7 * 24 * 3600
 MAX_CHAPTERS = 10_000
 MAX_ATTACHED = 256 << 20
 """Bytes of all fonts and pictures that are attached to a film."""
-SNIFFED = 1024
+SNIFFED = 2048
 """Bytes from the beginning of a file that identify its format."""
 DECODERS = (
     "h264,hevc,vvc,libdav1d,av1,vp8,vp9,libvpx,libvpx-vp9,mpeg1video,mpeg2video,mpegvideo,mpeg4,"
@@ -48,12 +48,21 @@ def format_of(head: bytes) -> str | None:
     for offset, mark, name in _SIGNATURES:
         if head[offset : offset + len(mark)] == mark:
             return name
-    for offset, stride in ((0, 188), (4, 192)):
-        if len(head) > offset + 3 * stride and all(
-            head[offset + number * stride] == 0x47 for number in range(4)
-        ):
-            return "mpegts"
-    return None
+    return "mpegts" if any(_is_mpegts(head, stride) for stride in (188, 192, 204)) else None
+
+
+def _is_mpegts(head: bytes, stride: int) -> bool:
+    """Returns whether packets of MPEG-TS lie in the bytes, all that fit. A recording that was cut
+    off begins within one."""
+    return any(
+        marks.count(_SYNC) == len(marks) >= _LEAST_MARKS
+        for marks in (head[begin::stride] for begin in range(stride))
+    )
+
+
+_SYNC = 0x47
+"""The first byte of each packet of MPEG-TS."""
+_LEAST_MARKS = 4
 
 
 _SIGNATURES = (
