@@ -117,6 +117,19 @@ def warnings(film: Film, prepared: PreparedFilm) -> Iterator[str]:
             yield "is interlaced: its pulldown is undone (--ivtc)"
         else:
             yield f"is interlaced: deinterlaced (--deinterlace {how})"
+    if told := fields_line(prepared):
+        yield told
+
+
+def fields_line(prepared: PreparedFilm) -> str:
+    """Describes combs or pulldown that nothing cures, and the option that does; empty without
+    any."""
+    fields, how = prepared.fields, prepared.selection.deinterlacing
+    if fields.is_telecined and how != "ivtc":
+        return "looks like film with pulldown: --ivtc restores its pictures"
+    if fields.order is not None and how == "off":
+        return "has combs, although it does not say that it is interlaced: use --deinterlace frame"
+    return ""
 
 
 def damage(film: Film, selection: Selection, made: MadeFilm) -> list[str]:
@@ -333,6 +346,9 @@ def of_film(path: Path) -> tuple[dict[str, Any], list[str]]:
                 "lost": found,
             }
             lines.append(f"as {container}: {', '.join(found) or 'everything is kept'}")
+        if some is not None and (combs := fields_line(some)):
+            document["fields"] = combs
+            lines.append(combs)
         if some is not None:
             more, line = _time(film, some)
             document |= more

@@ -28,6 +28,7 @@ from waifu2x.formats.film.library import versions
 from waifu2x.formats.film.raw import raw_encoding
 from waifu2x.formats.film.reading.deinterlacing import Deinterlacing
 from waifu2x.formats.film.reading.describe import HD_LINES, STEREO_TAG
+from waifu2x.formats.film.reading.fields import MOST_LINES, Fields
 from waifu2x.formats.film.reading.selection import Selection, tick_of
 from waifu2x.formats.film.writing import targets
 from waifu2x.formats.film.writing.codecs import (
@@ -97,6 +98,8 @@ class PreparedFilm:
     shape: Shape
     plan: StreamPlan
     selection: Selection
+    fields: Fields = Fields()
+    """The look of the source's fields."""
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -122,8 +125,13 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
             "and --height, or use --chroma 444"
         )
     how = job.deinterlacing
+    fields = Fields()
+    if film.seekable and pictures.height <= MOST_LINES:
+        fields = reader.fields()
     if how is None:
-        how = "frame" if pictures.interlaced else "off"
+        how, order = ("frame" if pictures.interlaced else "off"), None
+    else:
+        order = None if pictures.interlaced else fields.order or "tff"
     rate = pictures.rate * (2 if how == "field" else 1) * (Fraction(4, 5) if how == "ivtc" else 1)
     shape = Shape(
         encoding,
@@ -160,7 +168,8 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
     if container == "y4m" and (names := _unsaid(shape)):
         told = f"y4m does not say its colours ({', '.join(names)}): tell the program that reads it"
         plan = replace(plan, notices=(*plan.notices, told))
-    return PreparedFilm(shape, plan, Selection(job.cut.start, job.cut.end, deinterlacing=how))
+    selection = Selection(job.cut.start, job.cut.end, deinterlacing=how, order=order)
+    return PreparedFilm(shape, plan, selection, fields)
 
 
 def _plan_for(container: str, reader: FilmReader, job: FilmJob, shape: Shape) -> StreamPlan | None:
@@ -231,7 +240,9 @@ def settings(job: FilmJob, prepared: PreparedFilm, source: Mapping[str, str]) ->
         THREADS: str(shape.threads),
         "start": str(prepared.selection.start),
         "end": str(prepared.selection.end),
-        "deinterlace": prepared.selection.deinterlacing,
+        "deinterlace": " ".join(
+            filter(None, (prepared.selection.deinterlacing, prepared.selection.order))
+        ),
         "duplicates": job.duplicates,
         PART_TICKS: str(max(1, round(seconds / shape.tick))),
         "version of waifu2x": __version__,

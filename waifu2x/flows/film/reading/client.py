@@ -23,6 +23,7 @@ from waifu2x.flows.film.reading.messages import OFTEN
 from waifu2x.flows.film.reading.process import name_of, read_film
 from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film.description import Film, PixelFormat
+from waifu2x.formats.film.reading.fields import Fields
 from waifu2x.formats.film.reading.selection import Ending, Selection
 from waifu2x.formats.film.reading.sizes import SizeFrom
 from waifu2x.formats.film.writing.header import FilmPlan, PictureTemplate
@@ -100,6 +101,7 @@ class FilmReader:
         self.ending = Ending()
         """Complete once all frames have been read."""
         self.stages = Stages()
+        self._fields: Fields | None = None
         prepare()
         self._process.start()
         theirs.close()
@@ -153,6 +155,15 @@ class FilmReader:
         reply = self._receive()
         assert isinstance(reply, messages.SizesFound)
         return reply.sizes
+
+    def fields(self) -> Fields:
+        """Returns how the fields of the film look, which can be sought in. Raises ImageError."""
+        if self._fields is None:
+            self.send(messages.AskFields())
+            reply = self._receive()
+            assert isinstance(reply, messages.FieldsFound)
+            self._fields = reply.fields
+        return self._fields
 
     def join(self, target: Path, plan: FilmPlan, parts: Parts) -> tuple[str, ...]:
         """Joins finished parts to a film in an existing file; returns a phrase for each loss in a

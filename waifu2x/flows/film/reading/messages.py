@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from waifu2x.flows.batch.shared_memory import SharedArray
 from waifu2x.formats.film.description import Film
+from waifu2x.formats.film.reading.fields import Fields
 from waifu2x.formats.film.reading.selection import Change, Ending, Selection
 from waifu2x.formats.film.reading.sizes import SizeFrom
 from waifu2x.formats.film.writing.header import FilmPlan, PictureTemplate
@@ -50,6 +51,10 @@ class AskTrial(NamedTuple):
 
 class AskSizes(NamedTuple):
     """Look for changes of size within the film."""
+
+
+class AskFields(NamedTuple):
+    """Look for fields and pulldown in the film."""
 
 
 class AskJoin(NamedTuple):
@@ -91,6 +96,7 @@ Request = (
     AskFrames
     | AskTrial
     | AskSizes
+    | AskFields
     | AskJoin
     | BeginLive
     | AddPicture
@@ -135,13 +141,25 @@ class SizesFound(NamedTuple):
     sizes: tuple[SizeFrom, ...]
 
 
+class FieldsFound(NamedTuple):
+    fields: Fields
+
+
 class ReadingFailed(NamedTuple):
     error: Exception
     trace: str = ""
     """The traceback of a fault of this program."""
 
 
-Reply = FilmDescribed | SharedFrame | FramesEnded | RequestDone | SizesFound | ReadingFailed
+Reply = (
+    FilmDescribed
+    | SharedFrame
+    | FramesEnded
+    | RequestDone
+    | SizesFound
+    | FieldsFound
+    | ReadingFailed
+)
 
 
 def send_descriptor(connection: Connection, descriptor: int, process: int) -> None:

@@ -32,6 +32,7 @@ from waifu2x.formats.film.frame_files import FrameFiles, frame_pattern, read_tim
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.pipes import PipeOutput, piped
 from waifu2x.formats.film.pixels import planes_of
+from waifu2x.formats.film.reading.fields import fields_of
 from waifu2x.formats.film.reading.opening import in_short, opened
 from waifu2x.formats.film.reading.reader import Reader
 from waifu2x.formats.film.reading.selection import Decoded
@@ -154,6 +155,10 @@ class ReadFilm:
                 nbytes = file.seek(0, os.SEEK_END)
                 sizes = sizes_of(container, self._film, self._name, nbytes, self._alive)
                 self._say(messages.SizesFound(sizes))
+            elif isinstance(request, messages.AskFields):
+                container, _ = self._open()
+                fields = fields_of(container, self._film, self._name, self._alive)
+                self._say(messages.FieldsFound(fields))
             elif isinstance(request, messages.BeginLive):
                 self._begin_live(request)
             elif isinstance(request, messages.FinishLive):

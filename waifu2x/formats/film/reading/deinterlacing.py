@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Deinterlacing = Literal["off", "frame", "field", "ivtc"]
 """Leaves frames as they are; makes a picture of each frame, or of each field, twice as many;
 restores film that was made video of 30 frames a second."""
+FieldOrder = Literal["tff", "bff"]
+"""The upper field of a frame comes first, or the lower one."""
 _CYCLE, _KEPT = 5, 4
 """Frames of video, and the pictures of film in them."""
 _LONGEST_GAP = 1
@@ -39,11 +41,16 @@ def ticks_in_one(how: Deinterlacing) -> int:
 
 
 def deinterlaced(
-    frames: Iterator[VideoFrame], tick: Fraction, how: Deinterlacing, name: str
+    frames: Iterator[VideoFrame],
+    tick: Fraction,
+    how: Deinterlacing,
+    name: str,
+    order: FieldOrder | None = None,
 ) -> Iterator[VideoFrame]:
     """Yields whole pictures of frames whose times are in ticks of `tick` seconds. With "frame" and
-    "field" their ticks are half as long; "off" changes nothing. `name` stands for the film in
-    messages. Raises ImageError for pictures that the filter does not take."""
+    "field" their ticks are half as long; "off" changes nothing. With an `order`, all frames are of
+    such fields, else those that say so. `name` stands for the film in messages. Raises ImageError
+    for pictures that the filter does not take."""
     if how == "off":
         yield from frames
         return
@@ -53,7 +60,8 @@ def deinterlaced(
     graph = library().filter.Graph()
     entry = source_of(graph, first, tick)
     mode = "send_field" if how == "field" else "send_frame"
-    filtered = graph.add("bwdif", f"mode={mode}:parity=auto:deint=interlaced")
+    which = "parity=auto:deint=interlaced" if order is None else f"parity={order}:deint=all"
+    filtered = graph.add("bwdif", f"mode={mode}:{which}")
     entry.link_to(filtered)
     end = graph.add("buffersink")
     filtered.link_to(end)
@@ -114,16 +122,22 @@ def _unfit(first: VideoFrame, name: str) -> ImageError:
 
 
 def film_pictures(
-    frames: Iterator[VideoFrame], tick: Fraction, rate: Fraction, begin: int, name: str
+    frames: Iterator[VideoFrame],
+    tick: Fraction,
+    rate: Fraction,
+    begin: int,
+    name: str,
+    order: FieldOrder | None = None,
 ) -> Iterator[VideoFrame]:
     """Yields the pictures of film in frames of video, with times in quarters of a tick. `tick` is
-    in seconds, `rate` that of the video, and `begin` the time of the film's first frame. If
+    in seconds, `rate` that of the video, and `begin` the time of the film's first frame; `order` is
+    that of fields, where the frames do not say it. If
     `frames` begin later, the pictures up to the next cycle are missing. Raises ImageError for
     pictures that the filters do not take."""
     made: _TelecineGraph | None = None
     for place, frame in _even(frames, tick * rate, begin, _LONGEST_GAP * rate):
         if made is None:
-            made = _TelecineGraph(frame, tick, rate, begin, name)
+            made = _TelecineGraph(frame, tick, rate, begin, name, order or "auto")
         yield from made.of(place, frame)
     if made is not None:
         yield from made.rest()
@@ -160,7 +174,7 @@ def _even(
 
 class _TelecineGraph:
     def __init__(
-        self, first: VideoFrame, tick: Fraction, rate: Fraction, begin: int, name: str
+        self, first: VideoFrame, tick: Fraction, rate: Fraction, begin: int, name: str, order: str
     ) -> None:
         self._first, self._name, self._rate = first, name, rate
         self._begin = begin * ticks_in_one("ivtc")
@@ -170,7 +184,7 @@ class _TelecineGraph:
         self._entry = source_of(graph, first, 1 / rate, rate)
         # Fields are compared in 8 bits, but taken from the frames with all bits.
         both = graph.add("split")
-        matched = graph.add("fieldmatch", "order=auto:ppsrc=1")
+        matched = graph.add("fieldmatch", f"order={order}:ppsrc=1")
         fewer = graph.add("decimate", f"cycle={_CYCLE}")
         end = graph.add("buffersink")
         self._entry.link_to(both)

@@ -221,9 +221,10 @@ class Reader:
         tick, how = self.film.pictures.time_base, selection.deinterlacing
         frames = self._fitted(times.given(self._from_here()))
         if how != "ivtc":
-            return deinterlaced(frames, tick, how, self._name)
+            return deinterlaced(frames, tick, how, self._name, selection.order)
         begin = 0 if self._begin is None else self._begin - ticks(self._origin, tick)
-        return film_pictures(frames, tick, self.film.pictures.rate, begin, self._name)
+        rate = self.film.pictures.rate
+        return film_pictures(frames, tick, rate, begin, self._name, selection.order)
 
     def _watch(self, pts: int, duration: int, length: int, tick: Fraction) -> bool:
         """Notes a gap before this frame; returns whether there is one."""

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from waifu2x.formats.film.description import Film
-from waifu2x.formats.film.reading.deinterlacing import Deinterlacing, ticks_in_one
+from waifu2x.formats.film.reading.deinterlacing import Deinterlacing, FieldOrder, ticks_in_one
 from waifu2x.formats.film.reading.packets import Gap
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -29,6 +29,8 @@ class Selection:
     is_sought: bool = True
     """Whether `first` is reached by seeking, instead of by decoding all before it."""
     deinterlacing: Deinterlacing = "off"
+    order: FieldOrder | None = None
+    """Order of the fields in a film that does not say it."""
 
 
 class Change(NamedTuple):
