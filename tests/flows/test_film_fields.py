@@ -122,3 +122,16 @@ def test_drawings_on_twos_are_no_pulldown(tmp_path: Path) -> None:
     source = tmp_path / "film.mkv"
     _made(source, "30000/1001", "framestep=2,fps=30000/1001")
     assert _prepared(source)[1].fields == Fields()
+
+
+def test_a_film_that_cannot_be_looked_at_is_still_made(tmp_path: Path) -> None:
+    """Its middle has no pictures: nothing is known of its fields."""
+    source = tmp_path / "film.ts"
+    films.film(source, tick=films.TICK, times=range(0, 600 * 3600, 3600), options={"g": "25"})
+    data = bytearray(source.read_bytes())
+    first, last = len(data) // 6, len(data) * 5 // 6
+    data[first:last] = bytes(last - first)
+    source.write_bytes(data)
+    told, prepared = _prepared(source)
+    assert prepared.fields == Fields()
+    assert told == ""

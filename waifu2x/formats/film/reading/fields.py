@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from waifu2x.errors import ImageError
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.pixels import frame_pixels, planes_of
@@ -29,6 +30,8 @@ _PLACES = 3
 """Stretches of a film that are looked at. Titles that scroll look like combs."""
 _FRAMES = 100
 """Frames of a stretch."""
+_MOST_PACKETS = 5000
+"""Packets of all streams that are read for a stretch."""
 _LEAST = 12
 """Frames of a stretch below which nothing is known."""
 _ONE_ORDER = 0.9
@@ -65,9 +68,18 @@ def fields_of(
     name: str,
     on_packet: Callable[[], None] = lambda: None,
 ) -> Fields:
-    """Looks at some hundred frames of a film that can be sought in. Raises ImageError."""
+    """Looks at some hundred frames of a film that can be sought in."""
     stream: Any = container.streams[film.pictures.index]
-    decoding = Decoding(Packets(container, [stream]), stream, name, on_packet)
+    left = 0
+
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise _TooManyPacketsError
+        on_packet()
+
+    decoding = Decoding(Packets(container, [stream]), stream, name, count)
     seconds = Fraction(film.seconds or 0)
     is_short = seconds * film.pictures.rate < _FRAMES * (_PLACES + 1)
     places = [Fraction(0)] if is_short else [
@@ -75,18 +87,22 @@ def fields_of(
     ]  # fmt: skip
     looks: Counter[Fields] = Counter()
     for place in places:
-        if place:
-            with suppress(library().FFmpegError):
+        left = _MOST_PACKETS
+        # Damage is told when the film is read.
+        with suppress(library().FFmpegError, ImageError, _TooManyPacketsError):
+            if place:
                 begin = place + Fraction(film.shift, 1_000_000)
                 container.seek(int(begin * 1_000_000))
                 decoding.restart()
-        looks[_look(islice(decoding, _FRAMES), film.pictures.rate)] += 1
+            looks[_look(islice(decoding, _FRAMES), film.pictures.rate)] += 1
     orders = Counter(look.order for look in looks.elements())
-    order, count = orders.most_common(1)[0]
+    agreed = [order for order, times in orders.items() if 2 * times > len(places)]
     telecined = sum(look.is_telecined for look in looks.elements())
-    if 2 * count <= len(places):
-        order = None
-    return Fields(order, 2 * telecined > len(places))
+    return Fields(agreed[0] if agreed else None, 2 * telecined > len(places))
+
+
+class _TooManyPacketsError(Exception):
+    """A stretch has more packets than its frames need."""
 
 
 def _look(frames: Iterator[VideoFrame], rate: Fraction) -> Fields:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from waifu2x.formats.film.description import Film
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _LOOKED_AT = 48
 """Places of a film, evenly spaced: about one in two minutes of an evening's recording."""
+_MOST_PACKETS = 2000
+"""Packets of pictures among which a keyframe is looked for."""
 
 
 class SizeFrom(NamedTuple):
@@ -50,7 +52,7 @@ def sizes_of(
             else:
                 seconds = Fraction(film.seconds or 0) * number / _LOOKED_AT
                 container.seek(int(seconds / stream.time_base), stream=stream)
-            for packet in container.demux(stream):
+            for packet in islice(container.demux(stream), _MOST_PACKETS):
                 on_packet()
                 if packet.is_keyframe and packet.size and packet.pos is not None:
                     size = _size(packet, stream, name)
