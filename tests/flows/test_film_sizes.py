@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
 av = pytest.importorskip("av")
 films = pytest.importorskip("tests.helpers.films")
@@ -189,6 +190,25 @@ def test_samples_that_would_be_lost_are_an_error(tmp_path: Path) -> None:
         _Read(path)
     found = _Read(path, Selection(start=Fraction(25, 10)))
     assert found.film.pictures.pixels.name == "yuv444p"
+    assert len(_Read(path, Selection(end=Fraction(19, 10))).times) == 19
+    path.write_bytes(other.read_bytes() + path.read_bytes())
+    within = Selection(Fraction(12, 10), Fraction(18, 10))
+    assert _Read(path, within).film.pictures.pixels.name == "yuv420p"
+
+
+def test_numbered_pictures_may_be_cut_where_they_change(tmp_path: Path) -> None:
+    for number, mode in enumerate(("RGB", "RGB", "L", "L"), 1):
+        Image.new(mode, (8, 8)).save(tmp_path / f"{number}.png")
+    (tmp_path / "1.png").rename(tmp_path / "5.png")
+    for number, place in enumerate((3, 4, 2, 5), 1):
+        (tmp_path / f"{place}.png").rename(tmp_path / f"new{number}.png")
+    pattern = tmp_path / "new%d.png"
+    with pytest.raises(ImageError, match=r"gray to 8x8 rgb24 at 0\.08 s"):
+        _Read(pattern)
+    at = Fraction(8, 100)
+    parts = [_Read(pattern, Selection(end=at)), _Read(pattern, Selection(start=at))]
+    assert [len(part.times) for part in parts] == [2, 2]
+    assert [part.film.pictures.pixels.planes for part in parts] == [1, 3]
 
 
 def test_changes_of_a_record_are_checked(tmp_path: Path) -> None:

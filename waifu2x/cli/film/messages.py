@@ -166,10 +166,8 @@ def changes(film: Film, prepared: PreparedFilm, ending: Ending) -> Iterator[str]
     for change in ending.changes:
         seconds = f"{float(change.pts * prepared.shape.tick):.6g}"
         if change.to:
-            yield (
-                f"from {seconds} s its pictures are {change.to}: made {own}, as those before"
-                f" (--start {seconds} begins a film of their size)"
-            )
+            way = f" (--start {seconds} begins a film of their size)" if film.seekable else ""
+            yield f"from {seconds} s its pictures are {change.to}: made {own}{way}"
         else:
             yield f"from {seconds} s its pictures are {own} again"
 

@@ -63,12 +63,14 @@ class Fitting:
             return f"{size} {frame.format.name}"
         return "" if (frame.width, frame.height) == pictures.coded_size else size
 
-    def fitted(self, frame: VideoFrame) -> VideoFrame:
+    def fitted(self, frame: VideoFrame, *, is_shown: bool) -> VideoFrame:
         """Returns a frame of the film's size and format, with the times of `frame`. Pictures of
-        other proportions get bars. Raises ImageError where samples would be lost, or where the
-        picture is too large."""
+        other proportions get bars. Raises ImageError where samples would be lost of one that is
+        shown, or where the picture is too large."""
         if not self.change(frame):
             return frame
+        if is_shown or max(frame.width, frame.height) > MAX_SIDE:
+            self._check(frame)
         pts, duration = frame.pts, frame.duration
         aspect = self._stream.codec_context.sample_aspect_ratio
         told = frame.colorspace, frame.color_range, aspect
@@ -82,7 +84,7 @@ class Fitting:
         made.pts, made.duration = pts, duration
         return made
 
-    def _begin(self, frame: VideoFrame, aspect: Fraction | None) -> None:
+    def _check(self, frame: VideoFrame) -> None:
         film = self._pictures
         pixels = frame_pixels(frame, self._name)
         if not _holds(film.pixels, pixels) or max(frame.width, frame.height) > MAX_SIDE:
@@ -92,6 +94,10 @@ class Fitting:
                 f"{float((frame.pts or 0) * film.time_base):.6g} s: make two films, by --end and "
                 "--start there"
             )
+
+    def _begin(self, frame: VideoFrame, aspect: Fraction | None) -> None:
+        film = self._pictures
+        pixels = frame_pixels(frame, self._name)
         width, height = whole = film.coded_size
         shown = Fraction(frame.width, frame.height) * (aspect or 1)
         wanted = Fraction(*whole) * (film.aspect or 1)

@@ -219,7 +219,7 @@ class Reader:
     def _whole_pictures(self, times: Times, selection: Selection) -> Iterator[VideoFrame]:
         """Yields all remaining frames, with times in ticks of `tick_of`."""
         tick, how = self.film.pictures.time_base, selection.deinterlacing
-        frames = self._fitted(times.given(self._from_here()))
+        frames = self._fitted(times.given(self._from_here()), selection)
         if how != "ivtc":
             return deinterlaced(frames, tick, how, self._name, selection.order)
         begin = 0 if self._begin is None else self._begin - ticks(self._origin, tick)
@@ -261,18 +261,21 @@ class Reader:
         self._first = None
         yield from chain(first, self._decoding)
 
-    def _fitted(self, frames: Iterator[VideoFrame]) -> Iterator[VideoFrame]:
+    def _fitted(self, frames: Iterator[VideoFrame], selection: Selection) -> Iterator[VideoFrame]:
         """Yields the frames in the size and format of the film; notes where they have others."""
         fitting = Fitting(self.film.pictures, self._stream, self._name)
         self._kinds.clear()
         self._kind = kind = ""
+        tick, end = self.film.pictures.time_base, selection.end
         for frame in frames:
             assert frame.pts is not None  # Times gives each one
+            seconds = frame.pts * tick
             if (found := fitting.change(frame)) != kind:
                 kind = found
                 self._kinds.append(Change(frame.pts, kind))
-                self._joints.append(frame.pts * self.film.pictures.time_base)
-            yield fitting.fitted(frame)
+                self._joints.append(seconds)
+            is_shown = seconds >= selection.start and (end is None or seconds < end)
+            yield fitting.fitted(frame, is_shown=is_shown)
 
     def _settle(self, until: Fraction) -> None:
         """Counts the incomplete packets before a time in seconds, except where pictures of another
