@@ -100,7 +100,7 @@ def test_a_plain_picture_is_not_stereo(tmp_path: Path) -> None:
     assert list(messages.warnings(*_prepared(source, tmp_path / "out.mp4"))) == []
 
 
-# What could be read.
+# The parts of a film that could be read.
 
 
 def _damage(ending: Ending, selection: Selection, seconds: float | None, path: Path) -> list[str]:

@@ -45,7 +45,7 @@ def _idet(path: Path) -> dict[str, int]:
 
 
 def _prepared(source: Path, **options: Any) -> tuple[str, PreparedFilm]:
-    """What is said of fields, and the film."""
+    """Returns the words about fields, and the film."""
     with FilmReader(source) as reader:
         film = reader.film
         job = FilmJob(source, source.with_name("out.mkv"), **options)

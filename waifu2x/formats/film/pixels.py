@@ -61,7 +61,7 @@ def _planar(name: str) -> str:
 
 def _layout(planar: str) -> tuple[int, int]:
     """Returns columns and rows of luma for a sample of chroma."""
-    # Of a picture whose sides are powers of two, those of chroma tell.
+    # The sides of chroma tell, where those of the picture are powers of two.
     sized = library().VideoFormat(planar, 64, 64)
     return 64 // sized.chroma_width(64), 64 // sized.chroma_height(64)
 
