@@ -72,6 +72,15 @@ def test_a_film_comes_back_larger(server: Server) -> None:
     assert not list((server.folder / "serve" / "jobs" / job["id"]).glob("*.parts"))
 
 
+def test_a_transparent_film_takes_a_container_that_keeps_it(server: Server) -> None:
+    """No visitor can choose a codec: the container that was sent, or Matroska, implies one."""
+    content = film_of(2, container="mov", codec="png", pixels="rgba")
+    done = server.ended(server.send("clear.mp4", content)["id"])
+    assert (done["state"], done["result"]["name"]) == ("done", "clear-2x.mkv"), done
+    with av.open(io.BytesIO(server.ask("GET", f"/api/jobs/{done['id']}/result").body)) as opened:
+        assert len(next(opened.decode(video=0)).format.components) == 4
+
+
 @pytest.mark.matrix
 def test_frames_are_seen(server: Server) -> None:
     content = film_of(5)

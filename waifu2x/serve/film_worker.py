@@ -25,6 +25,7 @@ from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm, prepare
 from waifu2x.flows.flow import StoppedError
 from waifu2x.formats.film.description import Film
+from waifu2x.formats.film.writing.codecs import keeps_transparency
 from waifu2x.networks import model_set
 from waifu2x.serve import names
 from waifu2x.serve.film_frames import check_film, frame_count
@@ -141,6 +142,8 @@ class FilmWorker:
     ) -> tuple[Path, PreparedFilm]:
         """Makes the film; returns its path, and what was decided about it."""
         settings, film = record.settings, reader.film
+        if film.pictures.pixels.planes == 4 and not keeps_transparency(target.suffix[1:]):
+            target = target.with_suffix(".mkv")
         models = model_set.find(settings.model)
         wanted = FilmJob(reader.path, target, drop_unsupported=True, overwrite=True)
         found = automatic.decided(film, wanted, settings.arguments(), models)

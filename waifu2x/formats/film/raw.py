@@ -38,7 +38,7 @@ def raw_encoding(wish: Wish, source: PixelFormat, container: str) -> Encoding:
 
 def _y4m_pixels(wish: Wish, source: PixelFormat) -> PixelFormat:
     if source.planes == 4:
-        raise OutputError("y4m has no transparency: use .mkv with --codec ffv1")
+        raise OutputError("y4m cannot hold transparency: use .mkv")
     bits = wish.depth or (8 if source.bits == 8 else 10)
     if source.planes == 1 and wish.chroma is None:
         return PixelFormat("gray" if bits == 8 else "gray10le", bits, 1, 1, 1)

@@ -15,6 +15,8 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 _LAYOUT_NAMES = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0"}
 """By columns and rows of luma to one sample of chroma."""
+_SAMPLING = {"420": "4:2:0", "422": "4:2:2", "444": "4:4:4"}
+"""By the value of `--chroma`."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +29,18 @@ class FilmEncoder:
     quality: str = "crf"
     """FFmpeg's option that `--crf` sets; empty if it has none."""
     crf: int | None = None
+    worst: int = 51
+    """The largest value of `--crf`."""
     preset_option: str = "preset"
     preset: str | None = None
     depths: tuple[int, ...] = (8, 10)
     chromas: tuple[str, ...] = ("420", "422", "444")
-    alpha: bool = False
+    transparent: tuple[str, ...] = ()
+    """The containers in which it keeps transparency."""
+    transparent_chromas: tuple[str, ...] = ()
+    """Those that it takes with transparency."""
     presets: tuple[str, ...] = ()
-    """All presets, for encoders that print about unknown ones; empty: the encoder checks."""
+    """All presets; empty: the encoder checks."""
     tunes: tuple[str, ...] = ()
     even: bool = True
     """Whether sides must be even where chroma is halved."""
@@ -48,6 +55,15 @@ _PRESETS = (
 )
 _TUNES = ("animation", "grain", "psnr", "ssim", "fastdecode", "zerolatency")
 _ALL = ("mkv", "mp4", "mov")
+_PRORES_422 = ("proxy", "lt", "standard", "hq")
+_PRORES_444 = ("4444", "4444xq")
+"""Names of the profiles 4 and 5, the only ones of ProRes with transparency and 4:4:4."""
+
+
+def _numbers(most: int) -> tuple[str, ...]:
+    return tuple(map(str, range(most + 1)))
+
+
 ENCODERS = {
     "x264": FilmEncoder(
         "libx264", _ALL, crf=18, preset="medium", presets=_PRESETS,
@@ -57,19 +73,23 @@ ENCODERS = {
         "libx265", _ALL, crf=20, preset="medium", presets=_PRESETS, tunes=_TUNES
     ),
     "av1": FilmEncoder(
-        "libsvtav1", ("mkv", "mp4", "webm"), crf=28, preset="8", chromas=("420",)
+        "libsvtav1", ("mkv", "mp4", "webm"), crf=28, worst=63, preset="8", chromas=("420",),
+        presets=_numbers(13),
     ),
     "vp9": FilmEncoder(
-        "libvpx-vp9", ("mkv", "mp4", "webm"), crf=28, preset_option="cpu-used", preset="4",
-        depths=(8,), alpha=True, even=False, extra=(("b", "0"), ("row-mt", "1")),
+        "libvpx-vp9", ("mkv", "mp4", "webm"), crf=28, worst=63, preset_option="cpu-used",
+        preset="4", depths=(8,), transparent=("mkv", "webm"), transparent_chromas=("420",),
+        presets=_numbers(8), even=False, extra=(("b", "0"), ("row-mt", "1")),
     ),
     "ffv1": FilmEncoder(
-        "ffv1", ("mkv",), quality="", alpha=True, even=False, preset_option="",
+        "ffv1", ("mkv",), quality="", transparent=("mkv",),
+        transparent_chromas=("420", "422", "444"), even=False, preset_option="",
         extra=(("level", "3"), ("slices", "16"), ("slicecrc", "1"), ("g", "1")),
     ),
     "prores": FilmEncoder(
         "prores_ks", ("mkv", "mov"), quality="", preset_option="profile", preset="3",
-        depths=(10,), chromas=("422", "444"), alpha=True,
+        depths=(10,), chromas=("422", "444"), transparent=("mkv", "mov"),
+        transparent_chromas=("444",), presets=(*_numbers(5), *_PRORES_422, *_PRORES_444),
     ),
     **{
         f"{coded}_{maker}": FilmEncoder(
@@ -77,6 +97,7 @@ ENCODERS = {
             (*_ALL, "webm") if coded == "av1" else _ALL,
             quality={"nvenc": "cq", "qsv": "global_quality", "amf": "qp_i"}[maker],
             crf=20,
+            worst=255 if (coded, maker) == ("av1", "amf") else 51,
             depths=(8,) if coded == "h264" else (8, 10),
             chromas=("420", "444") if maker == "nvenc" and coded != "av1" else ("420",),
             repacked=(
@@ -89,6 +110,13 @@ ENCODERS = {
     },
 }  # fmt: skip
 """By the name that `--codec` takes."""
+_USUAL_TRANSPARENT = {"mkv": "ffv1", "mov": "prores", "webm": "vp9"}
+"""The encoder for transparent films, by the container."""
+
+
+def keeps_transparency(container: str) -> bool:
+    """Returns whether a container has an encoder that keeps transparency."""
+    return container in _USUAL_TRANSPARENT
 
 
 @dataclass(frozen=True)
@@ -123,22 +151,60 @@ class Encoding:
 def choose(wish: Wish, source: PixelFormat, container: str, hdr: Hdr | None) -> Encoding:
     """Returns the encoding for a film. Raises OutputError for a combination that is impossible."""
     depth = wish.depth or (8 if source.bits == 8 else 10)
-    name = wish.codec
-    if name is None:
-        name = "av1" if container == "webm" else "x264" if depth == 8 else "x265"
+    name = wish.codec or _usual(container, depth, has_alpha=source.planes == 4)
     encoder = ENCODERS[name]
     if container not in encoder.containers:
         raise OutputError(f".{container} cannot hold {name}: use .{encoder.containers[0]}")
+    if source.planes == 4:
+        _check_alpha(name, container)
     if depth not in encoder.depths:
         if wish.depth is not None or len(encoder.depths) != 1:
             raise OutputError(f"{name} has no {depth} bits here: use --depth {encoder.depths[0]}")
         depth = encoder.depths[0]
+    options = _options(name, encoder, wish, hdr)
     chroma = wish.chroma or _chroma(source)
-    if chroma not in encoder.chromas:
+    chromas = encoder.transparent_chromas if source.planes == 4 else encoder.chromas
+    if chroma not in chromas:
         if wish.chroma is not None:
-            raise OutputError(f"{name} cannot code 4:{chroma[1]}:{chroma[2]}")
-        chroma = encoder.chromas[0]
-    return Encoding(name, _pixels(name, depth, chroma, source), _options(name, encoder, wish, hdr))
+            clear = " with transparency" if source.planes == 4 else ""
+            raise OutputError(f"{name} cannot code {_SAMPLING[chroma]}{clear}: leave --chroma out")
+        chroma = chromas[0]
+    if encoder.library == "prores_ks":
+        chroma, options["profile"] = _prores(wish, chroma, has_alpha=source.planes == 4)
+    if encoder.library == "libvpx-vp9" and source.planes == 4:
+        options.setdefault("auto-alt-ref", "0")  # it refuses transparency with them
+    return Encoding(name, _pixels(depth, chroma, source), tuple(sorted(options.items())))
+
+
+def _usual(container: str, depth: int, *, has_alpha: bool) -> str:
+    """Returns the encoder of a film for which none is named. Raises OutputError."""
+    if has_alpha:
+        if not keeps_transparency(container):
+            raise OutputError(f".{container} cannot hold transparency: use .mkv, .mov or .webm")
+        return _USUAL_TRANSPARENT[container]
+    return "av1" if container == "webm" else "x264" if depth == 8 else "x265"
+
+
+def _check_alpha(name: str, container: str) -> None:
+    """Raises OutputError for an encoder that would lose transparency."""
+    if container not in ENCODERS[name].transparent:
+        usual = _usual(container, 8, has_alpha=True)
+        raise OutputError(f"{name} cannot code transparency: leave --codec out, or use {usual}")
+
+
+def _prores(wish: Wish, chroma: str, *, has_alpha: bool) -> tuple[str, str]:
+    """Returns chroma and profile for ProRes, in which each profile has its own chroma. Raises
+    OutputError for a profile that is named and lacks what has to be kept."""
+    given = wish.preset or dict(wish.options).get("profile")
+    if given is None:
+        return chroma, "4" if chroma == "444" else "3"
+    if given in ("4", "5", *_PRORES_444):
+        return "444", given
+    if has_alpha:
+        raise OutputError(f"prores of profile {given} has no transparency: use --preset 4")
+    if wish.chroma == "444":
+        raise OutputError(f"prores of profile {given} has no 4:4:4: use --preset 4")
+    return "422", given
 
 
 def fitted(encoding: Encoding, height: int, width: int) -> Encoding:
@@ -157,27 +223,20 @@ def _chroma(source: PixelFormat) -> str:
     return "422" if source.columns == 2 else "444"
 
 
-def _pixels(name: str, depth: int, chroma: str, source: PixelFormat) -> PixelFormat:
-    encoder = ENCODERS[name]
+def _pixels(depth: int, chroma: str, source: PixelFormat) -> PixelFormat:
     columns = 1 if chroma == "444" else 2
     rows = 2 if chroma == "420" else 1
     has_alpha = source.planes == 4
-    if has_alpha and not encoder.alpha:
-        raise OutputError(
-            f"{name} cannot code pictures that are transparent: use --codec vp9, prores or ffv1"
-        )
-    if has_alpha and encoder.library == "prores_ks":
-        chroma, columns, rows = "444", 1, 1
     called = f"yuv{'a' * has_alpha}{chroma}p{'' if depth == 8 else '10le'}"
     return PixelFormat(called, depth, columns, rows, 4 if has_alpha else 3)
 
 
-def _options(
-    name: str, encoder: FilmEncoder, wish: Wish, hdr: Hdr | None
-) -> tuple[tuple[str, str], ...]:
+def _options(name: str, encoder: FilmEncoder, wish: Wish, hdr: Hdr | None) -> dict[str, str]:
     options = dict(encoder.extra)
     crf = wish.crf if wish.crf is not None else encoder.crf
     if encoder.quality and crf is not None:
+        if crf > encoder.worst:
+            raise OutputError(f"{name} has no --crf {crf:g}: use 0 to {encoder.worst}")
         options[encoder.quality] = f"{crf:g}"
     elif wish.crf is not None:
         raise OutputError(f"{name} has no --crf")
@@ -202,14 +261,23 @@ def _options(
             parameters.append(value)
         else:
             options[key] = value
-    for key, known in (("preset", encoder.presets), ("tune", encoder.tunes)):
+    for kind, key, known in (
+        ("preset", encoder.preset_option, encoder.presets),
+        ("tune", "tune", encoder.tunes),
+    ):
         if known and key in options and options[key] not in known:
-            raise OutputError(f"{name} has no {key} {options[key]!r}: use {', '.join(known)}")
+            raise OutputError(f"{name} has no {kind} {options[key]!r}: use {_listed(known)}")
     if own is not None and parameters:
         options[own] = ":".join(parameters)
     if name in ("x264", "x265"):
         options.setdefault("flags", "+cgop")  # each part begins on its own
-    return tuple(sorted(options.items()))
+    return options
+
+
+def _listed(known: tuple[str, ...]) -> str:
+    numbers = [one for one in known if one.isdecimal() and len(one) < 3]
+    words = [one for one in known if one not in numbers]
+    return ", ".join([f"{numbers[0]} to {numbers[-1]}", *words] if numbers else words)
 
 
 _OURS = frozenset({"time_base", "framerate"})
