@@ -101,7 +101,7 @@ MISTAKES = [
     ("batch folder", 2, "OUTPUT_DIR is missing: `waifu2x batch INPUT_DIR OUTPUT_DIR`."),
     ("info", 2, "FILE... is missing: `waifu2x info FILE...`."),
     ("video a.png out.avi", 1,
-     "out.avi: a film is written as .mkv, .mp4, .mov, .webm or .y4m, or as frames such as"
+     "out.avi: a film is written as .mkv, .mp4, .mov, .webm, .gif or .y4m, or as frames such as"
      " frames/%06d.png: choose one"),
     ("video --start 9 --end 5 a.mkv out.mkv", 2, "--end must be later than --start."),
     ("-s", 2, "Option '-s' requires an argument; `waifu2x upscale --help` shows what there is."),

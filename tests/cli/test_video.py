@@ -213,7 +213,7 @@ def test_a_preview_shows_one_frame(run: Run) -> None:
 
 MISTAKES = [
     ("in.mkv out.avi", 1,
-     "out.avi: a film is written as .mkv, .mp4, .mov, .webm or .y4m, or as frames such as"
+     "out.avi: a film is written as .mkv, .mp4, .mov, .webm, .gif or .y4m, or as frames such as"
      " frames/%06d.png: choose one"),
     ("in.mkv there.mkv", 1, "there.mkv: exists already: use --overwrite, or another name"),
     ("in.mkv in.mkv", 1, "in.mkv: is an input itself: choose another output"),

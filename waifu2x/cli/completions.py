@@ -47,11 +47,11 @@ def folders(context: click.Context, parameter: click.Parameter, incomplete: str)
 pictures = files(*(f".{each}" for each in (*READABLE, *ARCHIVES_READ)))
 results = files(*(f".{each}" for each in (*WRITABLE, *ARCHIVES)))
 """Files that can be written."""
-films = files(*(f".{each}" for each in film.READABLE))
+films = files(*(f".{each}" for each in (*film.READABLE, *film.ANIMATED)))
 """Files that `video` reads."""
 pictures_and_films = files(*(f".{each}" for each in (*READABLE, *ARCHIVES_READ, *film.READABLE)))
 """Files that `info` reads."""
-films_made = files(*(f".{each}" for each in film.WRITABLE))
+films_made = files(*(f".{each}" for each in (*film.WRITABLE, "gif")))
 """Files that `video` makes."""
 
 

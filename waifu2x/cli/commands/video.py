@@ -107,6 +107,7 @@ def video(
     waifu2x video --preview 1:30 film.mkv look.png            a frame, before hours of work
     waifu2x video film.mkv - | mpv -                          "-" is stdin or stdout
     waifu2x video film.mkv frames/%06d.png                    pictures, or pictures as IN
+    waifu2x video clip.gif clip.mp4                           animations, or .gif as OUT
 
     Sound, subtitles, fonts and chapters are copied. A run that was interrupted goes on.
     """

@@ -26,8 +26,7 @@ from waifu2x.flows.jobs import (
     result_extension,
 )
 from waifu2x.flows.naming import BESIDE, ELSEWHERE, Naming
-from waifu2x.formats import table
-from waifu2x.formats.film import is_film
+from waifu2x.formats import film, table
 from waifu2x.system import stores
 from waifu2x.system.arguments import nearest
 
@@ -96,10 +95,18 @@ def check_names(words: Words) -> None:
 
 
 def check_no_films(words: Words) -> None:
-    """Raises UsageError for an input that is a film, by its name."""
+    """Raises UsageError for an input that is a film, by its name, and for one that is to become
+    one."""
+    output = words.output
+    makes_film = output is not None and Path(output).suffix[1:].lower() in film.WRITABLE
     for name in words.inputs:
-        if is_film(Path(name)) and Path(name).is_file():
-            raise click.UsageError(f"{name}: is a film: use `waifu2x video {name} OUT`.")
+        if film.is_film(Path(name)) and Path(name).is_file():
+            made = output if makes_film or (output or "").lower().endswith(".gif") else "OUT"
+            raise click.UsageError(f"{name}: is a film: use `waifu2x video {name} {made}`.")
+        if makes_film and film.is_animation(Path(name)):
+            raise click.UsageError(f"{output}: is a film: use `waifu2x video {name} {output}`.")
+    if makes_film:
+        raise click.UsageError(f"{output}: is a film, but {words.inputs[0]} is a picture.")
 
 
 def check_input(name: str, output: str | None) -> None:

@@ -24,12 +24,18 @@ from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarg
 from waifu2x.flows.film.frames.frame_enlarger import plane_format
 from waifu2x.flows.film.frames.frame_streams import FrameSink, FrameSource, PlacedFrame, Planes
 from waifu2x.flows.film.frames.stages import Stages
+from waifu2x.flows.film.gif_sink import GifSink
 from waifu2x.flows.film.parts.part_runs import PartRun
 from waifu2x.flows.film.reading.client import DecodedFrame, FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm
 from waifu2x.flows.jobs import STANDARD, make_folder
+from waifu2x.formats.film import is_animation
 from waifu2x.formats.film.description import Cut
-from waifu2x.formats.film.frame_files import FramePattern, frame_pattern, times_text
+from waifu2x.formats.film.frame_files import (
+    FramePattern,
+    frame_pattern,
+    times_text,
+)
 from waifu2x.formats.film.raw import Y4M_FRAME, y4m_header
 from waifu2x.formats.film.writing import targets
 from waifu2x.formats.film.writing.encode import Shape
@@ -57,7 +63,7 @@ def is_live(job: FilmJob) -> bool:
     """Returns whether a film is made in one go."""
     return (
         job.source == STANDARD
-        or frame_pattern(job.source) is not None
+        or is_animation(job.source)  # and numbered pictures
         or job.target == STANDARD
         or targets.container_of(job.target, job.form) in targets.RAW
     )
@@ -98,6 +104,9 @@ def _sink(reader: FilmReader, job: FilmJob, prepared: PreparedFilm) -> Iterator[
         yield FrameFilesSink(
             pattern, job.source, shape, colours, reader.stages, replace=job.overwrite
         )
+        return
+    if plan.container == "gif":
+        yield GifSink(job.target, shape, reader.stages, replace=job.overwrite)
         return
     with explained(OutputError, f"{job.target}: cannot write"), ExitStack() as held:
         target: Path | int = _STANDARD_OUTPUT

@@ -11,8 +11,15 @@ READABLE = (
 """Extensions of films that can be read."""
 WRITABLE = ("mkv", "mp4", "mov", "webm")
 """Extensions of films that are made."""
+ANIMATED = ("gif", "apng", "png", "webp", "avif")
+"""Extensions of pictures that may be animated, which are read as films, too."""
 
 
 def is_film(path: Path) -> bool:
     """Returns whether the name of a file has the extension of a film."""
     return path.suffix[1:].lower() in READABLE
+
+
+def is_animation(path: Path) -> bool:
+    """Returns whether the name of a file has the extension of a picture that may be animated."""
+    return path.suffix[1:].lower() in ANIMATED

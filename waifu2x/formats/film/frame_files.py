@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import count, pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from waifu2x.errors import ExistsError, ImageError, OutputError
 from waifu2x.system.files import explained, open_regular, reason
@@ -81,35 +81,51 @@ def frame_pattern(path: Path) -> FramePattern | None:
     return FramePattern(path) if "%" not in _NUMBERED.sub("", name) else None
 
 
-class FrameFiles(io.RawIOBase):
-    """The concatenated files of all frames, as one file without seeking."""
+class FrameSequence(io.RawIOBase):
+    """Frames that are files of PNG, concatenated as one file without seeking."""
 
-    def __init__(self, pattern: FramePattern) -> None:
-        """Raises ImageError if no frame exists."""
-        numbers = pattern.numbers()
-        if not numbers:
-            raise ImageError(f"{pattern.frame(1)}: cannot read: no such file or directory")
-        self._paths = [pattern.frame(number) for number in numbers]
-        self._waiting = iter(self._paths)
-        self._file: Any = None
-        self.count = len(numbers)
+    kind = "frames"
+    """The format's name for people."""
+    times: Sequence[int] = ()
+    """The time of each frame in ticks."""
+    end: int | None = None
+    """Where the last frame ends, in ticks, if known."""
+    damaged = 0
+    """Damaged places that were found before the first frame was read."""
+
+    def __init__(self) -> None:
+        self._waiting: Iterator[bytes] | None = None
+        self._rest = memoryview(b"")
+
+    def contents(self) -> Iterator[bytes]:
+        """Yields the content of each file, independently of `read`. Raises ImageError."""
+        raise NotImplementedError
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
         """Returns at most `size` bytes; none at the end of the last file. Raises ImageError."""
-        while True:
-            if self._file is None:
-                path = next(self._waiting, None)
-                if path is None:
-                    return b""
-                self._file = _opened(path)
-            data: bytes = self._file.read(size)
-            if data:
-                return data
-            self._file.close()
-            self._file = None
+        if self._waiting is None:
+            self._waiting = self.contents()
+        if not self._rest:
+            self._rest = memoryview(next(self._waiting, b""))
+        end = size if size >= 0 else len(self._rest)
+        data, self._rest = bytes(self._rest[:end]), self._rest[end:]
+        return data
+
+
+class FrameFiles(FrameSequence):
+    """The numbered files of a pattern."""
+
+    def __init__(self, pattern: FramePattern) -> None:
+        """Raises ImageError if no frame exists, or for an invalid file of times."""
+        super().__init__()
+        numbers = pattern.numbers()
+        if not numbers:
+            raise ImageError(f"{pattern.frame(1)}: cannot read: no such file or directory")
+        self._paths = [pattern.frame(number) for number in numbers]
+        self.times = read_times(pattern, len(numbers))
 
     def contents(self) -> Iterator[bytes]:
         """Yields the content of each file, independently of `read`. Raises ImageError."""
@@ -121,13 +137,6 @@ class FrameFiles(io.RawIOBase):
                     f"{path}: is larger than the {_MOST_OF_FRAME >> 30} GiB that a frame may have"
                 )
             yield data
-
-    def close(self) -> None:
-        """Closes the file that is open."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        super().close()
 
 
 def _opened(path: Path) -> IO[bytes]:

@@ -1,4 +1,4 @@
-"""Films that no encoder makes: frames as YUV4MPEG2 (y4m), written here, and as PNG.
+"""Films that no encoder makes: frames as YUV4MPEG2 (y4m), written here, as PNG and as GIF.
 
 FFmpeg writes y4m above 8 bits only as an unofficial extension. A film is a line that describes it,
 then the word FRAME and the planes of each frame, without times.
@@ -20,8 +20,8 @@ _SITED: dict[ChromaSiting, str] = {"left": "420mpeg2", "topleft": "420paldv", "c
 
 
 def raw_encoding(wish: Wish, source: PixelFormat, container: str) -> Encoding:
-    """Returns the encoding of unencoded frames; `container` is y4m or png. Raises OutputError for
-    options that need an encoder."""
+    """Returns the encoding of unencoded frames; `container` is one of `targets.RAW`. Raises
+    OutputError for options that need an encoder."""
     wanted = {
         "--codec": wish.codec,
         "--crf": wish.crf,
@@ -32,7 +32,10 @@ def raw_encoding(wish: Wish, source: PixelFormat, container: str) -> Encoding:
     given = [name for name, value in wanted.items() if value is not None]
     if given:
         raise OutputError(f"{container} has no encoder: leave {' and '.join(given)} out")
-    pixels = _png_pixels(wish, source) if container == "png" else _y4m_pixels(wish, source)
+    if container == "y4m":
+        pixels = _y4m_pixels(wish, source)
+    else:
+        pixels = _rgb_pixels(wish, source, container)
     return Encoding(container, pixels, ())
 
 
@@ -49,10 +52,12 @@ def _y4m_pixels(wish: Wish, source: PixelFormat) -> PixelFormat:
     return PixelFormat(f"yuv{name}p{'' if bits == 8 else '10le'}", bits, columns, rows, 3)
 
 
-def _png_pixels(wish: Wish, source: PixelFormat) -> PixelFormat:
+def _rgb_pixels(wish: Wish, source: PixelFormat, container: str) -> PixelFormat:
     if wish.chroma is not None:
-        raise OutputError("PNG is RGB: leave --chroma out")
-    bits = 8 if (wish.depth or source.bits) == 8 else 16
+        raise OutputError(f"{container.upper()} is RGB: leave --chroma out")
+    if container == "gif" and wish.depth not in (None, 8):
+        raise OutputError(f"GIF holds 8 bits: leave --depth {wish.depth} out")
+    bits = 8 if container == "gif" or (wish.depth or source.bits) == 8 else 16
     if source.planes == 1:
         return PixelFormat("gray" if bits == 8 else "gray16le", bits, 1, 1, 1)
     planes = 4 if source.planes == 4 else 3

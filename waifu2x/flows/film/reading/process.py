@@ -27,8 +27,14 @@ from waifu2x.flows.batch.shared_memory import SharedPool
 from waifu2x.flows.film.reading import messages
 from waifu2x.flows.film.reading.messages import OFTEN
 from waifu2x.flows.jobs import STANDARD
+from waifu2x.formats.film import is_animation
+from waifu2x.formats.film.animations import AnimationFrames
 from waifu2x.formats.film.description import Film
-from waifu2x.formats.film.frame_files import FrameFiles, frame_pattern, read_times
+from waifu2x.formats.film.frame_files import (
+    FrameFiles,
+    FrameSequence,
+    frame_pattern,
+)
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.pipes import PipeOutput, piped
 from waifu2x.formats.film.pixels import planes_of
@@ -191,6 +197,8 @@ class ReadFilm:
         file: Any
         if self._pattern is not None:
             file = FrameFiles(self._pattern)
+        elif is_animation(self._path):
+            file = AnimationFrames(self._path, self._alive)
         else:
             with explained(ImageError, f"{self._name}: cannot read"):
                 if self._path == STANDARD:
@@ -199,7 +207,12 @@ class ReadFilm:
                     file = open_regular(self._path)
         self._held.enter_context(file)
         container = self._held.enter_context(
-            opened(file, self._name, self._complaints.append, are_frames=self._pattern is not None)
+            opened(
+                file,
+                self._name,
+                self._complaints.append,
+                are_frames=isinstance(file, FrameSequence),
+            )
         )
         return container, file
 
@@ -208,7 +221,6 @@ class ReadFilm:
         if there is one."""
         self._container, file = self._open()
         limit_memory(needed_memory(self._container))
-        times = () if self._pattern is None else read_times(self._pattern, file.count)
         reader = Reader(
             self._container,
             file,
@@ -216,7 +228,6 @@ class ReadFilm:
             self._alive,
             self._complaints[-1],
             keeps_others=keeps_others,
-            times=times,
         )
         reader.film = film or reader.film
         return reader

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from waifu2x.formats.film.frame_files import TICK, FrameFiles
+from waifu2x.formats.film.frame_files import TICK, FrameSequence
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.reading.clock import RESTARTED, TIMED, OneClock
 
@@ -127,10 +127,9 @@ class Packets:
 class FramePackets:
     """Picture files as packets, each with the time of its frame: a damaged one moves no other."""
 
-    def __init__(self, files: FrameFiles, times: Sequence[int]) -> None:
+    def __init__(self, files: FrameSequence) -> None:
         self._files = files
-        self._times = times
-        self.damaged = 0
+        self.damaged = files.damaged
         self.incomplete: list[Fraction] = []
         self.recordings = 1
 
@@ -140,10 +139,13 @@ class FramePackets:
 
     def __iter__(self) -> Iterator[Packet[Any]]:
         """Yields all packets. Raises ImageError for an unreadable file."""
-        for data, time in zip(self._files.contents(), self._times, strict=True):
+        times, end = self._files.times, self._files.end
+        for data, time in zip(self._files.contents(), times, strict=True):
             packet: Packet[Any] = library().Packet(data)
             packet.pts = packet.dts = time
             packet.time_base = TICK
+            if end is not None and time == times[-1]:
+                packet.duration = end - time
             packet.is_keyframe = True  # else it is a difference from the one before
             yield packet
 

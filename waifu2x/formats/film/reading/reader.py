@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 from waifu2x.errors import ImageError
 from waifu2x.formats.film import frame_files
 from waifu2x.formats.film.description import ChromaSiting, Film
-from waifu2x.formats.film.frame_files import FrameFiles
+from waifu2x.formats.film.frame_files import FrameSequence
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.raw import y4m_siting
 from waifu2x.formats.film.reading.clock import RESTARTED
@@ -60,24 +60,22 @@ class Reader:
     def __init__(
         self,
         container: InputContainer,
-        file: IO[bytes] | FrameFiles,
+        file: IO[bytes] | FrameSequence,
         name: str,
         on_packet: Callable[[], None] = lambda: None,
         complaints: int = 0,
         *,
         keeps_others: bool = False,
-        times: Sequence[int] = (),
     ) -> None:
         """Decodes the first frame. `on_packet` is called for each packet; `complaints` counts the
         faults found while the film was opened. With `keeps_others`, packets of all other streams
-        are kept in `others`, for the caller of `frames` to remove. `times` are those of frames that
-        are separate files, in ticks of `frame_files`. Raises ImageError."""
+        are kept in `others`, for the caller of `frames` to remove. Raises ImageError."""
         self._container = container
         self._name = name
         self._stream = main_stream(container, name)
         packets: PacketSource
-        if isinstance(file, FrameFiles):
-            packets = FramePackets(file, times)
+        if isinstance(file, FrameSequence):
+            packets = FramePackets(file)
         else:
             kinds = ("video", "audio", "subtitle") if keeps_others else ()
             read = [one for one in container.streams if one is self._stream or one.type in kinds]
@@ -107,10 +105,10 @@ class Reader:
         self._delay: int | None = first.dts if container.format.name == "avi" else None
         """Delay of the frames of AVI, which has an order of coding but no times of showing."""
         self._siting: ChromaSiting | None = None
-        if not isinstance(file, FrameFiles) and container.format.name == "yuv4mpegpipe":
+        self._sequence = file if isinstance(file, FrameSequence) else None
+        if not isinstance(file, FrameSequence) and container.format.name == "yuv4mpegpipe":
             self._siting = y4m_siting(beginning(file))
         self._seekable = file.seekable()
-        self._times = times
         self.film = self._described(first)
         """For another description, set it before `frames`, which gives all pictures its size."""
         self.ending = Ending()
@@ -119,7 +117,7 @@ class Reader:
         film = describe(
             self._container, self._stream, frame, self._siting, self._seekable, self._name
         )
-        return _timed_by_file(film, self._times) if self._times else film
+        return film if self._sequence is None else _timed_by(film, self._sequence)
 
     def film_from(self, start: Fraction) -> Film:
         """Describes the film by its first picture from `start` seconds on, or by the first of all
@@ -325,11 +323,13 @@ class Reader:
                 self._decoding.restart()
 
 
-def _timed_by_file(film: Film, times: Sequence[int]) -> Film:
+def _timed_by(film: Film, frames: FrameSequence) -> Film:
+    times = frames.times
     told = replace(
         film.pictures,
         time_base=frame_files.TICK,
         rate=frame_files.rate_of(times),
         frames=len(times),
     )
-    return replace(film, pictures=told)
+    seconds = None if frames.end is None else float(frames.end * frame_files.TICK)
+    return replace(film, container=frames.kind, seconds=seconds, pictures=told)

@@ -372,7 +372,8 @@ def is_available(name: str) -> bool:
 
 
 def losses(wish: Wish, source: PixelFormat, encoding: Encoding) -> Iterator[str]:
-    """Yields a clause for each loss of depth or chroma that was not requested."""
+    """Yields a clause for each loss of depth or chroma that was not requested, and for chroma that
+    is kept where players do not expect it."""
     made = encoding.pixels
     if made.bits < source.bits and wish.depth is None:
         yield f"{made.bits} of {source.bits} bits are kept: {encoding.codec} has no more here"
@@ -380,3 +381,6 @@ def losses(wish: Wish, source: PixelFormat, encoding: Encoding) -> Iterator[str]
     if source.planes >= 3 and layouts[1] > layouts[0] and wish.chroma is None:
         had, has = (_LAYOUT_NAMES.get(one, "other") for one in layouts)
         yield f"chroma of {had} becomes {has}: {encoding.codec} has no more here"
+    is_played = encoding.codec.startswith(("x26", "h26", "hevc"))
+    if is_played and layouts[1] == (1, 1) and wish.chroma is None:
+        yield "4:4:4 is kept, which few players show: --chroma 420 is for all"

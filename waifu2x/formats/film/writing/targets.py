@@ -42,7 +42,7 @@ class StreamPlan:
     """A clause for each stream that is not kept as it is."""
 
 
-RAW = ("y4m", "png")
+RAW = ("y4m", "png", "gif")
 """Targets without an encoder, which hold only pictures."""
 _PIPED = ("mkv", "webm", "y4m")
 """Containers that can be written without seeking."""
@@ -58,8 +58,8 @@ def container_of(path: Path, form: str | None = None) -> str:
     extension = "png" if frame_pattern(path) is not None else path.suffix[1:].lower()
     if extension not in (*CONTAINERS, *RAW) or (extension == "png" and frame_pattern(path) is None):
         raise OutputError(
-            f"{path}: a film is written as .mkv, .mp4, .mov, .webm or .y4m, or as frames such as "
-            "frames/%06d.png: choose one"
+            f"{path}: a film is written as .mkv, .mp4, .mov, .webm, .gif or .y4m, or as frames such"
+            " as frames/%06d.png: choose one"
         )
     if form not in (None, extension):
         raise OutputError(f"{path}: is a .{extension} by its name, and -f says {form}: choose one")
@@ -73,7 +73,8 @@ def plan(film: Film, container: str, *, sound: bool = True, subtitles: bool = Tr
     notices: list[str] = []
     if container in RAW:
         others = any(stream.kind in ("audio", "subtitle") for stream in film.others)
-        notices = [f"{container} holds pictures only: sound and subtitles are left out"] * others
+        name = "y4m" if container == "y4m" else container.upper()
+        notices = [f"{name} holds pictures only: sound and subtitles are left out"] * others
         return StreamPlan(container, (), (), tuple(notices))
     for stream in film.others:
         if (stream.kind == "audio" and not sound) or (stream.kind == "subtitle" and not subtitles):
