@@ -384,3 +384,29 @@ def test_without_pyav_a_sentence_says_what_to_install(
     message = "films need PyAV: install it with `pip install 'waifu2x-kernels[video]'`\n"
     assert done.returncode == 1
     assert done.stderr.removeprefix("Error: ") == message
+
+
+def test_a_run_that_ends_at_once_leaves_nothing(run: Run, film: Path) -> None:
+    shutil.copy(film, "in.mkv")
+    before = sorted(Path().iterdir())
+    for words in (["--start", "9"], ["--start", "0.2", "--end", "0.3"]):
+        result = run("--backend", "numpy", *words, "in.mkv", "out.mkv")
+        message = "Error: in.mkv: has no frames between --start and --end\n"
+        assert (result.exit_code, result.stderr) == (1, message)
+        assert sorted(Path().iterdir()) == before
+    assert run("--backend", "numpy", "in.mkv", "out.mkv").exit_code == 0
+
+
+def test_settings_without_parts_bind_no_other_run(run: Run, film: Path) -> None:
+    """A run that is killed before its first part is complete leaves them."""
+    shutil.copy(film, "in.mkv")
+    words = ["--backend", "numpy", "--keep-parts", "--overwrite"]
+    assert run(*words, "in.mkv", "out.mkv").exit_code == 0
+    refused = run(*words, "-x", "2", "in.mkv", "out.mkv")
+    assert refused.exit_code == 1
+    assert "--restart" in refused.stderr
+    for path in Path("out.mkv.parts").glob("part-*.json"):
+        path.unlink()
+    again = run(*words, "-x", "2", "--json", "in.mkv", "out.mkv")
+    assert again.exit_code == 0, again.stderr
+    assert json.loads(again.stdout.splitlines()[-1])["resumed"] == 0

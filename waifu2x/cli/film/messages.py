@@ -14,6 +14,7 @@ from waifu2x.cli.output import report
 from waifu2x.cli.output.progress_line import clock
 from waifu2x.errors import BackendError, ModelError, OutputError
 from waifu2x.flows.film.parts.begun_film import parts_folder
+from waifu2x.flows.film.parts.manifest import has_parts
 from waifu2x.formats.film import WRITABLE
 from waifu2x.formats.film.description import HLG, MATRICES, Film
 from waifu2x.formats.film.reading.describe import is_hdr
@@ -279,7 +280,7 @@ class Interrupted:
     def tell(self) -> None:
         """Tells which parts are kept, and the command that goes on."""
         folder = parts_folder(self._target)
-        if self._is_told or not folder.is_dir():
+        if self._is_told or not has_parts(folder):
             return
         self._is_told = True
         words = [word for word in sys.argv[1:] if word != "--restart"]

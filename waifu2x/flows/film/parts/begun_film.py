@@ -133,8 +133,11 @@ def begun(
         theirs = {PART_TICKS} if job.threads else {PART_TICKS, THREADS}
         if not by_whom:
             theirs |= {key for key, _ in job.settings}
-        found = manifest.begin(folder, wanted, own=theirs, numbers=_NUMBERS, restart=job.restart)
-        if shard is None:
+        is_alone = shard is None
+        # Settings of a run that ended before its first part bind no other.
+        is_new = job.restart or (is_alone and by_whom and not manifest.has_parts(folder))
+        found = manifest.begin(folder, wanted, own=theirs, numbers=_NUMBERS, restart=is_new)
+        if is_alone:
             # Files of killed runs.
             clear_folder(folder)
             clear_folder(job.target.resolve().parent)
@@ -147,7 +150,13 @@ def begun(
             int(found[PART_TICKS]),
             job.duplicates,
         )
-        yield BegunFilm(work, source)
+        film = BegunFilm(work, source)
+        try:
+            yield film
+        except BaseException:
+            if is_alone and not manifest.has_parts(folder):
+                film.remove()
+            raise
     if sys.platform == "win32":  # where open files cannot be removed
         _remove_lock(folder)
 

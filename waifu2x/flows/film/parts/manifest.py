@@ -127,6 +127,11 @@ def has_begun(folder: Path) -> bool:
     return (folder / _MANIFEST).is_file()
 
 
+def has_parts(folder: Path) -> bool:
+    """Returns whether a folder has a part that was complete once."""
+    return any(folder.glob("part-*.json"))
+
+
 def is_own(name: str) -> bool:
     """Returns whether a name is that of a part, a record or the settings."""
     return name == _MANIFEST or _PART.fullmatch(name) is not None
