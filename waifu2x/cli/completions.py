@@ -51,8 +51,6 @@ films = files(*(f".{each}" for each in (*film.READABLE, *film.ANIMATED)))
 """Files that `video` reads."""
 pictures_and_films = files(*(f".{each}" for each in (*READABLE, *ARCHIVES_READ, *film.READABLE)))
 """Files that `info` reads."""
-films_made = files(*(f".{each}" for each in (*film.WRITABLE, "gif")))
-"""Files that `video` makes."""
 
 
 def models(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:

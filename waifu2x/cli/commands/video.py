@@ -22,6 +22,7 @@ from waifu2x.cli.command import (
     is_of_settings,
     option,
 )
+from waifu2x.cli.film.names import film_jobs
 from waifu2x.cli.film.options import depth_of, film_options, form_of
 from waifu2x.cli.film.work import (
     WantedFilm,
@@ -39,11 +40,11 @@ from waifu2x.cli.options.common import (
     tta_option,
     volume_options,
 )
-from waifu2x.cli.options.inputs import Words, check_input, check_names
+from waifu2x.cli.options.inputs import Words, check_input, check_names, is_folder
 from waifu2x.cli.options.settings import config_option
 from waifu2x.cli.output import report
-from waifu2x.errors import ExistsError
-from waifu2x.flows.jobs import STANDARD, Existing, Job, may_write
+from waifu2x.errors import ExistsError, Waifu2xError
+from waifu2x.flows.jobs import STANDARD, Existing, Job, make_folder, may_write
 from waifu2x.networks import catalogue
 
 if TYPE_CHECKING:
@@ -53,10 +54,11 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command, short_help="Enlarge and denoise a film.")
 @click.argument(
-    "source", metavar="IN", type=click.Path(path_type=Path), shell_complete=completions.films
-)
-@click.argument(
-    "target", metavar="OUT", type=click.Path(path_type=Path), shell_complete=completions.films_made
+    "words",
+    metavar="IN... [OUT|DIR/]",
+    nargs=-1,
+    required=True,
+    shell_complete=completions.films,
 )
 @option(
     "-n",
@@ -96,23 +98,50 @@ if TYPE_CHECKING:
     is_flag=True,
     help="A line of JSON each second and one at the end, on stdout.",
 )
-def video(
-    source: Path, target: Path, preview: Fraction | None, as_json: bool, **options: Any
-) -> None:
-    """Enlarge and denoise the film IN into the new film OUT: .mkv, .mp4, .mov or .webm.
+def video(words: tuple[str, ...], preview: Fraction | None, as_json: bool, **options: Any) -> None:
+    """Enlarge and denoise the film IN into the new film OUT, or several into a folder.
 
     \b
-    waifu2x video film.mkv large.mkv                          twice as large
-    waifu2x video -m realesrgan/animevideo -c av1 in.mkv out.mkv
+    waifu2x video film.mkv                                    beside it: film-2x.mkv
+    waifu2x video -c av1 in.mkv out.mp4                       .mkv, .mp4, .mov, .webm or .gif
+    waifu2x video *.mkv season/ large/                        several, or all of a folder
     waifu2x video --preview 1:30 film.mkv look.png            a frame, before hours of work
     waifu2x video film.mkv - | mpv -                          "-" is stdin or stdout
     waifu2x video film.mkv frames/%06d.png                    pictures, or pictures as IN
-    waifu2x video clip.gif clip.mp4                           animations, or .gif as OUT
 
     Sound, subtitles, fonts and chapters are copied. A run that was interrupted goes on.
     """
     run = _RunOptions(**{name: options.pop(name) for name in _RunOptions._fields})
-    wanted = _wanted(source, target, options)
+    others = any(options[name] is not None for name in ("width", "height"))
+    jobs = film_jobs(words, None if others else options["scale"] or Fraction(2))
+    if preview is not None and len(jobs) > 1:
+        raise click.UsageError("--preview shows a frame of one film: name one.")
+    folder = Path(words[-1]) if len(words) > 1 and is_folder(words[-1]) else None
+    is_whole = True
+    for job in jobs:
+        try:
+            is_whole &= _one(job, folder, run, preview, dict(options), as_json=as_json)
+        except (Waifu2xError, MemoryError, OSError) as error:
+            if len(jobs) == 1:
+                raise
+            report.error(report.message_of(error))
+            is_whole = False
+    if not is_whole:
+        sys.exit(1)
+
+
+def _one(
+    named: Job,
+    folder: Path | None,
+    run: _RunOptions,
+    preview: Fraction | None,
+    options: dict[str, Any],
+    *,
+    as_json: bool,
+) -> bool:
+    """Makes a film, or the preview of one; returns False if something of the source could not be
+    read. `folder` is made if it is missing."""
+    wanted = _wanted(named, options)
     job = replace(
         wanted.job, overwrite=run.overwrite, restart=run.restart, keep_parts=run.keep_parts
     )
@@ -120,32 +149,30 @@ def video(
     existing: Existing = "overwrite" if run.overwrite else "fail"
     if preview is not None:
         run.check_preview(as_json)
-        _check_preview(wanted.job, existing)
+        _check_preview(job, existing)
         with heard_at_once():
             _preview(wanted, preview, run.overwrite)
-        return
+        return True
     # With NumPy: late, so that a help need not wait for it.
     from waifu2x.cli.film.messages import Interrupted
     from waifu2x.flows.film.live import is_live
 
     run.check()
-    _check_target(wanted.job, existing)
-    if as_json and target == STANDARD:
+    _check_target(job, folder, existing)
+    if as_json and job.target == STANDARD:
         raise click.UsageError("--json and the film cannot share stdout.")
-    if (run.restart or run.keep_parts) and is_live(wanted.job):
+    if (run.restart or run.keep_parts) and is_live(job):
         raise click.UsageError(
             "--restart and --keep-parts: a film of a pipe or frames has no parts."
         )
-    failed = {"status": "failed", "input": str(source), "output": str(target)}
-    interrupted = Interrupted(target)
+    failed = {"status": "failed", "input": str(job.source), "output": str(job.target)}
+    interrupted = Interrupted(job.target)
     with (
         report.failure_as_json(failed, as_json),
         interrupted.told(),
         heard_at_once(interrupted.tell),
     ):
-        is_whole = _make(wanted, run, as_json)
-    if not is_whole:
-        sys.exit(1)
+        return _make(wanted, run, as_json)
 
 
 class _RunOptions(NamedTuple):
@@ -190,7 +217,7 @@ class _RunOptions(NamedTuple):
             )
 
 
-def _wanted(source: Path, target: Path, options: dict[str, Any]) -> WantedFilm:
+def _wanted(named: Job, options: dict[str, Any]) -> WantedFilm:
     """Returns the film that the options ask for. Raises UsageError for contradictions."""
     # With NumPy: late, so that a help need not wait for it.
     from waifu2x.flows.film.request import FilmJob
@@ -217,8 +244,8 @@ def _wanted(source: Path, target: Path, options: dict[str, Any]) -> WantedFilm:
     if ivtc and how != "auto":
         raise click.UsageError("--ivtc and --deinterlace exclude each other.")
     job = FilmJob(
-        source,
-        target,
+        named.source,
+        named.target,
         wish,
         sound=own("audio") == "copy",
         subtitles=own("subtitles") == "copy",
@@ -233,14 +260,17 @@ def _wanted(source: Path, target: Path, options: dict[str, Any]) -> WantedFilm:
     return WantedFilm(job, arguments_of(**options))
 
 
-def _check_target(job: FilmJob, existing: Existing) -> None:
-    """Raises an error for a film that cannot be made, as far as is known at once."""
+def _check_target(job: FilmJob, folder: Path | None, existing: Existing) -> None:
+    """Raises an error for a film that cannot be made, as far as is known at once. Makes the folder
+    of its target if it was named with a slash at its end."""
     from waifu2x.formats.film.frame_files import frame_pattern
     from waifu2x.formats.film.writing import targets
 
     source, target = job.source, job.target
     _check_names(source, target)
     targets.container_of(target, job.form)
+    if folder is not None:
+        make_folder(folder)
     pattern = frame_pattern(target)
     if pattern is not None:
         pattern.check_free(source, replace=existing == "overwrite")

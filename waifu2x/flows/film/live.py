@@ -255,7 +255,8 @@ def _widen(descriptor: int) -> None:
 
 
 class FrameFilesSink(FrameSink):
-    """Writes results as PNG files numbered from 1, and a file of times."""
+    """Writes results as PNG files, and a file of times. They have the numbers of the source's
+    frames, where these are files, too; else they begin with 1."""
 
     def __init__(
         self,
@@ -272,6 +273,8 @@ class FrameFilesSink(FrameSink):
         super().__init__(stages)
         self._pattern = pattern
         self._source = source
+        given = frame_pattern(source)
+        self._number = given.numbers()[0] if given is not None else 1
         self._shape = shape
         self._colours = colours
         self._replace = replace
@@ -290,14 +293,13 @@ class FrameFilesSink(FrameSink):
         pattern = self._pattern
         make_folder(pattern.path.parent)
         pattern.check_free(self._source, replace=self._replace)
-        there = pattern.numbers()
-        self._remove(there[0] if there else 1)
+        self._remove()
 
     def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
         if not is_held:
             self._content = self._png(planes)
+        self._write_file(self._number + len(self._times), self._content)
         self._times.append(placed.frame.pts)
-        self._write_file(len(self._times), self._content)
 
     def close(self) -> None:
         """Writes the times, which complete the frames. Raises OutputError."""
@@ -305,17 +307,14 @@ class FrameFilesSink(FrameSink):
         with explained(OutputError, f"{self._pattern.times}: cannot write"):
             write_atomically(self._pattern.times, data)
 
-    def _remove(self, first: int) -> None:
+    def _remove(self) -> None:
         """Removes the frames of an earlier film, which would look like the end of this one."""
-        number = first
-        try:
-            self._pattern.times.unlink(missing_ok=True)
-            while self._pattern.frame(number).exists():
-                self._pattern.frame(number).unlink()
-                number += 1
-        except OSError as error:
-            path = self._pattern.frame(number)
-            raise OutputError(f"{path}: cannot be removed: {reason(error)}") from error
+        frames = [self._pattern.frame(number) for number in self._pattern.existing()]
+        for path in (self._pattern.times, *frames):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise OutputError(f"{path}: cannot be removed: {reason(error)}") from error
 
     def _write_file(self, number: int, content: bytes) -> None:
         path = self._pattern.frame(number)

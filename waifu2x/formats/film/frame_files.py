@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import count, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +21,8 @@ PLAIN_RATE = 25
 """Frames a second where no file of times exists."""
 _FORMAT = "# timestamp format v2"
 _NUMBERED = re.compile(r"%0?([1-9]?)d")
+_ANY_NUMBER = re.compile(r"(|.*\D)(\d{1,18})(\.png)", re.IGNORECASE | re.ASCII)
+_MOST_DIGITS = 18
 _MOST_BYTES = 64 << 20
 _MOST_OF_FRAME = 1 << 30
 """Bytes of a frame's file."""
@@ -43,11 +45,25 @@ class FramePattern:
         """Returns the file of times."""
         return self.path.with_name(TIMES)
 
+    def existing(self) -> list[int]:
+        """Returns the numbers of all frames that exist, in order."""
+        before, after = _NUMBERED.split(self.path.name)[::2]
+        named = re.compile(rf"{re.escape(before)}(\d{{1,{_MOST_DIGITS}}}){re.escape(after)}")
+        found = (named.fullmatch(name) for name in _names(self.path.parent))
+        numbers = (int(name[1]) for name in found if name is not None)
+        return sorted(number for number in set(numbers) if self.frame(number).exists())
+
     def numbers(self) -> range:
-        """Returns the numbers of existing frames: from 0 or 1 up to the first gap."""
-        first = next((number for number in (0, 1) if self.frame(number).exists()), 1)
-        end = next(number for number in count(first) if not self.frame(number).exists())
-        return range(first, end)
+        """Returns the numbers of existing frames, from any first one. Raises ImageError for a
+        gap."""
+        there = self.existing()
+        for earlier, later in pairwise(there):
+            if later != earlier + 1:
+                raise ImageError(
+                    f"{self.frame(earlier + 1)}: is missing, but {self.frame(later).name} is there:"
+                    " number frames without a gap"
+                )
+        return range(there[0], there[-1] + 1) if there else range(0)
 
     def check_free(self, source: Path, *, replace: bool) -> None:
         """Raises ExistsError for frames or times that must not be replaced. Raises OutputError
@@ -60,7 +76,7 @@ class FramePattern:
             )
         if replace:
             return
-        if there := self.numbers():
+        if there := self.existing():
             raise ExistsError(self.frame(there[0]), "use --overwrite, or other names")
         if self.times.exists():
             raise ExistsError(self.times, "use --overwrite, or another folder")
@@ -71,6 +87,32 @@ def _is_same(one: Path, other: Path) -> bool:
         return one.samefile(other)
     except OSError:  # one of them is not there yet
         return False
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:
+        return []
+
+
+def pattern_in(folder: Path) -> Path | None:
+    """Returns the pattern of the numbered PNG files in a folder; None without any. Raises
+    ImageError for files of several patterns."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name in _names(folder):
+        if (parts := _ANY_NUMBER.fullmatch(name)) is not None:
+            before, digits, after = parts.groups()
+            found.setdefault((before, after), []).append(digits)
+    patterns = []
+    for (before, after), numbers in sorted(found.items()):
+        is_filled = any(digits[0] == "0" and len(digits) > 1 for digits in numbers)
+        width = f"0{min(map(len, numbers))}" if is_filled else ""
+        patterns.append(folder / f"{before}%{width}d{after}")
+    if len(patterns) > 1:
+        names = " and ".join(str(one) for one in patterns[:2])
+        raise ImageError(f"{folder}: has several sequences of pictures: name one, {names} say")
+    return patterns[0] if patterns and frame_pattern(patterns[0]) is not None else None
 
 
 def frame_pattern(path: Path) -> FramePattern | None:
