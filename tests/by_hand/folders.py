@@ -165,7 +165,7 @@ def devices(root: Path, count: int, chance: random.Random) -> list[str]:
         ended += process.returncode != 0
         name = f"turn {turn} ({sent}, -j {workers}, {process.returncode})"
         # A file may happen to be in two processes that are killed.
-        twice = killed - before > 1 and "one process after the other was lost on it" in errors
+        twice = killed - before > 1 and "worker processes in a row" in errors
         if sent is None and process.returncode and not twice:
             faults.append(f"{name}: {errors[-500:]}")
         if "Traceback" in errors:

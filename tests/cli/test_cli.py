@@ -488,7 +488,7 @@ def test_batch_of_nothing(run: Run) -> None:
         "in: no pictures here; for folders in it give --recursive\n",
     )
     assert (
-        "1 done, 0 skipped, 0 failed; 1 file is no picture: skipped;"
+        "1 done, 0 skipped, 0 failed; skipped 1 file that is not a picture;"
         in run("batch", "-r", "-v", "in", "out").stderr
     )
 

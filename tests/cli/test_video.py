@@ -100,7 +100,7 @@ def test_frames_are_those_of_upscale(run: Run, backend: str, form: str, size: st
     precision: Precision = "auto" if backend == "numpy" else "fp32"
     how = ["--backend", backend, "--precision", precision, "-n", "none", "-c", "ffv1"]
     result = run(*how, *words, "in.mkv", "out.mkv")
-    said = "in.mkv: 10 of 12 bits are kept: ffv1 has no more here\n" if form == "12 bits" else ""
+    said = "in.mkv: made 10 bits, not 12: ffv1 has no more here\n" if form == "12 bits" else ""
     assert (result.exit_code, result.output) == (0, said)
     _, sources, _ = pictures_of(Path("in.mkv"))
     _, made, _ = pictures_of(Path("out.mkv"))
@@ -193,9 +193,7 @@ def test_a_size_that_the_encoder_cannot_code_is_rounded_and_said(run: Run) -> No
     short("in.mkv")
     result = run("--backend", "numpy", "-n", "none", "-s", "1.5", "in.mkv", "out.mkv")
     assert result.exit_code == 0
-    assert result.stderr == (
-        "out.mkv: 50x32 instead of 51x33: the encoder takes even sides alone\n"
-    )
+    assert result.stderr == ("out.mkv: made 50x32, not 51x33: this encoder needs even sides\n")
     assert pictures_of(Path("out.mkv"))[1][0][0].shape == (32, 50)
 
 
@@ -236,7 +234,7 @@ MISTAKES = [
      "text.mkv: is not a film that can be read (mkv, mp4, mov, webm, ts, ...)"),
     ("-c x264 --codec-option speed=9 in.mkv out.mkv", 1, "x264 has no option speed"),
     ("-c hevc_amf in.mkv out.mkv", 1,
-     "hevc_amf: there is no such encoder on this machine: use --codec auto or x264"),
+     "this machine has no encoder hevc_amf: use --codec auto, or x264"),
     ("-s 1 -n none in.mkv out.mkv", 2,
      "Nothing to do: give --noise, a --scale above 1, or both."),
     ("-s 1 in.mkv out.mkv", 2, "Nothing to do: give --noise, a --scale above 1, or both."),
@@ -314,11 +312,11 @@ def test_info_says_what_each_container_keeps(run: Run) -> None:
     )
     result = CliRunner().invoke(cli, ["info", "in.mkv"])
     assert result.exit_code == 0, result.output
-    assert "in.mkv: matroska, h264 96x64, 4:2:0 of 8 bits, 25 frames a second" in result.stdout
+    assert "in.mkv: matroska, h264 96x64, 8-bit 4:2:0, 25 frames a second" in result.stdout
     assert "audio 1 aac (jpn), subtitle 2 ssa (eng), attachment 3" in result.stdout
     assert "as mkv: everything is kept" in result.stdout
     assert "as mp4: attachment 3 application/x-truetype-font is left out" in result.stdout
-    assert "measured now on 96x64 pixels" in result.stdout
+    assert "measured on 96x64 pixels), without decoding and encoding" in result.stdout
     found = json.loads(CliRunner().invoke(cli, ["info", "--json", "in.mkv"]).stdout)
     assert found["enlarged"] == [192, 128]
     assert found["containers"]["webm"]["codec"] == "av1"
@@ -391,7 +389,7 @@ def test_a_run_that_ends_at_once_leaves_nothing(run: Run, film: Path) -> None:
     before = sorted(Path().iterdir())
     for words in (["--start", "9"], ["--start", "0.2", "--end", "0.3"]):
         result = run("--backend", "numpy", *words, "in.mkv", "out.mkv")
-        message = "Error: in.mkv: has no frames between --start and --end\n"
+        message = "Error: in.mkv: has no frames between --start and --end, and ends at 0.12 s\n"
         assert (result.exit_code, result.stderr) == (1, message)
         assert sorted(Path().iterdir()) == before
     assert run("--backend", "numpy", "in.mkv", "out.mkv").exit_code == 0
@@ -410,3 +408,62 @@ def test_settings_without_parts_bind_no_other_run(run: Run, film: Path) -> None:
     again = run(*words, "-x", "2", "--json", "in.mkv", "out.mkv")
     assert again.exit_code == 0, again.stderr
     assert json.loads(again.stdout.splitlines()[-1])["resumed"] == 0
+
+
+INTERLACED = {
+    "codec": "libx264", "size": (24, 34),
+    "options": {"flags": "+ildct+ilme", "x264-params": "tff=1"},
+}  # fmt: skip
+SAID: dict[str, tuple[dict[str, Any], list[str], str]] = {
+    "interlaced": (
+        INTERLACED, [],
+        "in.mkv is interlaced; deinterlacing it (--deinterlace off keeps it)",
+    ),
+    "combs": (
+        INTERLACED, ["--deinterlace", "off"],
+        "in.mkv is interlaced; keeping its combs (--deinterlace frame removes them)",
+    ),
+    "hdr": (
+        {"colours": (9, 1, 9, 16), "pixels": "yuv420p10le"}, [],
+        "in.mkv: HDR is kept. The models were trained on SDR: look at a frame first (--preview)",
+    ),
+    "untold": (
+        {}, ["-v"],
+        "colours: BT.601, limited range, chroma left (assumed from the height: the file does not"
+        " say)",
+    ),
+    "partly told": (
+        {"colours": (1, 1, 2, 2)}, ["-v"],
+        "colours: BT.709, limited range; chroma left (assumed: the file does not say)",
+    ),
+    "samples": ({"pixels": "yuv422p10le"}, ["-v"], "10-bit 4:2:2, 25 frames a second"),
+    "even": ({}, ["-s", "1.5"], "out.mkv: made 50x32, not 51x33: this encoder needs even sides"),
+    "bits": (
+        {"pixels": "yuv420p12le"}, [], "in.mkv: made 10 bits, not 12: x265 has no more here"
+    ),
+    "chroma": (
+        {"pixels": "yuv444p"}, ["-c", "av1"], "in.mkv: made 4:2:0, not 4:4:4: av1 has no more here"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SAID)
+def test_what_is_said_before_the_work(run: Run, case: str) -> None:
+    options, words, sentence = SAID[case]
+    short("in.mkv", **options)
+    result = run("--backend", "numpy", "-n", "none", *words, "in.mkv", "out.mkv")
+    assert result.exit_code == 0, result.stderr
+    assert any(sentence in line for line in result.stderr.splitlines()), result.stderr
+
+
+def test_going_on_is_announced(run: Run) -> None:
+    films.film(Path("in.mkv"), codec="ffv1", times=range(0, 24_000, 40), size=(8, 8))
+    words = ["--backend", "numpy", "-n", "none", "-c", "ffv1", "--keep-parts"]
+    assert run(*words, "in.mkv", "out.mkv").exit_code == 0
+    parts = sorted(Path("out.mkv.parts").glob("part-*.json"))
+    parts[1].unlink()
+    Path("out.mkv").unlink()
+    result = run(*words, "in.mkv", "out.mkv")
+    assert result.exit_code == 0
+    told = "out.mkv: going on with 350 of 600 frames in out.mkv.parts (--restart begins anew)\n"
+    assert result.stderr == told

@@ -154,7 +154,7 @@ def test_a_picture_that_kills_its_processes_fails_alone(
     (folder / "in/09.png").rename(folder / "in" / DEADLY)
     found = Run(folder, THREADS).result(jobs_of(folder))
     assert found[DEADLY].status == "failed"
-    assert "one process after the other was lost on it" in found[DEADLY].error
+    assert "worker processes in a row" in found[DEADLY].error
     assert statuses(found).count("done") == 23
     assert len(list((folder / "out").iterdir())) == 23
 

@@ -97,7 +97,7 @@ def test_what_was_sought_and_does_not_meet_is_made_again(
 
 def test_what_was_decoded_and_does_not_meet_is_a_sentence() -> None:
     there = film(0, 1, of=2) | {1: part(1, 2, before="another")}
-    with pytest.raises(ImageError, match=r"decodes otherwise .*--restart"):
+    with pytest.raises(ImageError, match=r"differ from when .*--restart"):
         missing_runs(there, 0, TICKS)
     concealed = there | {0: part(0, damaged=1)}
     assert missing_runs(concealed, 0, TICKS) == ([], frozenset())

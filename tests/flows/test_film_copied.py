@@ -131,7 +131,7 @@ def test_only_the_packet_that_leaps_is_moved(leap: int, suffix: str, tmp_path: P
     source.write_bytes(by_hand([*wanted[:700], wanted[700] + leap, *wanted[701:]]))
     made = enlarge(FilmJob(source, target, WISHES[suffix]))
     new = probe(target)
-    assert made.lost == ("audio 1 ac3 (eng) has 1 packet out of time",)
+    assert made.lost == ("1 packet of audio 1 ac3 (eng) has a wrong time",)
     assert sound(new) == sound(probe(source))
     found = [round(time * 1000, 1) for time in seconds(new, "audio")]
     assert found[:700] + found[701:] == pytest.approx(wanted[:700] + wanted[701:], abs=0.6)

@@ -133,7 +133,10 @@ def test_a_part_that_ends_its_processes_is_named(tmp_path: Path) -> None:
     job = FilmJob(source, tmp_path / "out.mkv", FFV1)
     _, planes, _ = pictures_of(source)
     deadly = Squares("deadly", int(planes[15][0].sum()))
-    with pytest.raises(ImageError, match=r"lost on what comes after 0\.4 s: its process ended"):
+    with pytest.raises(
+        ImageError,
+        match=r"what comes after 0\.4 s crashed 3 worker processes in a row: its process ended",
+    ):
         Run(deadly, deadly, deadly).make(job)
     assert (parts_folder(job.target) / "part-000000.json").exists()
 

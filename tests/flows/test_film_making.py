@@ -86,7 +86,7 @@ def test_the_last_round_counts(job: FilmJob) -> None:
 
 
 def test_what_never_stays_is_a_sentence(job: FilmJob) -> None:
-    with pytest.raises(ImageError, match="decodes otherwise each time"):
+    with pytest.raises(ImageError, match="differ at each reading"):
         _made(job, lambda work, turn: manifest.forget(work.folder, 1))
 
 

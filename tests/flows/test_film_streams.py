@@ -364,15 +364,15 @@ def test_chapters_hide_no_other_data(tmp_path: Path) -> None:
     ("pixels", "suffix", "wish", "notices"),
     [
         (
-            "yuv444p10le", "webm", Wish("vp9"), ("8 of 10 bits are kept: vp9 has no more here",),
+            "yuv444p10le", "webm", Wish("vp9"), ("made 8 bits, not 10: vp9 has no more here",),
         ),
         (
             "yuv444p10le", "mp4", Wish("av1"),
-            ("chroma of 4:4:4 becomes 4:2:0: av1 has no more here",),
+            ("made 4:2:0, not 4:4:4: av1 has no more here",),
         ),
         (
             "yuv420p12le", "mkv", Wish("x265"),
-            ("10 of 12 bits are kept: x265 has no more here",),
+            ("made 10 bits, not 12: x265 has no more here",),
         ),
         ("yuv444p10le", "webm", Wish("vp9", depth=8), ()),
         ("yuv444p10le", "mkv", Wish("ffv1"), ()),

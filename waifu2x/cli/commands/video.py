@@ -337,12 +337,18 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
                     )
                     messages.tell_shard(ready.job, run.shard, parts, as_json=as_json)
                     return True
+
+                def resume(frames: int) -> None:
+                    progress.resume(frames)
+                    if frames:
+                        report.tell(messages.resumed_line(job.target, frames, film))
+
                 made = make_film(
                     maker.make,
                     reader,
                     job,
                     prepared,
-                    on_resumed=progress.resume,
+                    on_resumed=resume,
                     on_notice=report.tell,
                 )
         job = ready.job

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from waifu2x.flows.film.frames.stages import StageTimes
     from waifu2x.flows.film.request import FilmJob, PreparedFilm
 
+_SECONDS_UP_TO, _HOUR = 90, 3600
 _SCALE = 2
 """The scale that films are enlarged by unless another is asked for."""
 
@@ -66,19 +67,24 @@ def _samples(film: Film) -> str:
     else:
         kind = {(2, 2): "4:2:0", (2, 1): "4:2:2"}.get((pixels.columns, pixels.rows), "4:4:4")
     alpha = " with transparency" if pixels.planes == 4 else ""
-    return f"{kind}{alpha} of {pixels.bits} bits"
+    return f"{pixels.bits}-bit {kind}{alpha}"
 
 
 def colours_line(film: Film) -> str:
     """Describes the meaning of a film's codes, and which of it is assumed."""
     colours, pixels = film.pictures.colours, film.pictures.pixels
-    parts = [f"{MATRICES[colours.matrix]} {colours.range}"]
+    parts = {"matrix": MATRICES[colours.matrix], "range": f"{colours.range} range"}
     if pixels.planes >= 3 and (pixels.columns, pixels.rows) != (1, 1):
-        parts.append(f"chroma {colours.siting}")
+        parts["siting"] = f"chroma {colours.siting}"
     if is_hdr(colours):
-        parts.append("HLG" if colours.transfer == HLG else "PQ")
-    assumed = f" (not said, assumed: {'; '.join(colours.assumed)})" if colours.assumed else ""
-    return f"{', '.join(parts)}{assumed}"
+        parts["transfer"] = "HLG" if colours.transfer == HLG else "PQ"
+    told = [text for kind, text in parts.items() if kind not in colours.assumed]
+    assumed = [text for kind, text in parts.items() if kind in colours.assumed]
+    groups = [", ".join(told)] if told else []
+    if assumed:
+        of = " from the height" if "matrix" in colours.assumed else ""
+        groups.append(f"{', '.join(assumed)} (assumed{of}: the file does not say)")
+    return "; ".join(groups)
 
 
 def streams_line(film: Film, taken: frozenset[int]) -> str:
@@ -103,23 +109,24 @@ def result_line(prepared: PreparedFilm) -> str:
     return f"{width}x{height}, {shape.encoding.codec}{how}, {shape.encoding.pixels.name}"
 
 
-def warnings(film: Film, prepared: PreparedFilm) -> Iterator[str]:
-    """Yields warnings to be shown before the work."""
-    yield from prepared.notices
+def warnings(name: str, film: Film, prepared: PreparedFilm) -> Iterator[str]:
+    """Yields warnings to be shown before the work; `name` stands for the film."""
+    yield from (f"{name}: {notice}" for notice in prepared.notices)
     if is_hdr(film.pictures.colours):
-        yield "HDR is passed through as it is coded: networks were made for SDR"
-    for lost in film.pictures.lost:
-        yield f"no encoder here keeps {lost}"
+        yield (
+            f"{name}: HDR is kept. The models were trained on SDR: look at a frame first"
+            " (--preview)"
+        )
+    yield from (f"{name}: no encoder here keeps {lost}" for lost in film.pictures.lost)
     if film.pictures.interlaced:
         how = prepared.selection.deinterlacing
-        if how == "off":
-            yield "is interlaced and enlarged as it is: combs stay"
-        elif how == "ivtc":
-            yield "is interlaced: its pulldown is undone (--ivtc)"
-        else:
-            yield f"is interlaced: deinterlaced (--deinterlace {how})"
+        does = {
+            "off": "keeping its combs (--deinterlace frame removes them)",
+            "ivtc": "undoing its pulldown",
+        }.get(how, "deinterlacing it (--deinterlace off keeps it)")
+        yield f"{name} is interlaced; {does}"
     if told := fields_line(prepared):
-        yield told
+        yield f"{name} {told}"
 
 
 def fields_line(prepared: PreparedFilm) -> str:
@@ -158,7 +165,7 @@ def moved(ending: Ending) -> str:
     if not ending.moved:
         return ""
     have = "has" if ending.moved == 1 else "have"
-    return f"{_frames(ending.moved)} {have} the time of another, and came a tick later"
+    return f"{_frames(ending.moved)} {have} the time of another: shown a tick later"
 
 
 def changes(film: Film, prepared: PreparedFilm, ending: Ending) -> Iterator[str]:
@@ -185,6 +192,16 @@ def done_line(target: Path, prepared: PreparedFilm, made: MadeFilm, seconds: flo
     height, width = shape.written
     parts += [f"{width}x{height}", f"{seconds:.1f} s"]
     return f"{report.place(target)}: {', '.join(parts)}"
+
+
+def resumed_line(target: Path, frames: int, film: Film) -> str:
+    """Announces that a run goes on with the frames of an earlier one."""
+    count = frame_count(film)
+    of = "" if count is None else f" of {max(count, frames)}"
+    return (
+        f"{target}: going on with {frames}{of} frames in {parts_folder(target)} (--restart begins"
+        " anew)"
+    )
 
 
 def _frames(count: int) -> str:
@@ -247,7 +264,7 @@ def tell_shard(job: FilmJob, shard: Shard, parts: int, *, as_json: bool) -> None
     """Tells how many parts of a shard are made."""
     folder = parts_folder(job.target)
     report.say(
-        f"{folder}: {parts} parts of shard {shard.number} of {shard.parts} are there;"
+        f"{folder}: {parts} parts of shard {shard.number} of {shard.parts} are complete;"
         f" --join makes {job.target} of all"
     )
     if as_json:
@@ -317,7 +334,7 @@ def of_film(path: Path) -> tuple[dict[str, Any], list[str]]:
         lines = [
             film_line(film),
             f"colours: {colours_line(film)}",
-            f"beside pictures: {streams_line(film, every) or 'nothing'}",
+            f"other streams: {streams_line(film, every) or 'none'}",
             f"enlarged {_SCALE}x: {width}x{height}",
         ]
         if pictures.lost:
@@ -366,7 +383,7 @@ def _time(film: Film, prepared: PreparedFilm) -> tuple[dict[str, Any], str]:
         arguments = {"scale": _SCALE, "noise": noise, "model": model}
         found = measured(arguments, film, prepared.shape)
     except (BackendError, ModelError) as error:
-        return {"network": {"error": str(error)}}, f"how long it takes is not known: {error}"
+        return {"network": {"error": str(error)}}, f"the time it takes is unknown: {error}"
     frames = frame_count(film)
     document: dict[str, Any] = {"device": found.device, "rate": round(found.frames, 3)}
     rate = (
@@ -374,11 +391,22 @@ def _time(film: Film, prepared: PreparedFilm) -> tuple[dict[str, Any], str]:
         if found.frames >= 1
         else f"{1 / found.frames:.1f} s a frame"
     )
-    taken = ""
+    where = f"{model} on {_device(found.device)}, measured on {found.width}x{found.height} pixels"
+    taken = f"{rate} here"
     if frames is not None:
-        document["seconds"] = round(frames / found.frames, 1)
-        taken = f"about {clock(frames / found.frames)}, "
-    measure = f"measured now on {found.width}x{found.height} pixels"
-    return {"network": document}, (
-        f"{model} on {found.device}: {taken}{rate} ({measure}), without decoding and encoding"
-    )
+        seconds = frames / found.frames
+        document["seconds"] = round(seconds, 1)
+        taken = f"about {_duration(seconds)} here, {rate}"
+    return {"network": document}, f"{taken} ({where}), without decoding and encoding"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < _SECONDS_UP_TO:
+        return f"{max(1, round(seconds))} s"
+    return f"{clock(seconds)} {'min' if round(seconds) < _HOUR else 'h'}"
+
+
+def _device(name: str) -> str:
+    """Returns a device for people, by the name of a backend and the device's own."""
+    backend, _, own = name.partition(": ")
+    return "the CPU" if backend in ("cpu", "numpy") else own

@@ -80,15 +80,15 @@ def prepared_film(wanted: WantedFilm, *, is_preview: bool = False) -> Iterator[R
             raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
         if (found.height, found.width) != found.asked:
             report.tell(
-                f"{job.target}: {found.width}x{found.height} instead of"
-                f" {found.asked[1]}x{found.asked[0]}: the encoder takes even sides alone"
+                f"{job.target}: made {found.width}x{found.height}, not"
+                f" {found.asked[1]}x{found.asked[0]}: this encoder needs even sides"
             )
         prepared = prepare(reader, job, found.height, found.width)
         if not is_preview:
             for line in _lines(job, film, prepared):
                 report.say(line)
-            for warning in messages.warnings(film, prepared):
-                report.tell(f"{job.source}: {warning}")
+            for warning in messages.warnings(str(job.source), film, prepared):
+                report.tell(warning)
         yield ReadyFilm(reader, job, prepared, models, found.arguments, enlargers)
 
 
@@ -192,4 +192,4 @@ def _lines(job: FilmJob, film: Any, prepared: PreparedFilm) -> Iterator[str]:
     yield f"copied: {taken or 'nothing'}"
     yield f"{report.place(job.target)}: {messages.result_line(prepared)}"
     if is_live(job):
-        yield "there are no parts of it: a run that is interrupted begins anew"
+        yield "parts: none; an interrupted run begins anew"

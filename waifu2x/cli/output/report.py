@@ -161,8 +161,10 @@ def summary(tally: Tally, passed_over: int, left: int) -> str:
     parts += [f"{counts['copied']} copied"] if counts["copied"] else []
     parts += [f"{counts['skipped']} skipped", f"{len(tally.failed)} failed"]
     parts += [f"{left} not done"] if left else []
-    plural = "files are no pictures" if passed_over > 1 else "file is no picture"
-    others = f"; {passed_over} {plural}: skipped" if passed_over else ""
+    files = "1 file that is not a picture"
+    if passed_over > 1:
+        files = f"{passed_over} files that are not pictures"
+    others = f"; skipped {files}" if passed_over else ""
     rate = f"; {tally.seconds:.1f} s, {tally.rate:.2f} Mpixel/s" if tally.pixels else ""
     return ", ".join(parts) + others + rate
 

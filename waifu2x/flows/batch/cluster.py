@@ -407,7 +407,7 @@ _RESUME = "what is finished stays: run again with --skip-existing"
 
 def _deadly(job: Job) -> Outcome:
     error = (
-        f"{job.source}: one worker after the other was lost on it: use a smaller scale, or workers"
+        f"{job.source}: it crashed several workers in a row: use a smaller scale, or workers"
         " with more memory"
     )
     return Outcome(job, error=error)

@@ -414,7 +414,7 @@ class DeviceProcesses:
         file.tries += 1
         elsewhere = any(not each.is_gone for each in self._devices)
         if was_alone and (device.finished or file.tries > _TRIES or not elsewhere):
-            error = f"{file.job.source}: one process after the other was lost on it: {why}"
+            error = f"{file.job.source}: it crashed {file.tries} worker processes in a row: {why}"
             self._ended.put(Outcome(file.job, error=error))
         else:
             (self._late if was_alone else self._suspects).append(file)

@@ -44,6 +44,13 @@ class MadeFilm:
     """A clause for each thing that could not be kept."""
 
 
+def no_frames(reader: FilmReader, job: FilmJob) -> ImageError:
+    """Returns the error for a stretch without frames."""
+    seconds = reader.film.seconds
+    end = "" if seconds is None else f", and ends at {seconds:.2f} s"
+    return ImageError(f"{job.source}: has no frames between --start and --end{end}")
+
+
 def make_film(
     maker: RunMaker,
     reader: FilmReader,
@@ -71,11 +78,11 @@ def make_film(
             if not found.runs:
                 break
             if attempt == _ROUNDS:
-                raise ImageError(f"{job.source}: decodes otherwise each time: it is damaged")
+                raise ImageError(f"{job.source}: its frames differ at each reading: it is damaged")
             maker([changed(run, is_sought=not attempt) for run in found.runs], film.work)
             there = film.there()
             if not there:
-                raise ImageError(f"{job.source}: has no frames between --start and --end")
+                raise no_frames(reader, job)
         resumed = sum(len(there[number].encoded.pts) for number in before if number in there)
         computed = sum(told.computed for number, told in there.items() if number not in before)
         lost = film.join(reader, job, prepared, there)

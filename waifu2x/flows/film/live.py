@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from waifu2x.errors import ImageError, OutputError
-from waifu2x.flows.film.assembly import MadeFilm
+from waifu2x.errors import OutputError
+from waifu2x.flows.film.assembly import MadeFilm, no_frames
 from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarge_frames
 from waifu2x.flows.film.frames.frame_enlarger import plane_format
 from waifu2x.flows.film.frames.frame_streams import FrameSink, FrameSource, PlacedFrame, Planes
@@ -90,7 +90,7 @@ def make_live(
     with _sink(reader, job, prepared) as sink:
         enlarge_frames(frames, sink, prepared.shape, reader.stages, device, on_frames)
         if not sink.frames:
-            raise ImageError(f"{job.source}: has no frames between --start and --end")
+            raise no_frames(reader, job)
     return MadeFilm(sink.frames, 0, sink.computed, reader.ending, sink.lost, sink.notices)
 
 

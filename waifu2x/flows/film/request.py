@@ -161,9 +161,7 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
         plan = replace(plan, notices=(*plan.notices, told))
     keeps_hdr = has_own_hdr(encoding.codec) or container in ("mkv", "png")
     if pictures.hdr is not None and not keeps_hdr:
-        told = (
-            f"the metadata of HDR10 is lost: {encoding.codec} in .{container} has no place for it"
-        )
+        told = f"HDR10 metadata is lost: {encoding.codec} in .{container} has no place for it"
         plan = replace(plan, notices=(*plan.notices, told))
     if container == "y4m" and (names := _unsaid(shape)):
         told = f"y4m does not say its colours ({', '.join(names)}): tell the program that reads it"
@@ -190,7 +188,7 @@ def _encoding(wish: Wish, pictures: Pictures, container: str, size: tuple[int, i
     encoding = fitted(choose(wish, pictures.pixels, container, pictures.hdr), *size)
     if "_" in encoding.codec and not is_available(encoding.codec):
         raise OutputError(
-            f"{encoding.codec}: there is no such encoder on this machine: use --codec auto or "
+            f"this machine has no encoder {encoding.codec}: use --codec auto, or "
             f"{choose(replace(wish, codec=None), pictures.pixels, container, None).codec}"
         )
     return encoding

@@ -20,8 +20,8 @@ RGB = 0
 BT709, BT470BG, SMPTE170M, SMPTE240M, BT2020 = 1, 5, 6, 7, 9
 PQ, HLG = 16, 18
 MATRICES = {
-    RGB: "RGB", BT709: "709", 4: "FCC", BT470BG: "601", SMPTE170M: "601",
-    SMPTE240M: "240M", BT2020: "2020",
+    RGB: "RGB", BT709: "BT.709", 4: "FCC", BT470BG: "BT.601", SMPTE170M: "BT.601",
+    SMPTE240M: "SMPTE 240M", BT2020: "BT.2020",
 }  # fmt: skip
 """Matrices of H.273 that pictures are converted by, and their names."""
 
@@ -69,8 +69,8 @@ class FilmColours:
     primaries: int
     transfer: int
     siting: ChromaSiting
-    assumed: tuple[str, ...] = ()
-    """Values that the film leaves unsaid, in words."""
+    assumed: tuple[Literal["matrix", "range", "siting"], ...] = ()
+    """Values that the film does not say."""
 
 
 class CroppedEdges(NamedTuple):

@@ -168,8 +168,8 @@ class MakerByCluster:
         except KilledWorker as error:
             seconds = float(run.first * work.part_ticks * work.shape.tick)
             raise ImageError(
-                f"{work.source}: one worker after the other was lost on what comes after"
-                f" {seconds:g} s: use a smaller scale, or workers with more memory"
+                f"{work.source}: what comes after {seconds:g} s crashed several workers in a row:"
+                " use a smaller scale, or workers with more memory"
             ) from error
         if made.failure:
             if made.worker not in self._broken:

@@ -252,8 +252,8 @@ class MakerByDevices:
             if self._tries[number] >= _TRIES:
                 seconds = float(number * work.part_ticks * work.shape.tick)
                 raise ImageError(
-                    f"{work.source}: one process after the other was lost on what comes after "
-                    f"{seconds:g} s: {why}"
+                    f"{work.source}: what comes after {seconds:g} s crashed {_TRIES} worker"
+                    f" processes in a row: {why}"
                 )
         is_gone = device.fruitless >= _FRUITLESS
         goes_on = "gets no more parts" if is_gone else "goes on in another process"

@@ -125,7 +125,10 @@ def _wrong_parts(there: Mapping[int, PartRecord], part_ticks: int) -> frozenset[
         if sought:
             found |= sought
         elif not (meets and (one.damaged or other.damaged)):  # damage is concealed by chance
-            raise ImageError("the film decodes otherwise than when its parts were made: --restart")
+            raise ImageError(
+                "the film's frames differ from when these parts were written: run again with"
+                " --restart"
+            )
     return frozenset(found)
 
 

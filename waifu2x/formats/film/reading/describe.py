@@ -6,7 +6,7 @@ import io
 import struct
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from waifu2x.errors import ImageError
 from waifu2x.formats.film.description import (
@@ -255,7 +255,7 @@ def colours_of(
     the position of chroma where the file tells it. Raises ImageError for a matrix that is not
     supported."""
     context = stream.codec_context
-    assumed = []
+    assumed: list[Literal["matrix", "range", "siting"]] = []
 
     def told(of_frame: int, of_stream: int) -> int:
         # The stream has the numbers that only the container tells.
@@ -269,10 +269,10 @@ def colours_of(
     elif code == 2 or first.format.name in FULL_RANGE:
         span = "full"
     elif code == 0:
-        assumed.append("limited range")
+        assumed.append("range")
     if matrix == UNSPECIFIED or (matrix == RGB and not pixels.is_rgb):
         matrix = BT709 if first.height >= HD_LINES else SMPTE170M
-        assumed.append(f"{MATRICES[matrix]}, by its height")
+        assumed.append("matrix")
     if matrix not in MATRICES:
         told_as = _OTHER_MATRICES.get(matrix, f"matrix {matrix} of H.273")
         raise ImageError(f"{name}: its colours are {told_as}, which is not supported")
@@ -286,7 +286,7 @@ def colours_of(
                 siting = "center"
             elif matrix == BT2020 and is_420:
                 siting = "topleft"
-            assumed.append(f"chroma {siting}")
+            assumed.append("siting")
     return FilmColours(
         matrix,
         span,

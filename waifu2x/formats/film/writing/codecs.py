@@ -15,6 +15,8 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 _LAYOUT_NAMES = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0"}
 """By columns and rows of luma to one sample of chroma."""
+X265_QUIET = "log-level=none"
+"""The parameter without which x265 writes to standard error."""
 _SAMPLING = {"420": "4:2:0", "422": "4:2:2", "444": "4:4:4"}
 """By the value of `--chroma`."""
 
@@ -250,7 +252,7 @@ def _options(name: str, encoder: FilmEncoder, wish: Wish, hdr: Hdr | None) -> di
             raise OutputError(f"{name} has no --tune")
         options["tune"] = wish.tune
     own = _PARAMETERS.get(name)
-    parameters = ["log-level=none"] if name == "x265" else []
+    parameters = [X265_QUIET] if name == "x265" else []
     if own is not None and hdr is not None:
         parameters += _hdr(name, hdr)
     for key, value in wish.options:
@@ -376,11 +378,11 @@ def losses(wish: Wish, source: PixelFormat, encoding: Encoding) -> Iterator[str]
     is kept where players do not expect it."""
     made = encoding.pixels
     if made.bits < source.bits and wish.depth is None:
-        yield f"{made.bits} of {source.bits} bits are kept: {encoding.codec} has no more here"
+        yield f"made {made.bits} bits, not {source.bits}: {encoding.codec} has no more here"
     layouts = [(one.columns, one.rows) for one in (source, made)]
     if source.planes >= 3 and layouts[1] > layouts[0] and wish.chroma is None:
         had, has = (_LAYOUT_NAMES.get(one, "other") for one in layouts)
-        yield f"chroma of {had} becomes {has}: {encoding.codec} has no more here"
+        yield f"made {has}, not {had}: {encoding.codec} has no more here"
     is_played = encoding.codec.startswith(("x26", "h26", "hevc"))
     if is_played and layouts[1] == (1, 1) and wish.chroma is None:
-        yield "4:4:4 is kept, which few players show: --chroma 420 is for all"
+        yield "4:4:4 is kept, which few players show: use --chroma 420 for them"

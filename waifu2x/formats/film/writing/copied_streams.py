@@ -170,12 +170,13 @@ class CopiedStreams:
         streams that began in its middle. `complaints` counts the faults of the film."""
         wrong = {index: times.wrong + self._absurd[index] for index, times in self._times.items()}
         found = [
-            f"{self._titles[index]} has {count} packet{'s' * (count > 1)} out of time"
+            f"{count} packet{'s' * (count > 1)} of {self._titles[index]}"
+            f" {'have' if count > 1 else 'has'} a wrong time"
             for index, count in wrong.items()
             if count
         ]
         found += [
-            f"{self._titles[index]} lost {count} packet{'s' * (count > 1)}, which cannot be written"
+            f"{count} packet{'s' * (count > 1)} of {self._titles[index]} cannot be written"
             for index, count in self._spoilt.items()
             if count
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from fractions import Fraction
 from typing import IO, Any, NamedTuple
 
@@ -15,7 +16,7 @@ from waifu2x.formats.film.description import RGB, FilmColours
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.pixels import frame_of
 from waifu2x.formats.film.reading.opening import in_short
-from waifu2x.formats.film.writing.codecs import ENCODERS, Encoding
+from waifu2x.formats.film.writing.codecs import ENCODERS, X265_QUIET, Encoding
 from waifu2x.imaging.orientation import oriented_size
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.machine import usual_scheduling
@@ -52,6 +53,10 @@ class Shape:
     def written_aspect(self) -> Fraction | None:
         """Returns the width of a pixel in the target over its height, if known."""
         return 1 / self.aspect if self.aspect and self.orientation >= 5 else self.aspect
+
+
+class RefusedError(OutputError):
+    """An encoder does not open with its options."""
 
 
 class Encoded(NamedTuple):
@@ -181,10 +186,10 @@ def check(shape: Shape) -> bytes:
     av.logging.set_level(av.logging.WARNING)
     try:
         with av.logging.Capture() as messages:
-            file = io.BytesIO()
-            encoder = PartEncoder(file, shape)
-            header = encoder.begin(file)
-            encoder.abort()
+            try:
+                header = _header(shape)
+            except RefusedError as error:
+                raise _culprit(shape, error) from error
     finally:
         av.logging.set_level(level)
     for _, _, message in messages:
@@ -193,6 +198,26 @@ def check(shape: Shape) -> bytes:
                 what = message.removeprefix(complaint).strip(" :.\n'")
                 raise OutputError(f"{shape.encoding.codec} does not understand {what}")
     return header
+
+
+def _header(shape: Shape) -> bytes:
+    file = io.BytesIO()
+    encoder = PartEncoder(file, shape)
+    header = encoder.begin(file)
+    encoder.abort()
+    return header
+
+
+def _culprit(shape: Shape, error: RefusedError) -> OutputError:
+    """Returns the error that names the one option without which the encoder opens, if any."""
+    encoding = shape.encoding
+    for key, value in encoding.options:
+        others = tuple(option for option in encoding.options if option[0] != key)
+        with suppress(OutputError):
+            _header(replace(shape, encoding=replace(encoding, options=others)))
+            given = value.removeprefix(f"{X265_QUIET}:")
+            return OutputError(f"{encoding.codec} does not take {key}={given}: use another value")
+    return error
 
 
 _COMPLAINTS = ("Error parsing option", "Unknown option", "Invalid value for")
@@ -231,9 +256,9 @@ def opened_stream(container: Any, name: str, shape: Shape) -> Any:
             context.open()
     except (av.FFmpegError, ValueError, OSError) as error:
         told = ", ".join(f"{key}={value}" for key, value in encoding.options)
-        raise OutputError(
-            f"{encoding.codec} cannot be opened for {shape.width}x{shape.height} with these "
-            f"options ({told}): {in_short(error)}"
+        raise RefusedError(
+            f"{encoding.codec} does not take {shape.width}x{shape.height} with these options "
+            f"({told}): {in_short(error)}"
         ) from error
     unknown = sorted(context.options)
     if unknown:
