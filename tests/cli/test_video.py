@@ -467,3 +467,24 @@ def test_going_on_is_announced(run: Run) -> None:
     assert result.exit_code == 0
     told = "out.mkv: going on with 350 of 600 frames in out.mkv.parts (--restart begins anew)\n"
     assert result.stderr == told
+
+
+@pytest.mark.parametrize(
+    ("words", "size"),
+    [
+        ("--longer-side 80", (52, 80)),
+        ("--shorter-side 33", (32, 50)),
+        ("--min-size 60x60", (60, 92)),
+        ("--max-height 30", (30, 46)),
+        ("--max-height 100", (44, 68)),
+        ("-s 3 --max-height 50", (50, 76)),
+        ("--longer-side 80 --max-height 40", (40, 62)),
+    ],
+)
+def test_sizes_are_those_of_pictures(run: Run, film: Path, words: str, size: Any) -> None:
+    """In even sides of the nearest whole size below, as x264 needs them."""
+    given = ["--backend", "numpy", "-n", "none", *words.split()]
+    shutil.copy(film, "in.mkv")
+    result = run(*given, "in.mkv", "out.mkv")
+    assert result.exit_code == 0, result.stderr
+    assert pictures_of(Path("out.mkv"))[1][0][0].shape == size

@@ -36,6 +36,7 @@ from waifu2x.cli.options.common import (
     device_options,
     model_option_of,
     scale_option,
+    side_options,
     tile_option,
     tta_option,
     volume_options,
@@ -85,6 +86,14 @@ if TYPE_CHECKING:
     joint=("--height", "Size of the result; one alone keeps the proportions."),
 )
 @option("--height", group=SIZE, type=Pixels(), metavar="PX", help="Height of the result in pixels.")
+@side_options
+@option(
+    "--max-height",
+    group=SIZE,
+    type=Pixels(),
+    metavar="PX",
+    help="The most rows of the result, with -s or any other size.",
+)
 @film_options
 @tta_option
 @device_options
@@ -112,7 +121,8 @@ def video(words: tuple[str, ...], preview: Fraction | None, as_json: bool, **opt
     Sound, subtitles, fonts and chapters are copied. A run that was interrupted goes on.
     """
     run = _RunOptions(**{name: options.pop(name) for name in _RunOptions._fields})
-    others = any(options[name] is not None for name in ("width", "height"))
+    names = ("width", "height", "longer_side", "shorter_side", "min_size", "max_height")
+    others = any(options[name] is not None for name in names)
     jobs = film_jobs(words, None if others else options["scale"] or Fraction(2))
     if preview is not None and len(jobs) > 1:
         raise click.UsageError("--preview shows a frame of one film: name one.")
@@ -253,9 +263,10 @@ def _wanted(named: Job, options: dict[str, Any]) -> WantedFilm:
         cut=Cut(start, end),
         deinterlacing="ivtc" if ivtc else None if how == "auto" else how,
         duplicates=own("duplicates"),
+        max_height=own("max_height"),
         form=form_of(own("form")),
     )
-    for name in ("fit", "longer_side", "shorter_side", "min_size", "only_smaller_than"):
+    for name in ("fit", "only_smaller_than"):
         options[name] = None
     return WantedFilm(job, arguments_of(**options))
 

@@ -12,6 +12,7 @@ import click
 from waifu2x.cli.command import FILE, IN_AND_OUT, Choice, is_of_settings, listed, option
 from waifu2x.cli.options.common import cluster_option, shard_option
 from waifu2x.formats import table
+from waifu2x.formats.film import HARDWARE
 from waifu2x.formats.table import Depth
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -19,7 +20,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _SOFTWARE = ("x264", "x265", "av1", "vp9", "ffv1", "prores")
 CODECS = (
     *_SOFTWARE,
-    *(f"{coded}_{maker}" for maker in ("nvenc", "qsv", "amf") for coded in ("h264", "hevc", "av1")),
+    *HARDWARE,
     "auto",
 )
 """The values of --codec."""
@@ -100,6 +101,7 @@ _OPTIONS = [
         group=IN_AND_OUT,
         is_flag=True,
         help="Begin anew; without it, a run goes on with what OUT.parts has.",
+        joint=("--keep-parts", "Begin anew, not with what OUT.parts has; keep it at the end."),
     ),
     option(
         "--keep-parts", group=IN_AND_OUT, is_flag=True, help="Do not remove OUT.parts at the end."
@@ -119,7 +121,7 @@ _OPTIONS = [
         group=FILE,
         type=Choice([*_FORMS, *table.WRITABLE], _FORMS),
         metavar="EXT",
-        help="What standard output gets: mkv (the default), webm, or y4m, raw frames.",
+        help="What standard output gets: mkv (the default), webm or raw y4m.",
     ),
     option(
         "-c",
@@ -127,7 +129,7 @@ _OPTIONS = [
         group=FILE,
         type=Choice(CODECS, (*_SOFTWARE, "h264_nvenc", "hevc_qsv", "auto")),
         metavar="NAME",
-        help="x264 (8 bits), x265 (10), av1, vp9, ffv1, prores, hevc_nvenc, ..., auto.",
+        help="x264 (8 bits), x265 (10), av1, vp9, ffv1, prores, h264_nvenc, auto ...",
     ),
     option(
         "--crf",
@@ -141,6 +143,7 @@ _OPTIONS = [
         group=FILE,
         metavar="NAME",
         help="How hard the encoder tries: medium for x264 and x265, 8 for av1.",
+        joint=("--tune", "How hard the encoder tries: medium, av1: 8; what it keeps: animation."),
     ),
     option("--tune", group=FILE, metavar="NAME", help="What the encoder is to keep: animation."),
     option(
@@ -157,15 +160,16 @@ _OPTIONS = [
         group=FILE,
         type=Choice([*_DEPTHS, *get_args(Depth)], _DEPTHS),
         default="auto",
-        metavar="BITS",
+        metavar="VALUE",
         help="Bits a sample: 8, 10, or auto (the default): as IN has.",
+        joint=("--chroma", "8 or 10 bits; 420, 422 or 444; auto (the default): as IN has."),
     ),
     option(
         "--chroma",
         group=FILE,
         type=Choice(["auto", "420", "422", "444"]),
         default="auto",
-        metavar="KIND",
+        metavar="VALUE",
         help="Chroma samples: 420, 422, 444, or auto (the default): as IN has.",
     ),
     option(

@@ -157,6 +157,21 @@ def _size_option(
     return option(name, group=SIZE, type=pixels, metavar="PX", help=text, joint=joint)
 
 
+_SIDE_OPTIONS = [
+    _size_option(
+        "--longer-side",
+        "Longer side of the result in pixels.",
+        ("--shorter-side", "One side of the result in pixels."),
+    ),
+    _size_option("--shorter-side", "Shorter side of the result in pixels."),
+    option(
+        "--min-size",
+        group=SIZE,
+        callback=values.two_sizes,
+        metavar="PX|WxH",
+        help="The fewest pixels each way; never reduced.",
+    ),
+]
 _OPTIONS = [
     noise_option,
     scale_option,
@@ -192,19 +207,7 @@ _OPTIONS = [
         metavar="HOW",
         help="With both: inside (default), cover (cropped), exact (stretched).",
     ),
-    _size_option(
-        "--longer-side",
-        "Longer side of the result in pixels.",
-        ("--shorter-side", "One side of the result in pixels."),
-    ),
-    _size_option("--shorter-side", "Shorter side of the result in pixels."),
-    option(
-        "--min-size",
-        group=SIZE,
-        callback=values.two_sizes,
-        metavar="PX|WxH",
-        help="The fewest pixels each way; never reduced.",
-    ),
+    *_SIDE_OPTIONS,
     _size_option("--only-smaller-than", "Copy larger pictures as they are."),
     option(
         "-q",
@@ -267,6 +270,11 @@ _OPTIONS = [
 def upscale_options(command: _Command) -> _Command:
     """Adds the options of `upscale` and `batch`."""
     return _with(command, _OPTIONS)
+
+
+def side_options(command: _Command) -> _Command:
+    """Adds the options that give the size by a side, or by the fewest pixels."""
+    return _with(command, _SIDE_OPTIONS)
 
 
 def device_options(command: _Command) -> _Command:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from waifu2x.errors import Waifu2xError
 from waifu2x.flows.film.request import FilmJob
+from waifu2x.formats.film import HARDWARE
 from waifu2x.formats.film.writing import targets
 from waifu2x.formats.film.writing.codecs import ENCODERS, choose, is_available
 from waifu2x.imaging import sizes
@@ -25,10 +26,9 @@ _LOSSLESS = {
     "v210", "wrapped_avframe", "prores", "dnxhd", "cfhd",
 }  # fmt: skip
 """Codecs without loss or nearly so, as used for editing."""
-_MAKERS = ("nvenc", "qsv", "amf")
 _H264_MOST = 4096
 """The most pixels of a side for H.264 encoders in hardware."""
-_SIZES = ("scale", "width", "height")
+_SIZES = ("scale", "width", "height", "longer_side", "shorter_side", "min_size")
 _DECIDING = ("model", "noise", "tta")
 
 
@@ -54,8 +54,11 @@ def decided(
     chosen = {**arguments, **_as_stored(film.pictures, arguments)}
     size = film.pictures.height, film.pictures.width
     try:
-        request = sizes.request(**{name: chosen[name] for name in _SIZES})
+        request = sizes.request(**{name: chosen.get(name) for name in _SIZES})
         plan = request.plan(*size, lambda scale: 1)
+        if job.max_height is not None and plan.height > job.max_height:
+            chosen |= {**dict.fromkeys(_SIZES), "height": job.max_height}
+            plan = sizes.request(height=job.max_height).plan(*size, lambda scale: 1)
     except Waifu2xError as error:
         raise type(error)(f"{job.source}: {error}") from error
     if chosen["noise"] == "auto":
@@ -67,7 +70,7 @@ def decided(
         job = replace(job, wish=replace(job.wish, codec=codec))
     even = even_size(film, job, *asked)
     if even != asked:
-        chosen |= {"scale": None, "height": even[0], "width": even[1], "fit": "exact"}
+        chosen |= {**dict.fromkeys(_SIZES), "height": even[0], "width": even[1], "fit": "exact"}
     return DecidedFilm(job, chosen, *even, asked, changes)
 
 
@@ -104,7 +107,7 @@ def hardware_codec(pictures: Pictures, job: FilmJob, height: int, width: int) ->
     coded = ["hevc", "av1"]
     if depth == 8 and max(height, width) <= _H264_MOST:
         coded.insert(0, "h264")
-    for name in (f"{each}_{maker}" for each in coded for maker in _MAKERS):
+    for name in (one for each in coded for one in HARDWARE if one.startswith(f"{each}_")):
         encoder = ENCODERS[name]
         fits = container in encoder.containers and depth in encoder.depths
         if fits and pictures.pixels.planes < 4 and is_available(name):

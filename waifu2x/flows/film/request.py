@@ -75,6 +75,8 @@ class FilmJob:
     deinterlacing: Deinterlacing | None = None
     """None: "frame" for a film that says it is interlaced."""
     duplicates: Duplicates = "exact"
+    max_height: int | None = None
+    """The most rows of results."""
     threads: int = 0
     """Threads of the encoder; 0: chosen by the machine that begins the film."""
     form: str | None = None

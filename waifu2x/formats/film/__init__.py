@@ -11,6 +11,11 @@ READABLE = (
 """Extensions of films that can be read."""
 WRITABLE = ("mkv", "mp4", "mov", "webm")
 """Extensions of films that are made."""
+HARDWARE = (
+    *(f"{coded}_{maker}" for maker in ("nvenc", "qsv", "amf") for coded in ("h264", "hevc", "av1")),
+    "h264_videotoolbox", "hevc_videotoolbox", "h264_vaapi", "hevc_vaapi", "av1_vaapi",
+)  # fmt: skip
+"""Encoders in hardware, by FFmpeg's names: codec and maker."""
 ANIMATED = ("gif", "apng", "png", "webp", "avif")
 """Extensions of pictures that may be animated, which are read as films, too."""
 
