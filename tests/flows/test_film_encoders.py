@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
+import shutil
+import subprocess
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,6 +18,7 @@ films = pytest.importorskip("tests.helpers.films")
 from tests.flows.test_film_streams import enlarge  # noqa: E402
 from waifu2x.errors import OutputError  # noqa: E402
 from waifu2x.flows.film.request import FilmJob  # noqa: E402
+from waifu2x.formats.film import HARDWARE  # noqa: E402
 from waifu2x.formats.film.description import FilmColours, PixelFormat  # noqa: E402
 from waifu2x.formats.film.writing.codecs import ENCODERS, Wish, choose  # noqa: E402
 from waifu2x.formats.film.writing.encode import Shape, check  # noqa: E402
@@ -127,3 +131,27 @@ def test_films_of_few_pictures(container: str, number: int, tmp_path: Path) -> N
     with av.open(str(target)) as film:
         frames = [(frame.pts * frame.time_base, frame.height) for frame in film.decode(video=0)]
     assert frames == [(Fraction(index, 25), 32) for index in range(number)]
+
+
+@pytest.mark.parametrize("name", HARDWARE)
+def test_encoders_in_hardware_get_options_that_ffmpeg_has(name: str) -> None:
+    """They run on few machines, but any FFmpeg that has one describes it."""
+    if shutil.which("ffmpeg") is None:
+        pytest.skip("needs ffmpeg")
+    told = subprocess.check_output(["ffmpeg", "-v", "error", "-h", f"encoder={name}"], text=True)
+    if "AVOptions" not in told:
+        pytest.skip(f"this ffmpeg has no {name}")
+    encoding = choose(Wish(name), SOURCE, "mkv", None)
+    general = {"global_quality", "flags"}
+    assert {key for key, _ in encoding.options} - general <= set(
+        re.findall(r"^  -(\w+)", told, re.M)
+    )
+    formats = re.search(r"Supported pixel formats: (.*)", told)
+    assert formats is not None
+    assert {encoding.taken, "vaapi"} & set(formats[1].split())
+
+
+def test_apples_encoders_have_a_quality_of_their_own() -> None:
+    with pytest.raises(OutputError, match=r"^hevc_videotoolbox has no --crf$"):
+        choose(Wish("hevc_videotoolbox", crf=20), SOURCE, "mov", None)
+    assert ("flags", "+qscale") in choose(Wish("hevc_videotoolbox"), SOURCE, "mov", None).options

@@ -6,12 +6,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from waifu2x.errors import OutputError
+from waifu2x.formats.film import HARDWARE
 from waifu2x.formats.film.description import PixelFormat
 from waifu2x.formats.film.library import library
 from waifu2x.imaging.picture import Hdr
 from waifu2x.system.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from av.codec.hwaccel import HWAccel
 
 _LAYOUT_NAMES = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0"}
 """By columns and rows of luma to one sample of chroma."""
@@ -66,6 +71,37 @@ def _numbers(most: int) -> tuple[str, ...]:
     return tuple(map(str, range(most + 1)))
 
 
+_QUALITIES = {
+    "nvenc": "cq", "qsv": "global_quality", "amf": "qp_i", "vaapi": "global_quality",
+    "videotoolbox": "",
+}  # fmt: skip
+"""Options of encoders in hardware that `--crf` sets, by their makers."""
+_EXTRAS = {
+    "vaapi": (("rc_mode", "CQP"),),
+    # Of 100; by FFmpeg's factor of lambda.
+    "videotoolbox": (("flags", "+qscale"), ("global_quality", str(65 * 118))),
+}
+
+
+def _in_hardware(coded: str, maker: str) -> FilmEncoder:
+    has_444 = maker == "nvenc" and coded != "av1"
+    return FilmEncoder(
+        f"{coded}_{maker}",
+        (*_ALL, "webm") if coded == "av1" else _ALL,
+        quality=_QUALITIES[maker],
+        crf=20,
+        worst=255 if coded == "av1" and maker in ("amf", "vaapi") else 51,
+        preset_option="" if maker in ("vaapi", "videotoolbox") else "preset",
+        depths=(8,) if coded == "h264" else (8, 10),
+        chromas=("420", "444") if has_444 else ("420",),
+        extra=_EXTRAS.get(maker, ()),
+        repacked=(
+            ("yuv420p10le", "p010le"),
+            *((("yuv420p", "nv12"),) if maker != "nvenc" else ()),
+        ),
+    )
+
+
 ENCODERS = {
     "x264": FilmEncoder(
         "libx264", _ALL, crf=18, preset="medium", presets=_PRESETS,
@@ -93,23 +129,7 @@ ENCODERS = {
         depths=(10,), chromas=("422", "444"), transparent=("mkv", "mov"),
         transparent_chromas=("444",), presets=(*_numbers(5), *_PRORES_422, *_PRORES_444),
     ),
-    **{
-        f"{coded}_{maker}": FilmEncoder(
-            f"{coded}_{maker}",
-            (*_ALL, "webm") if coded == "av1" else _ALL,
-            quality={"nvenc": "cq", "qsv": "global_quality", "amf": "qp_i"}[maker],
-            crf=20,
-            worst=255 if (coded, maker) == ("av1", "amf") else 51,
-            depths=(8,) if coded == "h264" else (8, 10),
-            chromas=("420", "444") if maker == "nvenc" and coded != "av1" else ("420",),
-            repacked=(
-                ("yuv420p10le", "p010le"),
-                *((("yuv420p", "nv12"),) if maker != "nvenc" else ()),
-            ),
-        )
-        for coded in ("h264", "hevc", "av1")
-        for maker in ("nvenc", "qsv", "amf")
-    },
+    **{name: _in_hardware(*name.split("_")) for name in HARDWARE},
 }  # fmt: skip
 """By the name that `--codec` takes."""
 _USUAL_TRANSPARENT = {"mkv": "ffv1", "mov": "prores", "webm": "vp9"}
@@ -361,16 +381,25 @@ def is_available(name: str) -> bool:
     av = library()
     encoder = ENCODERS[name]
     try:
-        context = av.CodecContext.create(encoder.library, "w")
+        context = av.CodecContext.create(encoder.library, "w", upload(encoder.library))
         if "_" not in name:
             return True
         context.width = context.height = 256
         context.pix_fmt = dict(encoder.repacked).get("yuv420p", "yuv420p")
         context.time_base = Fraction(1, 25)
         context.open()
-    except (av.FFmpegError, ValueError, OSError):
+    except (av.FFmpegError, ValueError, OSError, RuntimeError):
         return False
     return True
+
+
+def upload(library_name: str) -> HWAccel | None:
+    """Returns PyAV's device for an encoder that takes frames in its own memory alone."""
+    if not library_name.endswith("_vaapi"):
+        return None
+    hwaccel = library().codec.hwaccel
+    device: HWAccel = hwaccel.HWAccel("vaapi", allow_software_fallback=False)
+    return device
 
 
 def losses(wish: Wish, source: PixelFormat, encoding: Encoding) -> Iterator[str]:

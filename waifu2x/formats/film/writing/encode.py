@@ -16,7 +16,7 @@ from waifu2x.formats.film.description import RGB, FilmColours
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.pixels import frame_of
 from waifu2x.formats.film.reading.opening import in_short
-from waifu2x.formats.film.writing.codecs import ENCODERS, X265_QUIET, Encoding
+from waifu2x.formats.film.writing.codecs import ENCODERS, X265_QUIET, Encoding, upload
 from waifu2x.imaging.orientation import oriented_size
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.machine import usual_scheduling
@@ -232,8 +232,8 @@ def opened_stream(container: Any, name: str, shape: Shape) -> Any:
     if not encoding.pixels.is_rgb:
         options.setdefault("chroma_sample_location", colours.siting)
     try:
-        stream = container.add_stream(name, rate=shape.rate, options=options)
-    except (av.FFmpegError, ValueError) as error:
+        stream = container.add_stream(name, rate=shape.rate, options=options, hwaccel=upload(name))
+    except (av.FFmpegError, ValueError, RuntimeError) as error:
         raise OutputError(f"{encoding.codec} is not built into this PyAV") from error
     context = stream.codec_context
     context.height, context.width = shape.height, shape.width
