@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,12 +50,11 @@ def drawings(*, transparent: bool = False) -> list[Image.Image]:
 
 
 def animation(path: str, frames: Sequence[Image.Image]) -> None:
-    options = {"disposal": 2} if path.endswith(".gif") else {"lossless": True}
+    options: dict[str, Any] = {"disposal": 2} if path.endswith(".gif") else {"lossless": True}
     if path.endswith(("png", "apng")):
-        options = {"format": "PNG"}  # type: ignore[dict-item]
-    frames[0].save(
-        path, save_all=True, append_images=frames[1:], duration=list(LASTING), loop=0, **options
-    )  # type: ignore[arg-type]
+        options = {"format": "PNG"}
+    options |= {"append_images": frames[1:], "duration": list(LASTING), "loop": 0}
+    frames[0].save(path, save_all=True, **options)
 
 
 def probed(path: str) -> tuple[list[float], str]:
@@ -116,6 +116,7 @@ def test_a_film_becomes_a_gif_of_the_same_length(
     left_out = f"out.gif: GIF shows at most 50 frames a second: {count - kept} are left out\n"
     told = "out.gif: GIF holds 256 colours a picture\n" + left_out * (kept < count)
     assert result.stderr == told
+    made: Any
     with Image.open("out.gif") as made:
         assert (made.size, made.n_frames) == ((74, 42), kept)
         assert "loop" in made.info
@@ -134,6 +135,7 @@ def test_a_film_becomes_a_gif_of_the_same_length(
 def test_held_frames_and_transparency_reach_a_gif(run: Run) -> None:
     animation("in.gif", drawings(transparent=True))
     assert run("-m", "upconv_7/art", "in.gif", "out.gif").exit_code == 0
+    made: Any
     with Image.open("in.gif") as source, Image.open("out.gif") as made:
         assert (made.size, made.n_frames) == ((74, 42), 5)
         for number in range(5):

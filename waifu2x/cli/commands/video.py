@@ -114,7 +114,6 @@ def video(words: tuple[str, ...], preview: Fraction | None, as_json: bool, **opt
     waifu2x video film.mkv                                    beside it: film-2x.mkv
     waifu2x video -c av1 in.mkv out.mp4                       .mkv, .mp4, .mov, .webm or .gif
     waifu2x video *.mkv season/ large/                        several, or all of a folder
-    waifu2x video --preview 1:30 film.mkv look.png            a frame, before hours of work
     waifu2x video film.mkv - | mpv -                          "-" is stdin or stdout
     waifu2x video film.mkv frames/%06d.png                    pictures, or pictures as IN
 
@@ -266,9 +265,10 @@ def _wanted(named: Job, options: dict[str, Any]) -> WantedFilm:
         max_height=own("max_height"),
         form=form_of(own("form")),
     )
+    crop = own("crop")
     for name in ("fit", "only_smaller_than"):
         options[name] = None
-    return WantedFilm(job, arguments_of(**options))
+    return WantedFilm(job, arguments_of(**options), crop)
 
 
 def _check_target(job: FilmJob, folder: Path | None, existing: Existing) -> None:

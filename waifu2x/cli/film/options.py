@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import click
 
-from waifu2x.cli.command import FILE, IN_AND_OUT, Choice, is_of_settings, listed, option
+from waifu2x.cli.command import FILE, IN_AND_OUT, SIZE, Choice, is_of_settings, listed, option
 from waifu2x.cli.options.common import cluster_option, shard_option
 from waifu2x.formats import table
 from waifu2x.formats.film import HARDWARE
+from waifu2x.formats.film.description import FilmCrop
 from waifu2x.formats.table import Depth
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -46,6 +47,16 @@ def _crf(context: Any, parameter: Any, value: str | None) -> float | None:
     if re.fullmatch(r"\d{1,3}(\.\d{1,2})?", value, re.ASCII) and float(value) <= 255:
         return float(value)
     raise click.BadParameter(f"{value!r}: expected a number such as 18: less is better.")
+
+
+def _crop(context: Any, parameter: Any, value: str | None) -> FilmCrop | Literal["auto"] | None:
+    """Parses a rectangle as FFmpeg's filter takes it."""
+    if value is None or value == "auto":
+        return value  # type: ignore[return-value]
+    found = re.fullmatch(r"(\d{1,5}):(\d{1,5}):(\d{1,5}):(\d{1,5})", value, re.ASCII)
+    if found is None or not (int(found[1]) and int(found[2])):
+        raise click.BadParameter(f"{value!r}: expected auto, or like 1920:800:0:140.")
+    return FilmCrop(*map(int, found.groups()))
 
 
 def _pairs(context: Any, parameter: Any, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -181,6 +192,13 @@ _OPTIONS = [
         help="auto (the default: what says it is interlaced), off, frame, field.",
     ),
     option("--ivtc", group=FILE, is_flag=True, help="Undo the pulldown of film in NTSC."),
+    option(
+        "--crop",
+        group=SIZE,
+        callback=_crop,
+        metavar="auto|W:H:X:Y",
+        help="Only this of IN: all but black bars, or WxH from X, Y.",
+    ),
     option(
         "--duplicates",
         group=FILE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
@@ -14,6 +14,7 @@ from waifu2x.cli.options.arguments import describe, tell_reduction
 from waifu2x.cli.options.common import LOCAL
 from waifu2x.cli.output import report
 from waifu2x.flows.jobs import STANDARD
+from waifu2x.formats.film.description import FilmCrop
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +34,8 @@ class WantedFilm(NamedTuple):
     job: FilmJob
     arguments: dict[str, Any]
     """Those of an Upscaler, whose noise may still be `auto`."""
+    crop: FilmCrop | Literal["auto"] | None = None
+    """The part that is wanted; auto: all but black bars; None: all."""
 
 
 class ReadyFilm(NamedTuple):
@@ -73,8 +76,9 @@ def prepared_film(wanted: WantedFilm, *, is_preview: bool = False) -> Iterator[R
         return enlargers[0].backend.pin(array) if enlargers else Pin()
 
     with FilmReader(wanted.job.source, pin, start=wanted.job.cut.start) as reader:
+        job = _cropped(reader, wanted, is_preview=is_preview)
         film = reader.film
-        found = automatic.decided(film, wanted.job, wanted.arguments, models)
+        found = automatic.decided(film, job, wanted.arguments, models)
         job = found.job
         if not found.changes:
             raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
@@ -90,6 +94,34 @@ def prepared_film(wanted: WantedFilm, *, is_preview: bool = False) -> Iterator[R
             for warning in messages.warnings(str(job.source), film, prepared):
                 report.tell(warning)
         yield ReadyFilm(reader, job, prepared, models, found.arguments, enlargers)
+
+
+def _cropped(reader: FilmReader, wanted: WantedFilm, *, is_preview: bool) -> FilmJob:
+    """Crops the pictures as the options say, or tells how that would remove black bars; returns the
+    job with the part that is left."""
+    from waifu2x.flows.film.black_bars import black_bars
+
+    job, asked = wanted.job, wanted.crop
+    if asked is None and is_preview:
+        return job
+    crop = black_bars(reader) if asked in (None, "auto") else asked
+    if asked == "auto" and crop is None:
+        report.tell(f"{job.source}: no black bars found: nothing is cropped")
+    if not isinstance(crop, FilmCrop):
+        return job
+    if asked is None:
+        pictures = reader.film.pictures
+        sides = {
+            "above": crop.top,
+            "below": pictures.height - crop.height - crop.top,
+            "left": crop.left,
+            "right": pictures.width - crop.width - crop.left,
+        }
+        told = ", ".join(f"{number} {side}" for side, number in sides.items() if number)
+        report.tell(f"{job.source} has black bars ({told}): --crop {crop} removes them")
+        return job
+    reader.crop(crop)
+    return replace(job, crop=crop)
 
 
 @contextmanager

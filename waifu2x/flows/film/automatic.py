@@ -54,7 +54,8 @@ def decided(
     chosen = {**arguments, **_as_stored(film.pictures, arguments)}
     size = film.pictures.height, film.pictures.width
     try:
-        request = sizes.request(**{name: chosen.get(name) for name in _SIZES})
+        given: dict[str, Any] = {name: chosen.get(name) for name in _SIZES}
+        request = sizes.request(**given)
         plan = request.plan(*size, lambda scale: 1)
         if job.max_height is not None and plan.height > job.max_height:
             chosen |= {**dict.fromkeys(_SIZES), "height": job.max_height}

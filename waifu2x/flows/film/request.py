@@ -21,6 +21,7 @@ from waifu2x.formats.film.description import (
     SMPTE240M,
     Cut,
     FilmColours,
+    FilmCrop,
     Pictures,
     PixelFormat,
 )
@@ -75,6 +76,8 @@ class FilmJob:
     deinterlacing: Deinterlacing | None = None
     """None: "frame" for a film that says it is interlaced."""
     duplicates: Duplicates = "exact"
+    crop: FilmCrop | None = None
+    """The part of the source's pictures that is enlarged; None: all."""
     max_height: int | None = None
     """The most rows of results."""
     threads: int = 0
@@ -168,7 +171,9 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
     if container == "y4m" and (names := _unsaid(shape)):
         told = f"y4m does not say its colours ({', '.join(names)}): tell the program that reads it"
         plan = replace(plan, notices=(*plan.notices, told))
-    selection = Selection(job.cut.start, job.cut.end, deinterlacing=how, order=order)
+    selection = Selection(
+        job.cut.start, job.cut.end, deinterlacing=how, order=order, crop=job.crop
+    )
     return PreparedFilm(shape, plan, selection, fields)
 
 
@@ -244,6 +249,7 @@ def settings(job: FilmJob, prepared: PreparedFilm, source: Mapping[str, str]) ->
             filter(None, (prepared.selection.deinterlacing, prepared.selection.order))
         ),
         "duplicates": job.duplicates,
+        **({} if job.crop is None else {"crop": str(job.crop)}),
         PART_TICKS: str(max(1, round(seconds / shape.tick))),
         "version of waifu2x": __version__,
         **{f"version of {name}": number for name, number in versions().items()},

@@ -67,7 +67,8 @@ class AnimationFrames(FrameSequence):
         elif alpha is None:
             alpha = np.full(pixels.shape[:2], np.iinfo(pixels.dtype).max, pixels.dtype)
         file = io.BytesIO()
-        header = Header((Extent(*pixels.shape[:2], pixels.nbytes),))
+        height, width = pixels.shape[:2]
+        header = Header((Extent(height, width, pixels.nbytes),))
         writer = PngWriter(header, file, "fast", 1)
         writer.add(Timed(Picture(pixels, alpha)))
         writer.finish()

@@ -185,6 +185,24 @@ class Film:
     """Seconds from which on its pictures are as described: recordings of television change."""
 
 
+class FilmCrop(NamedTuple):
+    """A rectangle of pictures in pixels."""
+
+    width: int
+    height: int
+    left: int
+    top: int
+
+    def __str__(self) -> str:
+        """Returns it as `--crop` takes it."""
+        return f"{self.width}:{self.height}:{self.left}:{self.top}"
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Returns rows and columns."""
+        return self.height, self.width
+
+
 @dataclass(frozen=True)
 class Cut:
     """A stretch of a film, in seconds."""

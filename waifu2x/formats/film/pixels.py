@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ImageError
-from waifu2x.formats.film.description import ChromaSiting, CroppedEdges, PixelFormat
+from waifu2x.formats.film.description import ChromaSiting, CroppedEdges, FilmCrop, PixelFormat
 from waifu2x.formats.film.library import library
 
 if TYPE_CHECKING:
@@ -175,6 +175,19 @@ def _doubled(samples: NDArray[Any], between: bool) -> NDArray[Any]:
     else:
         made[:, 0::2], made[:, 1::2] = wide, (wide + after + 1) // 2
     return made
+
+
+def cropped(
+    planes: Sequence[NDArray[Any]], pixels: PixelFormat, crop: FilmCrop
+) -> list[NDArray[Any]]:
+    """Returns the part of each plane that a rectangle has, as views. It begins at whole samples of
+    chroma."""
+    starts = pixels.shapes(crop.top, crop.left)
+    sizes = pixels.shapes(*crop.size)
+    return [
+        plane[top : top + rows, left : left + columns]
+        for plane, (top, left), (rows, columns) in zip(planes, starts, sizes, strict=True)
+    ]
 
 
 def frame_of(planes: Sequence[NDArray[Any]], pixels: PixelFormat) -> VideoFrame:

@@ -90,13 +90,13 @@ class FrameSource:
         self.has_ended = False
         self._steps = self._made()
         pictures = reader.film.pictures
-        nbytes = sum(
-            rows * columns
-            for rows, columns in pictures.pixels.shapes(pictures.height, pictures.width)
-        ) * (1 if pictures.pixels.bits == 8 else 2)
-        self.header = Header(
-            (Extent(pictures.height, pictures.width, nbytes),), count=None, animated=True
+        size = pictures.height, pictures.width
+        if selection.crop is not None:
+            size = selection.crop.size
+        nbytes = sum(rows * columns for rows, columns in pictures.pixels.shapes(*size)) * (
+            1 if pictures.pixels.bits == 8 else 2
         )
+        self.header = Header((Extent(*size, nbytes),), count=None, animated=True)
 
     def __iter__(self) -> Generator[PlacedFrame]:
         return self._steps

@@ -7,6 +7,7 @@ import pickle
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +23,7 @@ from waifu2x.flows.film.reading import messages
 from waifu2x.flows.film.reading.messages import OFTEN
 from waifu2x.flows.film.reading.process import name_of, read_film
 from waifu2x.flows.jobs import STANDARD
-from waifu2x.formats.film.description import Film, PixelFormat
+from waifu2x.formats.film.description import Film, FilmCrop, PixelFormat
 from waifu2x.formats.film.reading.fields import Fields
 from waifu2x.formats.film.reading.selection import Ending, Selection
 from waifu2x.formats.film.reading.sizes import SizeFrom
@@ -114,6 +115,7 @@ class FilmReader:
             raise
         assert isinstance(described, messages.FilmDescribed)
         self.film: Film = described.film
+        self._crop: FilmCrop | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -121,11 +123,32 @@ class FilmReader:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def crop(self, crop: FilmCrop) -> None:
+        """Reads only a part of the pictures from now on: `film` describes it. Raises ImageError for
+        one that is outside, or begins within a sample of chroma."""
+        pictures = self.film.pictures
+        height, width, pixels = pictures.height, pictures.width, pictures.pixels
+        if crop.left + crop.width > width or crop.top + crop.height > height:
+            raise ImageError(
+                f"{self._name}: has {width}x{height} pixels: --crop {crop} is not within them"
+            )
+        if crop.left % pixels.columns or crop.top % pixels.rows:
+            raise ImageError(
+                f"{self._name}: has chroma for {pixels.columns}x{pixels.rows} pixels: begin --crop"
+                f" {crop} at multiples of that"
+            )
+        self._crop = crop
+        cut = replace(pictures, height=crop.height, width=crop.width)
+        self.film = replace(self.film, pictures=cut)
+
     def frames(self, selection: Selection, ahead: int) -> Generator[DecodedFrame]:
         """Yields the selected frames, at most `ahead` of them unreleased. Raises
         ImageError."""
         pixels = self.film.pictures.pixels
-        shapes = pixels.shapes(self.film.pictures.height, self.film.pictures.width)
+        if selection.crop is None:
+            selection = replace(selection, crop=self._crop)
+        size = self.film.pictures.height, self.film.pictures.width
+        shapes = pixels.shapes(*(size if selection.crop is None else selection.crop.size))
         self.send(messages.AskFrames(selection, ahead))
         finished = False
         try:

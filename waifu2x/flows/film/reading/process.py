@@ -29,7 +29,7 @@ from waifu2x.flows.film.reading.messages import OFTEN
 from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film import is_animation
 from waifu2x.formats.film.animations import AnimationFrames
-from waifu2x.formats.film.description import Film
+from waifu2x.formats.film.description import Film, FilmCrop
 from waifu2x.formats.film.frame_files import (
     FrameFiles,
     FrameSequence,
@@ -37,7 +37,7 @@ from waifu2x.formats.film.frame_files import (
 )
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.pipes import PipeOutput, piped
-from waifu2x.formats.film.pixels import planes_of
+from waifu2x.formats.film.pixels import cropped, planes_of
 from waifu2x.formats.film.reading.fields import fields_of
 from waifu2x.formats.film.reading.opening import in_short, opened
 from waifu2x.formats.film.reading.reader import Reader
@@ -277,7 +277,7 @@ class ReadFilm:
                     return
                 self._heed(answer)
             self._resumed = time.monotonic()
-            self._lend(decoded, busy)
+            self._lend(decoded, busy, request.selection.crop)
         end = request.selection.end
         if self._live is not None and end is not None:
             self._reader.read_on(end, self._sounds)
@@ -291,11 +291,13 @@ class ReadFilm:
             if self._live is not None:
                 self._live.copy(packet)
 
-    def _lend(self, decoded: Decoded, busy: float) -> None:
-        """Sends a frame in shared memory."""
+    def _lend(self, decoded: Decoded, busy: float, crop: FilmCrop | None) -> None:
+        """Sends a frame in shared memory, or the part of it that is wanted."""
         pictures = self._film.pictures
         told = pictures.pixels, pictures.crop, pictures.colours.siting
         planes = planes_of(decoded.frame, *told)
+        if crop is not None:
+            planes = cropped(planes, pictures.pixels, crop)
         whole = self._pool.array((sum(plane.nbytes for plane in planes),), np.uint8)
         begin = 0
         for plane in planes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from waifu2x.formats.film.description import Film
+from waifu2x.formats.film.description import Film, FilmCrop
 from waifu2x.formats.film.reading.deinterlacing import Deinterlacing, FieldOrder, ticks_in_one
 from waifu2x.formats.film.reading.packets import Gap
 from waifu2x.system.lazy_dataclass import dataclass
@@ -31,6 +31,8 @@ class Selection:
     deinterlacing: Deinterlacing = "off"
     order: FieldOrder | None = None
     """Order of the fields in a film that does not say it."""
+    crop: FilmCrop | None = None
+    """The part of each frame that is wanted."""
 
 
 class Change(NamedTuple):
