@@ -63,7 +63,7 @@ def barred(
 
 
 def by_cropdetect(path: str) -> str:
-    """What FFmpeg's filter says at the end of a film."""
+    """Returns the words of FFmpeg's filter at the end of a film."""
     command = ["ffmpeg", "-i", path, "-vf", "cropdetect=limit=24:round=2", "-f", "null", "-"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     *_, last = re.findall(r"crop=([\d:]+)", done.stderr)

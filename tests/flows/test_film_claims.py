@@ -31,11 +31,11 @@ needs_ffmpeg = pytest.mark.skipif(
 )
 
 
-def _prepared(source: Path, target: Path, **options: Any) -> tuple[Any, PreparedFilm]:
+def _prepared(source: Path, target: Path, **options: Any) -> tuple[str, Any, PreparedFilm]:
     with FilmReader(source) as reader:
         pictures = reader.film.pictures
         job = FilmJob(source, target, **options)
-        return reader.film, prepare(reader, job, pictures.height * 2, pictures.width * 2)
+        return "film", reader.film, prepare(reader, job, pictures.height * 2, pictures.width * 2)
 
 
 def test_options_that_are_named_exist(tmp_path: Path) -> None:
@@ -45,9 +45,9 @@ def test_options_that_are_named_exist(tmp_path: Path) -> None:
         how: list(messages.warnings(*_prepared(source, tmp_path / "o.mkv", deinterlacing=how)))
         for how in ("ivtc", "frame", "off")
     }
-    assert told["ivtc"] == ["is interlaced: its pulldown is undone (--ivtc)"]
-    assert "--deinterlace frame" in told["frame"][0]
-    assert "--" not in told["off"][0]
+    assert told["ivtc"] == ["film is interlaced; undoing its pulldown"]
+    assert "--deinterlace off" in told["frame"][0]
+    assert "--deinterlace frame" in told["off"][0]
 
 
 # Stereo pictures.

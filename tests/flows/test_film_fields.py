@@ -50,7 +50,7 @@ def _prepared(source: Path, **options: Any) -> tuple[str, PreparedFilm]:
         film = reader.film
         job = FilmJob(source, source.with_name("out.mkv"), **options)
         prepared = prepare(reader, job, 128, 192)
-        return " ".join(messages.warnings(film, prepared)), prepared
+        return " ".join(messages.warnings("film", film, prepared)), prepared
 
 
 def _luma(path: Path, selection: Selection) -> NDArray[np.int64]:
@@ -66,7 +66,7 @@ def test_combs_that_a_film_does_not_declare(order: FieldOrder, mode: str, tmp_pa
     assert found[order.upper()] > 90 > found["Progressive"]
     told, prepared = _prepared(source)
     assert prepared.fields == Fields(order)
-    assert told.startswith("has combs, although it does not say that it is interlaced")
+    assert told.startswith("film has combs, although it does not say that it is interlaced")
     assert told.endswith("use --deinterlace frame")
     told, prepared = _prepared(source, deinterlacing="frame")
     assert told == ""
@@ -88,7 +88,7 @@ def test_pulldown_is_found_and_undone(tmp_path: Path) -> None:
     _made(whole, "24000/1001")
     told, prepared = _prepared(source)
     assert prepared.fields == Fields("tff", is_telecined=True)
-    assert told == "looks like film with pulldown: --ivtc restores its pictures"
+    assert told == "film looks like film with pulldown: --ivtc restores its pictures"
     told, prepared = _prepared(source, deinterlacing="ivtc")
     assert told == ""
     truth, cured = _luma(whole, Selection()), _luma(source, prepared.selection)

@@ -53,7 +53,7 @@ def clear_film(path: Path, codec: str = "ffv1", pixels: str = "bgra") -> None:
 
 
 def seen(path: Path) -> dict[str, Any]:
-    """What ffprobe says of the pictures."""
+    """Returns ffprobe's words about the pictures."""
     command = ["ffprobe", "-v", "error", "-of", "json", "-select_streams", "v", "-show_streams"]
     (stream,) = json.loads(subprocess.check_output([*command, str(path)]))["streams"]
     found: dict[str, Any] = stream

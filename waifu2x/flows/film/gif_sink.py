@@ -5,9 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
-
-from waifu2x.flows.film.frames.frame_streams import FrameSink, PlacedFrame, Planes
+from waifu2x.flows.film.frames.frame_streams import FrameSink, PlacedFrame, Planes, picture_of
 from waifu2x.flows.film.frames.stages import Stages
 from waifu2x.formats import table
 from waifu2x.formats.adapt import Adapter, check_sides
@@ -51,7 +49,7 @@ class GifSink(FrameSink):
 
     def open(self, header: Header) -> None:
         """Begins the file. Raises OutputError."""
-        height, width = self._shape.height, self._shape.width
+        height, width = self._shape.written
         check_sides(table.of("gif"), height, width, str(self._path))
         extent = Extent(height, width, height * width * self._shape.encoding.pixels.planes)
         self._file.open(Header((extent,), None, animated=True))
@@ -70,7 +68,7 @@ class GifSink(FrameSink):
         self._put(begin)
         if self._waiting is None or planes is not self._planes:  # a held frame has the same
             self._planes = planes
-            self._waiting, told = self._adapter.picture(_picture(planes))
+            self._waiting, told = self._adapter.picture(picture_of(planes, self._shape.orientation))
             self._told += told
         self._at = begin
 
@@ -90,9 +88,3 @@ class GifSink(FrameSink):
         if self._waiting is not None:
             milliseconds = float((until - self._at) * _TICK * 1000)
             self._file.add(Timed(self._waiting, milliseconds))
-
-
-def _picture(planes: Planes) -> Picture:
-    """Returns planes of grey, or of green, blue, red and perhaps alpha, as a picture."""
-    order = [planes[0]] if len(planes) == 1 else [planes[2], planes[0], planes[1]]
-    return Picture(np.stack(order, axis=-1), planes[3].copy() if len(planes) == 4 else None)

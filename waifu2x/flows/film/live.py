@@ -22,7 +22,13 @@ from waifu2x.errors import OutputError
 from waifu2x.flows.film.assembly import MadeFilm, no_frames
 from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarge_frames
 from waifu2x.flows.film.frames.frame_enlarger import plane_format
-from waifu2x.flows.film.frames.frame_streams import FrameSink, FrameSource, PlacedFrame, Planes
+from waifu2x.flows.film.frames.frame_streams import (
+    FrameSink,
+    FrameSource,
+    PlacedFrame,
+    Planes,
+    picture_of,
+)
 from waifu2x.flows.film.frames.stages import Stages
 from waifu2x.flows.film.gif_sink import GifSink
 from waifu2x.flows.film.parts.part_runs import PartRun
@@ -43,8 +49,8 @@ from waifu2x.formats.film.writing.header import FilmPlan
 from waifu2x.formats.film.writing.live_writing import LiveEncoder
 from waifu2x.formats.png.write import PngWriter
 from waifu2x.imaging import planar_rgb
-from waifu2x.imaging.orientation import oriented, oriented_plane
-from waifu2x.imaging.picture import Colours, Metadata, Picture
+from waifu2x.imaging.orientation import oriented_plane
+from waifu2x.imaging.picture import Colours, Metadata
 from waifu2x.imaging.planar import PlanarPicture
 from waifu2x.imaging.streams import Extent, Header, Timed
 from waifu2x.system.files import explained, reason, write_atomically, writing
@@ -323,10 +329,7 @@ class FrameFilesSink(FrameSink):
 
     def _png(self, planes: Planes) -> bytes:
         """Returns planes of grey, or of green, blue, red and perhaps alpha, as a file."""
-        alpha = planes[3:]
-        order = [planes[0]] if len(planes) == 1 else [planes[2], planes[0], planes[1]]
-        stored = Picture(np.stack(order, axis=-1), alpha[0] if alpha else None)
-        picture = oriented(stored, self._shape.orientation)
+        picture = picture_of(planes, self._shape.orientation)
         height, width, _ = picture.pixels.shape
         content = io.BytesIO()
         writer = PngWriter(Header((Extent(height, width, picture.pixels.nbytes),)), content)

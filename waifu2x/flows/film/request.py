@@ -171,9 +171,7 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
     if container == "y4m" and (names := _unsaid(shape)):
         told = f"y4m does not say its colours ({', '.join(names)}): tell the program that reads it"
         plan = replace(plan, notices=(*plan.notices, told))
-    selection = Selection(
-        job.cut.start, job.cut.end, deinterlacing=how, order=order, crop=job.crop
-    )
+    selection = Selection(job.cut.start, job.cut.end, deinterlacing=how, order=order, crop=job.crop)
     return PreparedFilm(shape, plan, selection, fields)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from waifu2x.imaging.picture import CodePoints, Colours, Hdr
 from waifu2x.system.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from waifu2x.imaging.picture import Colours, Hdr
 
 ChromaSiting = Literal["left", "topleft", "center"]
 """Position of chroma samples in a block of 2x2 pixels: the middle of its left side, its first
@@ -137,6 +139,9 @@ class Pictures:
 
     def said(self) -> Colours:
         """Returns the colours as pictures of RGB have them."""
+        # The command line describes films without NumPy.
+        from waifu2x.imaging.picture import CodePoints, Colours
+
         colours = self.colours
         if colours.primaries == colours.transfer == UNSPECIFIED:
             return Colours(hdr=self.hdr)

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.flows.film.frames.repeated_frames import Duplicates, is_held
@@ -15,6 +16,8 @@ from waifu2x.flows.film.frames.stages import Stages
 from waifu2x.flows.film.parts.part_runs import PartRun, first_part
 from waifu2x.flows.film.reading.client import DecodedFrame, FilmReader
 from waifu2x.formats.film.reading.selection import Change, Selection
+from waifu2x.imaging.orientation import oriented
+from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -245,3 +248,11 @@ class FrameSink:
 
     def abort(self) -> None:
         """Removes what is useless by itself."""
+
+
+def picture_of(planes: Planes, orientation: int) -> Picture:
+    """Returns a picture of planes of grey, or of green, blue, red and perhaps alpha, turned upright
+    by EXIF's `orientation`."""
+    order = [planes[0]] if len(planes) == 1 else [planes[2], planes[0], planes[1]]
+    alpha = planes[3].copy() if len(planes) == 4 else None
+    return oriented(Picture(np.stack(order, axis=-1), alpha), orientation)

@@ -78,7 +78,7 @@ _QUALITIES = {
 """Options of encoders in hardware that `--crf` sets, by their makers."""
 _EXTRAS = {
     "vaapi": (("rc_mode", "CQP"),),
-    # Of 100; by FFmpeg's factor of lambda.
+    # 65 of 100, times FFmpeg's factor of lambda.
     "videotoolbox": (("flags", "+qscale"), ("global_quality", str(65 * 118))),
 }
 
