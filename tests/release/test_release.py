@@ -215,6 +215,14 @@ def test_workflows_begin_without_permissions(path: Path) -> None:
     assert "workflow_run" not in triggers
 
 
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_actions_are_pinned_to_commits(path: Path) -> None:
+    named = re.findall(r"\buses: *(.*)", path.read_text())
+    assert named
+    for action in named:
+        assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
+
+
 @pytest.mark.parametrize(("path", "name"), jobs())
 def test_a_job_has_no_more_than_it_needs(path: Path, name: str) -> None:
     job = load(path)["jobs"][name]
