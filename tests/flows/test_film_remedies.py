@@ -14,6 +14,7 @@ films = pytest.importorskip("tests.helpers.films")
 
 from tests.flows.test_film_streams import enlarge  # noqa: E402
 from tests.helpers import phone_films  # noqa: E402
+from tests.helpers.cases import thinned  # noqa: E402
 from waifu2x.errors import OutputError  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
@@ -46,8 +47,7 @@ DISCS = {
 
 
 @needs_ffmpeg
-@pytest.mark.parametrize("name", DISCS)
-@pytest.mark.parametrize("container", ["mkv", "mov"])
+@pytest.mark.parametrize(("name", "container"), thinned(tuple(DISCS), ("mkv", "mov")))
 def test_pcm_is_packed_for_the_container(name: str, container: str, tmp_path: Path) -> None:
     """The same samples, and no error that would cost the only sound."""
     codec, kind, layout, packed = DISCS[name]

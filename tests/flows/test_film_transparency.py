@@ -82,9 +82,14 @@ def enlarge(source: Path, target: Path, *words: str) -> None:
         ("out.mkv", "", "ffv1", None),
         ("out.mov", "", "prores", "4444"),
         ("out.webm", "", "vp9", None),
-        ("out.mkv", "-c prores", "prores", "4444"),
-        ("out.mkv", "-c vp9", "vp9", None),
-        ("out.mov", "-c prores --preset 4444xq", "prores", "XQ"),
+        *(
+            pytest.param(*case, marks=pytest.mark.matrix)
+            for case in (
+                ("out.mkv", "-c prores", "prores", "4444"),
+                ("out.mkv", "-c vp9", "vp9", None),
+                ("out.mov", "-c prores --preset 4444xq", "prores", "XQ"),
+            )
+        ),
     ],
 )
 def test_transparency_is_kept(

@@ -187,13 +187,13 @@ def loaded(tensors: Arrays) -> Model:
     return parse_named(weight_files.safetensors(tensors), "m.safetensors")
 
 
-ALIKE = ("swin_unet 1x", "swin_unet 4x")
-"""Large networks that differ from one that is always tested, in their ends."""
+LARGE = ("swin_unet 1x", "swin_unet 4x", "srformer", "hat", "drct", "omnisr")
+"""Networks that take a second and longer: swin_unet 2x alone is tested without the matrix."""
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.matrix if name in ALIKE else ()) for name in CHECKS],
+    [pytest.param(name, marks=pytest.mark.matrix if name in LARGE else ()) for name in CHECKS],
 )
 def test_against_other_implementations(name: str) -> None:
     check = CHECKS[name]
