@@ -22,7 +22,7 @@ from tests.helpers.servers import Listener, Server
 from waifu2x.imaging.picture import Picture
 from waifu2x.serve.events import MOST_TOLD, Events
 from waifu2x.serve.job_settings import JobSettings
-from waifu2x.serve.jobs import ResultInfo
+from waifu2x.serve.jobs import Remarks, ResultInfo
 from waifu2x.serve.limits import MOST_IDS
 from waifu2x.serve.queue import Queue
 from waifu2x.serve.spool import Spool
@@ -48,7 +48,7 @@ def test_cancel_retry_and_remove_all(tmp_path: Path) -> None:
     done, failed, working = (queue.take(0.0) for _ in range(3))
     assert done is not None
     assert failed is not None
-    queue.finish(done, MADE)
+    queue.finish(done, MADE, Remarks())
     queue.fail(failed, "It failed.")
     stopped: list[str] = []
     queue.on_cancelled.append(stopped.append)

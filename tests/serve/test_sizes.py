@@ -67,18 +67,26 @@ def test_what_grew_before_a_crash_is_counted_after_it(tmp_path: Path) -> None:
     assert [job["state"] for job in queue.listed(0, 9)] == ["waiting", "waiting"]
 
 
-def test_a_queue_of_the_version_before_lacks_sizes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "lacking", [{1: "size", 2: "remarks"}, {2: "remarks"}], ids=["version 1", "version 2"]
+)
+def test_a_queue_of_an_earlier_version_is_upgraded(lacking: dict[int, str], tmp_path: Path) -> None:
     store = Store(tmp_path / "queue.sqlite", print)
     queue = queue_of(tmp_path, store)
     identities = [added(queue, tmp_path, bytes(10)) for _ in range(3)]
     store.close()
     base = sqlite3.connect(tmp_path / "queue.sqlite")
-    base.executescript("ALTER TABLE jobs DROP COLUMN size; PRAGMA user_version = 1;")
+    for column in lacking.values():
+        base.execute(f"ALTER TABLE jobs DROP COLUMN {column}")
+    base.executescript(f"PRAGMA user_version = {min(lacking)};")
     base.close()
     said: list[str] = []
     store = Store(tmp_path / "queue.sqlite", said.append)
     queue = queue_of(tmp_path, store)
-    assert [job["id"] for job in queue.listed(0, 9)] == identities
+    listed = queue.listed(0, 9)
+    assert [(job["id"], job["lost"], job["notices"]) for job in listed] == [
+        (identity, [], []) for identity in identities
+    ]
     assert (store.size, said) == (30, [])
 
 

@@ -11,9 +11,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from waifu2x.api import Upscaler
-from waifu2x.errors import BackendError, ImageError, Waifu2xError
+from waifu2x.errors import BackendError, ImageError, OutputError, Waifu2xError
 from waifu2x.flows.film import automatic
 from waifu2x.flows.film.assembly import make_film
 from waifu2x.flows.film.frames.frame_device import Enlarge
@@ -26,15 +27,20 @@ from waifu2x.flows.film.request import FilmJob, PreparedFilm, prepare
 from waifu2x.flows.flow import StoppedError
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.writing.codecs import keeps_transparency
+from waifu2x.formats.film.writing.targets import ROOMIEST
 from waifu2x.networks import model_set
-from waifu2x.serve import names
+from waifu2x.serve import film_remarks, names
 from waifu2x.serve.film_frames import check_film, frame_count
 from waifu2x.serve.job_results import JobResults
-from waifu2x.serve.jobs import JobRecord
+from waifu2x.serve.jobs import JobRecord, Remarks
 from waifu2x.serve.limits import FILM_SECONDS, ServiceLimits
 from waifu2x.serve.queue import Queue
 from waifu2x.serve.spool import Spool
 from waifu2x.serve.upscalers import Upscalers
+
+if TYPE_CHECKING:
+    from waifu2x.flows.film.automatic import DecidedFilm
+    from waifu2x.networks.model_set import ModelSet
 
 _LOOK_SECONDS = 0.5
 """Between checks whether the server is ending."""
@@ -118,7 +124,7 @@ class FilmWorker:
             pin = self._upscalers.engine.backend.pin
             with FilmReader(source, pin, self._check) as reader:
                 check_film(reader.film, record.name, self._limits.max_pixels)
-                made, prepared = self._made(record, reader, made)
+                made, prepared, remarks = self._made(record, reader, made)
         except StoppedError:
             if self._stopped.is_set():
                 return
@@ -131,7 +137,8 @@ class FilmWorker:
         else:
             if self._queue.is_wanted(record):
                 shape = prepared.shape
-                self._results.keep(record, made, shape.width, shape.height, begun)
+                size = shape.width, shape.height
+                self._results.keep(record, made, size, begun, remarks)
         if self._queue.shown(record.id) is None or self._unwanted.is_set():
             shutil.rmtree(parts_folder(made), ignore_errors=True)
             self._results.drop(record, made)
@@ -139,30 +146,26 @@ class FilmWorker:
 
     def _made(
         self, record: JobRecord, reader: FilmReader, target: Path
-    ) -> tuple[Path, PreparedFilm]:
-        """Makes the film; returns its path, and what was decided about it."""
+    ) -> tuple[Path, PreparedFilm, Remarks]:
+        """Makes the film; returns its path, what was decided about it, and what to say of it."""
         settings, film = record.settings, reader.film
-        if film.pictures.pixels.planes == 4 and not keeps_transparency(target.suffix[1:]):
-            target = target.with_suffix(".mkv")
         models = model_set.find(settings.model)
-        wanted = FilmJob(reader.path, target, drop_unsupported=True, overwrite=True)
-        found = automatic.decided(film, wanted, settings.arguments(), models)
-        prepared = prepare(reader, found.job, found.height, found.width)
-        if prepared.plan.refused and target.suffix != ".mkv":
-            # Matroska takes all streams: no user is there to say which may be left out.
-            return self._made(record, reader, target.with_suffix(".mkv"))
-        if not found.changes:
+        decided, prepared = _prepared(reader, target, settings.arguments(), models)
+        if not decided.changes:
             raise ValueError(f"{record.name}: nothing to do: give a noise level, or a larger size")
-        with Upscaler(engine=self._upscalers.engine, **found.arguments) as upscaler:
+        with Upscaler(engine=self._upscalers.engine, **decided.arguments) as upscaler:
+            known = film_remarks.before(record.name, film, prepared, target.suffix[1:])
+            known = replace(known, notices=(*upscaler.notices, *known.notices))
+            self._queue.remark(record, known)
             device = device_of(FrameEnlarger(upscaler, film.pictures, prepared.shape), film)
             progress = _FilmCount(self._queue, record, film, prepared)
             maker = MakerHere(
                 reader, replace(device, enlarge=self._polite(device.enlarge)), progress.add
             )
-            deciding = automatic.deciding_settings(found.arguments, models, device.arithmetic)
-            job = replace(found.job, has_long_parts=device.is_gpu, settings=deciding)
-            make_film(maker, reader, job, prepared, on_resumed=progress.resume)
-        return target, prepared
+            deciding = automatic.deciding_settings(decided.arguments, models, device.arithmetic)
+            job = replace(decided.job, has_long_parts=device.is_gpu, settings=deciding)
+            made = make_film(maker, reader, job, prepared, on_resumed=progress.resume)
+        return job.target, prepared, film_remarks.after(record.name, film, prepared, made, known)
 
     def _polite(self, enlarge: Enlarge) -> Enlarge:
         """Wraps `enlarge`: frames wait for pictures. The result raises StoppedError when the film
@@ -198,6 +201,41 @@ class FilmWorker:
     def _check(self) -> None:
         if self._stopped.is_set() or self._unwanted.is_set():
             raise StoppedError
+
+
+def _prepared(
+    reader: FilmReader, target: Path, arguments: dict[str, Any], models: ModelSet
+) -> tuple[DecidedFilm, PreparedFilm]:
+    """Decides about a film. No user is there to say what may be left out, so another container is
+    taken where that of `target` cannot hold all: the one that leaves out the fewest sounds, then
+    the fewest streams. Raises Waifu2xError."""
+    film = reader.film
+    sounds = {stream.index for stream in film.others if stream.kind == "audio"}
+    is_clear = film.pictures.pixels.planes == 4
+    own = target.suffix[1:]
+    found: list[tuple[DecidedFilm, PreparedFilm]] = []
+    fault: OutputError | None = None
+    for container in dict.fromkeys((own, *ROOMIEST)):
+        if is_clear and not keeps_transparency(container):
+            continue
+        wanted = target.with_suffix(f".{container}")
+        job = FilmJob(reader.path, wanted, drop_unsupported=True, overwrite=True)
+        try:
+            decided = automatic.decided(film, job, arguments, models)
+            found.append((decided, prepare(reader, decided.job, decided.height, decided.width)))
+        except OutputError as error:
+            fault = fault or error
+            continue
+        if not found[-1][1].plan.refused:
+            break
+    if not found:
+        raise fault or OutputError(f"{target}: no container here holds such pictures")
+
+    def lost(one: tuple[DecidedFilm, PreparedFilm]) -> tuple[int, int]:
+        refused = [index for index, _ in one[1].plan.refused]
+        return len(sounds.intersection(refused)), len(refused)
+
+    return min(found, key=lost)
 
 
 class _FilmCount:

@@ -11,8 +11,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from waifu2x.errors import Waifu2xError
-from waifu2x.serve import names
-from waifu2x.serve.jobs import JobRecord, ResultInfo
+from waifu2x.serve import names, sentences
+from waifu2x.serve.jobs import JobRecord, Remarks, ResultInfo
 from waifu2x.serve.queue import Queue
 from waifu2x.serve.spool import Spool, kept_result
 
@@ -35,9 +35,12 @@ class JobResults:
         """Ends all waiting: a job whose end was not recorded is made again at the next start."""
         self._stopped.set()
 
-    def keep(self, record: JobRecord, made: Path, width: int, height: int, begun: float) -> None:
-        """Ends a job with its result, the file `made` of `width` x `height` pixels. `begun` is the
-        time of `time.monotonic` when its turn came."""
+    def keep(
+        self, record: JobRecord, made: Path, size: tuple[int, int], begun: float, remarks: Remarks
+    ) -> None:
+        """Ends a job with its result, the file `made` whose pictures have `size`, width and height.
+        `begun` is the time of `time.monotonic` when its turn came."""
+        width, height = size
         seconds = round(time.monotonic() - begun, 3)
         scale = Fraction(width, record.source.width) if record.source else None
         extension = made.suffix[1:]
@@ -46,17 +49,17 @@ class JobResults:
             if self._output is not None:
                 plain = names.of_result(record.name, extension, None)
                 name = kept_result(made, self._output, plain).name
-            size = made.stat().st_size
+            length = made.stat().st_size
         except (Waifu2xError, OSError) as error:
             self.fail(record, made, str(error))
             return
-        result = ResultInfo(name, width, height, size, extension, seconds)
-        self._written(lambda: self._queue.finish(record, result))
+        result = ResultInfo(name, width, height, length, extension, seconds)
+        self._written(lambda: self._queue.finish(record, result, remarks))
 
     def fail(self, record: JobRecord, made: Path, error: str) -> None:
         """Ends a job with an error, in which the client's name of the file replaces paths."""
         told = error.replace(str(self._spool.source(record)), record.name)
-        told = told.replace(str(made), record.name)
+        told = sentences.error(told.replace(str(made), record.name))
         self._written(lambda: self._queue.fail(record, told))
 
     def drop(self, record: JobRecord, made: Path) -> None:

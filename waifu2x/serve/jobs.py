@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from waifu2x.serve.job_settings import JobSettings
@@ -44,6 +45,16 @@ class ResultInfo:
 
 
 @dataclass(frozen=True)
+class Remarks:
+    """What people should know of a job, as sentences that mostly begin with the file's name."""
+
+    lost: Sequence[str] = ()
+    """What the result lacks: its sound, or what could not be read."""
+    notices: Sequence[str] = ()
+    """What else has changed, or was decided."""
+
+
+@dataclass(frozen=True)
 class JobRecord:
     """A file that was sent, and its state."""
 
@@ -67,6 +78,7 @@ class JobRecord:
     error: str | None = None
     size: int = 0
     """Bytes of its files on the disk."""
+    remarks: Remarks | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +95,7 @@ class Progress:
 
 def shown(record: JobRecord, progress: Progress | None, position: int | None) -> dict[str, Any]:
     """Returns a job as clients see it."""
-    settings = record.settings
+    settings, remarks = record.settings, record.remarks or Remarks()
     done = 1.0 if record.state == "done" else 0.0
     return {
         "id": record.id,
@@ -98,13 +110,15 @@ def shown(record: JobRecord, progress: Progress | None, position: int | None) ->
         "seconds_left": progress.seconds_left if progress else None,
         "error": record.error,
         "result": fields(record.result),
+        "lost": list(remarks.lost),
+        "notices": list(remarks.notices),
         "command": settings.command(record.name, is_film=record.kind == "film"),
         "created": record.created,
         "version": max(record.version, progress.version if progress else 0),
     }
 
 
-def fields(value: SourceInfo | ResultInfo | JobSettings | None) -> dict[str, Any] | None:
+def fields(value: SourceInfo | ResultInfo | Remarks | JobSettings | None) -> dict[str, Any] | None:
     """Returns the fields of a value by their names."""
     return None if value is None else {name: getattr(value, name) for name in _names(type(value))}
 

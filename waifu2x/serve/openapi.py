@@ -175,6 +175,10 @@ def _object(**fields: Any) -> dict[str, Any]:
     return {"type": "object", "properties": fields, "required": list(fields)}
 
 
+def _sentences(text: str) -> dict[str, Any]:
+    return {"type": "array", "items": _TEXT, "description": text}
+
+
 _EVENTS = (
     "What happens, by server-sent events: `job` is a Job that is new or has changed, `removed` is"
     " {ids}, `counts` says how many jobs there are in each state, and `reset` that too much has"
@@ -230,6 +234,8 @@ _SCHEMAS = {
         seconds_left=_or_null("number"),
         error=_or_null("string"),
         result={"anyOf": [_reference("Result"), {"type": "null"}]},
+        lost=_sentences("What the result lacks: its sound, or what could not be read"),
+        notices=_sentences("What else changed or was decided, as the command line says it"),
         command=_TEXT,
         created=_NUMBER,
         version=_WHOLE,

@@ -12,7 +12,7 @@ from typing import Any
 
 from waifu2x.serve import jobs
 from waifu2x.serve.job_settings import JobSettings
-from waifu2x.serve.jobs import FINISHED, STATES, JobRecord, Kind, ResultInfo, SourceInfo
+from waifu2x.serve.jobs import FINISHED, STATES, JobRecord, Kind, Remarks, ResultInfo, SourceInfo
 from waifu2x.serve.limits import ServiceLimits
 from waifu2x.serve.progress import ProgressTable
 from waifu2x.serve.spool import Spool
@@ -281,10 +281,17 @@ class Queue:
         """Makes a job under way wait again."""
         self._end(record, state="waiting")
 
-    def finish(self, record: JobRecord, result: ResultInfo) -> None:
+    def remark(self, record: JobRecord, remarks: Remarks) -> None:
+        """Notes what is known of a job before its end. A full disk costs nothing: the end notes it
+        again."""
+        with self._lock, suppress(sqlite3.Error):
+            if self.is_wanted(record):
+                self._put(replace(self.get(record.id), remarks=remarks))
+
+    def finish(self, record: JobRecord, result: ResultInfo, remarks: Remarks) -> None:
         """Ends a job with its result."""
         self._progress.rated(record, result.seconds)
-        self._end(record, state="done", result=result)
+        self._end(record, state="done", result=result, remarks=remarks)
 
     def fail(self, record: JobRecord, error: str) -> None:
         """Ends a job with a sentence that says why there is no result."""

@@ -14,11 +14,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from waifu2x.serve.job_settings import JobSettings
-from waifu2x.serve.jobs import STATES, JobRecord, ResultInfo, SourceInfo, State, fields
+from waifu2x.serve.jobs import (
+    STATES,
+    JobRecord,
+    Remarks,
+    ResultInfo,
+    SourceInfo,
+    State,
+    fields,
+)
 
-_VERSION = 2
-"""The version of the tables. Version 1, which lacks sizes, is upgraded; files of other versions are
-put aside."""
+_VERSION = 3
+"""The version of the tables. Versions in `_ADDED` are upgraded; files of others are put aside."""
+_ADDED = {1: "size INTEGER NOT NULL DEFAULT 0", 2: "remarks TEXT"}
+"""The column that each version lacks, of those that the next one has."""
 _RESERVED = 1 << 20
 """Versions reserved in the file ahead: progress takes versions, but is not written."""
 _READ = 500
@@ -28,7 +37,7 @@ CREATE TABLE IF NOT EXISTS jobs (
     id TEXT PRIMARY KEY, number INTEGER NOT NULL, turn INTEGER NOT NULL, version INTEGER NOT NULL,
     kind TEXT NOT NULL, state TEXT NOT NULL, name TEXT NOT NULL, settings TEXT NOT NULL,
     created REAL NOT NULL, attempt INTEGER NOT NULL, source TEXT, result TEXT, error TEXT,
-    size INTEGER NOT NULL DEFAULT 0
+    size INTEGER NOT NULL DEFAULT 0, remarks TEXT
 );
 CREATE INDEX IF NOT EXISTS by_number ON jobs (number);
 CREATE INDEX IF NOT EXISTS by_turn ON jobs (state, turn);
@@ -39,7 +48,7 @@ PRAGMA user_version = {_VERSION};
 """
 _COLUMNS = (
     "id", "number", "turn", "version", "kind", "state", "name", "settings", "created", "attempt",
-    "source", "result", "error", "size",
+    "source", "result", "error", "size", "remarks",
 )  # fmt: skip
 
 
@@ -99,14 +108,13 @@ class Store:
             self._base.execute("PRAGMA journal_mode = WAL")
             self._base.execute("PRAGMA synchronous = NORMAL")
             (version,) = self._base.execute("PRAGMA user_version").fetchone()
-            if version not in (0, 1, _VERSION):
+            if version not in (0, *_ADDED, _VERSION):
                 raise sqlite3.DatabaseError(f"of version {version}")
             (found,) = self._base.execute("PRAGMA integrity_check(1)").fetchone()
             if found != "ok":
                 raise sqlite3.DatabaseError(found)
-            if version == 1:
-                added = "ALTER TABLE jobs ADD COLUMN size INTEGER NOT NULL DEFAULT 0"
-                self._base.execute(added)
+            for before in range(version or _VERSION, _VERSION):
+                self._base.execute(f"ALTER TABLE jobs ADD COLUMN {_ADDED[before]}")
             self._base.executescript(_TABLES)
             row = self._base.execute("SELECT versions FROM reserved").fetchone()
             if row is None:
@@ -180,7 +188,7 @@ class Store:
     def put(self, record: JobRecord) -> None:
         """Adds or replaces a job."""
         row = {name: getattr(record, name) for name in _COLUMNS}
-        for name in ("settings", "source", "result"):
+        for name in ("settings", "source", "result", "remarks"):
             row[name] = None if row[name] is None else _text(row[name])
         with self._lock:
             before = self._base.execute(
@@ -260,7 +268,8 @@ class Store:
                 version = self.next_version()
                 self._base.executemany(
                     "UPDATE jobs SET state = 'waiting', settings = ?, turn = ?, version = ?,"
-                    " attempt = attempt + 1, result = NULL, error = NULL WHERE id = ?",
+                    " attempt = attempt + 1, result = NULL, error = NULL, remarks = NULL"
+                    " WHERE id = ?",
                     (
                         (_text(settings), turns[job], version, job.id)
                         for job, settings in chosen.items()
@@ -359,7 +368,7 @@ class Store:
 
 def _record(row: dict[str, Any]) -> JobRecord:
     row["settings"] = settings_of(row["settings"])
-    for name, kind in (("source", SourceInfo), ("result", ResultInfo)):
+    for name, kind in (("source", SourceInfo), ("result", ResultInfo), ("remarks", Remarks)):
         row[name] = None if row[name] is None else kind(**json.loads(row[name]))
     return JobRecord(**row)
 
@@ -369,7 +378,7 @@ def settings_of(text: str) -> JobSettings:
     return JobSettings(**json.loads(text))
 
 
-def _text(value: SourceInfo | ResultInfo | JobSettings) -> str:
+def _text(value: SourceInfo | ResultInfo | Remarks | JobSettings) -> str:
     return json.dumps(fields(value))
 
 

@@ -68,6 +68,11 @@ class Upscalers:
         """Ends the use of a `request`."""
         self._give_back(_key(settings))
 
+    def notices(self, settings: JobSettings) -> tuple[str, ...]:
+        """Returns the notices of an upscaler that is in use."""
+        with self._lock:
+            return self._kept[_key(settings)].upscaler.notices
+
     def reopen(self) -> None:
         """Replaces an engine whose device has stopped working. Raises Waifu2xError; the next call
         tries again."""

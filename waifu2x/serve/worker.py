@@ -17,8 +17,9 @@ from waifu2x.flows.jobs import Job, result_extension
 from waifu2x.flows.outcome import Outcome
 from waifu2x.serve import names
 from waifu2x.serve.job_results import JobResults
-from waifu2x.serve.jobs import JobRecord
+from waifu2x.serve.jobs import JobRecord, Remarks
 from waifu2x.serve.queue import Queue
+from waifu2x.serve.sentences import few
 from waifu2x.serve.spool import Spool
 from waifu2x.serve.upscalers import Upscalers
 from waifu2x.system.lazy_dataclass import dataclass
@@ -31,6 +32,8 @@ _REOPEN_SECONDS = 10.0
 """Between attempts to reopen a device that has stopped working."""
 _GRACE_SECONDS = 5.0
 """How long a cancelled job may take to end by itself."""
+_MOST_NOTICES = 1000
+"""Kept of a job under way, for their count."""
 _log = logging.getLogger("waifu2x")
 
 
@@ -46,6 +49,8 @@ class _UnderWay:
     part: float = 0.0
     told: float = 0.0
     """When progress was last reported."""
+    notices: dict[str, None] = field(default_factory=dict)
+    """Each once, in their order: pages of an archive may have the same."""
 
 
 class Worker:
@@ -113,7 +118,7 @@ class Worker:
             self._jobs(),
             self._upscalers.engine,
             self._request_of,
-            RunOptions(isolates=True, on_progress=self._advance),
+            RunOptions(isolates=True, on_progress=self._advance, on_notice=self._notice),
         )
         try:
             driver.start(False)
@@ -155,7 +160,8 @@ class Worker:
         made = self._spool.result(record, written)
         job = Job(self._spool.source(record), made)
         with self._lock:
-            self._under_way[job] = _UnderWay(record, request)
+            self._under_way[job] = one = _UnderWay(record, request)
+            one.notices |= dict.fromkeys(self._upscalers.notices(record.settings))
             self.is_idle.clear()
         return job
 
@@ -176,6 +182,12 @@ class Worker:
             one.told = now
             done = one.part
         self._queue.advance(one.record, done, _result_pixels(one.record, one.request))
+
+    def _notice(self, job: Job, text: str) -> None:
+        with self._lock:
+            one = self._under_way.get(job)
+            if one is not None and len(one.notices) < _MOST_NOTICES:
+                one.notices[f"{one.record.name}: {text}"] = None
 
     def _cancel(self, identity: str) -> None:
         with self._lock:
@@ -209,7 +221,8 @@ class Worker:
         else:
             made = outcome.made
             self._queue.advance(record, 1.0, made.pixels)
-            self._results.keep(record, job.target, made.width, made.height, one.begun)
+            size, remarks = (made.width, made.height), Remarks(notices=few(one.notices))
+            self._results.keep(record, job.target, size, one.begun, remarks)
 
     def _fail_all(self, error: str) -> None:
         with self._lock:

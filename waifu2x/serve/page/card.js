@@ -49,7 +49,8 @@ export class Card {
     this.state = make("span", { className: "state" });
     this.about = make("span");
     this.bar = make("progress", { max: 1, "aria-labelledby": this.name.id });
-    this.line = make("p", { className: "line" });
+    this.line = make("p", { id: `line-${made}`, className: "line" });
+    this.file = make("p", { id: `about-${made}`, className: "about-file" }, this.state, " ", this.about);
     this.buttons = {};
     const row = make("div", { className: "buttons" });
     for (const [action, label] of Object.entries(LABELS)) {
@@ -60,14 +61,19 @@ export class Card {
     }
     this.element = make(
       "article",
-      { className: "card", tabIndex: -1, "aria-labelledby": this.name.id },
+      {
+        className: "card",
+        tabIndex: -1,
+        "aria-labelledby": this.name.id,
+        "aria-describedby": `${this.file.id} ${this.line.id}`,
+      },
       this.open,
       make("label", { className: "pick" }, this.pick),
       make(
         "div",
         { className: "words" },
         this.name,
-        make("p", { className: "about-file" }, this.state, " ", this.about),
+        this.file,
         this.line,
         this.bar,
         row,
@@ -99,10 +105,12 @@ export class Card {
     if (this.name.textContent !== job.name) {
       this.name.textContent = this.name.title = job.name;
     }
-    setText(this.state, STATES[job.state]);
+    const isLacking = job.lost?.length > 0 && job.state === "done";
+    this.element.classList.toggle("lacking", isLacking);
+    setText(this.state, isLacking ? "Incomplete" : STATES[job.state]);
     setText(this.about, this.#about());
     setText(this.line, this.#line());
-    this.line.title = job.error ?? "";
+    this.line.title = job.error ?? words.remarks(job).join("\n");
     this.#setShape(SHAPES[job.kind] ?? SHAPES.picture);
     const active = job.state === "working" || job.state === "uploading";
     this.bar.hidden = !active;
@@ -171,8 +179,10 @@ export class Card {
       }
       if (rate) parts.push(words.rate(rate));
       if (left !== null && left !== undefined) parts.push(`${words.seconds(left)} left`);
-      return parts.join(" · ");
+      return [...parts, ...words.remarks(this.job)].join(" · ");
     }
+    const remarks = words.remarks(this.job);
+    if (state === "done" && remarks.length) return remarks.join(" · ");
     const line = words.settings(settings);
     return state === "done" && result?.seconds ? `${line} · ${words.seconds(result.seconds)}` : line;
   }

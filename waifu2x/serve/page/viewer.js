@@ -205,9 +205,11 @@ export class Viewer {
   /** Says what is to be known of the picture, or of what is seen of it. */
   #tell() {
     const { state, error } = this.#job;
+    const remarks = words.remarks(this.#job).join(" · ");
     const news = {
+      done: remarks,
       waiting: "This waits for its turn. Models can be compared already.",
-      working: "This is being worked on. Models can be compared already.",
+      working: `This is being worked on. Models can be compared already. ${remarks}`.trim(),
       cancelled: "This was cancelled.",
     };
     if (this.#mode === "models" && this.#crops.isPart) {
