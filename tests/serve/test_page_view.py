@@ -107,6 +107,36 @@ def test_slider_zoom_and_pan(page: Window, page_server: Server, tmp_path: Path) 
     assert not page.run("return document.getElementById('viewer').open")
 
 
+def test_keys_and_back_in_the_view(page: Window, tmp_path: Path) -> None:
+    keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
+    drop(page, picture(tmp_path / "one.png"))
+    until(page, "done", "one.png")
+    look(page, "one.png")
+    # The slider has the focus, and goes when the mode does: each key must find a way after it.
+    page.wait("document.activeElement.id == 'slider'")
+    sliding = "document.getElementById('stage').classList.contains('sliding')"
+    for key, is_so in (("b", f"!{sliding}"), ("s", sliding), ("b", f"!{sliding}")):
+        page.driver.switch_to.active_element.send_keys(key)
+        page.wait(is_so)
+    page.driver.switch_to.active_element.send_keys("1++++++++")
+    page.wait("document.getElementById('zoom').textContent == '1600 %'")
+    page.settle()
+    place = "document.querySelector('.pane img').getBoundingClientRect().left"
+    before = page.run(f"return {place}")
+    page.driver.switch_to.active_element.send_keys(keys.ARROW_RIGHT)
+    page.wait(f"{place} != arguments[0]", before)
+    # Back closes the view and stays on the page; closed by hand, the view leaves no entry behind.
+    is_open = "document.getElementById('viewer').open"
+    address, length = page.run("return [location.href, history.length]")
+    page.driver.back()
+    page.wait(f"!{is_open}")
+    for _ in range(2):
+        look(page, "one.png")
+        page.driver.find_element("id", "close").click()
+        page.wait(f"!{is_open} && !history.state?.isOpen")
+    assert page.run("return [location.href, history.length]") == [address, length]
+
+
 def test_a_crop_hides_what_is_below_it(page: Window, tmp_path: Path) -> None:
     """A picture that can be seen through looks as it does without the source below."""
     pixels = np.full((32, 48, 4), (255, 0, 0, 128), np.uint8)

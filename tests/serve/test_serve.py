@@ -73,6 +73,22 @@ def test_views_are_pngs_of_our_own(server: Server) -> None:
     assert Image.open(io.BytesIO(small.body)).size == (17, 13)
 
 
+@pytest.mark.parametrize("ink", [0, 255])
+def test_a_thumbnail_shows_a_drawing_without_ground(ink: int, server: Server) -> None:
+    """Black or white, on a page that is light or dark."""
+    alpha = np.zeros((32, 32), np.uint8)
+    alpha[8:24, 8:24] = 255
+    drawing = Picture(np.full((32, 32, 3), ink, np.uint8), alpha)
+    identity = server.send("ink.png", encode(drawing, "png"))["id"]
+    small = server.ask("GET", f"/api/jobs/{identity}/thumbnail")
+    assert small.headers["content-type"] == "image/jpeg"
+    seen = np.asarray(Image.open(io.BytesIO(small.body)).convert("L")).astype(int)
+    assert abs(seen[12:20, 12:20] - ink).max() < 8
+    ground = seen[:6]
+    assert abs(ground - ink).min() > 64
+    assert ground.max() < 192  # on a dark page, it does not glare
+
+
 def test_a_crop_is_what_a_model_makes_of_it(server: Server) -> None:
     identity = server.send("in.png", PNG)["id"]
     answer = server.ask(

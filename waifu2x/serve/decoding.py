@@ -8,9 +8,10 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from waifu2x.errors import ImageError
 from waifu2x.flows import archive_members
@@ -24,6 +25,7 @@ from waifu2x.formats.preview import preview
 from waifu2x.formats.read import content, open_content
 from waifu2x.formats.table import OutputOptions, Quality
 from waifu2x.formats.write import ContentSink, header_of
+from waifu2x.imaging.dtypes import to_unit
 from waifu2x.imaging.picture import Metadata, Picture
 from waifu2x.imaging.streams import Timed
 from waifu2x.serve.jobs import Kind, SourceInfo
@@ -32,6 +34,9 @@ from waifu2x.system.files import write_atomically
 from waifu2x.system.stopwatch import Stopwatch
 
 _THUMBNAIL_SIDE = 256
+_CHECKS = 16
+"""Checks along the longer side of a thumbnail."""
+_GREYS = 0.5, 0.62
 _VIEW = OutputOptions("8", strip=True)
 
 
@@ -74,8 +79,25 @@ def make_thumbnail(file: SentFile, target: Path) -> None:
 
 
 def thumbnail(picture: Picture) -> bytes:
-    """Encodes a picture as a small JPEG."""
-    return preview(to_srgb(picture), _THUMBNAIL_SIDE).thumbnail
+    """Encodes a picture as a small JPEG, a transparent one on checks."""
+    picture = to_srgb(picture)
+    if picture.alpha is not None:
+        step = max(1, max(picture.pixels.shape[:2]) // (2 * _THUMBNAIL_SIDE))
+        every = slice(None, None, step)
+        picture = _on_checks(picture.pixels[every, every], picture.alpha[every, every])
+    return preview(picture, _THUMBNAIL_SIDE).thumbnail
+
+
+def _on_checks(pixels: NDArray[Any], alpha: NDArray[Any]) -> Picture:
+    """Returns a transparent picture on checks between black and white, which hide no drawing and
+    fit a light page and a dark one."""
+    rows, columns = alpha.shape
+    square = max(1, max(rows, columns) // _CHECKS)
+    down, along = np.ogrid[:rows, :columns]
+    ground = np.where((down // square + along // square) % 2, *_GREYS)[..., np.newaxis]
+    share = to_unit(alpha, np.float32)[..., np.newaxis]
+    seen = to_unit(pixels, np.float32) * share + ground * (1 - share)
+    return Picture(seen.astype(np.float32))
 
 
 def make_view(file: SentFile, page: int, target: Path) -> None:

@@ -9,6 +9,7 @@ import { again, layer, Panes } from "./panes.js";
 import * as words from "./words.js";
 
 const SETTLED = 200; // ms that the slider of frames has to rest: each look into a film takes a while
+const OPEN = { isOpen: true }; // the state of the entry in the history that is the view's
 const MODES = { s: "slider", b: "beside", m: "models" };
 
 /** How many pixels of the result one of the source becomes, as far as the settings say. */
@@ -33,6 +34,7 @@ export class Viewer {
   #after = null;
   #stop = new AbortController();
   #turning;
+  #isLeaving = false; // its entry of the history is about to go
   #isOpening = false; // the slider, which comes with the result, gets the focus then
 
   /** `on.download(id)` is told when the result is wanted as a file. */
@@ -60,7 +62,8 @@ export class Viewer {
     this.#panes.handle.addEventListener("pointerdown", (event) => this.#grab(event));
     this.#panes.handle.addEventListener("pointermove", (event) => this.#drag(event));
     this.#dialog.addEventListener("keydown", (event) => this.#pressed(event));
-    this.#dialog.addEventListener("close", () => this.#forget());
+    this.#dialog.addEventListener("close", () => this.#closed());
+    addEventListener("popstate", () => this.#wentBack());
   }
 
   /** Shows a job, done or not. */
@@ -76,6 +79,7 @@ export class Viewer {
     this.#showPage();
     this.#show();
     if (!this.#dialog.open) {
+      history.pushState(OPEN, ""); // so that Back closes the view, not the page
       this.#dialog.showModal();
       byId("stage").focus();
       this.#isOpening = true;
@@ -85,6 +89,28 @@ export class Viewer {
 
   get #mode() {
     return this.#dialog.querySelector("input[name=mode]:checked").value;
+  }
+
+  #closed() {
+    this.#forget();
+    if (!history.state?.isOpen) return; // closed by Back
+    this.#isLeaving = true;
+    history.back();
+  }
+
+  #wentBack() {
+    const isLeaving = this.#isLeaving;
+    this.#isLeaving = false;
+    if (!this.#dialog.open || history.state?.isOpen) return;
+    if (isLeaving) history.pushState(OPEN, ""); // it was opened again meanwhile
+    else this.#dialog.close();
+  }
+
+  /** What has the focus may be hidden now: without it, no key would arrive here. */
+  #keepFocus() {
+    if (!this.#dialog.open) return;
+    const { activeElement: focused } = document;
+    if (!this.#dialog.contains(focused) || !focused.getClientRects().length) byId("stage").focus();
   }
 
   #forget() {
@@ -164,6 +190,7 @@ export class Viewer {
   #show() {
     const mode = this.#mode;
     this.#slider.hidden = mode !== "slider" || !this.#after;
+    this.#keepFocus();
     if (!this.#before) {
       this.#panes.show([], false);
       return;
@@ -199,6 +226,7 @@ export class Viewer {
     byId("pages-bar").hidden = pages < 2;
     setText(byId("page-name"), kind === "film" ? "Frame" : "Page");
     setText(byId("pages"), `of ${pages.toLocaleString("en")}`);
+    this.#keepFocus();
     this.#tell();
   }
 
@@ -213,7 +241,7 @@ export class Viewer {
       cancelled: "This was cancelled.",
     };
     if (this.#mode === "models" && this.#crops.isPart) {
-      this.#say(`Only the middle is recomputed, at most ${LARGEST} pixels a side. Zoom in and recompute to see more.`);
+      this.#say(`Only the middle is compared, at most ${LARGEST} pixels a side. Zoom in and compare again to see more.`);
     } else this.#say(state === "failed" ? error : (news[state] ?? ""));
   }
 

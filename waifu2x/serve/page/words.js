@@ -64,7 +64,7 @@ export function settings(chosen) {
   else if (chosen.width) words.push(`${chosen.width} pixels wide`);
   else if (chosen.height) words.push(`${chosen.height} pixels high`);
   else words.push(`${chosen.scale}x`);
-  if (Number(chosen.tta) > 1) words.push(`TTA ${chosen.tta}`);
+  if (Number(chosen.tta) > 1) words.push(`extra quality ${chosen.tta}`);
   if (chosen.format) words.push(chosen.format);
   if (chosen.quality) words.push(`quality ${chosen.quality}`);
   if (chosen.depth && chosen.depth !== "auto") words.push(`${chosen.depth} bits`);
