@@ -21,7 +21,9 @@ from tests.helpers.queues import added, queue_of
 from tests.helpers.servers import Server
 from waifu2x.imaging.picture import Picture
 from waifu2x.serve import sentences
+from waifu2x.serve.job_results import JobResults
 from waifu2x.serve.jobs import Remarks, ResultInfo
+from waifu2x.serve.spool import Spool
 from waifu2x.serve.store import Store
 
 needs_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="needs the program ffmpeg")
@@ -135,6 +137,18 @@ def test_remarks_outlive_the_work_and_end_with_a_retry(tmp_path: Path) -> None:
     queue.remark(record, known)
     assert queue.get(identity).remarks is None
     store.close()
+
+
+def test_an_error_names_the_file_that_was_sent(tmp_path: Path) -> None:
+    """Whichever file of the job it is about: a film may become one of another container."""
+    queue, spool = queue_of(tmp_path), Spool(tmp_path)
+    results = JobResults(queue, spool, None)
+    for name in ("source", "result-0.mkv", "result-0.mov.parts/part-0.mkv", "result-0.png.parts"):
+        identity = added(queue, tmp_path, b"1")
+        record = queue.take(0.0)
+        assert record is not None
+        results.fail(record, f"{spool.of(identity) / name}: cannot be written: no space left")
+        assert queue.get(identity).error == "x.png: cannot be written: no space left"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from waifu2x.flows.film.frames.frame_device import Enlarge
 from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger, device_of
 from waifu2x.flows.film.frames.frame_streams import Planes
 from waifu2x.flows.film.makers.run_maker import MakerHere
-from waifu2x.flows.film.parts.begun_film import parts_folder
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm, prepare
 from waifu2x.flows.flow import StoppedError
@@ -107,8 +106,7 @@ class FilmWorker:
             except Exception as error:  # a defect: the queue stays
                 if not self._stopped.is_set():
                     _log.error("the work on a film was interrupted: %s", error)
-                    source = self._spool.source(record)
-                    self._results.fail(record, source, f"{record.name}: {error}")
+                    self._results.fail(record, f"{record.name}: {error}")
 
     def _cancel(self, identity: str) -> None:
         if identity == self._under_way:
@@ -132,17 +130,22 @@ class FilmWorker:
             if self._stopped.is_set():
                 return
             told = str(error) or f"{record.name}: not enough memory"
-            self._results.fail(record, made, told)
-            shutil.rmtree(parts_folder(made), ignore_errors=True)
+            self._results.fail(record, told)
+            self._drop_parts(record)
         else:
             if self._queue.is_wanted(record):
                 shape = prepared.shape
                 size = shape.width, shape.height
                 self._results.keep(record, made, size, begun, remarks)
         if self._queue.shown(record.id) is None or self._unwanted.is_set():
-            shutil.rmtree(parts_folder(made), ignore_errors=True)
+            self._drop_parts(record)
             self._results.drop(record, made)
         self._queue.measure(record.id)
+
+    def _drop_parts(self, record: JobRecord) -> None:
+        """Removes the parts of a job's result, whichever container it was to have."""
+        for parts in self._spool.of(record.id).glob("result-*.parts"):
+            shutil.rmtree(parts, ignore_errors=True)
 
     def _made(
         self, record: JobRecord, reader: FilmReader, target: Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sqlite3
 import threading
 import time
@@ -51,15 +52,16 @@ class JobResults:
                 name = kept_result(made, self._output, plain).name
             length = made.stat().st_size
         except (Waifu2xError, OSError) as error:
-            self.fail(record, made, str(error))
+            self.fail(record, str(error))
             return
         result = ResultInfo(name, width, height, length, extension, seconds)
         self._written(lambda: self._queue.finish(record, result, remarks))
 
-    def fail(self, record: JobRecord, made: Path, error: str) -> None:
-        """Ends a job with an error, in which the client's name of the file replaces paths."""
-        told = error.replace(str(self._spool.source(record)), record.name)
-        told = sentences.error(told.replace(str(made), record.name))
+    def fail(self, record: JobRecord, error: str) -> None:
+        """Ends a job with an error, in which the client's name of the file replaces paths of
+        the job's folder."""
+        path = re.escape(str(self._spool.of(record.id))) + r"(?:[\\/][\w.-]*\w)*"
+        told = sentences.error(re.sub(path, lambda _: record.name, error))
         self._written(lambda: self._queue.fail(record, told))
 
     def drop(self, record: JobRecord, made: Path) -> None:

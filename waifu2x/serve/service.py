@@ -13,7 +13,7 @@ from waifu2x.errors import OutputError, Waifu2xError
 from waifu2x.flows.batch import worker as codec_worker
 from waifu2x.flows.jobs import is_archive
 from waifu2x.formats.film import is_film
-from waifu2x.serve import decoding
+from waifu2x.serve import decoding, sentences
 from waifu2x.serve.events import Events
 from waifu2x.serve.film_frames import probe_film
 from waifu2x.serve.film_worker import FilmWorker
@@ -109,7 +109,7 @@ class Service:
                 file = decoding.SentFile(path, name, is_archive(path), self.limits.max_pixels)
                 kind, source = self.reading.call(name, decoding.probe, file)
         except (Waifu2xError, OSError) as error:
-            fault = str(error).replace(str(path), name)
+            fault = sentences.error(str(error).replace(str(path), name))
         return self.queue.add(identity, kind, name, settings, source, fault)
 
     def _damaged(self, told: str) -> None:

@@ -150,11 +150,7 @@ class Worker:
         try:
             request = self._upscalers.request(record.settings, extension)
         except (Waifu2xError, ValueError, MemoryError, OSError) as error:
-            self._results.fail(
-                record,
-                self._spool.source(record),
-                f"{record.name}: {error or 'not enough memory'}",
-            )
+            self._results.fail(record, f"{record.name}: {error or 'not enough memory'}")
             return None
         written = result_extension(extension) or request.task.output.extension
         made = self._spool.result(record, written)
@@ -217,7 +213,7 @@ class Worker:
         if not self._queue.is_wanted(record):
             self._results.drop(record, job.target)
         elif outcome.made is None:
-            self._results.fail(record, job.target, outcome.error)
+            self._results.fail(record, outcome.error)
         else:
             made = outcome.made
             self._queue.advance(record, 1.0, made.pixels)
@@ -231,8 +227,7 @@ class Worker:
             self._unwanted.clear()
         for one in under_way.values():
             self._upscalers.release(one.record.settings)
-            source = self._spool.source(one.record)
-            self._results.fail(one.record, source, f"{one.record.name}: {error}")
+            self._results.fail(one.record, f"{one.record.name}: {error}")
 
 
 def _result_pixels(record: JobRecord, request: FileRequest) -> int:
