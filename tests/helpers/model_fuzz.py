@@ -39,6 +39,8 @@ BinaryOp n 1 1 a0 b 0=2 1=1 2=0.5
 Eltwise e 2 1 b a1 c 0=1
 Deconvolution d 1 1 c out 0=3 1=4 3=2 4=1 5=1 6=192
 """
+BIN = bytes(4 + 108 * 4 + 16 + 4 + 192 * 4 + 12)
+"""Its weights."""
 
 
 def changed(content: bytes, rng: Random) -> bytes:
@@ -80,7 +82,7 @@ def members_changed(content: bytes, rng: Random) -> bytes:
     return packed.getvalue()
 
 
-def _npz() -> bytes:
+def npz_file() -> bytes:
     rng = np.random.default_rng(1)
     arrays = {}
     for number, (made, read) in enumerate([(4, 3), (3, 4)], 1):
@@ -91,8 +93,8 @@ def _npz() -> bytes:
     return packed.getvalue()
 
 
-def _json() -> bytes:
-    return waifu2x_json.dump(chainer.parse(_npz(), "m")[0])
+def json_file() -> bytes:
+    return waifu2x_json.dump(chainer.parse(npz_file(), "m")[0])
 
 
 def onnx_file() -> bytes:
@@ -141,11 +143,10 @@ def kinds() -> dict[str, tuple[Callable[[Random], Any], Callable[[Any], Model]]]
     """How to make a damaged file of each kind, and how to read it."""
     tensors = weight_files.compact(1, 3, 0)
     new, old = weight_files.pth(tensors), weight_files.pth({"params": tensors}, legacy=True)
-    safe, npz, text = weight_files.safetensors(tensors), _npz(), _json()
+    safe, npz, text = weight_files.safetensors(tensors), npz_file(), json_file()
     pickle = Pickle()
     pickle.add(tensors)
     onnx = onnx_file()
-    weights = bytes(4 + 108 * 4 + 16 + 4 + 192 * 4 + 12)
     return {
         "zip": (lambda rng: changed(new, rng), lambda file: parse_named(file, "m.pth")),
         "pickle": (lambda rng: members_changed(new, rng), lambda file: parse_named(file, "m.pth")),
@@ -155,8 +156,8 @@ def kinds() -> dict[str, tuple[Callable[[Random], Any], Callable[[Any], Model]]]
             lambda file: parse_named(file, "m.safetensors"),
         ),
         "onnx": (lambda rng: changed(onnx, rng), lambda file: parse_named(file, "m.onnx")),
-        "param": (lambda rng: (changed(PARAM, rng), weights), lambda pair: _param(*pair)),
-        "bin": (lambda rng: (PARAM, changed(weights, rng)), lambda pair: _param(*pair)),
+        "param": (lambda rng: (changed(PARAM, rng), BIN), lambda pair: _param(*pair)),
+        "bin": (lambda rng: (PARAM, changed(BIN, rng)), lambda pair: _param(*pair)),
         "npz": (
             lambda rng: rng.choice([changed, members_changed])(npz, rng),
             lambda file: chainer.parse(file, "m")[1],

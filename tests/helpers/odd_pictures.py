@@ -47,10 +47,11 @@ Odd = tuple[str, bytes]
 """Name and content of a file."""
 
 
-def sound(generator: np.random.Generator) -> dict[str, bytes]:
-    """Pictures in which nothing is wrong, by the name of the file."""
-    pixels = generator.integers(0, 256, (40, 56, 3), np.uint8)
-    smooth = np.indices((40, 56)).sum(0).astype(np.uint8)
+def sound(generator: np.random.Generator, size: tuple[int, int] = (40, 56)) -> dict[str, bytes]:
+    """Pictures in which nothing is wrong, by the name of the file. `size` is rows and columns of
+    those with 8 bits."""
+    pixels = generator.integers(0, 256, (*size, 3), np.uint8)
+    smooth = np.indices(size).sum(0).astype(np.uint8)
     rgb, grey = Image.fromarray(pixels), Image.fromarray(smooth)
     exif = Image.Exif()
     exif[0x010F], exif[0x0132] = "Maker", "2020:02:03 04:05:06"
