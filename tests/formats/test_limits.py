@@ -18,6 +18,7 @@ from tests.helpers.contents import decode, encode, encoded, noise, png_with, ram
 from tests.helpers.limits import memory_limit
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
+from waifu2x.formats.headers.declared import declared
 from waifu2x.formats.limits import MAX_PICTURES, Budget, OverBudgetError
 from waifu2x.formats.metadata import tags
 from waifu2x.formats.png import chunks
@@ -243,3 +244,34 @@ def test_exif_that_overlaps_is_left_out_of_a_tiff() -> None:
     block += b"".join(struct.pack("<HHII", *entry) for entry in entries) + bytes(4)
     source = png_with(ramp(3), (b"eXIf", block))
     assert (decode(encode(decode(source), "tif")).pixels == ramp(3)).all()
+
+
+BETWEEN = (
+    b"",
+    b"\0",
+    bytes(70_000) + b"\xff",
+    b"!\xf9\0" + b"\1;\0",  # an empty block, behind which Pillow takes further ones
+    b"!\xf9\0" + b"\0",
+    b"!\xfe\0",
+    b"!\xff\x0bNETSCAPE2.0\3\1\0\0\0",
+)
+"""Bytes before a picture of a GIF, sound ones and others."""
+NO_LOOP = b"!\xff\x0bNETSCAPE2.0\0" + b"\1;\0"
+"""An extension without what it announces; counts before the first picture."""
+
+
+@pytest.mark.parametrize(
+    ("between", "is_behind"),
+    [*((each, where) for each in BETWEEN for where in (False, True)), (NO_LOOP, False)],
+)
+def test_pictures_of_a_gif_are_all_bounded(between: bytes, is_behind: bool) -> None:
+    """Those, too, that only Pillow finds, behind bytes that are no block."""
+    head = b"GIF89a" + struct.pack("<HHBBB", 2, 2, 0x80, 0, 0) + bytes(3) + b"\xff" * 3
+    small = b"," + struct.pack("<4HB", 0, 0, 2, 2, 0) + b"\2\2\x4c\1\0"
+    large = b"," + struct.pack("<4HB", 0, 0, 60_000, 60_000, 0) + b"\2\2\x4c\1\0"
+    data = head + (small + between if is_behind else between + small) + large + b";"
+    with Image.open(io.BytesIO(data)) as judge:
+        assert judge.n_frames == 2  # type: ignore[attr-defined]
+    assert declared(data) == (60_000, 60_000, 2)
+    with memory_limit(200 * MIB), pytest.raises(ImageError, match="60000x60000"):
+        decode(data)

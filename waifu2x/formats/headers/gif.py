@@ -5,11 +5,16 @@ GIF 89a, sections 17 to 26: https://www.w3.org/Graphics/GIF/spec-gif89a.txt
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from waifu2x.formats.limits import Budget
 
-_IMAGE, _EXTENSION = 0x2C, 0x21
+_IMAGE, _EXTENSION, _TRAILER = 0x2C, 0x21, 0x3B
+_BLOCK_START = re.compile(rb"[,!;]")
+_COMMENT, _APPLICATION = b"\xfe", b"\xff"
+"""Labels of extensions."""
+_LOOP = b"NETSCAPE2.0"
 _HEAD = 13
 """Bytes of the header and of the logical screen's descriptor."""
 _TABLE = 0x80
@@ -19,24 +24,47 @@ _TABLE = 0x80
 def images(data: bytes, budget: Budget) -> Iterator[int]:
     """Yields where each picture's descriptor begins, up to the end or to where the file is cut off.
 
-    Raises OverBudgetError.
+    Other bytes between blocks are skipped: the specification knows none, but Pillow decodes what
+    follows, and sizes that are not found here would not be bounded. Raises OverBudgetError.
     """
     if len(data) <= _HEAD:
         return
     _, at = _colour_table(data, _HEAD, data[10])
-    while at < len(data) and data[at] in (_IMAGE, _EXTENSION):
+    is_first = True
+    while found := _BLOCK_START.search(data, at):
         budget.visit()
+        at = found.start()
         if data[at] == _EXTENSION:
-            at += 2
-        elif at + 10 >= len(data):
+            at = _behind_extension(data, at + 1, is_first=is_first)
+        elif data[at] == _TRAILER or at + 10 >= len(data):
             return
         else:
             yield at
+            is_first = False
             _, at = _colour_table(data, at + 10, data[at + 9])
-            at += 1  # how wide its codes are
-        while at < len(data) and data[at]:
-            at += 1 + data[at]
-        at += 1
+            at = _behind_blocks(data, at + 1)  # which begin with how wide codes are
+
+
+def _behind_extension(data: bytes, at: int, *, is_first: bool) -> int:
+    """Returns where an extension ends, whose label is at an offset, as Pillow finds it: after an
+    empty first block, it takes what follows for further ones."""
+    label = data[at : at + 1]
+    start, at = at + 1, at + 1
+    if label != _COMMENT:
+        at = _behind_block(data, at)
+        if is_first and label == _APPLICATION and data[start + 1 : at].startswith(_LOOP):
+            at = _behind_block(data, at)
+    return _behind_blocks(data, at)
+
+
+def _behind_blocks(data: bytes, at: int) -> int:
+    while at < len(data) and data[at]:
+        at = _behind_block(data, at)
+    return at + 1
+
+
+def _behind_block(data: bytes, at: int) -> int:
+    return at + 1 + data[at] if at < len(data) else at
 
 
 def has_colours(data: bytes) -> bool:
