@@ -361,3 +361,17 @@ def test_a_comics_pages_have_no_sizes_of_before(folder: Path) -> None:
             b'<ComicInfo ImageSize="1">\r\n<Pages>\r\n<Page Image="0" Type="Story"/></Pages>'
             b"</ComicInfo>"
         )
+
+
+def test_long_names_and_damaged_bytes_are_shown_in_part(folder: Path) -> None:
+    """A name may have 65,535 bytes, and zipfile shows another one of the same place as well."""
+    long = b"x" * 60_000 + b".png"
+    book = packed((long, page(), 0, b""))
+    damaged = book.replace(long, b"y" * 60_000 + b".png", 1)
+    for content, end in ((packed((b"../" + long, page(), 0, b"")), "pack it again"), (damaged, "")):
+        Path("book.cbz").write_bytes(content)
+        result = upscale("book.cbz", "out.cbz")
+        assert result.exit_code == 1
+        assert len(result.output) < 1000
+        assert "xxx.png" in result.output
+        assert end in result.output

@@ -164,10 +164,10 @@ class _Members:
         for _, name in self._named:
             new = self._pages.get(name, name)
             if max(len(new.header), len(new.extra)) > _LONGEST_NAME:
-                raise ImageError(f"{job.source}: {name.text[:40]}...: too long a name")
+                raise ImageError(f"{job.source}: {name.shown}: too long a name")
             if new.leaves():
                 raise ImageError(
-                    f"{job.source}: {name.text}: leads out of its folder: unpack the archive, and"
+                    f"{job.source}: {name.shown}: leads out of its folder: unpack the archive, and"
                     " pack it again"
                 )
         self.header = Header((), len(self._named), format="ZIP")
@@ -195,7 +195,7 @@ def _made(
     if not member.is_picture:
         on_progress(1.0)
         return member
-    page = make_page(f"{job.source}: {member.old.text}", member.content, on_progress)
+    page = make_page(f"{job.source}: {member.old.shown}", member.content, on_progress)
     spent.add(page.spent)
     shown = tuple(each._replace(name=member.name.text) for each in page.previews)
     made = page._replace(content=b"", previews=shown)

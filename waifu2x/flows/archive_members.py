@@ -22,6 +22,8 @@ _LARGEST = 1 << 30
 """Bytes of an unpacked member."""
 _SURE, _FOLD = 1 << 28, 50
 """Bytes that the members may unpack to in all: these, and this many for each of the archive's."""
+_SHOWN = 100
+"""Letters of the beginning and of the end of a long name that messages have."""
 _UTF8 = 0x800
 """The flag of names in UTF-8. APPNOTE 6.3, section 4.4.4."""
 _LOCKED = 0x1
@@ -59,6 +61,12 @@ class MemberName(NamedTuple):
         if self.unicode_path is not None:
             return self.unicode_path
         return self.header.decode("utf-8" if self.is_utf8 else "cp437")
+
+    @property
+    def shown(self) -> str:
+        """The name for messages: a long one without its middle."""
+        text = self.text
+        return text if len(text) <= 2 * _SHOWN else f"{text[:_SHOWN]}...{text[-_SHOWN:]}"
 
     def ending(self, extension: str, *, keeps_old: bool) -> MemberName:
         """Returns the name with another extension, instead of its own or behind it."""
@@ -135,7 +143,7 @@ def unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> by
         raise ImageError(
             f"{name}: is locked by a password: unpack it, and pack it again without one"
         )
-    name = f"{name}: {MemberName.of(member).text}"
+    name = f"{name}: {MemberName.of(member).shown}"
     if member.file_size > _LARGEST:
         raise ImageError(f"{name}: more than {_LARGEST >> 20} MiB: unpack the archive first")
     with in_words(name, "damaged"):

@@ -10,6 +10,9 @@ from dataclasses import replace
 from waifu2x.errors import ImageError, shortage
 from waifu2x.imaging.streams import Header, Timed
 
+_REASON = 200
+"""Letters of a decoder's error that a message has, at most."""
+
 
 @contextmanager
 def in_words(name: str, otherwise: str) -> Iterator[None]:
@@ -28,8 +31,9 @@ def in_words(name: str, otherwise: str) -> Iterator[None]:
     except ImportError as error:
         raise ImageError(f"{name}: {shortage(error)}") from error
     except Exception as error:
-        # Decoders meet damage in many ways, and say so with as many kinds of exception.
-        reason = " ".join(str(error).split()) or type(error).__name__
+        # Decoders meet damage in many ways, and say so with as many kinds of exception, some of
+        # them with the damaged bytes.
+        reason = " ".join(str(error).split())[:_REASON] or type(error).__name__
         raise ImageError(f"{name}: {otherwise}: {reason}") from error
 
 

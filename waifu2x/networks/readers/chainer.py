@@ -79,7 +79,8 @@ def _arrays(raw: bytes, name: str) -> dict[str, NDArray[np.float32]]:
                 where = f"{name}: {key[:60]}"
                 arrays[key] = _array(read_member(archive, member, where), where, budget)
     except (OSError, *DAMAGED_ZIP) as error:
-        raise ModelError(f"{name}: not a readable .npz file: {error or 'cut off'}") from error
+        why = str(error)[:80] or "cut off"
+        raise ModelError(f"{name}: not a readable .npz file: {why}") from error
     return arrays
 
 
