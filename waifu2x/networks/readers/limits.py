@@ -37,6 +37,12 @@ _ENTRY = re.compile(rb"PK\x01\x02")
 _CHUNK = 1 << 20
 
 
+def shown(name: str) -> str:
+    """Returns a name of the file for messages."""
+    printable = "".join(each if each.isprintable() else "?" for each in name[:61])
+    return printable if len(printable) <= 60 else f"{printable[:57]}..."
+
+
 class ModelBudget:
     """Counts the bytes, entries and steps that reading one model file may still take.
 

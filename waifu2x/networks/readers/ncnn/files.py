@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
+from waifu2x.networks.readers.limits import shown
 from waifu2x.system.lazy_dataclass import dataclass
 
 MAX_LAYERS = 10_000
@@ -120,7 +121,7 @@ def _parse_line(words: list[str], name: str, label: str) -> Line:
         raise ModelError(f"{where}: a name or number of more than {_MAX_WORD} characters")
     if len(words) < 4 or not all(re.fullmatch(r"\d{1,4}", each, re.ASCII) for each in words[2:4]):
         raise ModelError(f"{where}: expected kind, name and the numbers of blobs in and out")
-    label = f"{label} ({words[0]} {words[1]})"
+    label = f"{label} ({shown(words[0])} {shown(words[1])})"
     where = f"{name}: {label}"
     inputs, outputs = map(int, words[2:4])
     names = words[4 : 4 + inputs + outputs]
@@ -130,7 +131,7 @@ def _parse_line(words: list[str], name: str, label: str) -> Line:
     for pair in words[4 + inputs + outputs :]:
         key, equals, value = pair.partition("=")
         if not equals or not re.fullmatch(r"-?\d{1,5}", key, re.ASCII):
-            raise ModelError(f"{where}: {pair!r} is not a key=value pair")
+            raise ModelError(f"{where}: '{shown(pair)}' is not a key=value pair")
         number = int(key)
         parsed: Number | list[Number]
         if number <= _ARRAY:
@@ -146,7 +147,7 @@ def _parse_line(words: list[str], name: str, label: str) -> Line:
 def _parse_list(text: str, where: str) -> list[Number]:
     count, *rest = text.split(",")
     if count != str(len(rest)):
-        raise ModelError(f"{where} says {count} numbers, but {len(rest)} follow")
+        raise ModelError(f"{where} says {shown(count)} numbers, but {len(rest)} follow")
     return [_parse_number(each, where) for each in rest]
 
 

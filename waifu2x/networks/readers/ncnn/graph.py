@@ -12,7 +12,7 @@ from waifu2x.errors import ModelError
 from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import PixelShuffle
-from waifu2x.networks.readers.limits import MAX_BYTES, ModelBudget
+from waifu2x.networks.readers.limits import MAX_BYTES, ModelBudget, shown
 from waifu2x.networks.readers.ncnn.files import BinFile, Line
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -54,7 +54,9 @@ class BlobGraph:
             raise ModelError(f"{line.where}: expected one Input, and that first")
         for blob in line.inputs:
             if blob not in self._blobs:
-                raise ModelError(f"{line.where}: reads blob {blob}, which no line before makes")
+                raise ModelError(
+                    f"{line.where}: reads blob {shown(blob)}, which no line before makes"
+                )
             found = self._blobs[blob]
             if self._uses[blob] > 1 and isinstance(found, int):
                 self.shared.add(found)
@@ -117,7 +119,9 @@ class BlobGraph:
         """Returns the value that a blob is. Raises ModelError for other blobs."""
         found = self._blobs[name]
         if not isinstance(found, int):
-            raise ModelError(f"{self._line.where}: reads blob {name} otherwise than a gate would")
+            raise ModelError(
+                f"{self._line.where}: reads blob {shown(name)} otherwise than a gate would"
+            )
         return found
 
     def crop_to(self, value: int, reference: int) -> None:

@@ -19,7 +19,7 @@ from waifu2x.networks.activations import Activation, elementwise, leaky
 from waifu2x.networks.expressions import LEAKY, SIGMOID, SILU
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Add, Convolution, Gate, Interpolate, Weighted
-from waifu2x.networks.readers.limits import read_file
+from waifu2x.networks.readers.limits import read_file, shown
 from waifu2x.networks.readers.ncnn.files import BinFile, Line, Number, parse_lines
 from waifu2x.networks.readers.ncnn.graph import Blob, BlobGraph, GateFactor
 
@@ -59,7 +59,7 @@ def add_layer(graph: BlobGraph, line: Line) -> None:
     """Adds a line's layer. Raises ModelError for what a Model cannot express."""
     make = _KINDS.get(line.kind)
     if make is None:
-        raise ModelError(f"{line.where}: layers of kind {line.kind} are not supported")
+        raise ModelError(f"{line.where}: layers of kind {shown(line.kind)} are not supported")
     graph.begin(line)
     graph.end(make(graph, line))
 

@@ -7,8 +7,8 @@ import struct
 from typing import overload
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.readers.limits import ModelBudget
-from waifu2x.networks.readers.onnx.tensors import StoredTensor, shown, stored_tensor
+from waifu2x.networks.readers.limits import ModelBudget, shown
+from waifu2x.networks.readers.onnx.tensors import StoredTensor, stored_tensor
 from waifu2x.networks.readers.onnx.wire import LENGTH, VARINT, Message, signed
 from waifu2x.system.lazy_dataclass import dataclass
 

@@ -17,13 +17,13 @@ from waifu2x.errors import ModelError
 from waifu2x.networks.expressions import Arithmetic, Input, Number
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import InterpolateTo
-from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES, ModelBudget
+from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES, ModelBudget, shown
 from waifu2x.networks.readers.onnx import arithmetic, layers, norms, places, resizing, views
 from waifu2x.networks.readers.onnx.call import NodeCall
 from waifu2x.networks.readers.onnx.folding import folded
 from waifu2x.networks.readers.onnx.graph import OnnxGraph
 from waifu2x.networks.readers.onnx.messages import OnnxFile, OnnxNode, ValueInfo, parse_file
-from waifu2x.networks.readers.onnx.tensors import FLOATS, shown
+from waifu2x.networks.readers.onnx.tensors import FLOATS
 from waifu2x.networks.readers.onnx.values import (
     EVEN_PICTURES,
     NOTHING,

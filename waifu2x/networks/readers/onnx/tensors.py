@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
+from waifu2x.networks.readers.limits import shown
 from waifu2x.networks.readers.onnx.wire import FIXED32, FIXED64, LENGTH, VARINT, Message
 from waifu2x.networks.readers.tensors import MOST_DIMENSIONS, from_bfloats
 from waifu2x.system.lazy_dataclass import dataclass
@@ -30,12 +31,6 @@ class StoredTensor:
     is_float: bool
     read: Callable[[], NDArray[Any]]
     """Makes the array: float32 or int64; a view of the file's bytes where that is possible."""
-
-
-def shown(name: str) -> str:
-    """Returns a name of the file for messages."""
-    printable = "".join(each if each.isprintable() else "?" for each in name[:61])
-    return printable if len(printable) <= 60 else f"{printable[:57]}..."
 
 
 def stored_tensor(message: Message) -> StoredTensor:
