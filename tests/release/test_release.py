@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import datetime
+import io
 import re
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import waifu2x
-from release import check, fill_recipes, prepare, project
+from release import build_twice, check, fill_recipes, prepare, project
 
 yaml = pytest.importorskip("yaml")
 
@@ -283,3 +286,49 @@ def test_the_image_is_small_in_what_it_may() -> None:
                 assert f"!{name}" in admitted, name
     needed = {"pyproject.toml", "README.md", "LICENSE", "waifu2x", "kernels", "models"}
     assert needed <= {line.lstrip("!") for line in admitted}
+
+
+# Builds that are compared
+
+
+def wheel(path: Path, members: dict[str, bytes], mode: int = 0o644, year: int = 2020) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            member = zipfile.ZipInfo(name, (year, 1, 1, 0, 0, 0))
+            member.external_attr = mode << 16
+            archive.writestr(member, content)
+    return path
+
+
+def sdist(path: Path, content: bytes, mode: int) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    with tarfile.open(path, "w") as archive:
+        member = tarfile.TarInfo("a")
+        member.size, member.mode = len(content), mode
+        archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+def test_differences_of_wheels(tmp_path: Path) -> None:
+    members = {"a": b"1", "b": b"2"}
+    one = wheel(tmp_path / "1" / "w.whl", members)
+
+    def against(**other: Any) -> list[str]:
+        made = wheel(tmp_path / "2" / "w.whl", **({"members": members} | other))
+        return build_twice.differences(one, made)
+
+    assert against() == []
+    assert against(members={"a": b"1", "b": b"3", "c": b""}) == ["w.whl: b", "w.whl: c"]
+    assert against(members={"a": b"1"}) == ["w.whl: b"]
+    assert against(mode=0o600) == against(year=2021) == ["w.whl: a", "w.whl: b"]
+    assert against(members=dict(reversed(members.items()))) == ["w.whl: order, dates or packing"]
+
+
+def test_differences_of_sdists(tmp_path: Path) -> None:
+    one = sdist(tmp_path / "1" / "s.tar", b"1", 0o644)
+    for other in (
+        sdist(tmp_path / "2" / "s.tar", b"2", 0o644),
+        sdist(tmp_path / "3" / "s.tar", b"1", 0o755),
+    ):
+        assert build_twice.differences(one, other) == ["s.tar: a"]
