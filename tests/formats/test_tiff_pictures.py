@@ -223,3 +223,15 @@ def test_a_part_that_declares_more_than_its_page(form: str) -> None:
         struct.pack_into("<I", changed, at, value)
     with pytest.raises(ImageError, match=r"^p: damaged: a part of it is 2000x3000 pixels$"):
         open_content(bytes(changed) + bomb, "p")
+
+
+@pytest.mark.parametrize("tag", [256, 257, 259, 262, 277, 278, 284])
+def test_two_values_of_what_a_page_has_one_of(tag: int) -> None:
+    data = bytearray(tiff((noise(4, 6, 3, dtype=np.uint16), {"photometric": "rgb"})))
+    (at,) = struct.unpack_from("<I", data, 4)
+    (entries,) = struct.unpack_from("<H", data, at)
+    starts = range(at + 2, at + 2 + 12 * entries, 12)
+    start = next(each for each in starts if struct.unpack_from("<H", data, each) == (tag,))
+    struct.pack_into("<HI", data, start + 2, 3, 2)  # as 16-bit numbers, the second one 0
+    with pytest.raises(ImageError, match=rf"^p: damaged: its tag {tag} has 2 values, not 1$"):
+        decode_all(bytes(data))

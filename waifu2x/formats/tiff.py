@@ -38,6 +38,9 @@ _MOST_SAMPLES = 16
 """Samples of a pixel: colours, transparency, and further ones that some programs add."""
 _TILE = 1 << 24
 """Pixels of a tile that is always accepted: a small picture may be in one of a usual size."""
+_SINGLE = frozenset((256, 257, 259, 262, 277, 278, 284, 317, 322, 323))
+"""Tags that have one value: sizes of a page, its strips and its tiles, number of samples, coding,
+and what samples mean."""
 _WITH_SIZES = (7, 33003, 33004, 33005, 34712, 34892, 34933, 34934, 50001, 50002, 52546)
 """Compressions whose parts name their sizes, by which decoders allocate memory: JPEG, JPEG 2000,
 PNG, JPEG XR, WebP, JPEG XL."""
@@ -54,6 +57,8 @@ def open_content(
 ) -> DecodedFile:
     """Opens some pictures of a file. Raises ImageError, and whatever tifffile raises for damage."""
     budget = Budget(len(data))
+    for picture in pictures:
+        _check_counts(data, picture.at, name, budget)
     file = tifffile.TiffFile(io.BytesIO(data))
     try:
         if not pictures:
@@ -85,6 +90,15 @@ def open_content(
             yield Timed(picture, notices=tuple(sorted(notices)))
 
     return DecodedFile(name, header, decoded(), file.close)
+
+
+def _check_counts(data: bytes, at: int, name: str, budget: Budget) -> None:
+    """Raises ImageError for a page with several values of a tag that has one: TIFF 6.0, section 8."""
+    for place in tags.places(data, tags.layout(data), at, budget):
+        if place.tag in _SINGLE and place.count != 1:
+            raise ImageError(
+                f"{name}: damaged: its tag {place.tag} has {place.count} values, not 1"
+            )
 
 
 def _check_samples(page: tifffile.TiffPage, data: bytes, name: str, max_pixels: int) -> None:
