@@ -1,4 +1,4 @@
-"""What people should know of a job, on the cards of the page."""
+"""Remarks about a job, on the cards of the page."""
 
 from __future__ import annotations
 

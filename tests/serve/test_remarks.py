@@ -1,4 +1,4 @@
-"""What people should know of a job: what its result lacks, and what else was decided."""
+"""Remarks about a job: the losses of its result, and what else was decided."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_remarks_outlive_the_work_and_end_with_a_retry(tmp_path: Path) -> None:
     queue.finish(record, ResultInfo("a", 1, 1, 1, "png", 1.0), Remarks(known.lost))
     done = queue.retry(identity, record.settings)
     assert (done["lost"], done["notices"]) == ([], [])
-    # What is no longer wanted gets none.
+    # A job that is no longer wanted gets none.
     queue.remark(record, known)
     assert queue.get(identity).remarks is None
     store.close()

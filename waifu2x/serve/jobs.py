@@ -46,12 +46,12 @@ class ResultInfo:
 
 @dataclass(frozen=True)
 class Remarks:
-    """What people should know of a job, as sentences that mostly begin with the file's name."""
+    """Sentences about a job that people should know; most begin with the file's name."""
 
     lost: Sequence[str] = ()
-    """What the result lacks: its sound, or what could not be read."""
+    """Losses of the result: its sound, or what could not be read."""
     notices: Sequence[str] = ()
-    """What else has changed, or was decided."""
+    """Other changes and decisions."""
 
 
 @dataclass(frozen=True)

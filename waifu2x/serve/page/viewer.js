@@ -106,7 +106,7 @@ export class Viewer {
     else this.#dialog.close();
   }
 
-  /** What has the focus may be hidden now: without it, no key would arrive here. */
+  /** The element with the focus may be hidden now: without it, no key would arrive here. */
   #keepFocus() {
     if (!this.#dialog.open) return;
     const { activeElement: focused } = document;

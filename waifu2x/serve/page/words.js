@@ -35,7 +35,7 @@ export const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${
 /** Begins a text with a capital: it stood behind a name, and stands alone now. */
 export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** What people should know of a job, without its name, which stands above: what its result lacks comes first. */
+/** Remarks about a job, without its name, which stands above: what its result lacks comes first. */
 export const remarks = ({ name, lost, notices }) =>
   [...(lost ?? []), ...(notices ?? [])].map((each) => sentence(each.replace(`${name}: `, "")));
 
