@@ -93,7 +93,7 @@ def open_content(
 
 
 def _check_counts(data: bytes, at: int, name: str, budget: Budget) -> None:
-    """Raises ImageError for a page with several values of a single one: TIFF 6.0, section 8."""
+    """Raises ImageError for a page with several values of a tag that has one, by TIFF 6.0."""
     for place in tags.places(data, tags.layout(data), at, budget):
         if place.tag in _SINGLE and place.count != 1:
             raise ImageError(
