@@ -12,7 +12,7 @@ from typing import IO, NamedTuple
 
 from waifu2x.errors import ImageError
 from waifu2x.formats.base import in_words
-from waifu2x.formats.table import told_otherwise
+from waifu2x.formats.headers import refused
 
 _MOST = 20_000
 """Members of an archive. Each costs time, even an empty one."""
@@ -160,7 +160,7 @@ def _check_directory(file: IO[bytes], name: str) -> None:
     if end is None:
         file.seek(0)
         head = file.read(512)
-        if not head.startswith(b"PK") and (told := told_otherwise(head)):
+        if not head.startswith(b"PK") and (told := refused.document(head)):
             raise ImageError(f"{name}: {told}")
     elif end[_AT_END_SIZE] > _DIRECTORY:
         raise _too_many(name)

@@ -66,10 +66,11 @@ def describe(path: Path, extension: str) -> Description:
     colours = first.colours
     every = "animation" if header.animated else "pages"
     held: dict[str, bool] = {kind: kind in form.keeps for kind in sorted(said)}
+    keeps = keeps_colours(first, form)
     if colours.code_points:
-        held["code points"] = keeps_colours(first, form)
+        held["code points"] = keeps
     if colours.icc_profile:
-        held["profile"] = keeps_colours(first, form)
+        held["profile"] = keeps
     if colours.hdr:
         held["HDR10"] = "HDR10" in form.keeps
     if first.transparent:

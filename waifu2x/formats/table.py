@@ -243,24 +243,6 @@ def sniffed(data: bytes) -> Format | None:
     return None
 
 
-_PACK_ANEW = "unpack it, and pack its pictures as a ZIP"
-_OTHERWISE = (
-    (0, b"Rar!\x1a\x07", f"is a RAR archive: {_PACK_ANEW}"),
-    (0, b"7z\xbc\xaf\x27\x1c", f"is a 7z archive: {_PACK_ANEW}"),
-    (257, b"ustar", f"is a tar archive: {_PACK_ANEW}"),
-    (30, b"mimetypeapplication/epub+zip", f"is an EPUB book: {_PACK_ANEW}"),
-    (0, b"PK\3\4", "is a ZIP archive: let its name end in .zip or .cbz"),
-    (0, b"%PDF-", "is a PDF document: save its pages as pictures"),
-)
-"""Offsets and content of what is no picture but handed in as one; the first that fits counts."""
-
-
-def told_otherwise(data: bytes) -> str | None:
-    """Returns what a file is by its first 512 bytes, and what to do, if it is a known kind that is
-    no picture."""
-    return next((told for at, sign, told in _OTHERWISE if data[at:].startswith(sign)), None)
-
-
 def by_pillow(data: bytes) -> tuple[str, ...]:
     """Returns Pillow's names of the built-in formats that a file may have.
 

@@ -42,6 +42,16 @@ _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (4, b"ftypmp4", _FILM),
     (4, b"ftypqt  ", _FILM),
 )
+_PACK_ANEW = "unpack it, and pack its pictures as a ZIP"
+_DOCUMENTS = (
+    (0, b"Rar!\x1a\x07", f"is a RAR archive: {_PACK_ANEW}"),
+    (0, b"7z\xbc\xaf\x27\x1c", f"is a 7z archive: {_PACK_ANEW}"),
+    (257, b"ustar", f"is a tar archive: {_PACK_ANEW}"),
+    (30, b"mimetypeapplication/epub+zip", f"is an EPUB book: {_PACK_ANEW}"),
+    (0, b"PK\3\4", "is a ZIP archive: let its name end in .zip or .cbz"),
+    (0, b"%PDF-", "is a PDF document: save its pages as pictures"),
+)
+"""Files that hold pictures; the first that fits counts."""
 _MARKUP = (
     (rb"(?i:<!doctype html|<html)", "is a web page, not a picture: save the picture itself"),
     (rb"<svg[\s>]", "is a drawing (SVG), not pixels: export it as PNG in the size you want"),
@@ -56,9 +66,8 @@ def reason(data: bytes) -> str | None:
 
     None for files that decoders are to read. TIFF is for `headers.tiff`. Raises OverBudgetError.
     """
-    for at, mark, said in _SIGNATURES:
-        if data.startswith(mark, at):
-            return said
+    if said := _by(_SIGNATURES, data):
+        return said
     if data.startswith(jpeg.START):
         return _of_jpeg(data)
     if data.startswith(psd.SIGNATURE):
@@ -68,6 +77,15 @@ def reason(data: bytes) -> str | None:
             if re.search(pattern, data[:_HEAD]):
                 return said
     return None
+
+
+def document(head: bytes) -> str | None:
+    """Returns the same for an archive or a document by its first 512 bytes; None for others."""
+    return _by(_DOCUMENTS, head)
+
+
+def _by(signatures: tuple[tuple[int, bytes, str], ...], data: bytes) -> str | None:
+    return next((said for at, mark, said in signatures if data.startswith(mark, at)), None)
 
 
 def _of_jpeg(data: bytes) -> str | None:

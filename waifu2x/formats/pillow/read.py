@@ -15,7 +15,7 @@ from PIL import Image, UnidentifiedImageError, _imaging
 from waifu2x.errors import ImageError
 from waifu2x.formats import table
 from waifu2x.formats.base import DecodedFile
-from waifu2x.formats.headers import gif, psd, tiff
+from waifu2x.formats.headers import gif, psd, refused, tiff
 from waifu2x.formats.headers.declared import declared
 from waifu2x.formats.headers.parts import parts
 from waifu2x.formats.limits import Budget, check_pixels
@@ -65,7 +65,7 @@ def open_content(
     try:
         image = Image.open(io.BytesIO(seen), formats=opened)
     except UnidentifiedImageError as error:
-        told = table.told_otherwise(data[:512])
+        told = refused.document(data[:512])
         told = told or f"not a picture of a known format ({table.NAMES})"
         raise ImageError(f"{name}: {told}") from error
     try:
