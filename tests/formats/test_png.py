@@ -6,6 +6,7 @@ import io
 import struct
 import sys
 import tracemalloc
+import types
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -128,9 +129,38 @@ def test_png_without_isal(monkeypatch: pytest.MonkeyPatch) -> None:
     for compression in ("default", "best"):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, "isal", None)
+            chunks.fast_zlib.cache_clear()
             data = encode(picture, "png", compression=compression)
             assert (with_alpha(decode(data)) == with_alpha(picture)).all()
+        chunks.fast_zlib.cache_clear()
         assert (imagecodecs.png_decode(data) == with_alpha(picture)).all()
+
+
+def test_an_isal_that_cannot_be_loaded_is_no_other_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With zlib in its place, the same pixels would become other bytes."""
+
+    class Broken(types.ModuleType):
+        def __getattr__(self, name: str) -> None:
+            raise ImportError("libisal.so: cannot allocate memory")
+
+    chunks.fast_zlib.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "isal", Broken("isal"))
+        with pytest.raises(ImportError, match="cannot allocate"):
+            chunks.fast_zlib()
+    assert chunks.fast_zlib() is not zlib
+
+
+def test_bytes_do_not_depend_on_what_memory_holds() -> None:
+    """Deflates into memory that other work has left full of other bytes each time."""
+    picture = drawn(3, True, (301, 277))
+    first = encode(picture, "png")
+    for seed in range(24):
+        rng = np.random.default_rng(seed)
+        rubbish = [rng.bytes(int(size)) for size in rng.integers(600, 400_000, 20)]
+        rng.shuffle(rubbish)
+        del rubbish[seed % 7 :]
+        assert encode(picture, "png") == first
 
 
 @pytest.mark.parametrize("alpha", [False, True])

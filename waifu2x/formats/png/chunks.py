@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Container, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from waifu2x.formats.limits import Budget
@@ -145,10 +146,15 @@ def profile(body: bytes) -> bytes | None:
         return None
 
 
+@cache
 def fast_zlib() -> Any:
-    """Returns isal_zlib, which is faster than zlib; zlib where it is not installed."""
+    """Returns isal_zlib, which is faster than zlib; zlib where isal does not exist.
+
+    Chosen once: the two make other bytes of the same pixels. An isal that cannot be loaded, as
+    where memory is short, raises ImportError.
+    """
     try:
         from isal import isal_zlib
-    except ImportError:
+    except ModuleNotFoundError:
         return zlib
     return isal_zlib
