@@ -15,10 +15,10 @@ av = pytest.importorskip("av")
 films = pytest.importorskip("tests.helpers.films")
 
 from waifu2x.formats.film.reading import decoding  # noqa: E402
-from waifu2x.formats.film.reading.clock import OneClock  # noqa: E402
 from waifu2x.formats.film.reading.opening import opened  # noqa: E402
 from waifu2x.formats.film.reading.reader import Reader  # noqa: E402
 from waifu2x.formats.film.reading.selection import Selection  # noqa: E402
+from waifu2x.formats.film.reading.times import OneClock  # noqa: E402
 
 VIDEO, AUDIO, TEXT = range(3)
 KINDS = ("video", "audio", "subtitle")

@@ -19,8 +19,7 @@ from tests.flows.test_film_reading import Found  # noqa: E402
 from waifu2x.cli.film import messages  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, PreparedFilm, prepare, settings  # noqa: E402
-from waifu2x.formats.film.reading.deinterlacing import FieldOrder  # noqa: E402
-from waifu2x.formats.film.reading.fields import Fields  # noqa: E402
+from waifu2x.formats.film.reading.fields import FieldOrder, Fields  # noqa: E402
 from waifu2x.formats.film.reading.selection import Selection  # noqa: E402
 
 pytestmark = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="needs the program ffmpeg")

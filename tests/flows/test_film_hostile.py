@@ -21,10 +21,13 @@ from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob  # noqa: E402
 from waifu2x.formats.film.description import FilmColours  # noqa: E402
 from waifu2x.formats.film.pixels import pixel_format  # noqa: E402
-from waifu2x.formats.film.reading.completeness import ends_early  # noqa: E402
 from waifu2x.formats.film.reading.opening import opened  # noqa: E402
 from waifu2x.formats.film.reading.reader import Reader  # noqa: E402
-from waifu2x.formats.film.reading.selection import Ending, Selection  # noqa: E402
+from waifu2x.formats.film.reading.selection import (  # noqa: E402
+    Ending,
+    Selection,
+    ends_early,
+)
 from waifu2x.formats.film.writing.codecs import Wish, choose  # noqa: E402
 from waifu2x.formats.film.writing.encode import Shape, check  # noqa: E402
 

@@ -14,7 +14,7 @@ from waifu2x.errors import ImageError
 from waifu2x.flows.film.frames.frame_enlarger import plane_format
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.formats.film.description import Film
-from waifu2x.formats.film.reading.deinterlacing import Deinterlacing
+from waifu2x.formats.film.reading.fields import Deinterlacing
 from waifu2x.formats.film.reading.selection import Selection
 from waifu2x.imaging import planar_rgb
 from waifu2x.imaging.picture import Picture

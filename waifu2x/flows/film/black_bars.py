@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.formats.film.description import FilmCrop, Pictures
-from waifu2x.formats.film.reading.clock import RESTARTED
 from waifu2x.formats.film.reading.selection import Selection
+from waifu2x.formats.film.reading.times import RESTARTED
 
 if TYPE_CHECKING:
     from waifu2x.flows.film.reading.client import FilmReader

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger
     from waifu2x.flows.film.reading.client import FilmReader
     from waifu2x.formats.film.description import Pictures
-    from waifu2x.formats.film.reading.deinterlacing import Deinterlacing
+    from waifu2x.formats.film.reading.fields import Deinterlacing
 
 
 def preview(

@@ -27,9 +27,8 @@ from waifu2x.formats.film.description import (
 )
 from waifu2x.formats.film.library import versions
 from waifu2x.formats.film.raw import raw_encoding
-from waifu2x.formats.film.reading.deinterlacing import Deinterlacing
 from waifu2x.formats.film.reading.describe import HD_LINES, STEREO_TAG
-from waifu2x.formats.film.reading.fields import MOST_LINES, Fields
+from waifu2x.formats.film.reading.fields import MOST_LINES, Deinterlacing, Fields
 from waifu2x.formats.film.reading.selection import Selection, tick_of
 from waifu2x.formats.film.writing import targets
 from waifu2x.formats.film.writing.codecs import (

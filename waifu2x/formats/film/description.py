@@ -214,3 +214,12 @@ class Cut:
 
     start: Fraction = Fraction(0)
     end: Fraction | None = None
+
+
+def seconds_of(duration: str) -> float:
+    """Returns the seconds of Matroska's tag, as in 00:01:02.500000000; 0 for any other text."""
+    try:
+        hours, minutes, seconds = duration.split(":")
+        return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+    except (ValueError, OverflowError):
+        return 0.0

@@ -35,11 +35,11 @@ from waifu2x.formats.film.frame_files import (
     FrameSequence,
     frame_pattern,
 )
-from waifu2x.formats.film.library import library
+from waifu2x.formats.film.library import in_short, library
 from waifu2x.formats.film.pipes import PipeOutput, piped
 from waifu2x.formats.film.pixels import cropped, planes_of
 from waifu2x.formats.film.reading.fields import fields_of
-from waifu2x.formats.film.reading.opening import in_short, opened
+from waifu2x.formats.film.reading.opening import opened
 from waifu2x.formats.film.reading.reader import Reader
 from waifu2x.formats.film.reading.selection import Decoded
 from waifu2x.formats.film.reading.sizes import sizes_of

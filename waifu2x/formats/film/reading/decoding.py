@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from waifu2x.errors import ImageError
 from waifu2x.formats.film.library import library
-from waifu2x.formats.film.reading.completeness import CodedPictures
 from waifu2x.formats.film.reading.opening import DECODERS, decoder_of, new_decoder
 
 if TYPE_CHECKING:
@@ -53,6 +52,37 @@ class PacketSource(Protocol):
 
     def __iter__(self) -> Iterator[Packet[Any]]:
         """Yields the packets that are not empty."""
+
+
+class CodedPictures:
+    """Counts the packets of pictures that are shown."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._waiting: list[int | None] = []
+        """Times of packets before the first decoded picture."""
+        self._first: int | None = None
+
+    def add(self, packet: Packet[Any]) -> None:
+        """Counts a packet, unless it is shown before the first picture that can be decoded."""
+        if packet.is_discard:
+            return
+        if self._first is None:
+            self._waiting.append(packet.pts)
+        else:
+            self._count(packet.pts)
+
+    def begin(self, frames: Sequence[VideoFrame]) -> None:
+        """Takes note of the first decoded pictures."""
+        if self._first is None and frames:
+            self._first = -1 if frames[0].pts is None else frames[0].pts
+            for pts in self._waiting:
+                self._count(pts)
+            self._waiting.clear()
+
+    def _count(self, pts: int | None) -> None:
+        assert self._first is not None
+        self.number += pts is None or pts >= self._first
 
 
 class Decoding:

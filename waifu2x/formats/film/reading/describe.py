@@ -26,12 +26,12 @@ from waifu2x.formats.film.description import (
     Pictures,
     PixelFormat,
     Range,
+    seconds_of,
 )
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.pixels import FULL_RANGE, frame_pixels
-from waifu2x.formats.film.reading.clock import RESTARTED
-from waifu2x.formats.film.reading.completeness import seconds_of
 from waifu2x.formats.film.reading.opening import MAX_RATE, MAX_SIDE, decoder_of
+from waifu2x.formats.film.reading.times import RESTARTED
 from waifu2x.formats.film.writing.matroska import elements
 from waifu2x.formats.metadata import profiles
 from waifu2x.imaging.picture import Hdr

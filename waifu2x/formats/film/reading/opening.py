@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from waifu2x.errors import ImageError
-from waifu2x.formats.film.library import library
+from waifu2x.formats.film.library import complaints, in_short, library
 from waifu2x.formats.film.pipes import PipeInput
-from waifu2x.formats.film.reading.packets import complaints
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -120,12 +119,6 @@ def opened(
             yield container
         finally:
             settle_decoders(container)
-
-
-def in_short(error: BaseException) -> str:
-    """Returns FFmpeg's message without its number and function."""
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return " ".join(str(text).split()).lower()
 
 
 def _kind(file: IO[bytes] | PipeInput, name: str) -> str:

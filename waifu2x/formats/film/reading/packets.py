@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from waifu2x.formats.film.frame_files import TICK, FrameSequence
-from waifu2x.formats.film.library import library
-from waifu2x.formats.film.reading.clock import RESTARTED, TIMED, OneClock
+from waifu2x.formats.film.library import complaints, library
+from waifu2x.formats.film.reading.times import RESTARTED, TIMED, OneClock
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -148,17 +147,3 @@ class FramePackets:
                 packet.duration = end - time
             packet.is_keyframe = True  # else it is a difference from the one before
             yield packet
-
-
-@contextmanager
-def complaints(demuxer: str) -> Iterator[Callable[[], int]]:
-    """Counts the error messages of a demuxer while the context lasts. Decoders complain in their
-    own threads; their failures show in their results."""
-    log = library().logging
-    quiet = log.get_level()
-    with log.Capture(local=False) as messages:
-        log.set_level(log.ERROR)
-        try:
-            yield lambda: sum(demuxer in name.split(",") for _, name, _ in messages)
-        finally:
-            log.set_level(quiet)

@@ -16,18 +16,14 @@ from waifu2x.formats.film.description import ChromaSiting, Film
 from waifu2x.formats.film.frame_files import FrameSequence
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.raw import y4m_siting
-from waifu2x.formats.film.reading.clock import RESTARTED
-from waifu2x.formats.film.reading.completeness import ends_early, missing_frames
 from waifu2x.formats.film.reading.decoding import Decoding, PacketSource
-from waifu2x.formats.film.reading.deinterlacing import (
+from waifu2x.formats.film.reading.describe import describe, main_stream
+from waifu2x.formats.film.reading.fields import (
     Deinterlacing,
     deinterlaced,
     film_pictures,
     ticks_in_one,
 )
-from waifu2x.formats.film.reading.describe import describe, main_stream
-from waifu2x.formats.film.reading.fitting import Fitting
-from waifu2x.formats.film.reading.frame_times import Times
 from waifu2x.formats.film.reading.opening import beginning
 from waifu2x.formats.film.reading.packets import MAX_GAPS, FramePackets, Gap, Packets
 from waifu2x.formats.film.reading.selection import (
@@ -36,9 +32,13 @@ from waifu2x.formats.film.reading.selection import (
     Decoded,
     Ending,
     Selection,
+    ends_early,
+    missing_frames,
     tick_of,
     ticks,
 )
+from waifu2x.formats.film.reading.sizes import Fitting
+from waifu2x.formats.film.reading.times import RESTARTED, Times
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -250,7 +250,7 @@ class Reader:
         if self._gaps or is_short:  # else they do not matter
             damaged += self._complaints
         if is_all:
-            damaged = max(damaged, missing_frames(self.film, self._decoding.coded, count))
+            damaged = max(damaged, missing_frames(self.film, self._decoding.coded.number, count))
         gaps = tuple(self._gaps) if damaged else ()
         self.ending = Ending(count, damaged, moved, end, is_short, gaps)
 

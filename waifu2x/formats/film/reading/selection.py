@@ -1,17 +1,18 @@
-"""Selects frames of a film, and describes each frame and the end of decoding."""
+"""Selects frames of a film, and compares the end of decoding with the length that it claims."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from waifu2x.formats.film.description import Film, FilmCrop
-from waifu2x.formats.film.reading.deinterlacing import Deinterlacing, FieldOrder, ticks_in_one
+from waifu2x.formats.film.description import Film, FilmCrop, seconds_of
+from waifu2x.formats.film.reading.fields import Deinterlacing, FieldOrder, ticks_in_one
 from waifu2x.formats.film.reading.packets import Gap
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame
+    from av.video.stream import VideoStream
 
 
 @dataclass(frozen=True)
@@ -91,3 +92,39 @@ def tick_of(film: Film, deinterlacing: Deinterlacing) -> Fraction:
 def ticks(seconds: Fraction, tick: Fraction) -> int:
     """Returns the first tick that is not before a time."""
     return -(-seconds // tick)
+
+
+_FRAMED = ("matroska", "mov")
+_ONE_EACH = ("h264", "hevc", "ffv1", "prores", "dnxhd", "mjpeg", "png", "vp9")
+"""Codecs in which each packet is one picture; `_FRAMED` are such containers."""
+
+
+def missing_frames(film: Film, coded: int, frames: int) -> int:
+    """Returns how many frames a fully decoded film lacks, as far as that is known. For AVI it is at
+    most 1. `frames` is how many were decoded."""
+    pictures = film.pictures
+    if film.container == "avi" and pictures.codec != "mpeg4":
+        # It has a number of frames but no times. That of MPEG-4 counts some twice.
+        return int(frames < (pictures.frames or 0))
+    if film.container in _FRAMED and pictures.codec in _ONE_EACH:
+        return max(0, coded - frames)
+    return 0
+
+
+def ends_early(film: Film, stream: VideoStream, end: float) -> bool:
+    """Returns whether a film claims to be longer than `end` seconds, where its last frame ends."""
+    pictures = film.pictures
+    if stream.duration is not None and stream.duration > 0:
+        claimed = float((stream.duration + (stream.start_time or 0)) * pictures.time_base)
+        claimed -= film.shift / 1e6
+        if film.container == "avi" and pictures.frames is not None:
+            # FFmpeg goes by the size of the file if that is less than its header says.
+            claimed = max(claimed, float(pictures.frames / pictures.rate))
+    elif pictures.frames is not None:
+        claimed = float(pictures.frames / pictures.rate)
+    else:
+        # The end of the longest stream counts for a container, so a bit less is no damage.
+        claimed = seconds_of(dict(pictures.tags).get("DURATION", "")) or film.seconds or 0
+    near = 3 / float(pictures.rate)
+    # Other containers' claims are of their longest stream, or were copied from another file.
+    return end < claimed - (near if film.container in ("avi", "mov") else max(1.0, near))

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import OutputError
 from waifu2x.formats.film.description import RGB, FilmColours
-from waifu2x.formats.film.library import library
+from waifu2x.formats.film.library import in_short, library
 from waifu2x.formats.film.pixels import frame_of
-from waifu2x.formats.film.reading.opening import in_short
 from waifu2x.formats.film.writing.codecs import ENCODERS, X265_QUIET, Encoding, upload
 from waifu2x.imaging.orientation import oriented_size
 from waifu2x.system.lazy_dataclass import dataclass

@@ -12,8 +12,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from waifu2x.errors import OutputError
 from waifu2x.formats.film.description import Cut, Film, OtherStream
-from waifu2x.formats.film.library import library
-from waifu2x.formats.film.reading.opening import DECODERS, in_short
+from waifu2x.formats.film.library import in_short, library
+from waifu2x.formats.film.reading.opening import DECODERS
 from waifu2x.formats.film.writing.codecs import has_own_hdr
 from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.formats.film.writing.matroska import PictureFields, placeholder, set_fields

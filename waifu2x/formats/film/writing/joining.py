@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.formats.film.library import library
-from waifu2x.formats.film.reading.opening import in_short
+from waifu2x.formats.film.library import in_short, library
 from waifu2x.formats.film.reading.packets import Packets, may_grow
 from waifu2x.formats.film.writing.copied_streams import Timed
 from waifu2x.formats.film.writing.encode import Encoded, decode_times, rank_of

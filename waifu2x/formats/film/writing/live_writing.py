@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numpy.typing import NDArray
 
 from waifu2x.errors import OutputError
-from waifu2x.formats.film.library import library
-from waifu2x.formats.film.reading.opening import in_short
+from waifu2x.formats.film.library import in_short, library
 from waifu2x.formats.film.writing.codecs import ENCODERS
 from waifu2x.formats.film.writing.encode import (
     Shape,
