@@ -34,7 +34,7 @@ import numpy as np
 from PIL import Image
 
 HERE = Path(__file__).resolve().parent.parent
-_CONTEXT = """
+CONTEXT = """
 import ctypes
 driver = ctypes.CDLL("libcuda.so.1")
 driver.cuInit(0)
@@ -160,7 +160,7 @@ def main() -> None:
             Contender("import numpy", _NUMPY, plain_environment()),
         ]
         if "cuda" in options:
-            contenders.append(Contender("context", ["-c", _CONTEXT], plain_environment()))
+            contenders.append(Contender("context", ["-c", CONTEXT], plain_environment()))
         upscales: list[Contender] = []
         for number, checkout in enumerate(checkouts):
             used = environment(checkout, folder / f"cache{number}")
