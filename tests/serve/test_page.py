@@ -74,6 +74,17 @@ def test_dropped_pictures_become_cards_with_progress(
     page.wait("document.getElementById('live').textContent == '3 of 3 done.'")
 
 
+def test_one_click_tries_a_sample(page: Window, page_server: Server) -> None:
+    choose(page, "size", "1")
+    choose(page, "noise", "1")
+    assert page.run("return document.querySelectorAll('.steps li').length") == 3
+    page.driver.find_element("id", "sample").click()
+    until(page, "done", "sample.png")
+    (job,) = jobs_of(page_server)
+    assert (job["source"]["width"], job["source"]["height"]) == (240, 160)
+    assert page.run("return document.getElementById('sample').getClientRects().length") == 0
+
+
 def test_settings_are_those_of_the_command(
     page: Window, page_server: Server, tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ from tests.helpers.servers import Server
 pytest.importorskip("starlette", reason="pip install 'waifu2x-kernels[serve]'")
 pytest.importorskip("uvicorn", reason="pip install 'waifu2x-kernels[serve]'")
 pytestmark = pytest.mark.matrix
+OTHER = "upconv_7/photo"
 
 
 def test_slider_zoom_and_pan(page: Window, page_server: Server, tmp_path: Path) -> None:
@@ -171,6 +172,32 @@ def test_a_crop_hides_what_is_below_it(page: Window, tmp_path: Path) -> None:
     assert np.abs(before.min(0).astype(int) - crop.min(0)).max() <= 8
 
 
+def test_the_model_that_is_liked_is_used(page: Window, page_server: Server, tmp_path: Path) -> None:
+    """For the picture that is looked at, with its other settings, and for further ones."""
+    sent = page_server.send("one.png", picture(tmp_path / "one.png").read_bytes(), scale=3)
+    until(page, "done", "one.png")
+    look(page, "one.png")
+    page.run(
+        "for (const tick of document.querySelectorAll('#models input'))"
+        "tick.checked = tick.value === arguments[0];"
+        "document.querySelector('#modes input[value=models]').click()",
+        OTHER,
+    )
+    about = page.wait("document.querySelectorAll('.pane-label small')[1]?.textContent")
+    assert about == "noisy photos, quickly"
+    page.keep("before")
+    page.driver.find_elements("css selector", ".use")[1].click()
+    about = "document.getElementById('viewer-about').textContent"
+    page.wait(f"{about}.includes('→') && {about}.includes('{OTHER}')")
+    page.wait("document.getElementById('stage').ariaBusy == 'false'")
+    page.wait("document.querySelectorAll('#stage.sliding .pane').length == 2")
+    page.driver.find_element("id", "close").click()
+    done = page_server.job(sent["id"])
+    assert (done["settings"]["model"], done["settings"]["noise"]) == (OTHER, "none")
+    assert done["result"]["width"] == 3 * COLUMNS
+    assert page.run("return document.getElementById('model').value") == OTHER
+
+
 def test_a_crop_by_three_models_before_the_whole(
     page: Window, page_server: Server, tmp_path: Path
 ) -> None:
@@ -182,7 +209,7 @@ def test_a_crop_by_three_models_before_the_whole(
     for _ in range(12):
         page.driver.find_element("id", "zoom-in").click()
     page.run("sessionStorage.setItem('waifu2x-compared', '[]')")
-    chosen = [FAST, "upconv_7/photo", "cunet/art"]
+    chosen = [FAST, OTHER, "cunet/art"]
     page.run(
         "for (const tick of document.querySelectorAll('#models input'))"
         "tick.checked = arguments[0].includes(tick.value);"

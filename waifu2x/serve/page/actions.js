@@ -46,4 +46,12 @@ export class Actions {
     }
     if (action === "remove") this.#queue.removeAll(sent);
   }
+
+  /** Makes a job again by another model, with its other settings; stops it first if need be. Throws an ApiError. */
+  async useModel(id, model) {
+    const job = this.#queue.jobs.get(id);
+    if (job.settings.model === model) return;
+    if (isPossible("cancel", job)) await api.post("api/jobs/cancel", { ids: [id] });
+    await api.post(`api/jobs/retry?${api.query({ model })}`, { ids: [id] });
+  }
 }

@@ -2,6 +2,7 @@
 
 import { isPossible } from "./actions.js";
 import { icon, make, setText } from "./dom.js";
+import { stateOf } from "./queue.js";
 import * as words from "./words.js";
 
 const CROSS = "M6 6l12 12M18 6L6 18";
@@ -17,6 +18,7 @@ const STATES = {
   waiting: "Waiting",
   working: "Working",
   done: "Done",
+  incomplete: "Incomplete",
   failed: "Failed",
   cancelled: "Cancelled",
 };
@@ -101,13 +103,11 @@ export class Card {
     this.element.ariaSetSize = total;
     this.pick.checked = selected;
     this.element.classList.toggle("selected", selected);
-    this.element.dataset.state = job.state;
+    this.element.dataset.state = stateOf(job);
     if (this.name.textContent !== job.name) {
       this.name.textContent = this.name.title = job.name;
     }
-    const isLacking = job.lost?.length > 0 && job.state === "done";
-    this.element.classList.toggle("lacking", isLacking);
-    setText(this.state, isLacking ? "Incomplete" : STATES[job.state]);
+    setText(this.state, STATES[stateOf(job)]);
     setText(this.about, this.#about());
     setText(this.line, this.#line());
     this.line.title = job.error ?? words.remarks(job).join("\n");

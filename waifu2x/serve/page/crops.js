@@ -28,6 +28,8 @@ export async function decoded(path, signal) {
 const family = (name) => name.split("/")[0];
 
 export class Crops {
+  #known;
+  #use;
   #models = new Map(); // name: {text, layer}
   #region = null;
   #isPart = false;
@@ -36,8 +38,10 @@ export class Crops {
   #job = null;
   #view;
 
-  /** `changed()` is called when there is something else to show. */
-  constructor(known, view, changed) {
+  /** `changed()` is called when there is something else to show, `use(model)` when one is wanted. */
+  constructor(known, view, changed, use) {
+    this.#known = known.models;
+    this.#use = use;
     this.#view = view;
     this.#changed = changed;
     const box = byId("models");
@@ -111,7 +115,9 @@ export class Crops {
   versions(under) {
     return this.chosen.map((name) => {
       const { text = "", layer: made = null } = this.#models.get(name) ?? {};
-      return { label: `${name}${text && `: ${text}`}`, layers: [...under(), ...(made ? [made] : [])] };
+      const about = this.#known.find((each) => each.name === name).best_for;
+      const layers = [...under(), ...(made ? [made] : [])];
+      return { label: `${name}${text && `: ${text}`}`, about, layers, use: () => this.#use(name) };
     });
   }
 

@@ -34,6 +34,12 @@ async function* walk(entry, inFolder) {
   }
 }
 
+/** A drawing that comes with the page, for those who have no picture at hand. */
+export async function* sample() {
+  const content = await (await fetch("sample.png")).blob();
+  yield { file: new File([content], "sample.png"), inFolder: false };
+}
+
 /** The files of a chooser; `inFolder` if it chose a folder. */
 export async function* chosen(list, inFolder) {
   for (const file of list) yield { file, inFolder };

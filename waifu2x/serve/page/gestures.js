@@ -67,7 +67,7 @@ export class Gestures {
   }
 
   #down(event) {
-    if (event.button !== 0 || event.target.closest(".handle")) return;
+    if (event.button !== 0 || event.target.closest(".handle, .use")) return;
     this.#pointers.set(event.pointerId, [event.clientX, event.clientY]);
     this.#stage.setPointerCapture(event.pointerId);
   }
@@ -99,7 +99,7 @@ export class Gestures {
   }
 
   #double(event) {
-    if (event.target.closest(".handle")) return;
+    if (event.target.closest(".handle, .use")) return;
     if (Math.abs(this.#view.zoom - 1) < 0.01) this.#view.fit();
     else this.#view.zoomTo(1, ...this.#inPane(event.clientX, event.clientY));
     this.#moved();

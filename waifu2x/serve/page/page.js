@@ -5,7 +5,7 @@ import * as api from "./api.js";
 import { Cards } from "./cards.js";
 import { byId, make, setText } from "./dom.js";
 import { listen } from "./events.js";
-import { accepting, chosen, dropped } from "./files.js";
+import { accepting, chosen, dropped, sample } from "./files.js";
 import { FILTERS, Queue } from "./queue.js";
 import { Settings } from "./settings.js";
 import { Thumbnails } from "./thumbnails.js";
@@ -50,10 +50,11 @@ class Page {
         this.#accepts = accepting(known.accepts);
         byId("files").accept = known.accepts.join(",");
         byId("written").hidden = !known.output;
-        byId("films").hidden = !known.video;
+        for (const each of document.querySelectorAll(".films")) each.hidden = !known.video;
         this.#settings = new Settings(known);
         this.#viewer = new Viewer(this.#queue, known, {
           download: (id) => this.#act("download", [id]),
+          use: (id, model) => this.#use(id, model),
         });
         return;
       } catch (error) {
@@ -115,6 +116,7 @@ class Page {
         target.value = "";
       });
     }
+    byId("sample").addEventListener("click", () => this.#add(sample()));
     addEventListener("paste", (event) => {
       if (event.clipboardData.files.length) this.#add(dropped(event.clipboardData));
     });
@@ -170,10 +172,21 @@ class Page {
     }
   }
 
+  /** Makes a picture by a model, as all that are added from then on. */
+  async #use(id, model) {
+    byId("model").value = model;
+    byId("settings").dispatchEvent(new Event("input"));
+    try {
+      await this.#actions.useModel(id, model);
+    } catch (error) {
+      this.#alert(error.message);
+    }
+  }
+
   // ---- the tools above the list
 
   #listenToTools() {
-    const names = { all: "All", waiting: "Waiting", working: "Working", done: "Done", failed: "Failed", cancelled: "Cancelled" };
+    const names = { all: "All", waiting: "Waiting", working: "Working", done: "Done", incomplete: "Incomplete", failed: "Failed", cancelled: "Cancelled" };
     for (const name of Object.keys(FILTERS)) {
       const radio = make("input", { type: "radio", name: "filter", value: name, checked: name === "all" });
       const count = make("span", { className: "count" });
@@ -215,17 +228,19 @@ class Page {
     byId("list").hidden = !jobs.size;
     byId("add").classList.toggle("large", !jobs.size);
     byId("none").hidden = shown.length > 0;
-    byId("download-all").disabled = !counts.done;
+    byId("download-all").disabled = !(counts.done + counts.incomplete);
     for (const [name, count] of Object.entries(counts)) {
       byId(`filter-${name}`).hidden = !count && name !== "all" && name !== filter;
       setText(byId(`filter-${name}`).querySelector(".count"), count.toLocaleString("en"));
     }
-    const ended = counts.done + counts.failed + counts.cancelled;
+    const ended = counts.done + counts.incomplete + counts.failed + counts.cancelled;
     const bar = byId("overall");
     bar.hidden = !counts.all || ended === counts.all;
     bar.value = counts.all ? ended / counts.all : 0;
     const parts = [`${counts.done.toLocaleString("en")} of ${counts.all.toLocaleString("en")} done`];
-    if (counts.failed) parts.push(`${counts.failed.toLocaleString("en")} failed`);
+    for (const state of ["incomplete", "failed"]) {
+      if (counts[state]) parts.push(`${counts[state].toLocaleString("en")} ${state}`);
+    }
     const text = counts.all ? parts.join(", ") : "No pictures yet";
     setText(byId("overall-text"), text);
     document.title = counts.all && ended < counts.all ? `${ended}/${counts.all} · waifu2x` : "waifu2x";

@@ -23,15 +23,29 @@ function around(lower, upper) {
 export const again = (made) => ({ ...made, image: made.image.cloneNode() });
 
 class Pane {
-  #label = make("span", { className: "pane-label" });
+  #label = make("span");
+  #about = make("small");
+  #use = make("button", { type: "button", className: "use" }, "Use this model");
   #ground = make("div", { className: "ground" }); // seen where the picture is transparent
   #frame = make("div", { className: "frame" });
   #layers = [];
-  element = make("figure", { className: "pane" }, this.#ground, this.#frame, this.#label);
+  element = make(
+    "figure",
+    { className: "pane" },
+    this.#ground,
+    this.#frame,
+    make("figcaption", { className: "pane-label" }, this.#label, this.#about),
+    this.#use,
+  );
 
-  /** Shows layers, the last one on top. */
-  show(label, layers) {
+  /** Shows layers, the last one on top; `use()` is called when that version is wanted. */
+  show({ label, about, layers, use }) {
     setText(this.#label, label);
+    setText(this.#about, about ?? "");
+    this.#use.hidden = !use;
+    this.#use.onclick = use;
+    this.#use.ariaLabel = `Use this model: ${label.split(":")[0]}`;
+    this.#use.title = "For this picture, and for those that you add from now on";
     this.#layers = layers;
     layers.forEach((each, at) => (each.image.style.clipPath = around(each, layers[at + 1])));
     this.#frame.replaceChildren(...layers.map((each) => each.image));
@@ -71,13 +85,13 @@ export class Panes {
     return this.#handle;
   }
 
-  /** Shows versions, each {label, layers}; `sliding`: two of them on each other. */
+  /** Shows versions, each {label, layers, about?, use?}; `sliding`: two of them on each other. */
   show(versions, sliding) {
     this.#sliding = sliding && versions.length === 2;
     while (this.#panes.length < versions.length) this.#panes.push(new Pane());
     for (const pane of this.#panes.splice(versions.length)) pane.element.remove();
-    versions.forEach(({ label, layers }, index) => {
-      this.#panes[index].show(label, layers);
+    versions.forEach((version, index) => {
+      this.#panes[index].show(version);
       if (!this.#panes[index].element.isConnected) this.#handle.before(this.#panes[index].element);
     });
     this.#handle.hidden = !this.#sliding;

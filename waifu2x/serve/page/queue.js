@@ -7,13 +7,17 @@ const PAGE = 200;
 
 /** States in the order of the filter, and which of them a filter shows. */
 export const FILTERS = {
-  all: ["uploading", "refused", "waiting", "working", "done", "failed", "cancelled"],
+  all: ["uploading", "refused", "waiting", "working", "done", "incomplete", "failed", "cancelled"],
   waiting: ["uploading", "waiting"],
   working: ["working"],
   done: ["done"],
+  incomplete: ["incomplete"],
   failed: ["refused", "failed"],
   cancelled: ["cancelled"],
 };
+
+/** The state of a job as people see it: a result that lacks something is not what they wanted. */
+export const stateOf = (job) => (job.state === "done" && job.lost?.length ? "incomplete" : job.state);
 
 export class Queue {
   /** By id. Entries without a server are `uploading` or `refused`. */
@@ -152,8 +156,9 @@ export class Queue {
     const words = this.#words;
     this.#shown = this.#order.filter((id) => {
       const job = this.jobs.get(id);
-      byState[job.state] = (byState[job.state] ?? 0) + 1;
-      if (!states.includes(job.state)) return false;
+      const state = stateOf(job);
+      byState[state] = (byState[state] ?? 0) + 1;
+      if (!states.includes(state)) return false;
       if (!words.length) return true;
       const name = job.name.toLowerCase();
       return words.every((word) => name.includes(word));

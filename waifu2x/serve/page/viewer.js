@@ -37,10 +37,13 @@ export class Viewer {
   #isLeaving = false; // its entry of the history is about to go
   #isOpening = false; // the slider, which comes with the result, gets the focus then
 
-  /** `on.download(id)` is told when the result is wanted as a file. */
+  /** `on.download(id)` is told when the result is wanted as a file, `on.use(id, model)` which model is. */
   constructor(queue, known, on) {
     this.#queue = queue;
-    this.#crops = new Crops(known, this.#view, () => this.#show());
+    this.#crops = new Crops(known, this.#view, () => this.#show(), (model) => {
+      this.#setMode("slider");
+      on.use(this.#job.id, model);
+    });
     queue.listen((changed) => this.#heard(changed));
     byId("close").addEventListener("click", () => this.#dialog.close());
     byId("previous").addEventListener("click", () => this.#step(-1));
