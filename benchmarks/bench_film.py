@@ -38,14 +38,14 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from waifu2x.flows.film import live
-from waifu2x.flows.film.assembly import make_film
+from waifu2x.flows.film import making
 from waifu2x.flows.film.frames.frame_device import FrameDevice, FrameMemory, stack_size
 from waifu2x.flows.film.frames.frame_enlarger import UpscalerEnlarging
-from waifu2x.flows.film.frames.frame_streams import Planes
+from waifu2x.flows.film.frames.frame_sinks import RawSink
+from waifu2x.flows.film.frames.frame_source import Planes
 from waifu2x.flows.film.frames.stages import Stages
-from waifu2x.flows.film.live import RawSink
 from waifu2x.flows.film.makers.run_maker import MakerHere
+from waifu2x.flows.film.making import make_film
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm, prepare
 from waifu2x.formats.film.library import library
@@ -248,7 +248,7 @@ def encoding_alone(source: Path, shape: Shape, device: FrameDevice, seconds: flo
     start = time.perf_counter()
     if shape.encoding.codec == "y4m":
         with emptied_pipe():
-            sink = RawSink(live._STANDARD_OUTPUT, "pipe", shape, Stages())
+            sink = RawSink(making._STANDARD_OUTPUT, "pipe", shape, Stages())
             sink.open(Header(()))
             while time.perf_counter() < start + seconds:
                 sink.write(next(frames))
@@ -277,9 +277,9 @@ def whole(
         nonlocal last
         last = time.perf_counter() - start
 
-    if live.is_live(job):
+    if making.is_live(job):
         with emptied_pipe():
-            made = live.make_live(reader, job, prepared, device, on_frames=count)
+            made = making.make_live(reader, job, prepared, device, on_frames=count)
     else:
         made = make_film(MakerHere(reader, device, count), reader, job, prepared)
     seconds = time.perf_counter() - start
@@ -297,11 +297,11 @@ def emptied_pipe() -> Iterator[None]:
     """A pipe as standard output, which another process empties."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as cat:
         assert cat.stdin is not None
-        before, live._STANDARD_OUTPUT = live._STANDARD_OUTPUT, cat.stdin.fileno()
+        before, making._STANDARD_OUTPUT = making._STANDARD_OUTPUT, cat.stdin.fileno()
         try:
             yield
         finally:
-            live._STANDARD_OUTPUT = before
+            making._STANDARD_OUTPUT = before
 
 
 if __name__ == "__main__":

@@ -32,11 +32,11 @@ import numpy as np
 
 from benchmarks.film_devices import device_process
 from waifu2x.flows.film import request
-from waifu2x.flows.film.assembly import make_film
 from waifu2x.flows.film.frames.frame_device import FrameDevice
-from waifu2x.flows.film.frames.frame_streams import Planes
+from waifu2x.flows.film.frames.frame_source import Planes
 from waifu2x.flows.film.makers.by_devices import MakerByDevices
 from waifu2x.flows.film.makers.run_maker import MakerHere, RunMaker
+from waifu2x.flows.film.making import make_film
 from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.begun_film import parts_folder
 from waifu2x.flows.film.reading.client import FilmReader

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
-from waifu2x.flows.film.frames.repeated_frames import is_held
+from waifu2x.flows.film.frames.frame_source import is_held
 from waifu2x.formats.film.library import library
 
 WIDTH, HEIGHT, FINER = 640, 360, 4

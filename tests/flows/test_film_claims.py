@@ -18,7 +18,7 @@ films = pytest.importorskip("tests.helpers.films")
 from tests.flows.test_film_reading import Found  # noqa: E402
 from tests.flows.test_film_streams import enlarge  # noqa: E402
 from waifu2x.cli.film import messages  # noqa: E402
-from waifu2x.flows.film.assembly import MadeFilm  # noqa: E402
+from waifu2x.flows.film.making import MadeFilm  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, PreparedFilm, prepare  # noqa: E402
 from waifu2x.formats.film.reading.opening import format_of  # noqa: E402

@@ -22,8 +22,8 @@ from tests.flows.test_film_streams import enlarge, pictures_of  # noqa: E402
 from tests.helpers.film_devices import Squares  # noqa: E402
 from waifu2x.errors import BackendError, ImageError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
-from waifu2x.flows.film.assembly import MadeFilm, make_film  # noqa: E402
 from waifu2x.flows.film.makers.by_devices import MakerByDevices  # noqa: E402
+from waifu2x.flows.film.making import MadeFilm, make_film  # noqa: E402
 from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402

@@ -24,9 +24,9 @@ from tests.helpers import containers  # noqa: E402
 from tests.helpers.cases import thinned  # noqa: E402
 from waifu2x.flows.film import automatic  # noqa: E402
 from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
-from waifu2x.flows.film.preview import _levels  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob  # noqa: E402
+from waifu2x.flows.film.trials import _levels  # noqa: E402
 from waifu2x.formats.film.reading.selection import Selection  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 from waifu2x.imaging import picture as imaging  # noqa: E402

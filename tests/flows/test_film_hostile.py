@@ -16,7 +16,7 @@ films = pytest.importorskip("tests.helpers.films")
 from tests.flows.test_film_streams import enlarge  # noqa: E402
 from tests.helpers import containers  # noqa: E402
 from waifu2x.errors import FaultError, ImageError, OutputError, Waifu2xError  # noqa: E402
-from waifu2x.flows.film.frames.repeated_frames import is_held  # noqa: E402
+from waifu2x.flows.film.frames.frame_source import is_held  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob  # noqa: E402
 from waifu2x.formats.film.description import FilmColours  # noqa: E402

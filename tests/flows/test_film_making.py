@@ -21,10 +21,10 @@ from tests.helpers.film_devices import Squares  # noqa: E402
 from waifu2x.cli import cli  # noqa: E402
 from waifu2x.errors import BackendError, DeviceError, ImageError, OutputError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
-from waifu2x.flows.film.assembly import MadeFilm, make_film  # noqa: E402
 from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
 from waifu2x.flows.film.makers.by_devices import MakerByDevices  # noqa: E402
 from waifu2x.flows.film.makers.run_maker import MakerHere  # noqa: E402
+from waifu2x.flows.film.making import MadeFilm, make_film  # noqa: E402
 from waifu2x.flows.film.parts import manifest  # noqa: E402
 from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
 from waifu2x.flows.film.parts.part_runs import (  # noqa: E402

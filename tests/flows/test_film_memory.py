@@ -15,10 +15,10 @@ import pytest
 av = pytest.importorskip("av")
 films = pytest.importorskip("tests.helpers.films")
 
-from waifu2x.flows.film import live  # noqa: E402
-from waifu2x.flows.film.assembly import make_film  # noqa: E402
+from waifu2x.flows.film import making  # noqa: E402
 from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
 from waifu2x.flows.film.makers.run_maker import MakerHere  # noqa: E402
+from waifu2x.flows.film.making import make_film  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
@@ -113,7 +113,7 @@ def test_memory_is_flat(
             own = os.getpid()
             seen.append(Seen(done, _resident(own), _resident(child), _private(own)))
 
-        monkeypatch.setattr(live, "_STANDARD_OUTPUT", nothing.fileno())
+        monkeypatch.setattr(making, "_STANDARD_OUTPUT", nothing.fileno())
         job = FilmJob(source, Path("-"), form="y4m")
         if form == "parts":
             codec = "x264" if pixels == "yuv420p" else "ffv1"
@@ -126,7 +126,7 @@ def test_memory_is_flat(
         if form == "parts":
             made = make_film(MakerHere(reader, device, count), reader, job, prepared)
         else:
-            made = live.make_live(reader, job, prepared, device, on_frames=count)
+            made = making.make_live(reader, job, prepared, device, on_frames=count)
     assert made.frames == frames
     settled = [one for one in seen if one.frames >= SETTLED]
     early = [one for one in settled if one.frames <= 3 * SETTLED]

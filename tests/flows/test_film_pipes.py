@@ -27,10 +27,10 @@ films = pytest.importorskip("tests.helpers.films")
 from tests.flows.test_film_streams import pictures_of, probe, squares, streams, twice  # noqa: E402
 from tests.helpers.film_threads import reading_here  # noqa: E402
 from waifu2x.errors import ExistsError, ImageError, OutputError  # noqa: E402
-from waifu2x.flows.film import live  # noqa: E402
-from waifu2x.flows.film.assembly import MadeFilm  # noqa: E402
+from waifu2x.flows.film import making  # noqa: E402
 from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
-from waifu2x.flows.film.frames.frame_streams import FrameSource  # noqa: E402
+from waifu2x.flows.film.frames.frame_source import FrameSource  # noqa: E402
+from waifu2x.flows.film.making import MadeFilm  # noqa: E402
 from waifu2x.flows.film.parts.part_runs import PartRun  # noqa: E402
 from waifu2x.flows.film.reading import client  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
@@ -69,7 +69,7 @@ def pipes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipes]:
     content: list[bytes] = []
     threads = [threading.Thread(target=lambda: content.append(_all_of(out)))]
     threads[0].start()
-    monkeypatch.setattr(live, "_STANDARD_OUTPUT", their_end)
+    monkeypatch.setattr(making, "_STANDARD_OUTPUT", their_end)
     ends = [their_end]
 
     def feed(path: Path) -> None:
@@ -111,7 +111,7 @@ def make(job: FilmJob, device: FrameDevice | None = None, **options: Any) -> Mad
     with FilmReader(job.source) as reader:
         pictures = reader.film.pictures
         prepared = prepare(reader, job, pictures.height * 2, pictures.width * 2)
-        return live.make_live(reader, job, prepared, device or FrameDevice(twice), **options)
+        return making.make_live(reader, job, prepared, device or FrameDevice(twice), **options)
 
 
 def as_rgb(pictures: Any, results: Any) -> None:
@@ -212,7 +212,7 @@ def test_raw_frames_go_round(pixels: str, tmp_path: Path, pipes: Pipes) -> None:
     with FilmReader(source) as reader:
         job = FilmJob(source, raw)
         prepared = prepare(reader, job, 62, 90)
-        made = live.make_live(reader, job, prepared, FrameDevice(twice))
+        made = making.make_live(reader, job, prepared, FrameDevice(twice))
     assert any("left out" in notice for notice in prepared.notices)
     assert made.notices == ("y4m has no times: 1 frames are not shown when they were",)
     _, planes, _ = pictures_of(source)
@@ -412,7 +412,7 @@ def test_a_reader_that_goes_away_ends_the_work(
     source = tmp_path / "film.mkv"
     films.film(source, codec="ffv1", times=range(0, 4000, 40), size=(128, 128))
     out, their_end = os.pipe()
-    monkeypatch.setattr(live, "_STANDARD_OUTPUT", their_end)
+    monkeypatch.setattr(making, "_STANDARD_OUTPUT", their_end)
 
     def leave() -> None:
         """Reads a block, and is gone."""
@@ -445,7 +445,7 @@ def test_a_decoder_that_dies_is_a_sentence(name: str, tmp_path: Path, pipes: Pip
             twice(pictures, results)
 
         with pytest.raises(ImageError, match="the process that reads it was killed"):
-            live.make_live(reader, job, prepared, FrameDevice(work))
+            making.make_live(reader, job, prepared, FrameDevice(work))
     assert written  # it had begun
     assert list(target.parent.iterdir()) == []
 
@@ -495,7 +495,7 @@ def test_a_pipe_that_lets_nobody_wait_is_waited_for(
     films.film(source, codec="ffv1", times=range(0, 2000, 40), size=(128, 128))
     out, their_end = os.pipe()
     os.set_blocking(their_end, False)
-    monkeypatch.setattr(live, "_STANDARD_OUTPUT", their_end)
+    monkeypatch.setattr(making, "_STANDARD_OUTPUT", their_end)
     content: list[bytes] = []
     player = threading.Thread(target=lambda: content.append(_all_of(out)))
     job = FilmJob(source, PIPE, FFV1 if form == "mkv" else Wish(), form=form)

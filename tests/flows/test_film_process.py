@@ -29,7 +29,7 @@ from tests.flows.test_film_times import picture  # noqa: E402
 from tests.helpers import containers  # noqa: E402
 from tests.helpers.film_threads import reading_here  # noqa: E402
 from waifu2x.errors import FaultError, ImageError, OutputError  # noqa: E402
-from waifu2x.flows.film import live  # noqa: E402
+from waifu2x.flows.film import making  # noqa: E402
 from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
 from waifu2x.flows.film.reading import client, messages, process  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
@@ -102,14 +102,14 @@ def test_a_player_that_pauses_stops_nobody(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(messages, "OFTEN", 0.0)
     made: list[Any] = []
     with _Player() as player, reading_here(monkeypatch):
-        monkeypatch.setattr(live, "_STANDARD_OUTPUT", player.written_to)
+        monkeypatch.setattr(making, "_STANDARD_OUTPUT", player.written_to)
         monkeypatch.setattr(pipes, "select", player)
 
         def work() -> None:
             with FilmReader(source) as reader:
                 job = FilmJob(source, PIPE, Wish("ffv1"))
                 prepared = prepare(reader, job, 384, 512)
-                made.append(live.make_live(reader, job, prepared, FrameDevice(noisy)).frames)
+                made.append(making.make_live(reader, job, prepared, FrameDevice(noisy)).frames)
 
         worker = threading.Thread(target=work, daemon=True)
         worker.start()

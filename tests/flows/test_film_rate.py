@@ -13,7 +13,7 @@ pytest.importorskip("av")
 films = pytest.importorskip("tests.helpers.films")
 
 from waifu2x.api import Upscaler  # noqa: E402
-from waifu2x.flows.film import rate  # noqa: E402
+from waifu2x.flows.film import trials  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
@@ -49,8 +49,8 @@ def test_results_are_as_much_larger_as_those_of_the_film(
         shape = prepare(reader, job, int(40 * scale), int(60 * scale)).shape
         film = reader.film
     _Recorded.sizes = []
-    monkeypatch.setattr(rate, "FrameEnlarger", _Recorded)
-    monkeypatch.setattr(rate, "_PIXELS", pixels)
-    found = rate.measured({"scale": float(scale), "noise": 0, "backend": "numpy"}, film, shape)
+    monkeypatch.setattr(trials, "FrameEnlarger", _Recorded)
+    monkeypatch.setattr(trials, "_PIXELS", pixels)
+    found = trials.measured({"scale": float(scale), "noise": 0, "backend": "numpy"}, film, shape)
     assert _Recorded.sizes == [expected] * 2
     assert (found.height, found.width) == expected[0]

@@ -20,7 +20,7 @@ from tests.flows.test_film_streams import twice  # noqa: E402
 from tests.helpers.film_making import make_film_here  # noqa: E402
 from waifu2x.errors import ImageError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
-from waifu2x.flows.film.assembly import MadeFilm  # noqa: E402
+from waifu2x.flows.film.making import MadeFilm  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
 from waifu2x.formats.film.description import Cut  # noqa: E402

@@ -21,9 +21,9 @@ from tests.helpers.film_making import make_film_here  # noqa: E402
 from waifu2x.errors import ImageError, OutputError  # noqa: E402
 from waifu2x.flows.batch.subset import Shard  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
-from waifu2x.flows.film.assembly import join_film, make_shard  # noqa: E402
 from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
 from waifu2x.flows.film.makers.run_maker import MakerHere  # noqa: E402
+from waifu2x.flows.film.making import join_film, make_shard  # noqa: E402
 from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402

@@ -12,7 +12,7 @@ from typing import Any
 from tests.flows.test_film_streams import twice
 from waifu2x.errors import DeviceError
 from waifu2x.flows.film.frames.frame_device import FrameDevice
-from waifu2x.flows.film.frames.frame_streams import Planes
+from waifu2x.flows.film.frames.frame_source import Planes
 from waifu2x.system.lazy_dataclass import dataclass
 
 

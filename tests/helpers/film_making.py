@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from waifu2x.flows.film.assembly import MadeFilm, make_film
 from waifu2x.flows.film.frames.frame_device import Enlarge, FrameDevice
 from waifu2x.flows.film.makers.run_maker import MakerHere
+from waifu2x.flows.film.making import MadeFilm, make_film
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm
 

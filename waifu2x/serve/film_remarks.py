@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from waifu2x.cli.film import messages
-from waifu2x.flows.film.assembly import MadeFilm
+from waifu2x.flows.film.making import MadeFilm
 from waifu2x.flows.film.request import PreparedFilm
 from waifu2x.formats.film.description import Film
 from waifu2x.serve.jobs import Remarks

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from waifu2x.api import Upscaler
 from waifu2x.errors import BackendError, ImageError, OutputError, Waifu2xError
 from waifu2x.flows.film import automatic
-from waifu2x.flows.film.assembly import make_film
 from waifu2x.flows.film.frames.frame_device import Enlarge
 from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger, device_of
-from waifu2x.flows.film.frames.frame_streams import Planes
+from waifu2x.flows.film.frames.frame_source import Planes
 from waifu2x.flows.film.makers.run_maker import MakerHere
+from waifu2x.flows.film.making import make_film
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm, prepare
 from waifu2x.flows.flow import StoppedError

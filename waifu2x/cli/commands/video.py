@@ -164,7 +164,7 @@ def _one(
         return True
     # With NumPy: late, so that a help need not wait for it.
     from waifu2x.cli.film.messages import Interrupted
-    from waifu2x.flows.film.live import is_live
+    from waifu2x.flows.film.making import is_live
 
     run.check()
     _check_target(job, folder, existing)
@@ -319,9 +319,8 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
     """Makes the film; returns False if something of the source could not be read."""
     from waifu2x.cli.film import messages
     from waifu2x.cli.film.progress import FilmProgress, told
-    from waifu2x.flows.film.assembly import join_film, make_film, make_shard
     from waifu2x.flows.film.frames.frame_enlarger import device_of
-    from waifu2x.flows.film.live import is_live, make_live
+    from waifu2x.flows.film.making import is_live, join_film, make_film, make_live, make_shard
 
     start = time.monotonic()
     with prepared_film(wanted) as ready:
@@ -369,7 +368,7 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
 
 
 def _preview(wanted: WantedFilm, start: Fraction, overwrite: bool) -> None:
-    from waifu2x.flows.film.preview import preview
+    from waifu2x.flows.film.trials import preview
     from waifu2x.formats.film.description import Cut
     from waifu2x.formats.film.writing.codecs import Wish
     from waifu2x.formats.write import write_picture

@@ -22,8 +22,8 @@ from waifu2x.formats.film.reading.selection import Ending, Selection
 
 if TYPE_CHECKING:
     from waifu2x.flows.batch.subset import Shard
-    from waifu2x.flows.film.assembly import MadeFilm
     from waifu2x.flows.film.frames.stages import StageTimes
+    from waifu2x.flows.film.making import MadeFilm
     from waifu2x.flows.film.request import FilmJob, PreparedFilm
 
 _SECONDS_UP_TO, _HOUR = 90, 3600
@@ -374,7 +374,7 @@ def of_film(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 def _time(film: Film, prepared: PreparedFilm) -> tuple[dict[str, Any], str]:
     from waifu2x.flows.film import automatic
-    from waifu2x.flows.film.rate import measured
+    from waifu2x.flows.film.trials import measured
     from waifu2x.networks import catalogue, model_set
 
     model = catalogue.FILM_DEFAULT

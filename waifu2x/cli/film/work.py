@@ -99,7 +99,7 @@ def prepared_film(wanted: WantedFilm, *, is_preview: bool = False) -> Iterator[R
 def _cropped(reader: FilmReader, wanted: WantedFilm, *, is_preview: bool) -> FilmJob:
     """Crops the pictures as the options say, or tells how that would remove black bars; returns the
     job with the part that is left."""
-    from waifu2x.flows.film.black_bars import black_bars
+    from waifu2x.flows.film.automatic import black_bars
 
     job, asked = wanted.job, wanted.crop
     if asked is None and is_preview:
@@ -215,7 +215,7 @@ def film_maker(ready: ReadyFilm, address: str | None, on_frames: OnFrames) -> It
 
 def _lines(job: FilmJob, film: Any, prepared: PreparedFilm) -> Iterator[str]:
     from waifu2x.cli.film import messages
-    from waifu2x.flows.film.live import is_live
+    from waifu2x.flows.film.making import is_live
 
     name = "standard input" if job.source == STANDARD else job.source
     yield f"{name}: {messages.film_line(film)}"

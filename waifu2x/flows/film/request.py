@@ -10,7 +10,7 @@ from pathlib import Path
 
 from waifu2x import __version__
 from waifu2x.errors import OutputError
-from waifu2x.flows.film.frames.repeated_frames import Duplicates
+from waifu2x.flows.film.parts.part_runs import Duplicates
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.formats.film.description import (
     BT470BG,

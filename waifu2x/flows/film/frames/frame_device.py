@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Pin, Progress
-from waifu2x.flows.film.frames.frame_streams import EnlargedFrame, PlacedFrame, Planes
+from waifu2x.flows.film.frames.frame_source import EnlargedFrame, PlacedFrame, Planes
 from waifu2x.flows.film.frames.stages import Stages
 from waifu2x.flows.flow import flow
 from waifu2x.formats.film.description import Film, PixelFormat

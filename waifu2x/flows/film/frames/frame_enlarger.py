@@ -24,7 +24,7 @@ from waifu2x.imaging.planar import Matrix, PlanarPicture, PlaneFormat, Subsampli
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from waifu2x.flows.film.frames.frame_streams import Planes
+    from waifu2x.flows.film.frames.frame_source import Planes
     from waifu2x.formats.film.description import FilmColours, Pictures, PixelFormat
 
 _MATRICES: dict[int, Matrix] = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarge_frames
-from waifu2x.flows.film.frames.frame_streams import FrameSource
+from waifu2x.flows.film.frames.frame_source import FrameSource
 from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun, expected_parts
 from waifu2x.flows.film.parts.part_sink import PartSink
 from waifu2x.flows.film.reading.client import FilmReader

@@ -13,16 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from waifu2x.errors import ImageError
-from waifu2x.flows.film.frames.repeated_frames import Duplicates
 from waifu2x.flows.film.parts.manifest import PartRecord
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.reading.selection import Selection, tick_of
 from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.system.lazy_dataclass import dataclass
 
+Duplicates = Literal["off", "exact", "tolerant"]
+"""Computes every frame, frames that differ from the last computed one, or those that differ by more
+than a codec's noise."""
 _SHARES = 2
 """The factor by which a run is smaller than an equal share of what is left: so all makers end at
 about the same time, with few seeks."""

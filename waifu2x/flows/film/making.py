@@ -1,12 +1,19 @@
-"""Makes a film in parts: the missing ones first, then all of them joined."""
+"""Makes a film: the missing parts first, then all of them joined. A film from or into a pipe or of
+numbered pictures is made in one go, without parts: a run that is killed begins anew."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace as changed
+from pathlib import Path
 
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.batch.subset import Shard
+from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarge_frames
+from waifu2x.flows.film.frames.frame_sinks import FrameFilesSink, FrameSink, GifSink, RawSink
+from waifu2x.flows.film.frames.frame_source import FrameSource, PlacedFrame, Planes
 from waifu2x.flows.film.makers.run_maker import RunMaker
 from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.begun_film import begun
@@ -20,14 +27,25 @@ from waifu2x.flows.film.parts.part_runs import (
 )
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm
-from waifu2x.formats.film.description import Film
+from waifu2x.flows.jobs import STANDARD
+from waifu2x.formats.film import is_animation
+from waifu2x.formats.film.description import Cut, Film
+from waifu2x.formats.film.frame_files import frame_pattern
 from waifu2x.formats.film.reading.packets import MAX_GAPS, Gap
 from waifu2x.formats.film.reading.selection import MAX_CHANGES, Ending
+from waifu2x.formats.film.writing import targets
+from waifu2x.formats.film.writing.header import FilmPlan
+from waifu2x.formats.film.writing.live_writing import LiveEncoder
+from waifu2x.system.files import explained, writing
 from waifu2x.system.lazy_dataclass import dataclass
 
 _ROUNDS = 4
 """Attempts to make missing parts; all after the first decode from the beginning,
 without seeking."""
+
+_STANDARD_OUTPUT = 1
+_WHOLE = 1 << 62
+"""Ticks of the only part of such a film."""
 
 
 @dataclass(frozen=True)
@@ -178,3 +196,97 @@ def _ending(film: Film, there: Mapping[int, PartRecord], prepared: PreparedFilm)
         tuple(gaps[:MAX_GAPS]),
         tuple(changes[:MAX_CHANGES]),
     )
+
+
+def is_live(job: FilmJob) -> bool:
+    """Returns whether a film is made in one go."""
+    return (
+        job.source == STANDARD
+        or is_animation(job.source)  # and numbered pictures
+        or job.target == STANDARD
+        or targets.container_of(job.target, job.form) in targets.RAW
+    )
+
+
+def make_live(
+    reader: FilmReader,
+    job: FilmJob,
+    prepared: PreparedFilm,
+    device: FrameDevice,
+    *,
+    on_frames: OnFrames = lambda frames, computed: None,
+) -> MadeFilm:
+    """Makes a film for which `is_live` holds. Raises ImageError, OutputError, BackendError, and
+    BrokenPipeError where the reader of standard output is gone."""
+    frames = FrameSource(
+        reader,
+        prepared.selection,
+        PartRun(0, None),
+        _WHOLE,
+        job.duplicates,
+        device.in_flight * device.stack,
+    )
+    with _sink(reader, job, prepared) as sink:
+        enlarge_frames(frames, sink, prepared.shape, reader.stages, device, on_frames)
+        if not sink.frames:
+            raise no_frames(reader, job)
+    return MadeFilm(sink.frames, 0, sink.computed, reader.ending, sink.lost, sink.notices)
+
+
+@contextmanager
+def _sink(reader: FilmReader, job: FilmJob, prepared: PreparedFilm) -> Iterator[FrameSink]:
+    """Gives the sink for the results. A file gets its name only at the end of the context."""
+    shape, plan = prepared.shape, prepared.plan
+    pattern = frame_pattern(job.target)
+    if pattern is not None:
+        colours = reader.film.pictures.said()
+        yield FrameFilesSink(
+            pattern, job.source, shape, colours, reader.stages, replace=job.overwrite
+        )
+        return
+    if plan.container == "gif":
+        yield GifSink(job.target, shape, reader.stages, replace=job.overwrite)
+        return
+    with explained(OutputError, f"{job.target}: cannot write"), ExitStack() as held:
+        target: Path | int = _STANDARD_OUTPUT
+        descriptor = _STANDARD_OUTPUT
+        if job.target != STANDARD:
+            file = held.enter_context(writing(job.target, replace=job.overwrite))
+            target, descriptor = Path(file.name), file.fileno()
+        elif sys.stdout is None:
+            raise OutputError("standard output: is closed")
+        if plan.container == "y4m":
+            name = "standard output" if job.target == STANDARD else str(job.target)
+            how = prepared.selection.deinterlacing
+            fields = reader.film.pictures.interlaced and how == "off"
+            yield RawSink(descriptor, name, shape, reader.stages, interlaced=fields)
+        else:
+            yield MuxedSink(reader, prepared, target, job.cut)
+
+
+class MuxedSink(FrameSink):
+    """Encodes results; the process that reads the film writes them beside its other streams."""
+
+    def __init__(
+        self, reader: FilmReader, prepared: PreparedFilm, target: Path | int, cut: Cut
+    ) -> None:
+        """`target` is an existing file or a descriptor. Raises OutputError, BrokenPipeError."""
+        super().__init__(reader.stages)
+        self._reader = reader
+        self._encoder = LiveEncoder(prepared.shape)
+        plan = FilmPlan(reader.film, prepared.shape, prepared.plan, cut)
+        reader.begin_live(target, plan, self._encoder.template)
+
+    def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
+        for coded in self._encoder.add(planes, placed.frame.pts, placed.frame.duration):
+            self._reader.add_picture(coded)
+
+    def close(self) -> None:
+        with self._stages.at_work("encoding"):
+            for coded in self._encoder.flush():
+                self._reader.add_picture(coded)
+        self._encoder.close()
+        self.lost = self._reader.finish_live()
+
+    def abort(self) -> None:
+        self._encoder.close()

@@ -1,4 +1,5 @@
-"""The source and the sinks of the flow of a film: frames, each with its place in a part."""
+"""The frames of a run of parts, each with its place, and those that repeat the one before found:
+drawings are often shown for several frames."""
 
 from __future__ import annotations
 
@@ -11,18 +12,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.flows.film.frames.repeated_frames import Duplicates, is_held
-from waifu2x.flows.film.frames.stages import Stages
-from waifu2x.flows.film.parts.part_runs import PartRun, first_part
+from waifu2x.flows.film.parts.part_runs import Duplicates, PartRun, first_part
 from waifu2x.flows.film.reading.client import DecodedFrame, FilmReader
 from waifu2x.formats.film.reading.selection import Change, Selection
-from waifu2x.imaging.orientation import oriented
-from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header
 from waifu2x.system.lazy_dataclass import dataclass
 
 Planes = Sequence[NDArray[Any]]
 """The samples of a frame: (rows, columns) for each plane, uint8, or uint16 above 8 bits."""
+_BLOCK = 8
+_MOST = 1.5
+"""Mean difference of a block, of 255, that means motion. In drawings where a square of 4 pixels
+moves by one, it is at least 1.9; see benchmarks/held_frames.py."""
+_AREA = 32
+_MOST_SHIFT = 0.5
+"""Change of an area's mean, of 255, that means a fade: a codec changes each block, but not all
+alike."""
+_STRIP = 128
+"""Rows that are compared together, so that they stay in a core's cache."""
 
 
 class PartBegin(NamedTuple):
@@ -207,52 +214,49 @@ def hash_of(frame: DecodedFrame) -> str:
     return hashed.hexdigest()
 
 
-class FrameSink:
-    """Writes results, frame by frame; a held frame is the last one again."""
-
-    def __init__(self, stages: Stages) -> None:
-        """`stages` count the time of writing."""
-        self._stages = stages
-        self._last: Planes = ()
-        self.frames = self.computed = 0
-        """Frames written, and those that the network made."""
-        self.lost: tuple[str, ...] = ()
-        """A clause for each loss in copied streams."""
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Returns a clause for each thing that could not be kept."""
-        return ()
-
-    def open(self, header: Header) -> None:
-        """Begins. Raises OutputError."""
-
-    def add(self, result: EnlargedFrame) -> None:
-        """Writes a result and releases its source frame. Raises OutputError."""
-        try:
-            with self._stages.at_work("encoding"):
-                if result.planes is not None:
-                    self._last = result.planes
-                    self.computed += 1
-                self._write(result.placed, self._last, is_held=result.planes is None)
-            self.frames += 1
-        finally:
-            result.placed.frame.release()
-
-    def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
-        """Writes a frame; `is_held`: its planes are those of the frame before."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Completes the output. Raises OutputError."""
-
-    def abort(self) -> None:
-        """Removes what is useless by itself."""
+def is_held(
+    computed: Sequence[NDArray[Any]], planes: Sequence[NDArray[Any]], how: Duplicates, bits: int
+) -> bool:
+    """Returns whether a frame equals the last computed one. Planes are (rows, columns) of samples
+    of `bits`. A slow fade differs from its neighbour by next to nothing, so that is not compared.
+    """
+    if how == "off":
+        return False
+    pairs = list(zip(computed, planes, strict=True))
+    if how == "exact":
+        return all(np.array_equal(one, other) for one, other in pairs)
+    unit = 1 << (bits - 8)
+    return all(_is_near(one, other, unit) for one, other in pairs)
 
 
-def picture_of(planes: Planes, orientation: int) -> Picture:
-    """Returns a picture of planes of grey, or of green, blue, red and perhaps alpha, turned upright
-    by EXIF's `orientation`."""
-    order = [planes[0]] if len(planes) == 1 else [planes[2], planes[0], planes[1]]
-    alpha = planes[3].copy() if len(planes) == 4 else None
-    return oriented(Picture(np.stack(order, axis=-1), alpha), orientation)
+def _is_near(one: NDArray[Any], other: NDArray[Any], unit: int) -> bool:
+    """Returns whether planes differ only by a codec's noise. `unit` is a level of 8 bits."""
+    for top in range(0, one.shape[0], _STRIP):
+        # The last strip overlaps the one before, so that it is whole.
+        begin = max(0, min(top, one.shape[0] - _STRIP))
+        strips = one[begin : begin + _STRIP], other[begin : begin + _STRIP]
+        if np.array_equal(*strips):
+            continue
+        difference = np.maximum(*strips) - np.minimum(*strips)
+        if _block_averages(difference, _BLOCK).max() >= _MOST * unit:
+            return False
+        shift = _block_averages(strips[0], _AREA) - _block_averages(strips[1], _AREA)
+        if abs(shift).max() >= _MOST_SHIFT * unit:
+            return False
+    return True
+
+
+def _block_averages(plane: NDArray[Any], side: int) -> NDArray[np.float64]:
+    """Returns the means of blocks; the last may be narrower, or overlap those above."""
+    height, width = plane.shape
+    side = min(side, height)
+    whole = height // side * side
+    # Rows first, as long as they are: sums of short axes are slow.
+    sums = np.add.reduce(plane[:whole].reshape(-1, side, width), axis=1, dtype=np.uint32)
+    if whole < height:
+        last = np.add.reduce(plane[-side:], axis=0, dtype=np.uint32)
+        sums = np.concatenate([sums, last[None]])
+    starts = np.arange(0, width, side)
+    counts = np.diff(np.append(starts, width)) * side
+    means: NDArray[np.float64] = np.add.reduceat(sums, starts, axis=1) / counts
+    return means

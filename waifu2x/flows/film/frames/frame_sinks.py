@@ -1,7 +1,5 @@
-"""Makes a film in one go: from or into a pipe, or of numbered pictures.
-
-It has no parts, so a run that is killed begins anew.
-"""
+"""Takes the results of a film: the base of all sinks, and those without an encoder, which write
+YUV4MPEG2, PNG files or a GIF."""
 
 from __future__ import annotations
 
@@ -11,152 +9,95 @@ import select
 import stat
 import struct
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
 from waifu2x.errors import OutputError
-from waifu2x.flows.film.assembly import MadeFilm, no_frames
-from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarge_frames
 from waifu2x.flows.film.frames.frame_enlarger import plane_format
-from waifu2x.flows.film.frames.frame_streams import (
-    FrameSink,
-    FrameSource,
-    PlacedFrame,
-    Planes,
-    picture_of,
-)
+from waifu2x.flows.film.frames.frame_source import EnlargedFrame, PlacedFrame, Planes
 from waifu2x.flows.film.frames.stages import Stages
-from waifu2x.flows.film.gif_sink import GifSink
-from waifu2x.flows.film.parts.part_runs import PartRun
-from waifu2x.flows.film.reading.client import DecodedFrame, FilmReader
-from waifu2x.flows.film.request import FilmJob, PreparedFilm
-from waifu2x.flows.jobs import STANDARD, make_folder
-from waifu2x.formats.film import is_animation
-from waifu2x.formats.film.description import Cut
-from waifu2x.formats.film.frame_files import (
-    FramePattern,
-    frame_pattern,
-    times_text,
-)
+from waifu2x.flows.film.reading.client import DecodedFrame
+from waifu2x.flows.jobs import make_folder
+from waifu2x.formats import table
+from waifu2x.formats.adapt import Adapter, check_sides
+from waifu2x.formats.film.frame_files import FramePattern, frame_pattern, times_text
 from waifu2x.formats.film.raw import Y4M_FRAME, y4m_header
-from waifu2x.formats.film.writing import targets
 from waifu2x.formats.film.writing.encode import Shape
-from waifu2x.formats.film.writing.header import FilmPlan
-from waifu2x.formats.film.writing.live_writing import LiveEncoder
 from waifu2x.formats.png.write import PngWriter
+from waifu2x.formats.table import OutputOptions, Quality
+from waifu2x.formats.write import FileSink
 from waifu2x.imaging import planar_rgb
-from waifu2x.imaging.orientation import oriented_plane
-from waifu2x.imaging.picture import Colours, Metadata
+from waifu2x.imaging.orientation import oriented, oriented_plane
+from waifu2x.imaging.picture import Colours, Metadata, Picture
 from waifu2x.imaging.planar import PlanarPicture
 from waifu2x.imaging.streams import Extent, Header, Timed
-from waifu2x.system.files import explained, reason, write_atomically, writing
+from waifu2x.system.files import explained, reason, write_atomically
 
-_STANDARD_OUTPUT = 1
 _NO_UNIT = 0
 """PNG's unit of dimensions that are only proportions."""
-_WHOLE = 1 << 62
-"""Ticks of the only part of such a film."""
 _PIPE_BYTES = 1 << 20
 """The most that Linux lets a pipe hold without privileges. With its usual 64 KiB, writer and reader
 wait for each other twelve times in a frame of 960x540."""
+_GIF_TICK = Fraction(1, 100)
+"""Seconds of a GIF's unit of time."""
+_SHORTEST_GIF = 2
+"""Units that a frame lasts at least: browsers show shorter ones for ten."""
 
 
-def is_live(job: FilmJob) -> bool:
-    """Returns whether a film is made in one go."""
-    return (
-        job.source == STANDARD
-        or is_animation(job.source)  # and numbered pictures
-        or job.target == STANDARD
-        or targets.container_of(job.target, job.form) in targets.RAW
-    )
+class FrameSink:
+    """Writes results, frame by frame; a held frame is the last one again."""
 
+    def __init__(self, stages: Stages) -> None:
+        """`stages` count the time of writing."""
+        self._stages = stages
+        self._last: Planes = ()
+        self.frames = self.computed = 0
+        """Frames written, and those that the network made."""
+        self.lost: tuple[str, ...] = ()
+        """A clause for each loss in copied streams."""
 
-def make_live(
-    reader: FilmReader,
-    job: FilmJob,
-    prepared: PreparedFilm,
-    device: FrameDevice,
-    *,
-    on_frames: OnFrames = lambda frames, computed: None,
-) -> MadeFilm:
-    """Makes a film for which `is_live` holds. Raises ImageError, OutputError, BackendError, and
-    BrokenPipeError where the reader of standard output is gone."""
-    frames = FrameSource(
-        reader,
-        prepared.selection,
-        PartRun(0, None),
-        _WHOLE,
-        job.duplicates,
-        device.in_flight * device.stack,
-    )
-    with _sink(reader, job, prepared) as sink:
-        enlarge_frames(frames, sink, prepared.shape, reader.stages, device, on_frames)
-        if not sink.frames:
-            raise no_frames(reader, job)
-    return MadeFilm(sink.frames, 0, sink.computed, reader.ending, sink.lost, sink.notices)
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Returns a clause for each thing that could not be kept."""
+        return ()
 
+    def open(self, header: Header) -> None:
+        """Begins. Raises OutputError."""
 
-@contextmanager
-def _sink(reader: FilmReader, job: FilmJob, prepared: PreparedFilm) -> Iterator[FrameSink]:
-    """Gives the sink for the results. A file gets its name only at the end of the context."""
-    shape, plan = prepared.shape, prepared.plan
-    pattern = frame_pattern(job.target)
-    if pattern is not None:
-        colours = reader.film.pictures.said()
-        yield FrameFilesSink(
-            pattern, job.source, shape, colours, reader.stages, replace=job.overwrite
-        )
-        return
-    if plan.container == "gif":
-        yield GifSink(job.target, shape, reader.stages, replace=job.overwrite)
-        return
-    with explained(OutputError, f"{job.target}: cannot write"), ExitStack() as held:
-        target: Path | int = _STANDARD_OUTPUT
-        descriptor = _STANDARD_OUTPUT
-        if job.target != STANDARD:
-            file = held.enter_context(writing(job.target, replace=job.overwrite))
-            target, descriptor = Path(file.name), file.fileno()
-        elif sys.stdout is None:
-            raise OutputError("standard output: is closed")
-        if plan.container == "y4m":
-            name = "standard output" if job.target == STANDARD else str(job.target)
-            how = prepared.selection.deinterlacing
-            fields = reader.film.pictures.interlaced and how == "off"
-            yield RawSink(descriptor, name, shape, reader.stages, interlaced=fields)
-        else:
-            yield MuxedSink(reader, prepared, target, job.cut)
-
-
-class MuxedSink(FrameSink):
-    """Encodes results; the process that reads the film writes them beside its other streams."""
-
-    def __init__(
-        self, reader: FilmReader, prepared: PreparedFilm, target: Path | int, cut: Cut
-    ) -> None:
-        """`target` is an existing file or a descriptor. Raises OutputError, BrokenPipeError."""
-        super().__init__(reader.stages)
-        self._reader = reader
-        self._encoder = LiveEncoder(prepared.shape)
-        plan = FilmPlan(reader.film, prepared.shape, prepared.plan, cut)
-        reader.begin_live(target, plan, self._encoder.template)
+    def add(self, result: EnlargedFrame) -> None:
+        """Writes a result and releases its source frame. Raises OutputError."""
+        try:
+            with self._stages.at_work("encoding"):
+                if result.planes is not None:
+                    self._last = result.planes
+                    self.computed += 1
+                self._write(result.placed, self._last, is_held=result.planes is None)
+            self.frames += 1
+        finally:
+            result.placed.frame.release()
 
     def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
-        for coded in self._encoder.add(planes, placed.frame.pts, placed.frame.duration):
-            self._reader.add_picture(coded)
+        """Writes a frame; `is_held`: its planes are those of the frame before."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        with self._stages.at_work("encoding"):
-            for coded in self._encoder.flush():
-                self._reader.add_picture(coded)
-        self._encoder.close()
-        self.lost = self._reader.finish_live()
+        """Completes the output. Raises OutputError."""
 
     def abort(self) -> None:
-        self._encoder.close()
+        """Removes what is useless by itself."""
+
+
+def picture_of(planes: Planes, orientation: int) -> Picture:
+    """Returns a picture of planes of grey, or of green, blue, red and perhaps alpha, turned upright
+    by EXIF's `orientation`."""
+    order = [planes[0]] if len(planes) == 1 else [planes[2], planes[0], planes[1]]
+    alpha = planes[3].copy() if len(planes) == 4 else None
+    return oriented(Picture(np.stack(order, axis=-1), alpha), orientation)
 
 
 class RawSink(FrameSink):
@@ -336,3 +277,72 @@ class FrameFilesSink(FrameSink):
         writer.add(Timed(replace(picture, colours=self._colours, metadata=self._metadata)))
         writer.finish()
         return content.getvalue()
+
+
+class GifSink(FrameSink):
+    """Writes results as a GIF that repeats without end. Times are rounded to its units, so that no
+    error adds up; frames that leave no time for the next one are left out."""
+
+    def __init__(self, path: Path, shape: Shape, stages: Stages, *, replace: bool) -> None:
+        """With `replace`, an existing file is replaced."""
+        super().__init__(stages)
+        self._path = path
+        self._shape = shape
+        self._file = FileSink(path, "gif", Quality(), replace=replace)
+        self._adapter = Adapter(table.of("gif"), OutputOptions())
+        self._waiting: Picture | None = None
+        self._planes: Planes = ()
+        self._first = self._at = 0
+        self._end: Fraction | None = None
+        self._left_out = 0
+        self._told: list[str] = []
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        if not self._left_out:
+            return tuple(self._told)
+        most = _GIF_TICK.denominator // _SHORTEST_GIF
+        left = f"GIF shows at most {most} frames a second: {self._left_out} are left out"
+        return (*self._told, left)
+
+    def open(self, header: Header) -> None:
+        """Begins the file. Raises OutputError."""
+        height, width = self._shape.written
+        check_sides(table.of("gif"), height, width, str(self._path))
+        extent = Extent(height, width, height * width * self._shape.encoding.pixels.planes)
+        self._file.open(Header((extent,), None, animated=True))
+
+    def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
+        tick, frame = self._shape.tick, placed.frame
+        if self._waiting is None:
+            self._first = frame.pts
+        shown = (frame.pts - self._first) * tick / _GIF_TICK
+        lasts = frame.duration * tick if frame.duration else 1 / self._shape.rate
+        self._end = shown + lasts / _GIF_TICK
+        begin = max(round(shown), self._at + _SHORTEST_GIF) if self._waiting is not None else 0
+        if begin - shown > 1:
+            self._left_out += 1
+            return
+        self._put(begin)
+        if self._waiting is None or planes is not self._planes:  # a held frame has the same
+            self._planes = planes
+            self._waiting, told = self._adapter.picture(picture_of(planes, self._shape.orientation))
+            self._told += told
+        self._at = begin
+
+    def close(self) -> None:
+        """Writes the last frame and completes the file, if there is a frame. Raises OutputError."""
+        if self._end is None:
+            self._file.abort()
+            return
+        self._put(max(round(self._end), self._at + _SHORTEST_GIF))
+        self._file.close()
+
+    def abort(self) -> None:
+        self._file.abort()
+
+    def _put(self, until: int) -> None:
+        """Writes the frame that waits, shown up to a time."""
+        if self._waiting is not None:
+            milliseconds = float((until - self._at) * _GIF_TICK * 1000)
+            self._file.add(Timed(self._waiting, milliseconds))
