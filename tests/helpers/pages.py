@@ -38,9 +38,9 @@ def opened(window: Window, server: Server) -> None:
 
 
 def jobs_of(server: Server) -> list[dict[str, Any]]:
-    """The first jobs that it has."""
-    listed: list[dict[str, Any]] = server.ask("GET", "/api/jobs").data["jobs"]
-    return listed
+    """The first jobs that it has, in the order of its list."""
+    jobs: list[dict[str, Any]] = server.ask("GET", "/api/jobs").data["jobs"]
+    return sorted(jobs, key=lambda job: int(job["number"]))
 
 
 def result_of(server: Server, job: dict[str, Any]) -> bytes:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -163,32 +163,3 @@ class Server:
     def gone(self, total: int) -> None:
         """Returns once there are `total` jobs: what removes others may still be at it."""
         until(lambda: self.ask("GET", "/api/jobs").data["total"] == total)
-
-
-class Listener:
-    """A client of the events of a server."""
-
-    def __init__(self, server: Server, last: int | None = None) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=_SECONDS)
-        headers = {"Authorization": f"Bearer {server.token}"}
-        if last is not None:
-            headers["Last-Event-ID"] = str(last)
-        self._connection.request("GET", "/api/events", headers=headers)
-        self.response = self._connection.getresponse()
-
-    def events(self) -> Iterator[tuple[int, str, Any]]:
-        """Each event as it comes: the last id that was told, its kind, its data."""
-        found, last = dict[str, str](), 0
-        while line := self.response.readline().decode():
-            if line == "\n" and found:
-                last = int(found.get("id", last))
-                yield last, found["event"], json.loads(found["data"])
-                found = {}
-            elif ": " in line and not line.startswith(":"):
-                name, _, value = line.rstrip("\n").partition(": ")
-                found[name] = value
-
-    def close(self) -> None:
-        """Goes away."""
-        self.response.close()
-        self._connection.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import sqlite3
@@ -17,10 +16,9 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from tests.helpers.contents import encode, noise
-from tests.helpers.queues import added, queue_of
-from tests.helpers.servers import Listener, Server
+from tests.helpers.queues import added, listed, queue_of
+from tests.helpers.servers import Server
 from waifu2x.imaging.picture import Picture
-from waifu2x.serve.events import MOST_TOLD, Events
 from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import Remarks, ResultInfo
 from waifu2x.serve.limits import MOST_IDS
@@ -39,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def states(queue: Queue) -> list[str]:
-    return [job["state"] for job in queue.listed(0, 100)]
+    return [job["state"] for job in listed(queue)]
 
 
 def test_cancel_retry_and_remove_all(tmp_path: Path) -> None:
@@ -60,13 +58,13 @@ def test_cancel_retry_and_remove_all(tmp_path: Path) -> None:
     assert queue.cancel_all(None) == 0
     assert queue.retry_all(None, lambda before: replace(before, scale="3")) == 6
     assert states(queue) == ["done"] + 6 * ["waiting"]
-    assert [job["position"] for job in queue.listed(0, 9)] == [None, 1, 2, 3, 4, 5, 6]
+    assert [job["position"] for job in listed(queue)] == [None, 1, 2, 3, 4, 5, 6]
     assert {queue.get(each).settings.scale for each in ids[1:]} == {"3"}
     assert queue.get(ids[0]).settings.scale == "2"
     assert [queue.get(each).attempt for each in ids] == [0] + 6 * [1]
     queue.cancel(ids[3])
     assert queue.remove_all(None) == 2
-    assert [job["id"] for job in queue.listed(0, 9)] == [*ids[1:3], *ids[4:]]
+    assert [job["id"] for job in listed(queue)] == [*ids[1:3], *ids[4:]]
     for identity in (ids[0], ids[3]):
         assert not Spool(tmp_path).of(identity).exists()
     assert Spool(tmp_path).of(ids[1]).exists()
@@ -83,7 +81,7 @@ def test_some_by_their_ids(tmp_path: Path) -> None:
     assert states(queue) == ["cancelled", "waiting", "cancelled", "waiting", "failed"]
     assert queue.retry_all([*asked, ids[1]], lambda before: before) == 2
     assert states(queue) == 4 * ["waiting"] + ["failed"]
-    assert [job["position"] for job in queue.listed(0, 9)] == [3, 1, 4, 2, None]
+    assert [job["position"] for job in listed(queue)] == [3, 1, 4, 2, None]
     assert queue.retry_all(None, lambda before: before) == 0  # it cannot be read
     # A removed job is cancelled first, in any state.
     working = queue.take(0.0)
@@ -92,7 +90,7 @@ def test_some_by_their_ids(tmp_path: Path) -> None:
     queue.on_cancelled.append(stopped.append)
     assert queue.remove_all([working.id, ids[0], bad, "0123"]) == 3
     assert stopped == [working.id]
-    assert [job["id"] for job in queue.listed(0, 9)] == ids[2:]
+    assert [job["id"] for job in listed(queue)] == ids[2:]
 
 
 def test_what_is_asked_for_makes_no_sense_for_some(tmp_path: Path) -> None:
@@ -114,12 +112,13 @@ def test_all_of_it_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     store = Store(tmp_path / "queue.sqlite", print)
     queue = queue_of(tmp_path, store)
     ids = [added(queue, tmp_path, PNG) for _ in range(4)]
-    told: list[Any] = []
-    queue.on_changed = lambda ids, version: told.append(ids)
+    version = queue.changes(0)["version"]
     base = store._base
 
     class Failing:
         """A connection that fails after the change, before it is there."""
+
+        executemany = base.executemany
 
         def execute(self, statement: str, *values: Any) -> Any:
             if statement == "COMMIT":
@@ -131,13 +130,13 @@ def test_all_of_it_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         queue.cancel_all(None)
     monkeypatch.setattr(store, "_base", base)
     assert states(queue) == 4 * ["waiting"]
-    assert queue.shown_counts()["waiting"] == 4
-    assert told == []
+    told = queue.changes(version)
+    assert (told["counts"]["waiting"], told["jobs"]) == (4, [])
     assert queue.cancel_all(ids) == 4
     store.close()
     again = Store(tmp_path / "queue.sqlite", print)
     assert again.version > store.version
-    assert [record.state for record in again.listed(0, 9)] == 4 * ["cancelled"]
+    assert [record.state for record in again.find()] == 4 * ["cancelled"]
 
 
 def test_a_full_disk_is_emptied_by_removing(
@@ -148,16 +147,16 @@ def test_a_full_disk_is_emptied_by_removing(
     queue, spool = queue_of(tmp_path, store), Spool(tmp_path)
     ids = [added(queue, tmp_path, PNG) for _ in range(3)]
     queue.cancel_all(ids[:2])
-    remove_all = store.remove_all
+    remove = store.remove
 
-    def full(chosen: Any) -> None:
+    def full(*chosen: Any) -> None:
         if any(spool.of(job.id).exists() for job in chosen if job.state == "cancelled"):
             raise sqlite3.OperationalError("database or disk is full")
-        remove_all(chosen)
+        remove(*chosen)
 
-    monkeypatch.setattr(store, "remove_all", full)
+    monkeypatch.setattr(store, "remove", full)
     assert queue.remove_all(None) == 2
-    assert [job["id"] for job in queue.listed(0, 9)] == ids[2:]
+    assert [job["id"] for job in listed(queue)] == ids[2:]
     assert spool.of(ids[2]).exists()
 
 
@@ -179,14 +178,13 @@ def test_what_is_counted_stays_true(tmp_path: Path) -> None:
     for step in itertools.islice(steps, 28):
         step()  # type: ignore[no-untyped-call]
         del ids[: len(ids) - 12]
-        listed = queue.listed(0, 100)
-        counts = queue.shown_counts()
-        assert counts.pop("total") == len(listed)
-        found = [job["state"] for job in listed]
-        assert counts == {state: found.count(state) for state in counts}
-        places = [job["position"] for job in listed if job["state"] == "waiting"]
+        there, told = listed(queue), queue.changes(0)
+        assert told["total"] == len(there)
+        found = [job["state"] for job in there]
+        assert told["counts"] == {state: found.count(state) for state in told["counts"]}
+        places = [job["position"] for job in there if job["state"] == "waiting"]
         assert sorted(places) == list(range(1, len(places) + 1))
-        assert store.size == sum(Spool(tmp_path).size_of(job["id"]) for job in listed)
+        assert store.size == sum(Spool(tmp_path).size_of(job["id"]) for job in there)
     before = store.size, store.counts
     store.close()
     again = Store(tmp_path / "queue.sqlite", print)
@@ -217,62 +215,54 @@ def test_requests_that_make_no_sense(server: Server, what: str) -> None:
     assert server.ask("POST", f"/api/jobs/{what}", '{"all": true}', token=None).status == 401
 
 
-def test_one_event_for_what_is_removed_together(server: Server) -> None:
-    ids = [server.ended(server.send("in.png", PNG)["id"])["id"] for _ in range(3)]
-    listener = Listener(server)
-    events = listener.events()
-    next(events)
-    server.change("remove", {"ids": ids})
-    found = [
-        data["ids"] for kind, data in itertools.islice(kinds_of(events), 3) if kind == "removed"
-    ]
-    listener.close()
-    assert [sorted(each) for each in found] == [sorted(ids)]
-
-
-def kinds_of(events: Iterator[tuple[int, str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yields kinds and data of events, up to the counts that end a message."""
-    for _, kind, data in events:
-        yield kind, data
-        if kind == "counts":
-            return
-
-
-def told(messages: list[bytes]) -> list[str]:
-    """Returns the kinds of events, with `+` if one has an id."""
-    return [
-        message.partition(b"event: ")[2].split(b"\n")[0].decode() + "+" * message.startswith(b"id")
-        for message in messages
-    ]
-
-
-@pytest.mark.parametrize("what", ["cancel", "remove"])
-def test_too_many_for_events_are_a_reset(tmp_path: Path, what: str) -> None:
-    """For a client that listens, and for one that was away."""
+def test_clients_are_told_what_has_changed_since(tmp_path: Path) -> None:
+    """A client that asks again and again has what there is, whatever happens between two parts."""
     queue = queue_of(tmp_path)
-    first = added(queue, tmp_path, PNG)
-    record = queue.get(first)
-    ids = [f"{number:016x}" for number in range(MOST_TOLD + 10)]
-    for identity in ids:
-        queue.add(identity, "picture", "x.png", record.settings, record.source, None)
-    events = Events(queue)
+    ids = [added(queue, tmp_path, PNG) for _ in range(11)]
+    known: dict[str, str] = {}
+    since, asked = 0, 0
 
-    async def listen() -> None:
-        events.begin()
-        version = queue.version
-        stream, away = events.stream(None), events.stream(version)
-        assert told([await anext(stream)]) == ["counts+"]
-        change = queue.cancel_all if what == "cancel" else queue.remove_all
-        assert change(ids[:3]) == 3
-        few = 3 if what == "cancel" else 1
-        kind = "job" if what == "cancel" else "removed"
-        assert told([await anext(stream) for _ in range(few + 1)]) == few * [kind] + ["counts+"]
-        assert change([first, *ids]) == MOST_TOLD + 10 + 1 - 3
-        assert told([await anext(stream) for _ in range(2)]) == ["reset", "counts+"]
-        assert told([await anext(away) for _ in range(2)]) == ["reset", "counts+"]
-        queue.add("f" * 16, "picture", "x.png", record.settings, record.source, None)
-        assert told([await anext(stream) for _ in range(2)]) == ["job", "counts+"]
-        await stream.aclose()  # type: ignore[attr-defined]
-        await away.aclose()  # type: ignore[attr-defined]
+    def ask(since: int) -> int:
+        while True:
+            nonlocal asked
+            asked += 1
+            told = queue.changes(since, 3)
+            for identity in told["removed"]:
+                known.pop(identity, None)
+            known.update({job["id"]: job["state"] for job in told["jobs"]})
+            since = told["version"]
+            if not told["more"]:
+                return since
 
-    asyncio.run(asyncio.wait_for(listen(), 60))
+    since = ask(since)
+    assert known == dict.fromkeys(ids, "waiting")
+    queue.cancel_all(ids[2:])
+    first = queue.changes(since, 3)
+    assert (len(first["jobs"]), first["more"], first["begins"]) == (3, True, False)
+    queue.remove_all(ids[4:6])
+    queue.retry_all(ids[6:8], lambda before: before)
+    record = queue.take(0.0)
+    assert record is not None
+    queue.advance(record, 0.25, 100)
+    since = ask(since)
+    assert known == {job["id"]: job["state"] for job in listed(queue)}
+    told = queue.changes(since)
+    # Jobs under way are told each time, others only once.
+    assert [(job["id"], job["progress"]) for job in told["jobs"]] == [(record.id, 0.25)]
+    assert (told["removed"], told["version"]) == ([], since)
+
+
+def test_a_version_that_is_not_known_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waifu2x.serve.queue._REMEMBERED", 2)
+    queue = queue_of(tmp_path)
+    ids = [added(queue, tmp_path, PNG) for _ in range(5)]
+    since = queue.changes(0)["version"]
+    for at in range(3):
+        assert not queue.changes(since)["begins"]
+        queue.remove(ids[at])
+    for unknown in (since, 0, since + 10**9):
+        told = queue.changes(unknown)
+        assert (told["begins"], told["removed"]) == (True, [])
+        assert [job["id"] for job in told["jobs"]] == ids[3:]

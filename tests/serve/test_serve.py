@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import time
 import zipfile
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +13,12 @@ import pytest
 from PIL import Image
 
 from tests.helpers.contents import decode, encode, noise
-from tests.helpers.servers import Listener, Server
+from tests.helpers.servers import Server
 from waifu2x.api import Upscaler
 from waifu2x.imaging.picture import Picture
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
-from waifu2x.serve.events import MOST_LISTENERS
-
 PICTURE = noise(13, 17, 3)
 PNG = encode(Picture(PICTURE), "png")
 
@@ -180,83 +176,21 @@ def test_all_results_in_one_archive(server: Server) -> None:
     assert server.ask("GET", "/api/archive", ids="0123456789abcdef").status == 404
 
 
-def test_two_clients_see_the_same(server: Server) -> None:
-    listeners = [Listener(server) for _ in range(2)]
-    identity = server.send("in.png", PNG)["id"]
-    seen = []
-    for listener in listeners:
-        states = []
-        for _, kind, data in listener.events():
-            if kind == "job" and data["id"] == identity:
-                states.append(data["state"])
-            if states and states[-1] == "done":
-                break
-        seen.append(states[-1])
-        listener.close()
-    assert seen == ["done", "done"]
-
-
-def test_a_client_that_was_away_is_told_what_it_has_missed(server: Server) -> None:
-    listener = Listener(server)
-    version = next(listener.events())[0]
-    listener.close()
+def test_a_client_is_told_what_it_has_missed(server: Server) -> None:
+    version = server.ask("GET", "/api/jobs").data["version"]
     removed = server.send("in.png", PNG)["id"]
     kept = server.ended(server.send("in.png", PNG)["id"])["id"]
     server.ask("DELETE", f"/api/jobs/{removed}")
-    again = Listener(server, version)
-    jobs: set[str] = set()
-    for _, kind, data in again.events():
-        if kind == "removed":
-            assert data == {"ids": [removed]}
-            break
-        jobs.add(data["id"])
-    again.close()
-    assert kept in jobs
-    # One of another server cannot be told.
-    lost = Listener(server, version + 10**9)
-    kinds = [kind for _, kind, _ in islice(lost.events(), 2)]
-    lost.close()
-    assert kinds == ["reset", "counts"]
-
-
-def test_one_more_listener_than_there_may_be_asks_again(server: Server) -> None:
-    def told(last: int | None = None) -> str:
-        """A stream that ends."""
-        listener = Listener(server, last)
-        try:
-            return listener.response.read().decode()
-        finally:
-            listener.close()
-
-    listeners = [Listener(server) for _ in range(MOST_LISTENERS)]
-    try:
-        for listener in listeners:
-            next(listener.events())
-        first = told()
-        assert first.startswith("retry: 5000\n\nid: ")
-        version = int(first.split("id: ")[1].split("\n")[0])
-        identity = server.ended(server.send("in.png", PNG)["id"])["id"]
-        later = told(version)
-        assert later.startswith("retry: 5000\n\nevent: job\n")
-        assert f'"id":"{identity}"' in later
-    finally:
-        for listener in listeners:
-            listener.close()
-    # With room again, a stream goes on.
-    end = time.monotonic() + 60
-    while not (listener := Listener(server)).response.readline().startswith(b"id: "):
-        listener.close()
-        assert time.monotonic() < end
-    identity = server.send("in.png", PNG)["id"]
-    assert any(kind == "job" and data["id"] == identity for _, kind, data in listener.events())
-    listener.close()
+    told = server.ask("GET", "/api/jobs", since=version).data
+    assert (told["begins"], told["more"], told["removed"]) == (False, False, [removed])
+    assert [(job["id"], job["state"]) for job in told["jobs"]] == [(kept, "done")]
+    for since in ("-1", "x", str(10**16)):
+        assert server.ask("GET", "/api/jobs", since=since).status == 400
 
 
 def test_ctrl_c_ends_it(tmp_path: Path) -> None:
     with Server(tmp_path) as running:
-        listener = Listener(running)
         code, said = running.stop()
-        listener.close()
     assert (code, said) == (0, "")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("starlette")
 
-from tests.helpers.queues import added, queue_of
+from tests.helpers.queues import added, listed, queue_of
 from waifu2x.serve.limits import ServiceLimits
 from waifu2x.serve.spool import Spool
 from waifu2x.serve.store import Store
@@ -29,9 +29,9 @@ def test_parts_of_a_film_are_counted_and_make_others_go(tmp_path: Path) -> None:
     queue.measure(film)
     assert store.size == 900
     queue.make_room(100)
-    assert queue.shown_counts()["total"] == 2
+    assert queue.changes(0)["total"] == 2
     queue.make_room(101)
-    assert [job["id"] for job in queue.listed(0, 9)] == [film]
+    assert [job["id"] for job in listed(queue)] == [film]
     assert store.size == 600
 
 
@@ -64,11 +64,13 @@ def test_what_grew_before_a_crash_is_counted_after_it(tmp_path: Path) -> None:
     assert store.size == 20
     queue = queue_of(tmp_path, store)
     assert store.size == 70
-    assert [job["state"] for job in queue.listed(0, 9)] == ["waiting", "waiting"]
+    assert [job["state"] for job in listed(queue)] == ["waiting", "waiting"]
 
 
 @pytest.mark.parametrize(
-    "lacking", [{1: "size", 2: "remarks"}, {2: "remarks"}], ids=["version 1", "version 2"]
+    "lacking",
+    [{1: "size", 2: "remarks"}, {2: "remarks"}, {3: ""}],
+    ids=["version 1", "version 2", "version 3"],
 )
 def test_a_queue_of_an_earlier_version_is_upgraded(lacking: dict[int, str], tmp_path: Path) -> None:
     store = Store(tmp_path / "queue.sqlite", print)
@@ -76,18 +78,20 @@ def test_a_queue_of_an_earlier_version_is_upgraded(lacking: dict[int, str], tmp_
     identities = [added(queue, tmp_path, bytes(10)) for _ in range(3)]
     store.close()
     base = sqlite3.connect(tmp_path / "queue.sqlite")
-    for column in lacking.values():
+    for column in filter(None, lacking.values()):
         base.execute(f"ALTER TABLE jobs DROP COLUMN {column}")
-    base.executescript(f"PRAGMA user_version = {min(lacking)};")
+    # Jobs that changed together had one version.
+    base.executescript(f"UPDATE jobs SET version = 1; PRAGMA user_version = {min(lacking)};")
     base.close()
     said: list[str] = []
     store = Store(tmp_path / "queue.sqlite", said.append)
     queue = queue_of(tmp_path, store)
-    listed = queue.listed(0, 9)
-    assert [(job["id"], job["lost"], job["notices"]) for job in listed] == [
+    found = listed(queue)
+    assert [(job["id"], job["lost"], job["notices"]) for job in found] == [
         (identity, [], []) for identity in identities
     ]
     assert (store.size, said) == (30, [])
+    assert len({record.version for record in store.find()}) == 3
 
 
 def test_views_are_counted(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.helpers.contents import decode, encode, noise
-from tests.helpers.queues import added, queue_of
+from tests.helpers.queues import added, listed, queue_of
 from tests.helpers.servers import Server, until
 from waifu2x.imaging.picture import Picture
 
@@ -205,9 +205,9 @@ def test_a_full_queue_lets_the_oldest_finished_go(tmp_path: Path) -> None:
         added(queue, tmp_path / "serve", PNG)
     queue.cancel(second)
     fourth = added(queue, tmp_path / "serve", PNG)
-    assert [job["id"] for job in queue.listed(0, 10)] == [first, third, fourth]
+    assert [job["id"] for job in listed(queue)] == [first, third, fourth]
     assert not Spool(tmp_path / "serve").of(second).exists()
-    assert [job["position"] for job in queue.listed(0, 10)] == [1, 2, 3]
+    assert [job["position"] for job in listed(queue)] == [1, 2, 3]
 
 
 def test_jobs_are_taken_once_and_in_their_turn(tmp_path: Path) -> None:
@@ -225,4 +225,4 @@ def test_jobs_are_taken_once_and_in_their_turn(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert sorted(taken) == sorted(identities)
-    assert queue.shown_counts()["working"] == 40
+    assert queue.changes(0)["counts"]["working"] == 40

@@ -37,7 +37,6 @@ from waifu2x.serve.service import Service
 from waifu2x.serve.spool import source_name
 
 _Handler = Callable[["Api", Request], Awaitable[Response]]
-_MOST_LISTED = 500
 _LOOK_SECONDS = 0.05
 
 
@@ -64,7 +63,6 @@ class Api:
             Route("/api/downloads", self._bound(Api.offer), methods=["POST"]),
             Route(f"{DOWNLOAD}{{name}}", self._bound(Api.download), methods=["GET"]),
             Route("/api/archive", self._bound(Api.archive), methods=["GET"]),
-            Route("/api/events", self._bound(Api.events), methods=["GET"]),
             Route(job, self._bound(Api.get), methods=["GET"]),
             Route(job, self._bound(Api.remove), methods=["DELETE"]),
             Route(f"{job}/cancel", self._bound(Api.cancel), methods=["POST"]),
@@ -116,21 +114,13 @@ class Api:
 
     @answers
     async def jobs(self, request: Request) -> Response:
-        """Lists a range of the jobs."""
-        start = _number(request, "from", 0, 0, 1 << 31)
-        count = _number(request, "count", 200, 0, _MOST_LISTED)
-        queue = self._service.queue
-        listed = await run_in_threadpool(queue.listed, start, count)
-        counts = queue.shown_counts()
-        total = counts.pop("total")
-        return JSONResponse({"total": total, "jobs": listed, "counts": counts})
+        """Tells what has changed since a version, or lists all jobs."""
+        since = _number(request, "since", 0, 0, 1 << 49)
+        return JSONResponse(await run_in_threadpool(self._service.queue.changes, since))
 
     @answers
     async def get(self, request: Request) -> Response:
-        found = await run_in_threadpool(self._service.queue.shown, _id(request))
-        if found is None:
-            raise UnknownJobError("There is no such job: it was removed, or never there.")
-        return JSONResponse(found)
+        return JSONResponse(await run_in_threadpool(self._service.queue.shown, _id(request)))
 
     @answers
     async def remove(self, request: Request) -> Response:
@@ -239,7 +229,7 @@ class Api:
         """Makes an address where a browser saves one result, or several as a ZIP."""
         ids = await selected(request)
         if ids is None:
-            ids = await run_in_threadpool(self._service.queue.done)
+            ids = [record.id for record in await run_in_threadpool(self._service.queue.done)]
         await run_in_threadpool(self._members, ids)  # raises here if a result is missing
         return JSONResponse({"address": f"{DOWNLOAD}{self._downloads.offer(ids)}"}, 201)
 
@@ -252,13 +242,6 @@ class Api:
         service = self._service
         record = await run_in_threadpool(service.queue.get, ids[0])
         return await run_in_threadpool(result_file, service.spool, record)
-
-    @answers
-    async def events(self, request: Request) -> Response:
-        last = request.headers.get("last-event-id", "")
-        known = int(last) if re.fullmatch(r"\d{1,15}", last, re.ASCII) else None
-        stream = self._service.events.stream(known)
-        return StreamingResponse(stream, media_type="text/event-stream")
 
     async def _added(self, request: Request) -> dict[str, Any]:
         service, query = self._service, request.query_params
@@ -281,8 +264,8 @@ class Api:
 
     def _members(self, ids: Sequence[str] | None) -> list[tuple[str, Path]]:
         service = self._service
-        wanted = service.queue.done() if ids is None else ids
-        found = [service.queue.get(identity) for identity in wanted]
+        queue = service.queue
+        found = queue.done() if ids is None else [queue.get(identity) for identity in ids]
         done = [(record, record.result) for record in found if record.result is not None]
         if not done:
             raise UnknownJobError("Nothing is done yet that could be packed.")
@@ -305,7 +288,7 @@ def _number(request: Request, name: str, default: int | None, least: int, most: 
     text = request.query_params.get(name)
     if text is None and default is not None:
         return default
-    if text is None or not re.fullmatch(r"\d{1,10}", text, re.ASCII):
+    if text is None or not re.fullmatch(r"\d{1,15}", text, re.ASCII):
         raise ValueError(f"{name}: expected a whole number.")
     if not least <= int(text) <= most:
         raise ValueError(f"{name}: expected {least} to {most}.")

@@ -137,7 +137,7 @@ class FilmWorker:
                 shape = prepared.shape
                 size = shape.width, shape.height
                 self._results.keep(record, made, size, begun, remarks)
-        if self._queue.shown(record.id) is None or self._unwanted.is_set():
+        if self._queue.find(record.id) is None or self._unwanted.is_set():
             self._drop_parts(record)
             self._results.drop(record, made)
         self._queue.measure(record.id)

@@ -99,6 +99,7 @@ def shown(record: JobRecord, progress: Progress | None, position: int | None) ->
     done = 1.0 if record.state == "done" else 0.0
     return {
         "id": record.id,
+        "number": record.number,
         "name": record.name,
         "kind": record.kind,
         "state": record.state,

@@ -47,11 +47,8 @@ def _paths() -> dict[str, Any]:
                 **_does("add", "Add a file to the queue", _json(job), status="201"), **added, **body
             },
             "get": {
-                **_does("jobs", "Jobs in the order in which they came", _json(_LIST)),
-                "parameters": [
-                    _query("from", _WHOLE, "First of them"),
-                    _query("count", {"type": "integer", "minimum": 0, "maximum": 500}, "How many"),
-                ],
+                **_does("jobs", _CHANGES, _json(_LIST)),
+                "parameters": [_query("since", _WHOLE, "Version of an answer before; 0 for all")],
             },
         },
         **_of_many(),
@@ -73,17 +70,6 @@ def _paths() -> dict[str, Any]:
             "get": {
                 **_does("archive", "Results as one ZIP", {"application/zip": _BYTES}),
                 "parameters": [_query("ids", _TEXT, "Ids with commas between; all without it")],
-            }
-        },
-        "/api/events": {
-            "get": {
-                **_does("events", _EVENTS, {
-                    "text/event-stream": {"schema": _TEXT}
-                }),
-                "parameters": [{
-                    "name": "Last-Event-ID", "in": "header", "schema": _WHOLE,
-                    "description": "Id of the last event: what came after it is sent",
-                }],
             }
         },
         one: {
@@ -179,11 +165,10 @@ def _sentences(text: str) -> dict[str, Any]:
     return {"type": "array", "items": _TEXT, "description": text}
 
 
-_EVENTS = (
-    "What happens, by server-sent events: `job` is a Job that is new or has changed, `removed` is"
-    " {ids}, `counts` says how many jobs there are in each state, and `reset` that too much has"
-    " changed: ask for the list again. The last event of those that come together has an id. Where"
-    " too many listen already, the stream ends; `retry` is after how many milliseconds to ask again"
+_CHANGES = (
+    "What has changed since a version: jobs in the order of their changes, and the ids of removed"
+    " ones. `version` is for the next request, at once if there is `more`. `begins` says that"
+    " the answer begins a list of all jobs"
 )
 _SETTINGS = [
     _query("model", _TEXT, "Name of a model, as /api/settings has them"),
@@ -197,7 +182,15 @@ _SETTINGS = [
     _query("depth", {"enum": ["auto", "8", "16"]}, "Bits a sample"),
 ]
 _COUNTS = _object(**dict.fromkeys(STATES, _WHOLE))
-_LIST = _object(total=_WHOLE, jobs={"type": "array", "items": _reference("Job")}, counts=_COUNTS)
+_LIST = _object(
+    version=_WHOLE,
+    begins={"type": "boolean"},
+    more={"type": "boolean"},
+    jobs={"type": "array", "items": _reference("Job")},
+    removed={"type": "array", "items": _TEXT},
+    counts=_COUNTS,
+    total=_WHOLE,
+)
 _WANTED = {
     "oneOf": [
         _object(ids={"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MOST_IDS}),
@@ -223,6 +216,7 @@ _SCHEMAS = {
     ),
     "Job": _object(
         id=_TEXT,
+        number={"type": "integer", "description": "Its place in the list"},
         name=_TEXT,
         kind={"enum": ["picture", "animation", "archive", "film"]},
         state={"enum": list(STATES)},

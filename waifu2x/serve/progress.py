@@ -28,11 +28,10 @@ class ProgressTable:
         """The latest rate of each model, in output megapixels a second; None after its first job,
         whose time includes compiling."""
 
-    def begin(self, record: JobRecord) -> None:
+    def begin(self, identity: str) -> None:
         """Starts the clock of a job."""
         with self._lock:
-            none_yet = Progress(0.0, None, None, record.version)
-            self._begun[record.id] = _Begun(none_yet, time.monotonic())
+            self._begun[identity] = _Begun(Progress(0.0, None, None, 0), time.monotonic())
 
     def advance(self, identity: str, part: float, pixels: int, before: float, version: int) -> None:
         """Notes that `part` of a job is done, 0 to 1, of a result of `pixels` pixels. The part

@@ -5,18 +5,33 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from waifu2x.serve import jobs
 from waifu2x.serve.job_settings import JobSettings
-from waifu2x.serve.jobs import FINISHED, STATES, JobRecord, Kind, Remarks, ResultInfo, SourceInfo
+from waifu2x.serve.jobs import (
+    FINISHED,
+    STATES,
+    JobRecord,
+    Kind,
+    Remarks,
+    ResultInfo,
+    SourceInfo,
+    State,
+)
 from waifu2x.serve.limits import ServiceLimits
 from waifu2x.serve.progress import ProgressTable
 from waifu2x.serve.spool import Spool
-from waifu2x.serve.store import ChosenJob, Store, settings_of
+from waifu2x.serve.store import Store
+
+MOST_TOLD = 200
+"""The most jobs in an answer to a client that asks for changes."""
+_REMEMBERED = 1000
+"""Removals that are remembered for clients that ask for changes."""
 
 
 class QueueFullError(Exception):
@@ -35,6 +50,13 @@ class WrongStateError(Exception):
     """The state of a job does not allow the change. The text is a sentence."""
 
 
+class _Removal(NamedTuple):
+    """Jobs that were removed together."""
+
+    version: int
+    ids: tuple[str, ...]
+
+
 class Queue:
     """Holds the jobs of a server. Threads may share it."""
 
@@ -47,52 +69,62 @@ class Queue:
         self._arrived = {films: threading.Condition(self._lock) for films in (False, True)}
         """Notified of new jobs: by whether they are films."""
         self._progress = ProgressTable()
-        self.on_changed: Callable[[Sequence[str], int], None] = lambda ids, version: None
-        self.on_removed: Callable[[Sequence[str], int], None] = lambda ids, version: None
+        self._removals: deque[_Removal] = deque()
+        self._known_from = store.version
+        """The version since which all removals are known."""
         self.on_cancelled: list[Callable[[str], None]] = []
         """Called with the ids of cancelled jobs that are under way."""
-        spool.sweep(store.ids(*STATES))
-        for identity in store.ids("working"):
-            self.measure(identity)  # there may be parts of a film
-            self._put(replace(self.get(identity), state="waiting"))
-        for identity in store.unmeasured():
-            self.measure(identity)
+        every = store.find()
+        spool.sweep(record.id for record in every)
+        for record in every:
+            if record.state == "working" or not record.size:
+                self.measure(record.id)  # there may be parts of a film
+            if record.state == "working":
+                self._put(replace(self.get(record.id), state="waiting"))
 
     # For clients: reading.
 
-    @property
-    def version(self) -> int:
-        """Returns the version of the latest change."""
-        return self._store.version
-
-    def shown(self, identity: str) -> dict[str, Any] | None:
-        """Returns a job as clients see it; None if there is none."""
-        record = self._store.get(identity)
-        return None if record is None else self._shown(record)
-
-    def shown_of(self, ids: Collection[str]) -> list[dict[str, Any]]:
-        """Returns these jobs, as far as they exist, as clients see them."""
-        return [self._shown(record) for record in self._store.of_ids(ids)]
-
-    def listed(self, start: int, count: int) -> list[dict[str, Any]]:
-        """Returns `count` jobs from `start` on, in the order in which they came."""
-        return [self._shown(record) for record in self._store.listed(start, count)]
-
-    def changed_since(self, version: int, most: int) -> list[dict[str, Any]]:
-        """Returns at most `most` jobs that changed after a version, and those under way."""
-        records = {each.id: each for each in self._store.changed_since(version, most)}
-        under_way = [each for each in self._progress.ids() if each not in records]
-        records |= {each.id: each for each in self._store.of_ids(under_way)}
-        return [self._shown(record) for record in records.values()]
-
-    def shown_counts(self) -> dict[str, int]:
-        """Returns the number of jobs in each state, and `total`."""
+    def changes(self, since: int, most: int = MOST_TOLD) -> dict[str, Any]:
+        """Returns what has changed after the version `since`, as clients see it: at most `most`
+        jobs, and those under way. With 0, or a version that is not known, it begins anew."""
+        with self._lock:
+            version = self._store.version
+            begins = not (since and self._known_from <= since <= version)
+            removed = [
+                identity
+                for removal in self._removals
+                if not begins and removal.version > since
+                for identity in removal.ids
+            ]
+        records = self._store.changed_since(0 if begins else since, most + 1)
+        is_part = len(records) > most
+        if is_part:
+            records = records[:most]
+            version = records[-1].version
+        known = {record.id for record in records}
+        records += self._store.find(set(self._progress.ids()) - known)
         counts = {str(state): count for state, count in self._store.counts.items()}
-        return {**counts, "total": sum(counts.values())}
+        return {
+            "version": version,
+            "begins": begins,
+            "more": is_part,
+            "jobs": [self._shown(record) for record in records],
+            "removed": removed,
+            "counts": counts,
+            "total": sum(counts.values()),
+        }
+
+    def shown(self, identity: str) -> dict[str, Any]:
+        """Returns a job as clients see it. Raises UnknownJobError."""
+        return self._shown(self.get(identity))
 
     def rate(self, model: str) -> float | None:
         """Returns output megapixels a second of a model's latest job; None before its second."""
         return self._progress.rate(model)
+
+    def find(self, identity: str) -> JobRecord | None:
+        """Returns a job; None if there is none."""
+        return self._store.get(identity)
 
     def get(self, identity: str) -> JobRecord:
         """Returns a job. Raises UnknownJobError."""
@@ -101,9 +133,9 @@ class Queue:
             raise UnknownJobError("There is no such job: it was removed, or never there.")
         return record
 
-    def done(self) -> list[str]:
-        """Returns the ids of all jobs with results, oldest first."""
-        return self._store.ids("done")
+    def done(self) -> list[JobRecord]:
+        """Returns all jobs with results, oldest first."""
+        return self._store.find(states=("done",))
 
     # For clients: changes.
 
@@ -112,13 +144,13 @@ class Queue:
         Raises QueueFullError, DiskFullError."""
         with self._lock:
             while (
-                self._store.total >= self._limits.max_queue
+                self._total >= self._limits.max_queue
                 or self._store.size + size > self._limits.max_kept
             ):
                 oldest = self._store.oldest(FINISHED)
                 if oldest is None:
                     raise QueueFullError(
-                        f"The queue is full ({self._store.total} jobs): wait until some are done."
+                        f"The queue is full ({self._total} jobs): wait until some are done."
                     )
                 self.remove(oldest.id)
         if not self._spool.has_space(size):
@@ -154,16 +186,16 @@ class Queue:
                 error=error,
                 size=size,
             )
-            record = self._put(record)
+            self._put(record)
             self._arrived[kind == "film"].notify()
-            return self._shown(record)
+            return self.shown(identity)
 
     def cancel(self, identity: str) -> dict[str, Any]:
         """Cancels a job and returns it as clients see it. Raises UnknownJobError."""
         with self._lock:
             self.get(identity)
             self.cancel_all([identity])
-            return self._shown(self.get(identity))
+            return self.shown(identity)
 
     def retry(self, identity: str, settings: JobSettings) -> dict[str, Any]:
         """Makes a finished job wait again with other settings; returns it as clients see it. Raises
@@ -175,7 +207,7 @@ class Queue:
             if record.source is None:
                 raise WrongStateError("This file cannot be read, and so not be tried again.")
             self.retry_all([identity], lambda before: settings)
-            return self._shown(self.get(identity))
+            return self.shown(identity)
 
     def remove(self, identity: str) -> None:
         """Removes a job and its files; cancels it first if need be. Raises UnknownJobError."""
@@ -185,67 +217,79 @@ class Queue:
     def cancel_all(self, ids: Sequence[str] | None) -> int:
         """Cancels these jobs, or all, except finished ones; returns how many."""
         with self._lock:
-            chosen = self._store.chosen(ids, ("waiting", "working"))
-            self._store.cancel_all(chosen)
-            self._changed_together(chosen)
+            chosen = self._store.find(ids, ("waiting", "working"))
+            self._put(*(replace(record, state="cancelled") for record in chosen))
             self._stop_work_on(chosen)
         return len(chosen)
 
     def retry_all(
         self, ids: Sequence[str] | None, settings: Callable[[JobSettings], JobSettings | None]
     ) -> int:
-        """Makes these jobs wait again if they are finished; returns how many.
+        """Makes these jobs wait again if they are finished, last in the queue; returns how many.
 
         None is for all failed and cancelled ones. Jobs with unreadable files, and jobs for whose
         settings `settings` returns None, stay.
         """
         with self._lock:
-            states = FINISHED if ids is not None else ("failed", "cancelled")
-            again: dict[ChosenJob, JobSettings] = {}
-            known: dict[str, JobSettings | None] = {}
-            for job in self._store.chosen(ids, states, readable=True):
-                if job.settings not in known:
-                    known[job.settings] = settings(settings_of(job.settings))
-                found = known[job.settings]
-                if found is not None:
-                    again[job] = found
-            self._store.retry_all(again)
-            self._changed_together(list(again))
-            for arrived in self._arrived.values():
-                arrived.notify_all()
+            states: tuple[State, ...] = ("failed", "cancelled") if ids is None else FINISHED
+            again: list[JobRecord] = []
+            known: dict[JobSettings, JobSettings | None] = {}
+            for record in self._store.find(ids, states):
+                if record.source is None:
+                    continue
+                if record.settings not in known:
+                    known[record.settings] = settings(record.settings)
+                if (found := known[record.settings]) is not None:
+                    again.append(self._waiting_again(replace(record, settings=found)))
+            self._put(*again)
+            self.wake()
         return len(again)
+
+    def _waiting_again(self, record: JobRecord) -> JobRecord:
+        return replace(
+            record,
+            state="waiting",
+            turn=self._store.next_turn(),
+            attempt=record.attempt + 1,
+            result=None,
+            error=None,
+            remarks=None,
+        )
 
     def remove_all(self, ids: Sequence[str] | None) -> int:
         """Removes these jobs and their files, or all finished ones; returns how many. Jobs under
         way are cancelled first."""
         with self._lock:
-            chosen = self._store.chosen(ids, FINISHED if ids is None else STATES)
+            chosen = self._store.find(ids, FINISHED if ids is None else STATES)
             try:
-                self._store.remove_all(chosen)
+                self._store.remove(*chosen)
             except sqlite3.OperationalError:
                 # The disk is full: removing the files makes room for the change itself.
-                self._remove_files(job for job in chosen if job.state in FINISHED)
-                self._store.remove_all(chosen)
+                self._remove_files(record for record in chosen if record.state in FINISHED)
+                self._store.remove(*chosen)
             if chosen:
-                self.on_removed([job.id for job in chosen], self._store.next_version())
+                gone = tuple(record.id for record in chosen)
+                self._removals.append(_Removal(self._store.next_version(), gone))
+            while len(self._removals) > _REMEMBERED:
+                self._known_from = self._removals.popleft().version
             self._stop_work_on(chosen)
         self._remove_files(chosen)
         return len(chosen)
 
-    def _changed_together(self, chosen: Sequence[ChosenJob]) -> None:
-        if chosen:
-            self.on_changed([job.id for job in chosen], self._store.version)
-
-    def _stop_work_on(self, chosen: Iterable[ChosenJob]) -> None:
-        for job in chosen:
-            if job.state == "working":
-                self._progress.end(job.id)
+    def _stop_work_on(self, chosen: Iterable[JobRecord]) -> None:
+        for record in chosen:
+            if record.state == "working":
+                self._progress.end(record.id)
                 for tell in self.on_cancelled:
-                    tell(job.id)
+                    tell(record.id)
 
-    def _remove_files(self, chosen: Iterable[ChosenJob]) -> None:
-        for job in chosen:
-            self._spool.remove(job.id)
+    def _remove_files(self, chosen: Iterable[JobRecord]) -> None:
+        for record in chosen:
+            self._spool.remove(record.id)
+
+    @property
+    def _total(self) -> int:
+        return sum(self._store.counts.values())
 
     # For workers.
 
@@ -259,9 +303,9 @@ class Queue:
                 record = self._store.first_waiting(films=films)
             if record is None:
                 return None
-            record = self._put(replace(record, state="working"))
-            self._progress.begin(record)
-            return record
+            self._put(replace(record, state="working"))
+            self._progress.begin(record.id)
+            return self.get(record.id)
 
     def is_wanted(self, record: JobRecord) -> bool:
         """Returns whether the job that was taken as `record` is still under way."""
@@ -275,7 +319,6 @@ class Queue:
             if self._progress.of(record.id) is not None:
                 version = self._store.next_version()
                 self._progress.advance(record.id, part, pixels, before, version)
-                self.on_changed([record.id], version)
 
     def give_back(self, record: JobRecord) -> None:
         """Makes a job under way wait again."""
@@ -319,11 +362,10 @@ class Queue:
                 self._progress.end(record.id)
                 self._put(replace(self.get(record.id), size=size, **ended))
 
-    def _put(self, record: JobRecord) -> JobRecord:
-        record = replace(record, version=self._store.next_version())
-        self._store.put(record)
-        self.on_changed([record.id], record.version)
-        return record
+    def _put(self, *records: JobRecord) -> None:
+        self._store.put(
+            *(replace(record, version=self._store.next_version()) for record in records)
+        )
 
     def _shown(self, record: JobRecord) -> dict[str, Any]:
         progress = self._progress.of(record.id)

@@ -141,7 +141,6 @@ class _Server(uvicorn.Server):
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self._service.events.begin()
         if self.config.is_ssl:
             # uvicorn has no option for it, and asyncio gives clients a minute.
             loop = asyncio.get_running_loop()
@@ -149,10 +148,6 @@ class _Server(uvicorn.Server):
             loop.create_server = made  # type: ignore[method-assign]
         await super().startup(sockets)
         self._on_ready()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._service.events.close()
-        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

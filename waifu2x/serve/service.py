@@ -14,7 +14,6 @@ from waifu2x.flows.batch import worker as codec_worker
 from waifu2x.flows.jobs import is_archive
 from waifu2x.formats.film import is_film
 from waifu2x.serve import decoding, sentences
-from waifu2x.serve.events import Events
 from waifu2x.serve.film_frames import probe_film
 from waifu2x.serve.film_worker import FilmWorker
 from waifu2x.serve.job_results import JobResults
@@ -73,7 +72,6 @@ class Service:
                 raise OutputError(f"{self.spool.database}: cannot keep a queue: {told}") from error
             self._held.callback(store.close)
             self.queue = Queue(store, self.spool, limits)
-            self.events = Events(self.queue)
             self.reading = ReadingProcesses()
             self._held.callback(self.reading.close)
             self.upscalers = Upscalers(lambda: Engine(**computing), limits.max_pixels)

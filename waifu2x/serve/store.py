@@ -7,11 +7,10 @@ import sqlite3
 import threading
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import (
@@ -24,14 +23,16 @@ from waifu2x.serve.jobs import (
     fields,
 )
 
-_VERSION = 3
-"""The version of the tables. Versions in `_ADDED` are upgraded; files of others are put aside."""
-_ADDED = {1: "size INTEGER NOT NULL DEFAULT 0", 2: "remarks TEXT"}
-"""The column that each version lacks, of those that the next one has."""
+_VERSION = 4
+"""The version of the tables. Those in `_UPGRADES` are upgraded; files of others are put aside."""
+_UPGRADES = {
+    1: "ALTER TABLE jobs ADD COLUMN size INTEGER NOT NULL DEFAULT 0",
+    2: "ALTER TABLE jobs ADD COLUMN remarks TEXT",
+    3: "UPDATE jobs SET version = number",  # jobs that changed together had the same version
+}
+"""The statement that makes each version the next one."""
 _RESERVED = 1 << 20
 """Versions reserved in the file ahead: progress takes versions, but is not written."""
-_READ = 500
-"""Jobs read in one go, and the most ids in one statement."""
 _TABLES = f"""
 CREATE TABLE IF NOT EXISTS jobs (
     id TEXT PRIMARY KEY, number INTEGER NOT NULL, turn INTEGER NOT NULL, version INTEGER NOT NULL,
@@ -50,18 +51,15 @@ _COLUMNS = (
     "id", "number", "turn", "version", "kind", "state", "name", "settings", "created", "attempt",
     "source", "result", "error", "size", "remarks",
 )  # fmt: skip
-
-
-class ChosenJob(NamedTuple):
-    """The fields of a job that changes of many jobs need."""
-
-    number: int
-    id: str
-    turn: int
-    state: State
-    size: int
-    settings: str
-    """As text, as in the file."""
+_KINDS: dict[str, Callable[..., Any]] = {
+    "settings": JobSettings, "source": SourceInfo, "result": ResultInfo, "remarks": Remarks
+}  # fmt: skip
+"""Types of columns that hold JSON."""
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM jobs"
+_PUT = (
+    f"INSERT OR REPLACE INTO jobs ({', '.join(_COLUMNS)})"
+    f" VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
+)
 
 
 class _Positions:
@@ -108,13 +106,13 @@ class Store:
             self._base.execute("PRAGMA journal_mode = WAL")
             self._base.execute("PRAGMA synchronous = NORMAL")
             (version,) = self._base.execute("PRAGMA user_version").fetchone()
-            if version not in (0, *_ADDED, _VERSION):
+            if version not in (0, *_UPGRADES, _VERSION):
                 raise sqlite3.DatabaseError(f"of version {version}")
             (found,) = self._base.execute("PRAGMA integrity_check(1)").fetchone()
             if found != "ok":
                 raise sqlite3.DatabaseError(found)
             for before in range(version or _VERSION, _VERSION):
-                self._base.execute(f"ALTER TABLE jobs ADD COLUMN {_ADDED[before]}")
+                self._base.execute(_UPGRADES[before])
             self._base.executescript(_TABLES)
             row = self._base.execute("SELECT versions FROM reserved").fetchone()
             if row is None:
@@ -148,11 +146,9 @@ class Store:
             raise
 
     def _check(self) -> None:
-        """Reads all jobs, in parts, so that damage shows now."""
-        start = 0
-        while records := self.listed(start, _READ):
-            assert all(record.state in STATES for record in records)
-            start += len(records)
+        """Reads all jobs, so that damage shows now."""
+        for row in self._base.execute(_SELECT):
+            assert _record(row).state in STATES
 
     def _put_aside(self, aside: Path) -> None:
         for suffix in ("-wal", "-shm"):
@@ -185,158 +181,69 @@ class Store:
             self._turn += 1
             return self._turn
 
-    def put(self, record: JobRecord) -> None:
-        """Adds or replaces a job."""
-        row = {name: getattr(record, name) for name in _COLUMNS}
-        for name in ("settings", "source", "result", "remarks"):
-            row[name] = None if row[name] is None else _text(row[name])
+    def put(self, *records: JobRecord) -> None:
+        """Adds or replaces jobs: all or none."""
+        self._change(_PUT, [_row(record) for record in records], records, records)
+
+    def remove(self, *records: JobRecord) -> None:
+        """Removes jobs: all or none."""
+        self._change(
+            "DELETE FROM jobs WHERE id = :id", [{"id": one.id} for one in records], records
+        )
+
+    def _change(
+        self,
+        statement: str,
+        rows: Sequence[dict[str, Any]],
+        records: Sequence[JobRecord],
+        after: Sequence[JobRecord] = (),
+    ) -> None:
+        counted = "SELECT state, turn, size FROM jobs WHERE id = ?"
         with self._lock:
-            before = self._base.execute(
-                "SELECT state, turn, size FROM jobs WHERE id = ?", (record.id,)
-            ).fetchone()
-            marks = ", ".join(f":{name}" for name in _COLUMNS)
-            self._base.execute(
-                f"INSERT OR REPLACE INTO jobs ({', '.join(_COLUMNS)}) VALUES ({marks})", row
-            )
-            if before is not None:
-                self._count_out(*before)
-            self._count_in(record.state, record.turn, record.size)
-
-    def _count_in(self, state: State, turn: int, size: int) -> None:
-        self.counts[state] += 1
-        self.size += size
-        if state == "waiting":
-            self._waiting.add(turn)
-
-    def _count_out(self, state: State, turn: int, size: int) -> None:
-        self.counts[state] -= 1
-        self.size -= size
-        if state == "waiting":
-            self._waiting.remove(turn)
-
-    # Changes of many jobs: one transaction each, so that all change or none.
-
-    def chosen(
-        self, ids: Collection[str] | None, states: Collection[State], *, readable: bool = False
-    ) -> list[ChosenJob]:
-        """Returns the jobs of these ids, or all, in one of these states, oldest first. With
-        `readable`, only those whose file could be read."""
-        rest = f"state IN ({_marks(states)})" + (" AND source IS NOT NULL" if readable else "")
-        select = f"SELECT {', '.join(ChosenJob._fields)} FROM jobs WHERE {rest}"
-        with self._lock:
-            if ids is None:
-                rows = self._base.execute(select, tuple(states)).fetchall()
-            else:
-                rows = [
-                    row
-                    for some in _in_parts(dict.fromkeys(ids))
-                    for row in self._base.execute(
-                        f"{select} AND id IN ({_marks(some)})", (*states, *some)
-                    )
-                ]
-        return [ChosenJob(*row) for row in sorted(rows)]
-
-    def cancel_all(self, chosen: Sequence[ChosenJob]) -> None:
-        """Sets the state of jobs to `cancelled`."""
-        with self._lock:
-            with self._together():
-                version = self.next_version()
-                for some in _in_parts(job.id for job in chosen):
-                    self._base.execute(
-                        "UPDATE jobs SET state = 'cancelled', version = ?"
-                        f" WHERE id IN ({_marks(some)})",
-                        (version, *some),
-                    )
-            for job in chosen:
-                self._count_out(job.state, job.turn, job.size)
-                self._count_in("cancelled", job.turn, job.size)
-
-    def remove_all(self, chosen: Sequence[ChosenJob]) -> None:
-        """Removes jobs."""
-        with self._lock:
-            with self._together():
-                for some in _in_parts(job.id for job in chosen):
-                    self._base.execute(f"DELETE FROM jobs WHERE id IN ({_marks(some)})", some)
-            for job in chosen:
-                self._count_out(job.state, job.turn, job.size)
-
-    def retry_all(self, chosen: Mapping[ChosenJob, JobSettings]) -> None:
-        """Makes finished jobs wait again, last in the queue, each with its new settings."""
-        with self._lock:
-            turns = {job: self.next_turn() for job in chosen}
-            with self._together():
-                version = self.next_version()
-                self._base.executemany(
-                    "UPDATE jobs SET state = 'waiting', settings = ?, turn = ?, version = ?,"
-                    " attempt = attempt + 1, result = NULL, error = NULL, remarks = NULL"
-                    " WHERE id = ?",
-                    (
-                        (_text(settings), turns[job], version, job.id)
-                        for job, settings in chosen.items()
-                    ),
-                )
-            for job, turn in turns.items():
-                self._count_out(job.state, job.turn, job.size)
-                self._count_in("waiting", turn, job.size)
-
-    @contextmanager
-    def _together(self) -> Iterator[None]:
-        """Runs the block as one transaction. Call it with the lock held."""
-        self._base.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._base.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):
-                self._base.execute("ROLLBACK")
-            self._until = self.version  # the reservation may be undone, too
-            raise
+            before = [row for one in records for row in self._base.execute(counted, (one.id,))]
+            self._base.execute("BEGIN IMMEDIATE")
+            try:
+                self._base.executemany(statement, rows)
+                self._base.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._base.execute("ROLLBACK")
+                raise
+            for state, turn, size in before:
+                self.counts[state] -= 1
+                self.size -= size
+                if state == "waiting":
+                    self._waiting.remove(turn)
+            for record in after:
+                self.counts[record.state] += 1
+                self.size += record.size
+                if record.state == "waiting":
+                    self._waiting.add(record.turn)
 
     # Reading.
 
     def get(self, identity: str) -> JobRecord | None:
-        found = self._read("WHERE id = ?", identity)
-        return found[0] if found else None
+        return next(iter(self.find([identity])), None)
 
-    def of_ids(self, ids: Collection[str]) -> list[JobRecord]:
-        """Returns these jobs, as far as they exist, oldest first."""
-        found = [
-            record
-            for some in _in_parts(ids)
-            for record in self._read(f"WHERE id IN ({_marks(some)})", *some)
-        ]
+    def find(
+        self, ids: Collection[str] | None = None, states: Collection[State] = STATES
+    ) -> list[JobRecord]:
+        """Returns the jobs of these ids, or all, in one of these states, oldest first."""
+        marks = f"state IN ({', '.join('?' * len(states))})"
+        if ids is None:
+            found = self._read(f"WHERE {marks}", *states)
+        else:
+            found = [
+                record
+                for identity in dict.fromkeys(ids)
+                for record in self._read(f"WHERE id = ? AND {marks}", identity, *states)
+            ]
         return sorted(found, key=lambda record: record.number)
-
-    def ids(self, *states: State) -> list[str]:
-        """Returns the ids of all jobs in these states, oldest first."""
-        with self._lock:
-            rows = self._base.execute(
-                f"SELECT id FROM jobs WHERE state IN ({_marks(states)}) ORDER BY number", states
-            ).fetchall()
-        return [identity for (identity,) in rows]
-
-    def unmeasured(self) -> list[str]:
-        """Returns the ids of jobs of unknown size."""
-        with self._lock:
-            rows = self._base.execute("SELECT id FROM jobs WHERE size = 0").fetchall()
-        return [identity for (identity,) in rows]
-
-    @property
-    def total(self) -> int:
-        """Returns the number of jobs."""
-        with self._lock:
-            return sum(self.counts.values())
-
-    def listed(self, start: int, count: int) -> list[JobRecord]:
-        """Returns `count` jobs from `start` on, in the order in which they came."""
-        return self._read("ORDER BY number LIMIT ? OFFSET ?", count, start)
 
     def first_waiting(self, *, films: bool) -> JobRecord | None:
         """Returns the next film, or the next job that is none."""
-        found = self._read(
-            "WHERE state = 'waiting' AND (kind = 'film') = ? ORDER BY turn LIMIT 1", films
-        )
-        return found[0] if found else None
+        rest = "WHERE state = 'waiting' AND (kind = 'film') = ? ORDER BY turn LIMIT 1"
+        return next(iter(self._read(rest, films)), None)
 
     def oldest(self, states: Sequence[State]) -> JobRecord | None:
         """Returns the job in one of these states with the least turn."""
@@ -360,33 +267,19 @@ class Store:
 
     def _read(self, rest: str, *values: Any) -> list[JobRecord]:
         with self._lock:
-            rows = self._base.execute(
-                f"SELECT {', '.join(_COLUMNS)} FROM jobs {rest}", values
-            ).fetchall()
-        return [_record(dict(zip(_COLUMNS, row, strict=True))) for row in rows]
+            rows = self._base.execute(f"{_SELECT} {rest}", values).fetchall()
+        return [_record(row) for row in rows]
 
 
-def _record(row: dict[str, Any]) -> JobRecord:
-    row["settings"] = settings_of(row["settings"])
-    for name, kind in (("source", SourceInfo), ("result", ResultInfo), ("remarks", Remarks)):
+def _row(record: JobRecord) -> dict[str, Any]:
+    row = {name: getattr(record, name) for name in _COLUMNS}
+    for name in _KINDS:
+        row[name] = None if row[name] is None else json.dumps(fields(row[name]))
+    return row
+
+
+def _record(values: Sequence[Any]) -> JobRecord:
+    row = dict(zip(_COLUMNS, values, strict=True))
+    for name, kind in _KINDS.items():
         row[name] = None if row[name] is None else kind(**json.loads(row[name]))
     return JobRecord(**row)
-
-
-def settings_of(text: str) -> JobSettings:
-    """Parses the text of `ChosenJob.settings`."""
-    return JobSettings(**json.loads(text))
-
-
-def _text(value: SourceInfo | ResultInfo | Remarks | JobSettings) -> str:
-    return json.dumps(fields(value))
-
-
-def _marks(values: Collection[Any]) -> str:
-    return ", ".join("?" * len(values))
-
-
-def _in_parts(ids: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    every = iter(ids)
-    while some := tuple(islice(every, _READ)):
-        yield some

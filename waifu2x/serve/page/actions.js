@@ -42,7 +42,7 @@ export class Actions {
     else if (local.length) this.#uploads.cancel(local);
     const path = action === "redo" ? `api/jobs/retry?${api.query(settings)}` : `api/jobs/${action}`;
     for (let from = 0; from < sent.length; from += MOST) {
-      await api.post(path, { ids: sent.slice(from, from + MOST) }); // events tell what has changed
+      await api.post(path, { ids: sent.slice(from, from + MOST) });
     }
     if (action === "remove") this.#queue.removeAll(sent);
   }

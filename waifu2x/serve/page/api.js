@@ -10,7 +10,7 @@ export class ApiError extends Error {
   }
 }
 
-export const NO_ANSWER = "The server does not answer. Is `waifu2x serve` still running?";
+const NO_ANSWER = "The server does not answer. Is `waifu2x serve` still running?";
 const NO_TOKEN = "This page lacks the server's key: open the address that `waifu2x serve` printed.";
 
 /** Takes the token out of the address, where it would be seen, into this tab. */
@@ -21,18 +21,7 @@ export function takeToken() {
   history.replaceState(null, "", location.pathname + location.search);
 }
 
-export const hasToken = () => sessionStorage.getItem(KEPT) !== null;
-
-/**
- * A name for what the windows with this token share, which does not tell it; null where they can share
- * nothing. Browsers allow it over TLS, and without on 127.0.0.1 and localhost.
- */
-export async function sharedName() {
-  if (!hasToken() || !navigator.locks || !window.BroadcastChannel || !crypto.subtle) return null;
-  const token = new TextEncoder().encode(sessionStorage.getItem(KEPT));
-  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", token));
-  return `waifu2x-${btoa(String.fromCharCode(...digest))}`;
-}
+const hasToken = () => sessionStorage.getItem(KEPT) !== null;
 
 const headers = (more = {}) => ({ Authorization: `Bearer ${sessionStorage.getItem(KEPT)}`, ...more });
 
@@ -48,14 +37,14 @@ function refusal(status, text) {
   return new ApiError(message, status);
 }
 
-/** An answer, or an ApiError. An abort by `signal` throws what fetch throws. */
+/** An answer, or an ApiError. An abort by `signal` throws what fetch throws, unless it was too slow. */
 export async function request(path, { method = "GET", more = {}, body, signal } = {}) {
   if (!hasToken()) throw new ApiError(NO_TOKEN, 401);
   let answer;
   try {
     answer = await fetch(path, { method, headers: headers(more), body, signal, cache: "no-store" });
   } catch (error) {
-    if (signal?.aborted) throw error;
+    if (signal?.aborted && error.name !== "TimeoutError") throw error;
     throw new ApiError(NO_ANSWER, 0);
   }
   if (!answer.ok) throw refusal(answer.status, await answer.text());

@@ -3,8 +3,8 @@
 import { Actions } from "./actions.js";
 import * as api from "./api.js";
 import { Cards } from "./cards.js";
+import { follow } from "./changes.js";
 import { byId, make, setText } from "./dom.js";
-import { listen } from "./events.js";
 import { accepting, chosen, dropped, sample } from "./files.js";
 import { FILTERS, Queue } from "./queue.js";
 import { Settings } from "./settings.js";
@@ -18,7 +18,8 @@ const SAID_EVERY = 5000; // ms between two sentences for screen readers
 
 class Page {
   #queue = new Queue();
-  #uploads = new Uploads(this.#queue);
+  #ask; // what has changed
+  #uploads = new Uploads(this.#queue, () => this.#ask());
   #actions = new Actions(this.#queue, this.#uploads);
   #cards = new Cards(this.#queue, new Thumbnails(), {
     action: (action, id) => this.#act(action, [id]),
@@ -43,7 +44,13 @@ class Page {
 
   /** Shows what the server has, and follows it for ever. */
   async start() {
-    this.#listenToServer();
+    this.#ask = follow({
+      changes: (answer) => {
+        byId("offline").hidden = true;
+        this.#queue.take(answer);
+      },
+      down: (error) => this.#away(error),
+    });
     for (;;) {
       try {
         const known = await api.json("api/settings");
@@ -63,34 +70,6 @@ class Page {
         await new Promise((resolve) => setTimeout(resolve, 1000));
       }
     }
-  }
-
-  #listenToServer() {
-    let isAsked = false; // for the list, which events keep up to date from then on
-    const load = async () => {
-      try {
-        await this.#queue.load();
-        this.#showQueue();
-      } catch (error) {
-        this.#away(error);
-        if (error.status !== 401) setTimeout(load, 1000);
-      }
-    };
-    const heard = {
-      job: (job) => this.#queue.put(job),
-      removed: ({ ids }) => this.#queue.removeAll(ids),
-      reset: load,
-    };
-    listen({
-      up: () => {
-        byId("offline").hidden = true;
-        if (!isAsked) load();
-        isAsked = true;
-        this.#uploads.resume();
-      },
-      down: (error) => this.#away(error),
-      event: (name, data) => heard[name]?.(data),
-    });
   }
 
   #away(error) {
@@ -166,7 +145,10 @@ class Page {
     try {
       if (action === "compare") this.#viewer?.open(ids[0]);
       else if (action === "download") await api.download(ids);
-      else await this.#actions.change(action, ids, action === "redo" ? this.#settings.value : {});
+      else {
+        await this.#actions.change(action, ids, action === "redo" ? this.#settings.value : {});
+        this.#ask();
+      }
     } catch (error) {
       this.#alert(error.message);
     }
@@ -178,6 +160,7 @@ class Page {
     byId("settings").dispatchEvent(new Event("input"));
     try {
       await this.#actions.useModel(id, model);
+      this.#ask();
     } catch (error) {
       this.#alert(error.message);
     }

@@ -1,9 +1,6 @@
 // The queue as this window knows it: the server's jobs and, at the end, what is on its way there.
 
-import { json } from "./api.js";
 import { oncePerFrame } from "./dom.js";
-
-const PAGE = 200;
 
 /** States in the order of the filter, and which of them a filter shows. */
 export const FILTERS = {
@@ -31,8 +28,8 @@ export class Queue {
   #changed = new Set();
   #reordered = false;
   #listeners = [];
-  #loading = 0;
-  #removedWhileLoading = false;
+  #isUnsorted = false;
+  #seen = null; // ids of a list that began anew, and has not come to its end
   #tell;
 
   constructor() {
@@ -44,11 +41,30 @@ export class Queue {
     this.#listeners.push(listener);
   }
 
+  /** Takes in what has changed at the server. Of a list that begins anew, jobs that are not there go. */
+  take({ version, begins, more, jobs, removed }) {
+    if (begins) this.#seen = new Set();
+    this.removeAll(removed);
+    for (const job of jobs) {
+      this.#seen?.add(job.id);
+      this.#put(job);
+    }
+    if (more || !this.#seen) return;
+    const isGone = (job) => !job.local && job.version <= version && !this.#seen.has(job.id);
+    this.removeAll([...this.jobs.values()].filter(isGone).map((job) => job.id));
+    this.#seen = null;
+    this.#reorder();
+    this.#tell();
+  }
+
   /** A job as the server has it now; what is older than what is known changes nothing. */
-  put(job) {
+  #put(job) {
     const known = this.jobs.get(job.id);
     if (known && known.version >= job.version) return;
-    if (!known) this.#order.push(job.id);
+    if (!known) {
+      this.#order.push(job.id);
+      this.#isUnsorted = true;
+    }
     this.#set(job, known);
   }
 
@@ -73,34 +89,8 @@ export class Queue {
 
   removeAll(ids) {
     const gone = new Set(ids.filter((id) => this.jobs.delete(id)));
-    this.#removedWhileLoading = true;
     if (!gone.size) return;
     this.#order = this.#order.filter((id) => !gone.has(id));
-    this.#reorder();
-    this.#tell();
-  }
-
-  /** Reads the server's whole list. Jobs that it no longer has go. */
-  async load() {
-    const mine = ++this.#loading;
-    let seen;
-    do {
-      this.#removedWhileLoading = false;
-      seen = new Set();
-      for (let from = 0, total = 1; from < total; from += PAGE) {
-        const page = await json(`api/jobs?from=${from}&count=${PAGE}`);
-        if (mine !== this.#loading) return; // a later call reads it anew
-        total = page.total;
-        for (const job of page.jobs) {
-          seen.add(job.id);
-          this.put(job);
-        }
-      }
-    } while (this.#removedWhileLoading); // places have moved
-    const before = [...this.jobs.values()];
-    this.removeAll(before.filter((job) => !job.local && !seen.has(job.id)).map((job) => job.id));
-    // Events may have named later jobs first.
-    this.#order = [...seen, ...this.#order.filter((id) => !seen.has(id))];
     this.#reorder();
     this.#tell();
   }
@@ -148,9 +138,20 @@ export class Queue {
     for (const listener of this.#listeners) listener(changed, reordered);
   }
 
+  /** Puts jobs into the order of the server's list; what is on its way there stays where it is. */
+  #sort() {
+    if (!this.#isUnsorted) return;
+    this.#isUnsorted = false;
+    const isSent = (id) => !this.jobs.get(id).local;
+    const number = (id) => this.jobs.get(id).number;
+    const sent = this.#order.filter(isSent).sort((one, other) => number(one) - number(other)).values();
+    this.#order = this.#order.map((id) => (isSent(id) ? sent.next().value : id));
+  }
+
   #count() {
     if (this.#isCounted) return;
     this.#isCounted = true;
+    this.#sort();
     const byState = {};
     const states = FILTERS[this.#filter];
     const words = this.#words;

@@ -6,7 +6,7 @@ import { upload } from "./api.js";
 
 const LARGE = 64 << 20; // bytes
 const FULL = [429, 503]; // the queue has no place: later it has
-const WAIT_FULL = 2000;
+const WAIT = 2000; // ms until a file is sent again that the server could not take
 
 export class Uploads {
   #queue;
@@ -15,10 +15,13 @@ export class Uploads {
     large: { waiting: [], sending: null },
   };
   #number = 0;
-  #pausedUntilUp = false;
+  #isPaused = false;
+  #sent;
 
-  constructor(queue) {
+  /** `sent()` is called after each file that has arrived. */
+  constructor(queue, sent) {
     this.#queue = queue;
+    this.#sent = sent;
     addEventListener("beforeunload", (event) => {
       if (this.pending) event.preventDefault();
     });
@@ -65,12 +68,6 @@ export class Uploads {
     this.#queue.removeAll(ids);
   }
 
-  /** The server is there (again). */
-  resume() {
-    this.#pausedUntilUp = false;
-    for (const lane of Object.values(this.#lanes)) this.#next(lane);
-  }
-
   #put(entry, changes) {
     const changed = { ...entry, ...changes };
     this.#queue.putLocal(changed);
@@ -84,7 +81,7 @@ export class Uploads {
   }
 
   #next(lane) {
-    if (!lane.sending && lane.waiting.length && !this.#pausedUntilUp) {
+    if (!lane.sending && lane.waiting.length && !this.#isPaused) {
       this.#send(lane.waiting.shift(), lane);
     }
   }
@@ -96,6 +93,7 @@ export class Uploads {
       const told = (progress) => this.#put(entry, { progress });
       const job = await upload(entry.file, entry.name, entry.settings, stop.signal, told);
       this.#queue.replace(entry.id, job);
+      this.#sent();
     } catch (error) {
       if (!stop.signal.aborted) this.#failed(entry, lane, error);
     } finally {
@@ -108,8 +106,11 @@ export class Uploads {
     if (error.status === 0 || FULL.includes(error.status)) {
       this.#put(entry, { progress: 0 });
       lane.waiting.unshift(entry);
-      this.#pausedUntilUp = true;
-      if (error.status) setTimeout(() => this.resume(), WAIT_FULL);
+      this.#isPaused = true;
+      setTimeout(() => {
+        this.#isPaused = false;
+        for (const each of Object.values(this.#lanes)) this.#next(each);
+      }, WAIT);
     } else this.#put(entry, { state: "refused", error: error.message });
   }
 }
