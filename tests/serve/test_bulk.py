@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,10 +21,11 @@ from tests.helpers.contents import encode, noise
 from tests.helpers.queues import added, listed, queue_of
 from tests.helpers.servers import Server
 from waifu2x.imaging.picture import Picture
+from waifu2x.serve.job_results import JobResults
 from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import Remarks, ResultInfo
 from waifu2x.serve.limits import MOST_IDS
-from waifu2x.serve.queue import Queue
+from waifu2x.serve.queue import Queue, QueueFullError
 from waifu2x.serve.spool import Spool
 from waifu2x.serve.store import Store
 
@@ -65,9 +68,76 @@ def test_cancel_retry_and_remove_all(tmp_path: Path) -> None:
     queue.cancel(ids[3])
     assert queue.remove_all(None) == 2
     assert [job["id"] for job in listed(queue)] == [*ids[1:3], *ids[4:]]
-    for identity in (ids[0], ids[3]):
-        assert not Spool(tmp_path).of(identity).exists()
-    assert Spool(tmp_path).of(ids[1]).exists()
+
+
+def test_removal_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one first; unfinished jobs wait again, and what was under way comes to nothing."""
+    store = Store(tmp_path / "queue.sqlite", print)
+    queue, spool = queue_of(tmp_path, store, max_queue=6), Spool(tmp_path)
+    ids = [added(queue, tmp_path, PNG) for _ in range(6)]
+    done, working = queue.take(0.0), queue.take(0.0)
+    assert done is not None
+    assert working is not None
+    queue.finish(done, MADE, Remarks())
+    queue.cancel(ids[4])
+    before = listed(queue)
+    queue.remove_all(ids[:2])
+    queue.remove_all([ids[4], ids[3]])
+    queue.remove(ids[5])
+    assert not spool.of(ids[5]).exists()
+    since = queue.changes(0)["version"]
+    assert [job["id"] for job in listed(queue)] == [ids[2]]
+    assert queue.changes(since)["restorable"] == 2
+    JobResults(queue, spool, None).drop(working, spool.result(working, "png"))
+    assert queue.restore_all(None) == 2
+    assert {job["id"] for job in queue.changes(since)["jobs"]} == {ids[3], ids[4]}
+    assert queue.restore_all([ids[0], ids[1], ids[5], ids[2]]) == 2
+    found = listed(queue)
+    assert [job["id"] for job in found] == ids[:5]
+    assert states(queue) == ["done", "waiting", "waiting", "waiting", "cancelled"]
+    assert (found[0]["result"], found[4]["settings"]) == (
+        before[0]["result"],
+        before[4]["settings"],
+    )
+    assert not queue.is_wanted(working)
+    assert queue.restore_all(None) == 0
+    assert store.size == sum(spool.size_of(identity) for identity in ids) == 5 * len(PNG)
+    # There is room for as many as the queue may have.
+    queue.remove_all(ids[:2])
+    for _ in range(2):
+        added(queue, tmp_path, PNG)
+    added(queue, tmp_path, PNG)
+    with pytest.raises(QueueFullError):
+        queue.restore_all(None)
+    assert queue.changes(0)["restorable"] == 2
+    # After a while their files go.
+    monkeypatch.setattr("time.monotonic", lambda: float("inf"))
+    assert spool.of(ids[0]).exists()
+    queue.take(0.0)
+    assert not spool.of(ids[0]).exists()
+    assert queue.restore_all(ids) == 0
+
+
+@pytest.mark.parametrize("limit", ["max_kept", "disk"])
+def test_removed_jobs_make_room(
+    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, spool = queue_of(tmp_path, max_kept=3 * len(PNG)), Spool(tmp_path)
+    ids = [added(queue, tmp_path, PNG) for _ in range(2)]
+    queue.remove_all(ids[:1])
+    queue.make_room(len(PNG))
+    assert spool.of(ids[0]).exists()
+    if limit == "disk":
+
+        def usage(folder: Path) -> SimpleNamespace:
+            return SimpleNamespace(free=1 << (20 if spool.of(ids[0]).exists() else 40))
+
+        monkeypatch.setattr(shutil, "disk_usage", usage)
+        queue.make_room(len(PNG))
+    else:
+        queue.make_room(len(PNG) + 1)
+    assert not spool.of(ids[0]).exists()
+    assert [job["id"] for job in listed(queue)] == ids[1:]
 
 
 def test_some_by_their_ids(tmp_path: Path) -> None:
@@ -202,9 +272,15 @@ def test_requests_for_many(server: Server) -> None:
     assert server.change("remove", {"ids": ids[:1]}) == 1
     assert server.change("remove", {"all": True}) == 2
     server.gone(0)
+    assert server.change("restore", {"all": True}) == 2
+    assert server.change("restore", {"ids": ids[:2]}) == 1
+    assert server.ask("GET", f"/api/jobs/{ids[0]}/result").status == 200
+    for identity in ids:
+        assert server.ask("DELETE", f"/api/jobs/{identity}").status == 204
+    assert server.change("restore", {"ids": ids}) == 0
 
 
-@pytest.mark.parametrize("what", ["cancel", "remove", "retry"])
+@pytest.mark.parametrize("what", ["cancel", "remove", "restore", "retry"])
 def test_requests_that_make_no_sense(server: Server, what: str) -> None:
     many = json.dumps({"ids": ["0"] * (MOST_IDS + 1)})
     for body in ("", "[]", "{}", '{"ids": []}', '{"ids": [1]}', '{"ids": ["../x"]}', many):

@@ -129,6 +129,7 @@ def test_settings_are_those_of_the_command(
 
 
 def test_cancel_retry_remove(page: Window, page_server: Server, tmp_path: Path) -> None:
+    keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
     (tmp_path / HOSTILE).write_text("no picture")
     wide = picture(tmp_path / "wide.png", 1, 9000, 1)
     slow = picture(tmp_path / "slow.png", 2, *SLOW)
@@ -177,6 +178,21 @@ def test_cancel_retry_remove(page: Window, page_server: Server, tmp_path: Path) 
     assert (path, method) == ("api/jobs/remove", "POST")
     assert sorted(json.loads(body)["ids"]) == sorted(ids)
     assert jobs_of(page_server) == []
+    # It can be undone, after a reload as well.
+    page.driver.refresh()
+    page.wait("document.getElementById('undo-text').textContent == '4 removed.'")
+    page.keep("undo")
+    page.driver.find_element("id", "undo-remove").click()
+    until(page, "done", "wide.png", "waits.png")
+    assert [job["id"] for job in jobs_of(page_server)] == ids
+    page.wait("document.getElementById('undo').hidden")
+    page.run(f"({CARD}).focus()", "slow.png")
+    page.driver.switch_to.active_element.send_keys(keys.DELETE)
+    page.wait(f"!({CARD}) && !document.getElementById('undo').hidden", "slow.png")
+    page.driver.switch_to.active_element.send_keys(keys.CONTROL, "z")
+    until(page, "cancelled", "slow.png")
+    names = "[...document.querySelectorAll('.name')].map(e => e.textContent)"
+    assert page.run(f"return {names}") == [HOSTILE, "wide.png", "slow.png", "waits.png"]
 
 
 def test_pictures_pass_a_large_file_that_is_sent(

@@ -58,6 +58,7 @@ class Api:
             Route("/api/jobs", self._bound(Api.jobs), methods=["GET"]),
             Route("/api/jobs/cancel", self._bound(Api.cancel_all), methods=["POST"]),
             Route("/api/jobs/remove", self._bound(Api.remove_all), methods=["POST"]),
+            Route("/api/jobs/restore", self._bound(Api.restore_all), methods=["POST"]),
             Route("/api/jobs/retry", self._bound(Api.retry_all), methods=["POST"]),
             Route("/api/upscale", self._bound(Api.upscale), methods=["POST"]),
             Route("/api/downloads", self._bound(Api.offer), methods=["POST"]),
@@ -146,6 +147,11 @@ class Api:
     async def remove_all(self, request: Request) -> Response:
         """Removes the named jobs, or all finished ones."""
         return await _changed(self._service.queue.remove_all, await selected(request))
+
+    @answers
+    async def restore_all(self, request: Request) -> Response:
+        """Restores the named jobs, or those that were removed last."""
+        return await _changed(self._service.queue.restore_all, await selected(request))
 
     @answers
     async def retry_all(self, request: Request) -> Response:

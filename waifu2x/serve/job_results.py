@@ -66,7 +66,7 @@ class JobResults:
 
     def drop(self, record: JobRecord, made: Path) -> None:
         """Removes the result of a cancelled job."""
-        if self._queue.find(record.id) is None:
+        if self._queue.is_gone(record.id):
             self._spool.remove(record.id)
         else:
             made.unlink(missing_ok=True)

@@ -74,7 +74,7 @@ def _paths() -> dict[str, Any]:
         },
         one: {
             "get": _does("get", "A job", _json(job)),
-            "delete": _does("remove", "Remove a job and its files", {}, status="204"),
+            "delete": _does("remove", "Remove a job and its files for good", {}, status="204"),
         },
         f"{one}/cancel": {"post": _does("cancel", "Cancel a job", _json(job))},
         f"{one}/retry": {
@@ -111,7 +111,8 @@ def _paths() -> dict[str, Any]:
 def _of_many() -> dict[str, Any]:
     told = {
         "cancel": "Cancel jobs, or all that are not finished",
-        "remove": "Remove jobs and their files, or all that are finished",
+        "remove": "Remove jobs, or all that are finished; for ten minutes they can be restored",
+        "restore": "Restore removed jobs, or those that were removed last, together",
         "retry": "Make finished jobs anew, or all that have failed or were cancelled",
     }
     body = {"required": True, "content": _json(_WANTED)}
@@ -190,6 +191,7 @@ _LIST = _object(
     removed={"type": "array", "items": _TEXT},
     counts=_COUNTS,
     total=_WHOLE,
+    restorable=_WHOLE,
 )
 _WANTED = {
     "oneOf": [

@@ -32,6 +32,10 @@ MOST_TOLD = 200
 """The most jobs in an answer to a client that asks for changes."""
 _REMEMBERED = 1000
 """Removals that are remembered for clients that ask for changes."""
+_RESTORE_SECONDS = 600.0
+"""How long removed jobs can be restored."""
+_UNDONE = 200
+"""The most removals that can be undone."""
 
 
 class QueueFullError(Exception):
@@ -51,10 +55,12 @@ class WrongStateError(Exception):
 
 
 class _Removal(NamedTuple):
-    """Jobs that were removed together."""
+    """Jobs that were removed together, and can be restored together."""
 
-    version: int
-    ids: tuple[str, ...]
+    until: float
+    """When their files go, by `time.monotonic`."""
+    records: dict[str, JobRecord]
+    """By their ids."""
 
 
 class Queue:
@@ -69,9 +75,12 @@ class Queue:
         self._arrived = {films: threading.Condition(self._lock) for films in (False, True)}
         """Notified of new jobs: by whether they are films."""
         self._progress = ProgressTable()
-        self._removals: deque[_Removal] = deque()
+        self._gone: deque[tuple[int, list[str]]] = deque()
+        """Versions of removals, and ids of their jobs."""
         self._known_from = store.version
-        """The version since which all removals are known."""
+        """The version since which all removals are in `_gone`."""
+        self._removals: list[_Removal] = []
+        """Those that can be undone, the oldest first."""
         self.on_cancelled: list[Callable[[str], None]] = []
         """Called with the ids of cancelled jobs that are under way."""
         every = store.find()
@@ -92,10 +101,11 @@ class Queue:
             begins = not (since and self._known_from <= since <= version)
             removed = [
                 identity
-                for removal in self._removals
-                if not begins and removal.version > since
-                for identity in removal.ids
+                for number, ids in self._gone
+                if not begins and number > since
+                for identity in ids
             ]
+            restorable = len(self._removals[-1].records) if self._removals else 0
         records = self._store.changed_since(0 if begins else since, most + 1)
         is_part = len(records) > most
         if is_part:
@@ -112,6 +122,7 @@ class Queue:
             "removed": removed,
             "counts": counts,
             "total": sum(counts.values()),
+            "restorable": restorable,
         }
 
     def shown(self, identity: str) -> dict[str, Any]:
@@ -142,6 +153,10 @@ class Queue:
     def make_room(self, size: int) -> None:
         """Makes room for a job with a file of `size` bytes: removes the oldest finished jobs.
         Raises QueueFullError, DiskFullError."""
+        with self._lock:
+            removed = sum(one.size for each in self._removals for one in each.records.values())
+            is_short = self._store.size + removed + size > self._limits.max_kept
+        self._tidy(everything=is_short or not self._spool.has_space(size))
         with self._lock:
             while (
                 self._total >= self._limits.max_queue
@@ -210,9 +225,11 @@ class Queue:
             return self.shown(identity)
 
     def remove(self, identity: str) -> None:
-        """Removes a job and its files; cancels it first if need be. Raises UnknownJobError."""
-        self.get(identity)
-        self.remove_all([identity])
+        """Removes a job and its files for good; cancels it first if need be. Raises
+        UnknownJobError."""
+        with self._lock:
+            record = self.get(identity)
+            self._remove([record], keep=False)
 
     def cancel_all(self, ids: Sequence[str] | None) -> int:
         """Cancels these jobs, or all, except finished ones; returns how many."""
@@ -257,24 +274,70 @@ class Queue:
         )
 
     def remove_all(self, ids: Sequence[str] | None) -> int:
-        """Removes these jobs and their files, or all finished ones; returns how many. Jobs under
-        way are cancelled first."""
+        """Removes these jobs, or all finished ones; returns how many. Jobs under way are cancelled
+        first. Their files stay for a while, unless room is needed: `restore_all` undoes it."""
         with self._lock:
             chosen = self._store.find(ids, FINISHED if ids is None else STATES)
-            try:
-                self._store.remove(*chosen)
-            except sqlite3.OperationalError:
-                # The disk is full: removing the files makes room for the change itself.
-                self._remove_files(record for record in chosen if record.state in FINISHED)
-                self._store.remove(*chosen)
             if chosen:
-                gone = tuple(record.id for record in chosen)
-                self._removals.append(_Removal(self._store.next_version(), gone))
-            while len(self._removals) > _REMEMBERED:
-                self._known_from = self._removals.popleft().version
-            self._stop_work_on(chosen)
-        self._remove_files(chosen)
+                self._remove(chosen, keep=True)
         return len(chosen)
+
+    def restore_all(self, ids: Sequence[str] | None) -> int:
+        """Restores these removed jobs, or those that were removed last, together; returns how many.
+        Unfinished ones wait again. Raises QueueFullError."""
+        with self._lock:
+            last = self._removals[-1].records if self._removals else {}
+            there = [
+                (removal.records, identity)
+                for identity in dict.fromkeys(last if ids is None else ids)
+                for removal in self._removals
+                if identity in removal.records
+            ]
+            if self._total + len(there) > self._limits.max_queue:
+                raise QueueFullError("The queue is full: remove other jobs first.")
+            back = [records[identity] for records, identity in there]
+            self._put(*(one if one.state in FINISHED else self._waiting_again(one) for one in back))
+            for records, identity in there:
+                del records[identity]
+            self._removals = [removal for removal in self._removals if removal.records]
+            self.wake()
+        return len(back)
+
+    def is_gone(self, identity: str) -> bool:
+        """Returns whether there is no such job, not even a removed one that can be restored."""
+        with self._lock:
+            is_kept = any(identity in removal.records for removal in self._removals)
+            return not is_kept and self._store.get(identity) is None
+
+    def _remove(self, chosen: Sequence[JobRecord], *, keep: bool) -> None:
+        """Removes jobs, whose files may stay for a while. Call it with the lock held."""
+        try:
+            self._store.remove(*chosen)
+        except sqlite3.OperationalError:
+            # The disk is full: removing the files makes room for the change itself.
+            keep = False
+            self._remove_files(record for record in chosen if record.state in FINISHED)
+            self._store.remove(*chosen)
+        by_id = {record.id: record for record in chosen}
+        self._gone.append((self._store.next_version(), list(by_id)))
+        while len(self._gone) > _REMEMBERED:
+            self._known_from, _ = self._gone.popleft()
+        self._stop_work_on(chosen)
+        if keep:
+            self._removals.append(_Removal(time.monotonic() + _RESTORE_SECONDS, by_id))
+        else:
+            self._remove_files(chosen)
+
+    def _tidy(self, *, everything: bool = False) -> None:
+        """Removes the files of removed jobs whose time is over, or of all."""
+        with self._lock:
+            now = time.monotonic()
+            stay = [one for one in self._removals if now < one.until and not everything]
+            stay = stay[-_UNDONE:]
+            over = self._removals[: len(self._removals) - len(stay)]
+            self._removals = stay
+        for removal in over:
+            self._remove_files(removal.records.values())
 
     def _stop_work_on(self, chosen: Iterable[JobRecord]) -> None:
         for record in chosen:
@@ -296,6 +359,7 @@ class Queue:
     def take(self, seconds: float, *, films: bool = False) -> JobRecord | None:
         """Returns the next job and marks it as under way; None if none comes within `seconds`.
         Films have a separate queue."""
+        self._tidy()
         with self._lock:
             record = self._store.first_waiting(films=films)
             if record is None:

@@ -48,6 +48,8 @@ class Page {
       changes: (answer) => {
         byId("offline").hidden = true;
         this.#queue.take(answer);
+        byId("undo").hidden = !answer.restorable;
+        setText(byId("undo-text"), `${answer.restorable.toLocaleString("en")} removed.`);
       },
       down: (error) => this.#away(error),
     });
@@ -166,6 +168,16 @@ class Page {
     }
   }
 
+  /** Restores what was removed last. */
+  async #undo() {
+    try {
+      await api.post("api/jobs/restore", { all: true });
+      this.#ask();
+    } catch (error) {
+      this.#alert(error.message);
+    }
+  }
+
   // ---- the tools above the list
 
   #listenToTools() {
@@ -184,6 +196,13 @@ class Page {
     byId("filters").addEventListener("change", select);
     byId("search").addEventListener("input", select);
     byId("download-all").addEventListener("click", () => this.#act("download", null));
+    byId("undo-remove").addEventListener("click", () => this.#undo());
+    addEventListener("keydown", (event) => {
+      const isUndo = event.key === "z" && (event.ctrlKey || event.metaKey) && !event.shiftKey;
+      if (!isUndo || byId("undo").hidden || event.target.matches("input, select, dialog *")) return;
+      event.preventDefault();
+      this.#undo();
+    });
     byId("select-shown").addEventListener("change", ({ target }) =>
       this.#cards.select(this.#queue.shown, target.checked),
     );
