@@ -284,7 +284,8 @@ try:
 except Waifu2xError as error:
     print(f"{type(error).__name__}: {error}")
 print(time.process_time() - begin)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+(peak,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
+print(int(peak.split()[1]) >> 10)  # ru_maxrss begins at that of the process that forked
 """
 
 
