@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import struct
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import imagecodecs
 import numpy as np
 import pytest
+from isal import isal_zlib
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -151,16 +153,42 @@ def test_an_isal_that_cannot_be_loaded_is_no_other_choice(monkeypatch: pytest.Mo
     assert chunks.fast_zlib() is not zlib
 
 
-def test_bytes_do_not_depend_on_what_memory_holds() -> None:
-    """Deflates into memory that other work has left full of other bytes each time."""
-    picture = drawn(3, True, (301, 277))
-    first = encode(picture, "png")
-    for seed in range(24):
-        rng = np.random.default_rng(seed)
-        rubbish = [rng.bytes(int(size)) for size in rng.integers(600, 400_000, 20)]
-        rng.shuffle(rubbish)
-        del rubbish[seed % 7 :]
-        assert encode(picture, "png") == first
+def test_bytes_do_not_depend_on_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On x86, ISA-L files position 2 of its input under a hash of its state's address. The data is
+    made for one state, so that this place is that of position 0, whose repetition it then misses.
+    """
+    states = [isal_zlib.compressobj(1, zlib.DEFLATED, -15) for _ in range(20)]
+    slots = [_crc32c(_address(state) >> 16 & 0xFFFFFFFF) & 0x1FFF for state in states]
+    results = {}
+    for wanted in set(slots):
+        heads = (head for head in range(1 << 20) if _crc32c(head) & 0x1FFF == wanted)
+        head = next(heads).to_bytes(4, "little")
+        rest = np.random.default_rng(wanted).integers(100, 116, 700).astype(np.uint8).tobytes()
+        data = np.frombuffer(head + rest + head + rest[:9], np.uint8)
+        state = states[slots.index(wanted)]
+        with monkeypatch.context() as patch:
+            given = types.SimpleNamespace(compressobj=lambda *_, state=state: state)
+            patch.setattr(write, "fast_zlib", lambda given=given: given)
+            results[wanted] = b"".join(write.quickly_deflated(data))
+        assert zlib.decompressobj(-15).decompress(results[wanted]) == data.tobytes()
+        assert results[wanted] == b"".join(write.quickly_deflated(data))
+
+
+def _address(state: Any) -> int:
+    """Returns the address of ISA-L's stream in an object: there, at 48, is the address of its
+    tables, which the object has first."""
+    words = (ctypes.c_uint64 * 40).from_address(id(state))
+    found = [at for at in range(9, 40) if words[at] == words[2] and words[2]]
+    if not found:
+        pytest.skip("isal's objects have another shape")
+    return id(state) + 8 * found[0] - 48
+
+
+def _crc32c(value: int) -> int:
+    """Returns what the instruction crc32 makes of 0 and 32 bits."""
+    for _ in range(32):
+        value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+    return value
 
 
 @pytest.mark.parametrize("alpha", [False, True])

@@ -43,12 +43,15 @@ _END = b"\x03\x00"
 """A last block with nothing in it."""
 _BASE = 65521
 """Modulus of Adler-32."""
+_ALONE = 4
+"""Bytes that are deflated before the rest of a band: enough for ISA-L to begin its history, and too
+few for its fast way, which is at fault."""
 
 
 class _Packed(NamedTuple):
     """A band, deflated."""
 
-    pieces: tuple[bytes, bytes]
+    pieces: list[bytes]
     adler: int
     """Adler-32 of the filtered bytes."""
     length: int
@@ -194,10 +197,10 @@ class _Bands:
         if self._compression == "best":
             smallest(lines, pixel, filtered)
             deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS, 9, zlib.Z_FILTERED)
+            pieces = [deflate.compress(filtered.data), deflate.flush(zlib.Z_SYNC_FLUSH)]
         else:
             up(lines, pixel, filtered)
-            deflate = fast_zlib().compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
-        pieces = deflate.compress(filtered.data), deflate.flush(zlib.Z_SYNC_FLUSH)
+            pieces = quickly_deflated(filtered)
         packed = _Packed(pieces, fast_zlib().adler32(filtered), filtered.size)
         self._buffers.append(buffers)
         return packed
@@ -225,6 +228,20 @@ class _Bands:
         return lines
 
 
+def quickly_deflated(data: Bytes) -> list[bytes]:
+    """Returns a raw deflate stream of data, in pieces, that ends on a byte and is not closed.
+
+    The first bytes go alone: if all are given at once, ISA-L 2.32 files the third one under a hash
+    of its own state's address instead of one of the data, and the result depends on that.
+    """
+    deflate, content = fast_zlib().compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS), data.reshape(-1)
+    return [
+        piece
+        for part in (content[:_ALONE], content[_ALONE:])
+        for piece in (deflate.compress(part.data), deflate.flush(zlib.Z_SYNC_FLUSH))
+    ]
+
+
 Bytes = NDArray[np.uint8]
 Filter = Callable[[Bytes, int, Bytes], None]
 """A filter: takes lines, bytes of a pixel, and (rows, 1 + bytes a row) to fill."""
@@ -244,7 +261,7 @@ def smallest(lines: Bytes, pixel: int, out: Bytes) -> None:
     sizes = {}
     for number, one in enumerate((sub, up, average, paeth)):
         one(lines, pixel, out)
-        sizes[len(fast_zlib().compress(out, 1)), number] = one
+        sizes[sum(map(len, quickly_deflated(out))), number] = one
     sizes[min(sizes)](lines, pixel, out)
 
 
