@@ -137,7 +137,7 @@ def test_tta_with_and_without_its_number(run: Run) -> None:
         (["--fit", "cover", "--width", "9"], "--fit needs --width and --height."),
         (["--min-size", "20x"], "expected pixels, like 2000, or 3840x2160."),
         (["--width", "0"], "--width: expected a whole number of pixels from 1 to 1000000"),
-        (["-x3"], "'3' is not one of '1', '2', '4', '8'"),
+        (["-x3"], "--tta: expected 1, 2, 4 or 8, not '3'."),
         (["-x", "3"], "--tta takes 2, 4 or 8, not 3."),
     ],
 )

@@ -107,7 +107,7 @@ MISTAKES = [
     ("-s", 2, "Option '-s' requires an argument; `waifu2x upscale --help` shows what there is."),
     ("batch folder folder", 2, "OUTPUT_DIR must be another folder than INPUT_DIR."),
     (f"a.png --width {'9' * 5000}", 2,
-     f"--width: expected a whole number of pixels from 1 to 1000000, not {'9' * 5000!r}."),
+     f"--width: expected a whole number of pixels from 1 to 1000000, not '{'9' * 60}...'."),
 ]  # fmt: skip
 """Words, exit code, and the sentence."""
 

@@ -79,7 +79,7 @@ def test_to_import_the_package_loads_none_of_its_libraries() -> None:
 
 def test_only_pictures_know_codecs_and_only_backends_know_their_library() -> None:
     allowed = {
-        "PIL": {"formats", "resample.py", "sheet.py", "api", "values.py"},
+        "PIL": {"formats", "resample.py", "sheet.py", "api", "kinds.py"},
         "tifffile": {"formats"},
         "imagecodecs": {"formats"},
         "isal": {"formats"},

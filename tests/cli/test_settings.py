@@ -273,19 +273,8 @@ def test_config_checks_every_table_and_variable(run: Run, monkeypatch: pytest.Mo
     assert any(line.startswith("WAIFU2X_OVERWRITE: has no effect: files are rep") for line in told)
 
 
-def test_one_run_names_only_what_is_there() -> None:
-    """An option that goes must not stay in the list."""
-    root = cli.make_context("waifu2x", ["config"])
-    options = set()
-    for name in settings.COMMANDS:
-        command = cli.get_command(root, name)
-        assert command is not None
-        options |= {max(each.opts, key=len)[2:] for each in command.get_params(root)}
-    assert settings.ONE_RUN.keys() <= options
-
-
 def test_no_variable_of_an_option_is_one_of_the_program() -> None:
-    variables = set(map(settings.variable_of, settings.all_options()))
+    variables = set(map(settings.variable_of, settings.KEYS))
     assert not variables & settings.OTHER_VARIABLES.keys()
 
 

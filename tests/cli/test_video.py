@@ -222,7 +222,7 @@ MISTAKES = [
     ("--start 3 --end 2 in.mkv out.mkv", 2, "--end must be later than --start."),
     ("--start soon in.mkv out.mkv", 2,
      "--start: 'soon': expected seconds, or a time like 1:02.5."),
-    ("--ivtc --deinterlace off in.mkv out.mkv", 2, "--ivtc and --deinterlace exclude each other."),
+    ("--ivtc --deinterlace off in.mkv out.mkv", 2, "--deinterlace and --ivtc exclude each other."),
     ("--crf good in.mkv out.mkv", 2,
      "--crf: 'good': expected a number such as 18: less is better."),
     ("--codec-option slow in.mkv out.mkv", 2, "--codec-option: 'slow': expected KEY=VALUE."),

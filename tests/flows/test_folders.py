@@ -554,7 +554,7 @@ def test_watching_until_interrupted(folder: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--retry-failed", "log", "in", "out"], "--watch and --retry-failed exclude each other"),
+        (["--retry-failed", "log", "in", "out"], "--retry-failed and --watch exclude each other"),
         (["in", "."], "--watch: INPUT_DIR must not be in OUTPUT_DIR"),
     ],
 )

@@ -4,55 +4,26 @@ from."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from waifu2x.cli.output.report import message_of
+from waifu2x.cli.output.report import Volume, message_of, set_volume
 from waifu2x.errors import Waifu2xError, printable, shortage
-from waifu2x.system.arguments import nearest
+from waifu2x.system.arguments import listed, nearest
 
-USUAL = "Options"
-IN_AND_OUT = "Input and output"
-SIZE = "Size (instead of -s)"
-FILE = "Result file"
-COMPUTING = "Model and device"
-MESSAGES = "Messages"
-GROUPS = (USUAL, IN_AND_OUT, SIZE, FILE, COMPUTING, MESSAGES)
-"""Headings of options in helps and man pages, in order."""
+if TYPE_CHECKING:
+    from waifu2x.api.settings.setting import Setting
+
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """Settings of click for every command."""
 SETTINGS_KEY = "waifu2x.cli.options.settings"
 """The key of the settings in force in a context of click."""
 _TTA = ("-x", "--tta")
 _TTA_LEVELS = ("1", "2", "4", "8")
-
-
-class Option(click.Option):
-    """An option that helps show under a heading."""
-
-    def __init__(
-        self,
-        *arguments: Any,
-        group: str = USUAL,
-        joint: tuple[str, str] | None = None,
-        **settings: Any,
-    ) -> None:
-        """`group` is one of GROUPS. `joint` is the name of another option that takes the same, and
-        the text of both in helps. The rest is as for click."""
-        super().__init__(*arguments, **settings)
-        self.group = group
-        self.joint = joint
-
-
-def option(
-    *names: str, group: str = USUAL, joint: tuple[str, str] | None = None, **settings: Any
-) -> Callable[[Any], Any]:
-    """Declares an `Option` of a command, with its arguments."""
-    return click.option(*names, cls=Option, group=group, joint=joint, **settings)
 
 
 class _Configured(click.Command):
@@ -88,6 +59,7 @@ class Command(_Configured):
         """Runs the command. Raises UsageError, with a sentence, which also names settings."""
         try:
             with one_sentence(context):
+                _settle(context)
                 return super().invoke(context)
         except (click.UsageError, Waifu2xError) as error:
             usage = isinstance(error, click.UsageError)
@@ -99,20 +71,26 @@ class Command(_Configured):
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the options, a section for each group; --help is the last."""
+        from waifu2x.api.settings.setting import (  # late: the list of commands is quick
+            HEADINGS,
+            USUAL,
+        )
+
         rows: dict[str, list[tuple[str, str]]] = {}
         shown_before = set[str]()
         for parameter in self.params:
             record = parameter.get_help_record(context)
             if record is None or not isinstance(parameter, click.Option):
                 continue
-            if isinstance(parameter, Option) and parameter.joint is not None:
-                other, text = parameter.joint
+            setting = _setting_of(parameter)
+            if setting is not None and setting.joint is not None:
+                other, text = setting.joint
                 shown_before.add(other)
                 name = parameter.opts[-1]
                 record = record[0].replace(name, f"{name}, {other}"), text
             if shown_before.isdisjoint(parameter.opts):
-                rows.setdefault(group_of(parameter), []).append(record)
-        found = [heading for heading in GROUPS if heading in rows] or [USUAL]
+                rows.setdefault(setting.heading if setting else USUAL, []).append(record)
+        found = [heading for heading in HEADINGS if heading in rows] or [USUAL]
         help_option = self.get_help_option(context)
         record = help_option.get_help_record(context) if help_option else None
         if record:
@@ -122,9 +100,23 @@ class Command(_Configured):
                 formatter.write_dl(rows[heading])
 
 
-def group_of(option: click.Option) -> str:
-    """Returns the heading of an option in helps and man pages."""
-    return option.group if isinstance(option, Option) else USUAL
+def _setting_of(parameter: click.Parameter) -> Setting | None:
+    """Returns the row of the table of settings that an option stands for; None for none."""
+    return getattr(parameter, "setting", None)
+
+
+def _settle(context: click.Context) -> None:
+    """Sets how much is said. Raises UsageError for options that exclude each other."""
+    found = [setting for each in context.command.params if (setting := _setting_of(each))]
+    if found:
+        from waifu2x.api.settings.table import conflict
+
+        said = conflict(row for row in found if row.chooses(context.params.get(row.name)))
+        if said:
+            raise click.UsageError(said)
+    for volume in (Volume.VERBOSE, Volume.QUIET):
+        if context.params.pop(volume.name.lower(), False):
+            set_volume(volume)
 
 
 def _number_tta(command: click.Command, args: list[str]) -> None:
@@ -160,55 +152,6 @@ class CommandGroup(_Configured, click.Group):
             known = f"did you mean {near}?" if near else f"choose from {listed(names)}."
             raise click.UsageError(f"{context.command_path} has no command {args[0]!r}: {known}")
         return super().resolve_command(context, args)
-
-
-def listed(names: Sequence[str], last: str = "or") -> str:
-    """Joins names in a sentence: a, b or c."""
-    *others, end = names
-    return f"{', '.join(others)} {last} {end}" if others else end
-
-
-class Pixels(click.ParamType[int]):
-    """A whole number of pixels, from 1 up."""
-
-    name = "pixels"
-
-    def __init__(self, most: int = 1_000_000) -> None:
-        self._most = most
-
-    def convert(self, value: Any, parameter: Any, context: Any) -> int:
-        """Parses the number. Raises BadParameter."""
-        text = str(value)
-        if re.fullmatch(r"\d{1,19}", text, re.ASCII) and 1 <= int(text) <= self._most:
-            return int(text)
-        raise click.BadParameter(
-            f"expected a whole number of pixels from 1 to {self._most}, not {text!r}.",
-            context,
-            parameter,
-        )
-
-
-class Choice(click.Choice[str]):
-    """A choice of words, in any case; errors name the nearest word, or all."""
-
-    def __init__(self, choices: Sequence[str], shown: Sequence[str] = ()) -> None:
-        """`shown` are the words that messages list, if there are many."""
-        super().__init__(choices, case_sensitive=False)
-        self._many = bool(shown)
-        self._shown = listed(shown or choices)
-
-    def convert(self, value: Any, parameter: Any, context: Any) -> str:
-        """Returns the word as it is spelt here. Raises BadParameter."""
-        found = next((each for each in self.choices if each.casefold() == value.casefold()), None)
-        if found is not None:
-            return found
-        near = nearest(value, self.choices) if self._many else None
-        text = (
-            f"{value!r}: did you mean {near}?"
-            if near
-            else f"expected {self._shown}, not {value!r}."
-        )
-        raise click.BadParameter(text, context, parameter)
 
 
 @contextmanager
@@ -280,7 +223,7 @@ def failures_told() -> Iterator[None]:
         raise click.ClickException(printable(refused)) from error
 
 
-class Setting(NamedTuple):
+class Given(NamedTuple):
     """The value of an option, and its origin."""
 
     value: str | bool
@@ -293,9 +236,9 @@ class Setting(NamedTuple):
     """For people: the variable, or the file."""
 
 
-def in_force(context: click.Context) -> dict[str, Setting]:
+def in_force(context: click.Context) -> dict[str, Given]:
     """Returns the settings of the running command, by the names of parameters."""
-    found: dict[str, Setting] = context.meta.get(SETTINGS_KEY, {})
+    found: dict[str, Given] = context.meta.get(SETTINGS_KEY, {})
     return found
 
 

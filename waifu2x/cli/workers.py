@@ -10,9 +10,9 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from waifu2x.api.settings.kinds import LOCAL
 from waifu2x.backends import device_numbers
 from waifu2x.cli.options.arguments import describe, opened
-from waifu2x.cli.options.common import LOCAL
 from waifu2x.cli.output import report
 from waifu2x.flows.jobs import ARCHIVES_READ, Identity, InFlight, Job, OnNotice, Output
 from waifu2x.system.lazy_dataclass import dataclass

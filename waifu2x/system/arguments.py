@@ -1,9 +1,9 @@
-"""Checks of users' input: numbers, and names that may be mistyped."""
+"""Checks of users' input, and words for what is wrong with it."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 _LEAST = 0.6
@@ -29,3 +29,9 @@ def nearest(word: str, names: Iterable[str]) -> str | None:
     spelt = {name.lower(): name for name in names}
     found = difflib.get_close_matches(word.lower(), spelt, 1, _LEAST)
     return spelt[found[0]] if found else None
+
+
+def listed(names: Sequence[str], last: str = "or") -> str:
+    """Joins names in a sentence: a, b or c."""
+    *others, end = names
+    return f"{', '.join(others)} {last} {end}" if others else end

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from waifu2x.cli import completions
-from waifu2x.cli.command import COMPUTING, IN_AND_OUT, MESSAGES, Command, is_of_settings, option
+from waifu2x.cli.command import Command, is_of_settings
 from waifu2x.cli.options.arguments import OUTPUT_NAMES, check_format, naming_of, output_of
-from waifu2x.cli.options.common import cluster_option, format_option, shard_option, upscale_options
-from waifu2x.cli.options.values import Location
+from waifu2x.cli.options.settings import takes_settings
 from waifu2x.cli.output import report
 from waifu2x.cli.output.batch_messages import BatchOptions, Files, make
 from waifu2x.flows.batch.subset import Shard
-from waifu2x.flows.jobs import InFlight, Output
+from waifu2x.flows.jobs import Output
 from waifu2x.flows.naming import ELSEWHERE
 from waifu2x.system import stores
 
@@ -27,74 +25,26 @@ if TYPE_CHECKING:
     from waifu2x.flows.batch.plan import Plan
 
 
-def _jobs(context: Any, parameter: Any, value: str) -> InFlight | None:
-    if value == "auto":
-        return None
-    if not re.fullmatch(r"[1-9]\d{0,2}:[1-9]\d{0,2}:[1-9]\d{0,2}", value, re.ASCII):
-        raise click.BadParameter(f"{value!r}: expected auto, or three whole numbers like 1:1:2.")
-    load, process, save = map(int, value.split(":"))
-    return InFlight(load + process + save, process)
+class _Location(click.ParamType[Path]):
+    """An argument that is a path, or a URL of files."""
+
+    name = "path"
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> Path:
+        """Returns the path or URL of an argument. Raises StoreError for an unusable URL."""
+        return value if isinstance(value, Path) else stores.located(value)
 
 
 @click.command(cls=Command, short_help="Enlarge and denoise the pictures of a folder.")
-@click.argument("folder", metavar="INPUT_DIR", type=Location(), shell_complete=completions.folders)
-@click.argument("target", metavar="OUTPUT_DIR", type=Location(), shell_complete=completions.folders)
-@upscale_options
-@option(
-    "-r",
-    "--recursive",
-    group=IN_AND_OUT,
-    is_flag=True,
-    help="Folders in it too; the tree is kept.",
+@click.argument("folder", metavar="INPUT_DIR", type=_Location(), shell_complete=completions.folders)
+@click.argument(
+    "target", metavar="OUTPUT_DIR", type=_Location(), shell_complete=completions.folders
 )
-@format_option(None, "Format of the outputs: png unless given; pages of archives keep theirs.")
-@option(
-    "-j",
-    "--jobs",
-    "in_flight",
-    group=COMPUTING,
-    callback=_jobs,
-    metavar="LOAD:PROC:SAVE",
-    default="auto",
-    help="Pictures under way, PROC of them in the network; or auto.",
-)
-@shard_option("pictures")
-@option(
-    "--retry-failed",
-    "retried",
-    group=IN_AND_OUT,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Only what failed in an earlier run, by what its --json wrote.",
-)
-@option(
-    "--fail-fast",
-    group=IN_AND_OUT,
-    is_flag=True,
-    help="Begin nothing more after the first failure.",
-)
-@option(
-    "--watch",
-    "watching",
-    group=IN_AND_OUT,
-    is_flag=True,
-    help="Go on with what arrives in INPUT_DIR, until interrupted.",
-)
-@option(
-    "--report",
-    "page",
-    group=MESSAGES,
-    type=click.Path(path_type=Path),
-    metavar="FILE.html",
-    shell_complete=completions.files(".html"),
-    help="A page for browsers: every picture before and after, and failures.",
-)
-@cluster_option
+@takes_settings("batch")
 def batch(
     folder: Path,
     target: Path,
     recursive: bool,
-    extension: str | None,
     shard: Shard | None,
     retried: Path | None,
     watching: bool,
@@ -113,12 +63,13 @@ def batch(
     from waifu2x.flows.batch.plan import plan
 
     run = BatchOptions(**{name: options.pop(name) for name in BatchOptions._fields})
-    pages, extension = extension, extension or "png"
+    pages = options.pop("format")
+    extension = pages or "png"
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
     output = replace(output, pages=pages)
     if is_of_settings("copy_times") and any(map(stores.is_url, (folder, target))):
         output = replace(output, copy_times=False)
-    _check(folder, target, output, watching, retried)
+    _check(folder, target, output, watching)
     check_format(extension)
     if run.address is not None:  # workers have working folders of their own
         folder, target = folder.absolute(), target.absolute()
@@ -152,9 +103,7 @@ def batch(
         sys.exit(1)
 
 
-def _check(
-    folder: Path, target: Path, output: Output, watching: bool, retried: Path | None
-) -> None:
+def _check(folder: Path, target: Path, output: Output, watching: bool) -> None:
     urls = [stores.is_url(each) for each in (folder, target)]
     if not (stores.is_folder(folder) if urls[0] else folder.is_dir()):
         raise click.UsageError(_no_folder(folder, target))
@@ -164,8 +113,6 @@ def _check(
         raise click.UsageError("--copy-times is for paths: URLs have dates of their own.")
     if watching and any(urls):
         raise click.UsageError("--watch is for paths, not for URLs.")
-    if watching and retried is not None:
-        raise click.UsageError("--watch and --retry-failed exclude each other.")
     if watching and target.resolve() in folder.resolve().parents:
         raise click.UsageError("--watch: INPUT_DIR must not be in OUTPUT_DIR.")
 

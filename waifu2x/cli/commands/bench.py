@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import subprocess
 import sys
 import tempfile
@@ -16,8 +15,7 @@ import click
 
 from waifu2x.backends import open_backend
 from waifu2x.cli.command import Command
-from waifu2x.cli.options.common import level_option, network_options
-from waifu2x.cli.options.settings import config_option, environment_without
+from waifu2x.cli.options.settings import environment_without, takes_settings
 from waifu2x.cli.output.report import show, tell
 from waifu2x.errors import BackendError
 from waifu2x.networks import catalogue, model_set
@@ -29,32 +27,8 @@ _LEAST_PIXELS = 200 * 200
 """The least pixels of a picture whose time predicts that of larger ones."""
 
 
-def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", value, re.ASCII)
-    if not match or "0" in match.groups():
-        raise click.BadParameter(f"{value!r}: expected a size like 960x540.")
-    return int(match[1]), int(match[2])
-
-
 @click.command(cls=Command, short_help="Measure this machine, layer by layer.")
-@network_options
-@level_option
-@click.option(
-    "--size",
-    callback=_size,
-    metavar="WxH",
-    default="960x540",
-    show_default=True,
-    help="Size of the picture.",
-)
-@click.option(
-    "--tune",
-    is_flag=True,
-    help="On a GPU's backend: first try how each layer is best computed on this device, and keep"
-    " what is found for all later runs.",
-)
-@config_option
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@takes_settings("bench")
 def bench(
     model: str, noise: str, size: tuple[int, int], tune: bool, as_json: bool, **computing: Any
 ) -> None:

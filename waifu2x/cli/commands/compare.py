@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from waifu2x.api.settings.kinds import noise_level
 from waifu2x.cli import completions
 from waifu2x.cli.command import Command
 from waifu2x.cli.interrupts import heard_at_once
-from waifu2x.cli.options.arguments import check_folder, noise_of
-from waifu2x.cli.options.common import device_options, noise_option, scale_option
-from waifu2x.cli.options.settings import config_option
+from waifu2x.cli.options.arguments import check_folder
+from waifu2x.cli.options.settings import takes_settings
 from waifu2x.cli.output.progress import one_picture
 from waifu2x.cli.output.report import show, tell
 from waifu2x.errors import ImageError, OutputError
@@ -37,13 +37,6 @@ _OF_MODELS = ("scale", "noise", "reduce", "backend", "device", "precision")
 """Options that two pictures do not use."""
 
 
-def _names(context: Any, parameter: Any, value: str | None) -> list[str]:
-    names = [] if value is None else [name.strip() for name in value.split(",")]
-    if "" in names:
-        raise click.BadParameter(f"{value!r}: expected names like cunet,cugan/se.")
-    return names
-
-
 @click.command(
     "compare", cls=Command, short_help="Say and show how much pictures, or models, differ."
 )
@@ -57,33 +50,7 @@ def _names(context: Any, parameter: Any, value: str | None) -> list[str]:
     type=click.Path(path_type=Path),
     shell_complete=completions.pictures,
 )
-@click.option(
-    "-o",
-    "--picture",
-    "target",
-    type=click.Path(path_type=Path),
-    metavar="PNG",
-    help="Write this PNG: crops of IN, OUT and how they differ, side by side, where they differ"
-    " most. With --models, the name of its picture.  [default: IN-models.png]",
-)
-@config_option
-@click.option("--overwrite", is_flag=True, help="Replace that PNG if it exists.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
-@click.option(
-    "--models",
-    callback=_names,
-    shell_complete=completions.model_lists,
-    metavar="NAME,NAME",
-    help="Compare what these model sets make of IN: `waifu2x models list` shows them.",
-)
-@click.option(
-    "--reduce",
-    is_flag=True,
-    help="With --models: reduce IN first, by the scale, and measure each result against it.",
-)
-@noise_option
-@scale_option
-@device_options
+@takes_settings("compare")
 def compare(
     first: Path,
     second: Path | None,
@@ -246,7 +213,7 @@ def _models(
         raise click.UsageError("--reduce needs a --scale above 1.")
     picture, original = model_comparison.opaque(first_picture(source)), None
     level: int | Picture | None = None
-    wanted = noise_of(noise)
+    wanted = noise_level(noise)
     if wanted != "auto":
         level = wanted
     elif picture.jpeg and not reduce:  # a reduced picture is no JPEG

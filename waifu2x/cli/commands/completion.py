@@ -24,7 +24,9 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from waifu2x.cli.command import Choice, Command
+from waifu2x.api.settings.kinds import OneOf
+from waifu2x.cli.command import Command
+from waifu2x.cli.options.option import Choice
 from waifu2x.cli.output.report import show
 
 _VARIABLE = "_WAIFU2X_COMPLETE"
@@ -211,7 +213,7 @@ def register() -> None:
 
 
 @click.command(cls=Command, short_help="Print a script that makes a shell complete waifu2x.")
-@click.argument("shell", metavar="|".join(SHELLS), type=Choice(list(SHELLS)))
+@click.argument("shell", metavar="|".join(SHELLS), type=Choice(OneOf(tuple(SHELLS))))
 def completion(shell: str) -> None:
     """Print a script that makes a shell complete commands, options, files, models and devices.
 

@@ -7,16 +7,20 @@ import os
 
 import click
 
-from waifu2x.cli.command import Choice, Command, Setting
+from waifu2x.api.settings.kinds import OneOf
+from waifu2x.cli.command import Command, Given
 from waifu2x.cli.completions import files
 from waifu2x.cli.options import settings
+from waifu2x.cli.options.option import Choice, Option
 from waifu2x.cli.output.report import show, tell
 from waifu2x.errors import printable
 from waifu2x.system.arguments import nearest
 
 
 @click.command(cls=Command, short_help="Show the settings in force, and where each comes from.")
-@click.argument("name", metavar="[COMMAND]", type=Choice(settings.COMMANDS), default="upscale")
+@click.argument(
+    "name", metavar="[COMMAND]", type=Choice(OneOf(settings.COMMANDS)), default="upscale"
+)
 @click.option(
     "--config",
     "chosen",
@@ -53,7 +57,7 @@ def config(name: str, chosen: str | None, as_json: bool) -> None:
             _row(key, option, found.get(str(option.name)))
             for key, option in settings.options_of(command).items()
         ]
-    known = {settings.variable_of(key) for key in settings.all_options()}
+    known = {settings.variable_of(key) for key in settings.KEYS}
     for variable in sorted(os.environ):
         if variable.startswith(settings.PREFIX) and variable not in known:
             _tell_unknown(variable, sorted(known))
@@ -72,19 +76,15 @@ def config(name: str, chosen: str | None, as_json: bool) -> None:
         show(printable(line.rstrip()))
 
 
-def _row(key: str, option: click.Option, setting: Setting | None) -> dict[str, object]:
+def _row(key: str, option: Option, setting: Given | None) -> dict[str, object]:
     if setting is None:
-        return {"setting": key, "value": _default(option), "from": "default"}
+        default = option.setting.default
+        usual = False if option.is_flag else default and option.setting.kind.kept(default)
+        return {"setting": key, "value": usual, "from": "default"}
     value: object = setting.value
     if option.is_flag:
         value = click.BOOL.convert(value, option, None)
     return {"setting": key, "value": value, "from": setting.origin}
-
-
-def _default(option: click.Option) -> object:
-    """Returns the value without a setting; None for options without a default."""
-    value = option.to_info_dict()["default"]
-    return value if isinstance(value, str | int | float) else None
 
 
 def _text(value: object) -> str:

@@ -14,8 +14,7 @@ import click
 
 from waifu2x.cli import completions
 from waifu2x.cli.command import Command
-from waifu2x.cli.options.common import format_option
-from waifu2x.cli.options.settings import config_option
+from waifu2x.cli.options.settings import takes_settings
 from waifu2x.cli.output.report import show, tell
 from waifu2x.errors import ImageError, UnavailableError, printable
 from waifu2x.flows.jobs import is_archive
@@ -38,10 +37,8 @@ _SCALE = 2
     type=click.Path(path_type=Path),
     shell_complete=completions.pictures_and_films,
 )
-@format_option("png", "Format of the result in question.")
-@config_option
-@click.option("--json", "as_json", is_flag=True, help="One line of JSON for each file.")
-def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
+@takes_settings("info")
+def info(files: tuple[Path, ...], as_json: bool, **options: str) -> None:
     """Say what was found in each FILE, and what a result in a format would keep of it; of a film,
     how long it would take here.
 
@@ -53,7 +50,7 @@ def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
     """
     from waifu2x.formats.description import describe  # with NumPy, late
 
-    failed = False
+    extension, failed = options["format"], False
     for path in files:
         try:
             if is_archive(path):

@@ -10,94 +10,18 @@ from typing import Any
 
 import click
 
-from waifu2x.cli import completions
-from waifu2x.cli.command import IN_AND_OUT, Command, Pixels, option
+from waifu2x.cli.command import Command
 from waifu2x.cli.options.arguments import check_folder
-from waifu2x.cli.options.common import device_options, volume_options
-from waifu2x.cli.options.settings import config_option
+from waifu2x.cli.options.settings import takes_settings
 from waifu2x.cli.output import report
 from waifu2x.errors import NotInstalledError
-from waifu2x.formats.limits import MAX_PIXELS
 
-_PORT = 8288
 _LIMITS = ("max_pixels", "max_bytes", "max_queue")
 _INSTALL = "pip install 'waifu2x-kernels[serve]'"
 
 
-class _Port(click.IntRange):
-    """A port, whose range helps need not show."""
-
-    def __init__(self) -> None:
-        super().__init__(0, 65535)
-
-    def _describe_range(self) -> str:
-        return ""
-
-
 @click.command(cls=Command, short_help="Open a page on this machine to drop pictures on.")
-@option(
-    "--host",
-    metavar="ADDRESS",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address to listen at; 0.0.0.0 for other machines, too.",
-)
-@option(
-    "--port",
-    type=_Port(),
-    metavar="N",
-    default=_PORT,
-    help=f"Its port; 0 for any that is free.  [{_PORT}]",
-)
-@option(
-    "--certfile",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Certificate for TLS, in PEM.",
-)
-@option(
-    "--keyfile",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Its key, if it is not in the same file.",
-)
-@option("--no-browser", is_flag=True, help="Open no browser.")
-@option(
-    "-o",
-    "--output",
-    group=IN_AND_OUT,
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    shell_complete=completions.folders,
-    help="Write results there, too; nothing is replaced.",
-)
-@option(
-    "--max-pixels",
-    group=IN_AND_OUT,
-    type=Pixels(2**62),
-    default=MAX_PIXELS,
-    metavar="N",
-    help=f"Refuse files that hold more, all frames together.  [{MAX_PIXELS}]",
-)
-@option(
-    "--max-bytes",
-    group=IN_AND_OUT,
-    type=Pixels(2**62),
-    default=4 << 30,
-    metavar="N",
-    help="Refuse larger files.  [4 GiB]",
-)
-@option(
-    "--max-queue",
-    group=IN_AND_OUT,
-    type=Pixels(10**6),
-    default=20_000,
-    metavar="N",
-    help="Jobs that are kept; the oldest finished ones go first.  [20000]",
-)
-@device_options
-@volume_options
-@config_option
+@takes_settings("serve")
 def serve(
     host: str,
     port: int,

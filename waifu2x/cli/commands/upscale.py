@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from waifu2x.cli import completions
-from waifu2x.cli.command import IN_AND_OUT, Command, option
+from waifu2x.cli.command import Command
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options.arguments import (
     OUTPUT_NAMES,
@@ -26,7 +26,6 @@ from waifu2x.cli.options.arguments import (
     output_of,
     request_of,
 )
-from waifu2x.cli.options.common import format_option, upscale_options
 from waifu2x.cli.options.inputs import (
     Words,
     check_job,
@@ -36,6 +35,7 @@ from waifu2x.cli.options.inputs import (
     jobs_of,
     words_of,
 )
+from waifu2x.cli.options.settings import takes_settings
 from waifu2x.cli.output import report
 from waifu2x.cli.output.progress import many_pictures, one_picture
 from waifu2x.errors import ImageError, Waifu2xError
@@ -51,31 +51,11 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command, short_help="Enlarge and denoise pictures.")
 @click.argument("words", metavar="IN... [OUT]", nargs=-1, shell_complete=completions.pictures)
-@option(
-    "-i",
-    "--input",
-    "inputs",
-    group=IN_AND_OUT,
-    multiple=True,
-    metavar="IN",
-    shell_complete=completions.pictures,
-    help="A picture, as IN is; for several, repeat it.",
-)
-@option(
-    "-o",
-    "--output",
-    group=IN_AND_OUT,
-    metavar="OUT|DIR",
-    shell_complete=completions.results,
-    help="A file, as OUT is, or a folder: then all words are inputs.",
-)
-@format_option(None, "Format: png, jpg, webp, ...; else by OUT, or as the input has it.")
-@upscale_options
+@takes_settings("upscale")
 def upscale(
     words: tuple[str, ...],
     inputs: tuple[str, ...],
     output: str | None,
-    extension: str | None,
     template: str | None,
     max_pixels: int,
     as_json: bool,
@@ -91,6 +71,7 @@ def upscale(
     waifu2x *.png -o large/                 several into a folder
     waifu2x - - < in.png > out.png          "-" is stdin or stdout
     """
+    extension = options.pop("format")
     named = words_of(words, inputs, output)
     check_names(named)
     check_no_films(named)

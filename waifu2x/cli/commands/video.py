@@ -12,18 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from waifu2x.cli import completions
-from waifu2x.cli.command import (
-    IN_AND_OUT,
-    MESSAGES,
-    SIZE,
-    Choice,
-    Command,
-    Pixels,
-    is_of_settings,
-    option,
-)
+from waifu2x.cli.command import Command, is_of_settings
 from waifu2x.cli.film.names import film_jobs
-from waifu2x.cli.film.options import depth_of, film_options, form_of
+from waifu2x.cli.film.options import depth_of, form_of
 from waifu2x.cli.film.work import (
     WantedFilm,
     film_maker,
@@ -32,21 +23,11 @@ from waifu2x.cli.film.work import (
 )
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options.arguments import arguments_of, check_folder
-from waifu2x.cli.options.common import (
-    device_options,
-    model_option_of,
-    scale_option,
-    side_options,
-    tile_option,
-    tta_option,
-    volume_options,
-)
 from waifu2x.cli.options.inputs import Words, check_input, check_names, is_folder
-from waifu2x.cli.options.settings import config_option
+from waifu2x.cli.options.settings import takes_settings
 from waifu2x.cli.output import report
 from waifu2x.errors import ExistsError, Waifu2xError
 from waifu2x.flows.jobs import STANDARD, Existing, Job, make_folder, may_write
-from waifu2x.networks import catalogue
 
 if TYPE_CHECKING:
     from waifu2x.flows.batch.subset import Shard
@@ -61,52 +42,7 @@ if TYPE_CHECKING:
     required=True,
     shell_complete=completions.films,
 )
-@option(
-    "-n",
-    "--noise",
-    type=Choice(["auto", "none", "0", "1", "2", "3"]),
-    default="auto",
-    metavar="LEVEL",
-    help="Denoise: auto (the default: 0 after a codec with loss), none, 0 to 3.",
-)
-@scale_option
-@model_option_of(catalogue.FILM_DEFAULT)
-@option(
-    "--overwrite",
-    group=IN_AND_OUT,
-    is_flag=True,
-    help="Replace OUT if it exists.",
-)
-@option(
-    "--width",
-    group=SIZE,
-    type=Pixels(),
-    metavar="PX",
-    help="Width of the result in pixels.",
-    joint=("--height", "Size of the result; one alone keeps the proportions."),
-)
-@option("--height", group=SIZE, type=Pixels(), metavar="PX", help="Height of the result in pixels.")
-@side_options
-@option(
-    "--max-height",
-    group=SIZE,
-    type=Pixels(),
-    metavar="PX",
-    help="The most rows of the result, with -s or any other size.",
-)
-@film_options
-@tta_option
-@device_options
-@tile_option
-@volume_options
-@config_option
-@option(
-    "--json",
-    "as_json",
-    group=MESSAGES,
-    is_flag=True,
-    help="A line of JSON each second and one at the end, on stdout.",
-)
+@takes_settings("video")
 def video(words: tuple[str, ...], preview: Fraction | None, as_json: bool, **options: Any) -> None:
     """Enlarge and denoise the film IN into the new film OUT, or several into a folder.
 
@@ -250,8 +186,6 @@ def _wanted(named: Job, options: dict[str, Any]) -> WantedFilm:
     if end is not None and end <= start:
         raise click.UsageError("--end must be later than --start.")
     how, ivtc = own("deinterlace"), own("ivtc")
-    if ivtc and how != "auto":
-        raise click.UsageError("--ivtc and --deinterlace exclude each other.")
     job = FilmJob(
         named.source,
         named.target,
@@ -263,7 +197,7 @@ def _wanted(named: Job, options: dict[str, Any]) -> WantedFilm:
         deinterlacing="ivtc" if ivtc else None if how == "auto" else how,
         duplicates=own("duplicates"),
         max_height=own("max_height"),
-        form=form_of(own("form")),
+        form=form_of(own("format")),
     )
     crop = own("crop")
     for name in ("fit", "only_smaller_than"):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
+from waifu2x.api.settings.kinds import LOCAL
 from waifu2x.backends import device_numbers
 from waifu2x.cli.options.arguments import describe, tell_reduction
-from waifu2x.cli.options.common import LOCAL
 from waifu2x.cli.output import report
 from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film.description import FilmCrop

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from waifu2x.api.settings.kinds import noise_level
 from waifu2x.cli.command import is_of_settings
 from waifu2x.cli.output.report import tell
 from waifu2x.errors import OutputError
@@ -63,25 +64,15 @@ def tell_reduction(model: str, scale: Fraction | None, **options: Any) -> None:
 
 
 def arguments_of(
-    noise: str, scale: Fraction | None, fit: Fit | None, tta: str, **others: Any
+    noise: str, scale: Fraction | None, fit: Fit | None, **others: Any
 ) -> dict[str, Any]:
     """Returns the arguments of an Upscaler for the options of a command. Raises UsageError if there
-    is nothing to do, or for more than one size."""
-    sizes = {
-        "--scale": scale,
-        "--width and --height": others["width"] or others["height"],
-        "--longer-side": others["longer_side"],
-        "--shorter-side": others["shorter_side"],
-        "--min-size": others["min_size"],
-    }
-    given = [name for name, value in sizes.items() if value is not None]
-    if len(given) > 1:
-        raise click.UsageError(f"Give one size: {' or '.join(given)}.")
+    is nothing to do."""
     if fit is not None and None in (others["width"], others["height"]):
         raise click.UsageError("--fit needs --width and --height.")
     if noise == "none" and scale == 1:
         raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
-    own = {"scale": scale, "noise": noise_of(noise), "fit": fit or "inside", "tta": int(tta)}
+    own = {"scale": scale, "noise": noise_level(noise), "fit": fit or "inside"}
     return own | others
 
 
@@ -89,11 +80,6 @@ def request_of(**options: Any) -> Request:
     """Returns the size that the options ask for. Raises UsageError as `arguments_of` does."""
     arguments = arguments_of(**options)
     return sizes.request(**{name: arguments[name] for name in _SIZES})
-
-
-def noise_of(choice: str) -> int | Literal["auto"] | None:
-    """Returns the noise level of an Upscaler for a value of --noise."""
-    return "auto" if choice == "auto" else None if choice == "none" else int(choice)
 
 
 def naming_of(
@@ -141,7 +127,7 @@ def output_of(
     quality: int | Literal["like"] | None,
     compression: Compression,
     depth: Depth,
-    background: tuple[int, int, int],
+    background: tuple[int, int, int] | None,
     strip: bool,
     copy_times: bool,
     overwrite: bool,
@@ -162,10 +148,8 @@ def output_of(
             table.check(extension, encoded, depth)
     except ValueError as error:
         raise click.UsageError(f"--{error}.") from error
-    if overwrite and skip_existing:
-        raise click.UsageError("--overwrite and --skip-existing exclude each other.")
     existing: Existing = "overwrite" if overwrite else "skip" if skip_existing else "fail"
-    options = OutputOptions(depth, background, strip)
+    options = OutputOptions(depth, background or OutputOptions().background, strip)
     return Output(extension or "png", encoded, existing, options, copy_times)
 
 

@@ -234,7 +234,7 @@ def extension_of(job: Job, chosen: str | None) -> str | None:
         _check_archives(job)
         return chosen
     if suffix in table.WRITABLE:
-        if chosen and not table.same(chosen, suffix) and not is_of_settings("extension"):
+        if chosen and not table.same(chosen, suffix) and not is_of_settings("format"):
             raise click.UsageError(f"--format {chosen} contradicts the file name {name}.")
         return suffix
     if chosen:

@@ -9,22 +9,26 @@ themselves check the values.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import platformdirs
 
-from waifu2x.cli.command import MESSAGES, SETTINGS_KEY, Option, Setting, own_options
-from waifu2x.cli.completions import files
+from waifu2x.api.settings.setting import Setting
+from waifu2x.api.settings.table import TABLE, of_command
+from waifu2x.cli.command import SETTINGS_KEY, Given, own_options
+from waifu2x.cli.options.option import Option
 from waifu2x.cli.output.report import tell
 from waifu2x.errors import printable
 from waifu2x.system.arguments import nearest
 from waifu2x.system.files import open_regular, reason
 from waifu2x.system.resources import of_user
 
-COMMANDS = ("upscale", "batch", "video", "compare", "bench", "info")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+COMMANDS = tuple(next(row for row in TABLE if row.key == "config").commands.split())
 """The commands that take settings."""
 PREFIX = "WAIFU2X_"
 """The prefix of variables' names."""
@@ -38,38 +42,12 @@ OTHER_VARIABLES = {
     "WAIFU2X_REQUIRE": "For tests: backends whose absence is a failure.",
 }
 """Variables of the program that are not for options, and the purpose of each."""
-ONE_RUN = {
-    "overwrite": "files are replaced only where the command line itself says so",
-    "input": "it is of one run",
-    "output": "it is of one run",
-    "json": "the program that reads the output asks for it",
-    "report": "it is of one run",
-    "picture": "it is of one run",
-    "retry-failed": "it is of one run",
-    "shard": "it is of one run",
-    "join": "it is of one run",
-    "watch": "it is of one run",
-    "models": "it is of one run",
-    "reduce": "it is of one run",
-    "tune": "it is of one run",
-    "preview": "it is of one run",
-    "start": "it is of one run",
-    "end": "it is of one run",
-    "restart": "it throws away what is done",
-    "codec-option": "it is of one encoder",
-    "config": "it names the file itself",
-    "help": "it is of one run",
-}
+ONE_RUN = {row.key: row.one_run for row in TABLE if row.one_run}
 """Options that no setting may stand for, and why. A setting is made once and forgotten: it must not
 decide, a year later, that a file is lost."""
+KEYS = tuple(dict.fromkeys(row.key for row in TABLE if not row.one_run))
+"""Options that settings may stand for."""
 
-_SIZES = frozenset(("scale", "width", "height", "longer_side", "shorter_side", "min_size"))
-_EXCLUSIVE = (
-    _SIZES,
-    frozenset(("overwrite", "skip_existing")),
-    frozenset(("quiet", "verbose")),
-)
-"""Mutually exclusive parameters: giving one discards settings of the others."""
 _MOST_BYTES = 1 << 14  # a key of as many dots takes a second to read
 
 
@@ -80,9 +58,9 @@ class SettingsError(click.UsageError):
 class ConfigOption(Option):
     """The option --config, which also gives the command's other options their settings."""
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        settings |= {"is_eager": True, "expose_value": False}
-        super().__init__(*arguments, **settings)
+    def __init__(self, names: Sequence[str], setting: Setting) -> None:
+        super().__init__(names, setting)
+        self.is_eager, self.expose_value = True, False
 
     def add_to_parser(self, parser: Any, context: click.Context) -> None:
         """Adds a hidden --no-FLAG for each flag that a setting may set."""
@@ -106,10 +84,10 @@ class ConfigOption(Option):
         return result
 
 
-def options_of(command: click.Command) -> dict[str, click.Option]:
+def options_of(command: click.Command) -> dict[str, Option]:
     """Returns the options of a command that settings may stand for, by key."""
-    keys = {max(each.opts, key=len)[2:]: each for each in own_options(command)}
-    return {key: option for key, option in keys.items() if key not in ONE_RUN}
+    found = [each for each in command.params if isinstance(each, Option)]
+    return {each.setting.key: each for each in found if not each.setting.one_run}
 
 
 def variable_of(key: str) -> str:
@@ -126,7 +104,7 @@ def environment_without() -> dict[str, str]:
     }
 
 
-def settings_of(command: click.Command, chosen: str | None, given: set[str]) -> dict[str, Setting]:
+def settings_of(command: click.Command, chosen: str | None, given: set[str]) -> dict[str, Given]:
     """Returns the checked settings in force for a command, by the names of its parameters.
 
     `chosen` is the file of --config; `given` are the parameters of the command line. Raises
@@ -138,7 +116,7 @@ def settings_of(command: click.Command, chosen: str | None, given: set[str]) -> 
     document = None if path is None else read(path, asked_for=chosen is not None)
     if path is not None and document is not None:
         layers += _of_file(command, options, document, short(path))
-    found = _merged(layers, given)
+    found = _merged(command, layers, given)
     for name, setting in found.items():
         _check(command, name, setting)
     return found
@@ -186,22 +164,22 @@ def read(path: Path, *, asked_for: bool) -> dict[str, Any] | None:
         raise SettingsError(f"{where}: not a TOML file: {error}") from error
 
 
-def _of_variables(options: Mapping[str, click.Option]) -> dict[str, Setting]:
+def _of_variables(options: Mapping[str, click.Option]) -> dict[str, Given]:
     found = {}
     for key, option in options.items():
         variable = variable_of(key)
         value = os.environ.get(variable)
         if value:
-            found[str(option.name)] = Setting(value, key, variable, variable)
+            found[str(option.name)] = Given(value, key, variable, variable)
     return found
 
 
 def _of_file(
     command: click.Command, options: Mapping[str, click.Option], document: Any, where: str
-) -> list[dict[str, Setting]]:
+) -> list[dict[str, Given]]:
     """Returns the layers of a file for a command, the stronger one first."""
-    own: dict[str, Setting] = {}
-    top: dict[str, Setting] = {}
+    own: dict[str, Given] = {}
+    top: dict[str, Given] = {}
     for key, value in document.items():
         if isinstance(value, dict):
             if key == command.name:
@@ -217,30 +195,17 @@ def _of_file(
             raise SettingsError(f"{where}: {key}: expected a table, [{key}]")
         elif key in options:
             top[str(options[key].name)] = _setting(key, value, options[key], where, "")
-        elif key not in (known := all_options()):
-            raise _unknown(key, where, "", [*known, *COMMANDS])
+        elif key not in KEYS:
+            raise _unknown(key, where, "", [*KEYS, *COMMANDS])
     return [own, top]
 
 
-def all_options() -> dict[str, click.Option]:
-    """Returns the options of all commands that settings may stand for. Imports the commands."""
-    from waifu2x.cli import cli
-
-    context = click.Context(cli)
-    found: dict[str, click.Option] = {}
-    for name in COMMANDS:
-        command = cli.get_command(context, name)
-        if command is not None:
-            found |= options_of(command)
-    return found
-
-
-def _setting(key: str, value: object, option: click.Option, where: str, table: str) -> Setting:
+def _setting(key: str, value: object, option: click.Option, where: str, table: str) -> Given:
     """Converts a value of the file to one of the command line. Raises SettingsError for a wrong
     type."""
     name = f"{table}{key}"
     if isinstance(value, bool) == option.is_flag and isinstance(value, str | int | float):
-        return Setting(value if isinstance(value, bool) else str(value), key, name, where)
+        return Given(value if isinstance(value, bool) else str(value), key, name, where)
     expected = "true or false" if option.is_flag else "a string or a number"
     raise SettingsError(printable(f"{where}: {name}: expected {expected}, but got {_kind(value)}"))
 
@@ -267,20 +232,25 @@ def _unknown(
     return SettingsError(printable(text))
 
 
-def _merged(layers: Sequence[Mapping[str, Setting]], given: set[str]) -> dict[str, Setting]:
+def _merged(
+    command: click.Command, layers: Sequence[Mapping[str, Given]], given: set[str]
+) -> dict[str, Given]:
     """Returns the settings of layers, the strongest first, that the command line leaves valid."""
-    found: dict[str, Setting] = {}
+    rows = {option.name: option.setting for option in command.params if isinstance(option, Option)}
+    found: dict[str, Given] = {}
     taken = set(given)
     for layer in layers:
-        void = {name for group in _EXCLUSIVE if group & taken for name in group} | taken
-        if taken & _SIZES:
-            void.add("fit")  # it concerns width and height, which are void
-        found |= {name: setting for name, setting in layer.items() if name not in void}
+        groups = {rows[name].group for name in taken if name in rows} - {""}
+        found |= {
+            name: setting
+            for name, setting in layer.items()
+            if name not in taken and groups.isdisjoint((rows[name].group, rows[name].void_by))
+        }
         taken |= layer.keys()
     return found
 
 
-def _check(command: click.Command, name: str, setting: Setting) -> None:
+def _check(command: click.Command, name: str, setting: Given) -> None:
     option = next(each for each in own_options(command) if each.name == name)
     try:
         if option.is_flag:  # its callback may act at once, before void settings are known
@@ -310,13 +280,13 @@ def short(path: Path) -> str:
     return str(path)
 
 
-def config_option(command: Any) -> Any:
-    """Adds the option --config to a command that takes settings."""
-    return click.option(
-        "--config",
-        cls=ConfigOption,
-        group=MESSAGES,
-        metavar="FILE",
-        shell_complete=files(".toml"),
-        help="Settings file; `waifu2x config` shows what is in force. '' for none.",
-    )(command)
+def takes_settings(command: str) -> Callable[[_Function], _Function]:
+    """Gives the function of a command its options, by the table of settings."""
+
+    def add(function: _Function) -> _Function:
+        for row in reversed(of_command(command)):
+            kind = ConfigOption if row.key == "config" else Option
+            function = click.option(cls=kind, setting=row)(function)
+        return function
+
+    return add

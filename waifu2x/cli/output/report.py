@@ -195,10 +195,6 @@ def is_quiet() -> bool:
     return _volume is Volume.QUIET
 
 
-def volume() -> Volume:
-    return _volume
-
-
 def is_terminal() -> bool:
     """Returns whether a person reads standard error; a log of CI is none, even if it is a
     terminal."""

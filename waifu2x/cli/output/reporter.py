@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LINES = 1000
 """The most lines of JSON that are written together."""
-_ALWAYS = ("model", "noise", "scale", "extension", "precision")
+_ALWAYS = ("model", "noise", "scale", "format", "precision")
 """Options that a report names even if they were not given."""
 _NEVER = ("page", "as_json", "overwrite", "skip_existing")
 """Options that change no result."""
