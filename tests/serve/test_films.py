@@ -58,7 +58,7 @@ def test_a_film_comes_back_larger(server: Server) -> None:
     assert done["state"] == "done", done
     assert done["result"]["name"] == "in-2x.mkv"
     assert (done["result"]["width"], done["result"]["height"]) == (96, 64)
-    assert done["command"] == "waifu2x video -m vgg_7/art -n none in.mkv in-2x.mkv"
+    assert done["command"] == "waifu2x video -n none -m vgg_7/art in.mkv in-2x.mkv"
     answer = server.ask("GET", f"/api/jobs/{job['id']}/result")
     assert answer.headers["content-type"] == "video/x-matroska"
     made = frames_of(answer.body)

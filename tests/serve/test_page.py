@@ -124,7 +124,7 @@ def test_settings_are_those_of_the_command(
     assert (
         again["command"]
         == page.run(command)
-        == f"waifu2x upscale -m {OTHER} -n none --width 60 in.png"
+        == f"waifu2x upscale -n none -m {OTHER} --width 60 in.png"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from waifu2x import __version__
+from waifu2x.api.settings.table import HTTP
 from waifu2x.errors import OutputError
 from waifu2x.flows.jobs import ARCHIVES_READ
 from waifu2x.formats import film, table
@@ -37,6 +38,7 @@ def capabilities(service: Service) -> dict[str, Any]:
         },
         "output": service.output is not None,
         "video": bool(films),
+        "settings": [{"name": row.name, "option": row.option} for row in HTTP],
         "defaults": fields(service.defaults),
     }
 

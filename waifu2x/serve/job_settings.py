@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any, cast
 
+from waifu2x.api.settings.kinds import QUALITY, SCALE, OneOf, noise_level
+from waifu2x.api.settings.setting import Setting
+from waifu2x.api.settings.table import HTTP, conflict
 from waifu2x.flows.jobs import Output
 from waifu2x.formats import table
 from waifu2x.formats.table import Depth, OutputOptions, Quality
-from waifu2x.imaging.sizes import scale_of
 from waifu2x.networks import catalogue, listing
 from waifu2x.networks.listing import ModelInfo
 from waifu2x.serve import names
 from waifu2x.system.lazy_dataclass import dataclass
 
-_NOISE = ("auto", "none", "0", "1", "2", "3")
-_TTA = (1, 2, 4, 8)
-_DEPTHS = ("auto", "8", "16")
-_MOST_PIXELS = 1_000_000
-"""The largest width or height that may be asked for, in pixels."""
+_USUAL_SCALE = "2"
 
 
 @dataclass(frozen=True)
 class JobSettings:
-    """Holds how a file is enlarged, in the words of the command line."""
+    """Holds how a file is enlarged, in the words of the command line: a field for each row of the
+    table of settings that requests have."""
 
     model: str = catalogue.DEFAULT
     noise: str = "auto"
-    scale: str | None = "2"
+    scale: str | None = _USUAL_SCALE
     """None where `width` or `height` is given."""
     width: int | None = None
     height: int | None = None
@@ -46,28 +43,23 @@ class JobSettings:
         """Reads settings from a query; `default` has those that it lacks. Raises ValueError, with a
         sentence, for settings that make no sense."""
         default = default or cls()
-        width, height = _pixels(query, "width"), _pixels(query, "height")
-        has_size = width is not None or height is not None
-        if has_size and query.get("scale"):
-            raise ValueError("Give one size: scale, or width and height.")
-        if not (has_size or query.get("scale")):
-            width, height = default.width, default.height
-            has_size = width is not None or height is not None
-        scale = None if has_size else query.get("scale") or default.scale or "2"
-        if scale is not None:
-            _scale(scale)
-        found = cls(
-            _one_of(query, "model", default.model, installed_models()),
-            _one_of(query, "noise", default.noise, _NOISE),
-            scale,
-            width,
-            height,
-            int(_one_of(query, "tta", str(default.tta), tuple(map(str, _TTA)))),
-            _format(query, default.format),
-            _quality(query, default.quality),
-            _one_of(query, "depth", default.depth, _DEPTHS),
-        )
-        if found.noise == "none" and found.scale is not None and _scale(found.scale) == 1:
+        rows = {row.name: row for row in HTTP}
+        given = {name: query[name] for name in rows if query.get(name)}
+        if said := conflict((rows[name] for name in given), dashes=""):
+            raise ValueError(said)
+        values = {name: getattr(default, name) for name in rows}
+        sizes = [name for name, row in rows.items() if row.group == "size"]
+        if not given.keys().isdisjoint(sizes):
+            values |= dict.fromkeys(sizes)
+        # "" asks for what there is without the setting, where a job has had something else.
+        values |= {
+            name: None
+            for name, row in rows.items()
+            if query.get(name) == "" and row.default is None and not row.group
+        }
+        values |= {name: _kept(rows[name], text) for name, text in given.items()}
+        found = cls(**values)
+        if found.noise == "none" and found.scale is not None and SCALE.parse(found.scale) == 1:
             raise ValueError("Nothing to do: give a noise level, a scale above 1, or both.")
         if found.format is not None:
             table.check(found.format, found.coding, cast(Depth, found.depth))
@@ -76,20 +68,15 @@ class JobSettings:
     @property
     def coding(self) -> Quality:
         """Returns how results are encoded."""
-        level = self.quality
-        return Quality(None if level is None else "like" if level == "like" else int(level))
+        return Quality(None if self.quality is None else QUALITY.parse(self.quality))
 
     def arguments(self) -> dict[str, Any]:
         """Returns the arguments of an Upscaler."""
-        noise = self.noise
-        return {
-            "model": self.model,
-            "noise": noise if noise == "auto" else None if noise == "none" else int(noise),
-            "scale": None if self.scale is None else _scale(self.scale),
-            "width": self.width,
-            "height": self.height,
-            "tta": self.tta,
+        own = {
+            "noise": noise_level(self.noise),
+            "scale": None if self.scale is None else SCALE.parse(self.scale),
         }
+        return {row.name: getattr(self, row.name) for row in HTTP if row.api == "upscaler"} | own
 
     def output(self, source_extension: str) -> Output:
         """Returns how the result of a source of that extension is written. Raises ValueError if its
@@ -104,23 +91,21 @@ class JobSettings:
     def command(self, name: str, *, is_film: bool) -> str:
         """Returns the command line that does the same."""
         words = ["waifu2x", "video" if is_film else "upscale"]
-        words += ["-m", self.model] if self.model != catalogue.DEFAULT or is_film else []
-        words += ["-n", self.noise] if self.noise != "auto" else []
-        words += ["-s", self.scale] if self.scale not in (None, "2") else []
-        words += ["--width", str(self.width)] if self.width is not None else []
-        words += ["--height", str(self.height)] if self.height is not None else []
-        words += ["-x", str(self.tta)] if self.tta != 1 else []
-        if not is_film:
-            words += ["-f", self.format] if self.format is not None else []
-            words += ["-q", self.quality] if self.quality is not None else []
-            words += ["--depth", self.depth] if self.depth != "auto" else []
+        usual = JobSettings()
+        for row in HTTP:
+            value = getattr(self, row.name)
+            # Films have another default for the model, and no settings of files of pictures.
+            if (is_film and row.api == "file") or value is None:
+                continue
+            if value != getattr(usual, row.name) or (is_film and row.key == "model"):
+                words += [row.option, str(value)]
         files = [name]
         if is_film:
-            scale = None if self.scale is None else _scale(self.scale)
+            scale = self.arguments()["scale"]
             files.append(names.of_result(name, names.film_extension(name), scale))
         # A name that begins with a dash would be an option.
         shown = [f"./{each}" if each.startswith("-") else each for each in files]
-        return shlex.join([word for word in words if word is not None] + shown)
+        return shlex.join(words + shown)
 
 
 def installed_models() -> dict[str, ModelInfo]:
@@ -132,48 +117,11 @@ def _own_format(extension: str) -> str:
     return extension if extension in table.WRITABLE else "png"
 
 
-def _one_of(query: Mapping[str, str], name: str, default: str, allowed: Any) -> str:
-    value = query.get(name) or default
-    if value not in allowed:
-        raise ValueError(f"{name} {value[:40]!r}: expected one of {', '.join(allowed)}.")
-    return value
-
-
-def _scale(text: str) -> Fraction:
+def _kept(row: Setting, text: str) -> Any:
+    """Returns a value as it is kept. Raises ValueError, with a sentence."""
+    # A path, which the command line takes, would be read.
+    kind = OneOf(tuple(installed_models())) if row.key == "model" else row.kind
     try:
-        return scale_of(text)
+        return kind.kept(text)
     except ValueError as error:
-        raise ValueError(
-            f"scale {text[:40]!r}: expected a number above 0, at most 32, such as 2, 1.5 or 4/3."
-        ) from error
-
-
-def _pixels(query: Mapping[str, str], name: str) -> int | None:
-    value = query.get(name)
-    if not value:
-        return None
-    if not re.fullmatch(r"[1-9]\d{0,6}", value, re.ASCII) or int(value) > _MOST_PIXELS:
-        raise ValueError(f"{name} {value[:40]!r}: expected pixels, from 1 to {_MOST_PIXELS}.")
-    return int(value)
-
-
-def _chosen(query: Mapping[str, str], name: str, default: str | None) -> str | None:
-    # "" asks for the format's default where a job has had something else.
-    return (query[name] or None) if name in query else default
-
-
-def _format(query: Mapping[str, str], default: str | None) -> str | None:
-    value = _chosen(query, "format", default)
-    if value is not None and value not in table.WRITABLE:
-        raise ValueError(f"format {value[:40]!r}: expected one of {', '.join(table.WRITABLE)}.")
-    return value
-
-
-def _quality(query: Mapping[str, str], default: str | None) -> str | None:
-    value = _chosen(query, "quality", default)
-    if value in (None, "like"):
-        return value
-    assert value is not None
-    if not re.fullmatch(r"[1-9]\d?|100", value, re.ASCII):
-        raise ValueError(f"quality {value[:40]!r}: expected 1 to 100, or like.")
-    return value
+        raise ValueError(f"{row.name}: {error}") from error

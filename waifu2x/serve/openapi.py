@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from waifu2x import __version__
-from waifu2x.formats import table
+from waifu2x.api.settings.setting import Setting
+from waifu2x.api.settings.table import HTTP
 from waifu2x.serve.jobs import STATES
 from waifu2x.serve.limits import CROP_SIDE, MOST_IDS
 
@@ -171,17 +172,17 @@ _CHANGES = (
     " ones. `version` is for the next request, at once if there is `more`. `begins` says that"
     " the answer begins a list of all jobs"
 )
-_SETTINGS = [
-    _query("model", _TEXT, "Name of a model, as /api/settings has them"),
-    _query("noise", {"enum": ["auto", "none", "0", "1", "2", "3"]}, "Noise level to remove"),
-    _query("scale", _TEXT, "Times as large: 2, 1.5, 4/3; up to 32"),
-    _query("width", {"type": "integer", "minimum": 1}, "Width in pixels, instead of scale"),
-    _query("height", {"type": "integer", "minimum": 1}, "Height in pixels, instead of scale"),
-    _query("tta", {"enum": [1, 2, 4, 8]}, "The number of turned results in the mean"),
-    _query("format", {"enum": ["", *table.WRITABLE]}, "Format; as the source has it without"),
-    _query("quality", _TEXT, "1 to 100, or like: as the source"),
-    _query("depth", {"enum": ["auto", "8", "16"]}, "Bits a sample"),
-]
+
+
+def _schema(row: Setting) -> dict[str, Any]:
+    """Returns the schema of a parameter; "" is for nothing chosen, where that is the default."""
+    kind, unset = row.kind, [""] if row.default is None else []
+    if not kind.words:
+        return {"type": kind.json}
+    return {"enum": [*unset, *map(kind.kept, kind.words)]}
+
+
+_SETTINGS = [_query(row.name, _schema(row), row.http) for row in HTTP]
 _COUNTS = _object(**dict.fromkeys(STATES, _WHOLE))
 _LIST = _object(
     version=_WHOLE,
@@ -202,15 +203,10 @@ _WANTED = {
 _SCHEMAS = {
     "Error": _object(error={"type": "string", "description": "A sentence"}),
     "Settings": _object(
-        model=_TEXT,
-        noise=_TEXT,
-        scale=_or_null("string"),
-        width=_or_null("integer"),
-        height=_or_null("integer"),
-        tta=_WHOLE,
-        format=_or_null("string"),
-        quality=_or_null("string"),
-        depth=_TEXT,
+        **{
+            row.name: _or_null(row.kind.json) if row.default is None else {"type": row.kind.json}
+            for row in HTTP
+        }
     ),
     "Source": _object(width=_WHOLE, height=_WHOLE, bytes=_WHOLE, format=_TEXT, pages=_WHOLE),
     "Result": _object(

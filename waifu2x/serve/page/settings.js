@@ -137,24 +137,13 @@ export class Settings {
 
   /** The command that does the same for a picture; what are defaults is left out. */
   get command() {
-    const { defaults } = this.#known;
+    const { defaults, settings } = this.#known;
     const value = this.value;
     const parts = ["waifu2x", "upscale"];
-    const add = (option, name) => {
-      const unset = name === "tta" ? "1" : name === "depth" ? "auto" : "";
-      if (value[name] && value[name] !== String(defaults[name] || unset)) {
-        parts.push(option, quoted(value[name]));
-      }
-    };
-    add("-m", "model");
-    add("-n", "noise");
-    if (!value.width && !value.height) add("-s", "scale");
-    add("--width", "width");
-    add("--height", "height");
-    add("-x", "tta");
-    add("-f", "format");
-    add("-q", "quality");
-    add("--depth", "depth");
+    for (const { name, option } of settings) {
+      const usual = String(defaults[name] ?? "");
+      if (value[name] && value[name] !== usual) parts.push(option, quoted(value[name]));
+    }
     return [...parts, "IN"].join(" ");
   }
 }
