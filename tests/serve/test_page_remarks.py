@@ -55,6 +55,18 @@ def test_a_card_says_what_was_lost(
     page.wait("document.querySelectorAll('.card').length == 2")
     page.settle()
     page.keep("dark" if dark else "light")
+    # A network that is compiled is said to be: numpy compiles nothing.
+    line, value = page.run(
+        f"const card = ({CARD}).card, {{ job }} = card;"
+        "card.show({ ...job, state: 'working', progress: 0, preparing: 12.3 }, 0, 1, false);"
+        "const told = [card.line.textContent, card.bar.getAttribute('value')];"
+        "card.show(job, 0, 1, false); return told;",
+        "deep.png",
+    )
+    assert line.replace("\u00a0", " ") == (
+        f"Preparing {FAST} for this machine, once: compiling for 12 s"
+    )
+    assert value is None
     jobs = {job["name"]: job for job in page_server.ask("GET", "/api/jobs").data["jobs"]}
     for name, state in (("short.mkv", "Incomplete"), ("deep.png", "Done")):
         job = jobs[name]

@@ -113,7 +113,6 @@ class FilmWorker:
             self._unwanted.set()
 
     def _make(self, record: JobRecord) -> None:
-        begun = time.monotonic()
         source = self._spool.source(record)
         made = self._spool.result(record, names.film_extension(record.name))
         try:
@@ -136,7 +135,7 @@ class FilmWorker:
             if self._queue.is_wanted(record):
                 shape = prepared.shape
                 size = shape.width, shape.height
-                self._results.keep(record, made, size, begun, remarks)
+                self._results.keep(record, made, size, remarks)
         if self._queue.find(record.id) is None or self._unwanted.is_set():
             self._drop_parts(record)
             self._results.drop(record, made)

@@ -6,7 +6,6 @@ import logging
 import re
 import sqlite3
 import threading
-import time
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -36,13 +35,11 @@ class JobResults:
         """Ends all waiting: a job whose end was not recorded is made again at the next start."""
         self._stopped.set()
 
-    def keep(
-        self, record: JobRecord, made: Path, size: tuple[int, int], begun: float, remarks: Remarks
-    ) -> None:
-        """Ends a job with its result, the file `made` whose pictures have `size`, width and height.
-        `begun` is the time of `time.monotonic` when its turn came."""
+    def keep(self, record: JobRecord, made: Path, size: tuple[int, int], remarks: Remarks) -> None:
+        """Ends a job with its result, the file `made` whose pictures have `size`, width and
+        height."""
         width, height = size
-        seconds = round(time.monotonic() - begun, 3)
+        seconds = round(self._queue.seconds(record), 3)
         scale = Fraction(width, record.source.width) if record.source else None
         extension = made.suffix[1:]
         name = names.of_result(record.name, extension, scale)

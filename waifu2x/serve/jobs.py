@@ -41,7 +41,7 @@ class ResultInfo:
     format: str
     """Its extension."""
     seconds: float
-    """Since its turn came."""
+    """Since its turn came, without compiling."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,14 @@ class Progress:
     version: int
 
 
-def shown(record: JobRecord, progress: Progress | None, position: int | None) -> dict[str, Any]:
-    """Returns a job as clients see it."""
+def shown(
+    record: JobRecord,
+    progress: Progress | None,
+    position: int | None,
+    preparing: float | None = None,
+) -> dict[str, Any]:
+    """Returns a job as clients see it. `preparing` is for how many seconds networks have been
+    compiled, while it waits for them."""
     settings, remarks = record.settings, record.remarks or Remarks()
     done = 1.0 if record.state == "done" else 0.0
     return {
@@ -107,6 +113,7 @@ def shown(record: JobRecord, progress: Progress | None, position: int | None) ->
         "source": fields(record.source),
         "settings": fields(settings),
         "progress": round(progress.part, 4) if progress else done,
+        "preparing": None if preparing is None else round(preparing, 1),
         "rate": progress.rate if progress else None,
         "seconds_left": progress.seconds_left if progress else None,
         "error": record.error,

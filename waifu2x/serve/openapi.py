@@ -222,6 +222,10 @@ _SCHEMAS = {
         source={"anyOf": [_reference("Source"), {"type": "null"}]},
         settings=_reference("Settings"),
         progress={"type": "number", "minimum": 0, "maximum": 1},
+        preparing={
+            **_or_null("number"),
+            "description": "For how many seconds networks have been compiled that it may wait for",
+        },
         rate=_or_null("number"),
         seconds_left=_or_null("number"),
         error=_or_null("string"),

@@ -66,15 +66,24 @@ class _Removal(NamedTuple):
 class Queue:
     """Holds the jobs of a server. Threads may share it."""
 
-    def __init__(self, store: Store, spool: Spool, limits: ServiceLimits) -> None:
-        """Jobs that were under way when the server ended wait again."""
+    def __init__(
+        self,
+        store: Store,
+        spool: Spool,
+        limits: ServiceLimits,
+        clock: Callable[[], float] = time.monotonic,
+        preparing: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        """Jobs that were under way when the server ended wait again. `clock` stands still while
+        networks are compiled; `preparing` returns for how many seconds they have been, or None."""
         self._store = store
         self._spool = spool
         self._limits = limits
         self._lock = threading.RLock()
         self._arrived = {films: threading.Condition(self._lock) for films in (False, True)}
         """Notified of new jobs: by whether they are films."""
-        self._progress = ProgressTable()
+        self._progress = ProgressTable(clock)
+        self._preparing = preparing
         self._gone: deque[tuple[int, list[str]]] = deque()
         """Versions of removals, and ids of their jobs."""
         self._known_from = store.version
@@ -130,7 +139,7 @@ class Queue:
         return self._shown(self.get(identity))
 
     def rate(self, model: str) -> float | None:
-        """Returns output megapixels a second of a model's latest job; None before its second."""
+        """Returns output megapixels a second of a model's latest job; None before its first."""
         return self._progress.rate(model)
 
     def find(self, identity: str) -> JobRecord | None:
@@ -384,6 +393,10 @@ class Queue:
                 version = self._store.next_version()
                 self._progress.advance(record.id, part, pixels, before, version)
 
+    def seconds(self, record: JobRecord) -> float:
+        """Returns how many seconds a job under way has taken, without compiling."""
+        return self._progress.seconds(record.id)
+
     def give_back(self, record: JobRecord) -> None:
         """Makes a job under way wait again."""
         self._end(record, state="waiting")
@@ -433,4 +446,5 @@ class Queue:
 
     def _shown(self, record: JobRecord) -> dict[str, Any]:
         progress = self._progress.of(record.id)
-        return jobs.shown(record, progress, self._store.position(record))
+        preparing = self._preparing() if progress and not progress.part else None
+        return jobs.shown(record, progress, self._store.position(record), preparing)

@@ -71,11 +71,12 @@ class Service:
                 told = reason(error) if isinstance(error, OSError) else str(error)
                 raise OutputError(f"{self.spool.database}: cannot keep a queue: {told}") from error
             self._held.callback(store.close)
-            self.queue = Queue(store, self.spool, limits)
             self.reading = ReadingProcesses()
             self._held.callback(self.reading.close)
             self.upscalers = Upscalers(lambda: Engine(**computing), limits.max_pixels)
             self._held.callback(self.upscalers.close)
+            clock, preparing = self.upscalers.clock, self.upscalers.preparing
+            self.queue = Queue(store, self.spool, limits, clock, preparing)
             self.views = Views(self.spool, limits, self.reading, self.upscalers, self.queue.measure)
             self._results = results = JobResults(self.queue, self.spool, output)
             self._worker = Worker(self.queue, self.spool, self.upscalers, results)

@@ -73,6 +73,14 @@ class Upscalers:
         with self._lock:
             return self._kept[_key(settings)].upscaler.notices
 
+    def clock(self) -> float:
+        """Returns seconds of a clock that stands still while networks are compiled."""
+        return self.engine.clock()
+
+    def preparing(self) -> float | None:
+        """Returns for how many seconds networks have been compiled now; None if none is."""
+        return self.engine.clock.standing()
+
     def reopen(self) -> None:
         """Replaces an engine whose device has stopped working. Raises Waifu2xError; the next call
         tries again."""

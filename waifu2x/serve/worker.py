@@ -45,7 +45,6 @@ class _DeviceFailedError(Exception):
 class _UnderWay:
     record: JobRecord
     request: FileRequest
-    begun: float = field(default_factory=time.monotonic)
     part: float = 0.0
     told: float = 0.0
     """When progress was last reported."""
@@ -218,7 +217,7 @@ class Worker:
             made = outcome.made
             self._queue.advance(record, 1.0, made.pixels)
             size, remarks = (made.width, made.height), Remarks(notices=few(one.notices))
-            self._results.keep(record, job.target, size, one.begun, remarks)
+            self._results.keep(record, job.target, size, remarks)
 
     def _fail_all(self, error: str) -> None:
         with self._lock:

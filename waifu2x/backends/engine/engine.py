@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -69,6 +70,8 @@ class Engine:
         """Sentences on why `auto` passed over better backends."""
         self.precision: Precision = precision
         """The precision of all its networks."""
+        self.clock = WorkClock()
+        """Measures work without the time that compiling takes."""
         self._lock = threading.Lock()
         self._room_made = threading.Condition(self._lock)
         self._needing_room = threading.Lock()
@@ -186,7 +189,8 @@ class Engine:
                 if shared.is_closed:
                     raise closed_network()
                 if shared.network is None:
-                    shared.network = self.backend.compile(shared.models, self.precision)
+                    with self.clock.stopped():
+                        shared.network = self.backend.compile(shared.models, self.precision)
                 network = shared.network
             yield network
         finally:
@@ -237,6 +241,43 @@ def _devices(device: int | Sequence[int]) -> list[int]:
     if not numbers or len(set(numbers)) < len(numbers):
         raise ValueError(f"Expected different device numbers, but got {device!r}")
     return numbers
+
+
+class WorkClock:
+    """A clock of seconds that stands still while any network is compiled. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stops = 0
+        """The number of networks that are being compiled."""
+        self._since = 0.0
+        """When it stopped."""
+        self._stood = 0.0
+        """How long it has stood still before."""
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stops it for the length of the context."""
+        with self._lock:
+            if not self._stops:
+                self._since = time.monotonic()
+            self._stops += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._stops -= 1
+                if not self._stops:
+                    self._stood += time.monotonic() - self._since
+
+    def standing(self) -> float | None:
+        """Returns for how many seconds it has stood still now; None if it runs."""
+        with self._lock:
+            return time.monotonic() - self._since if self._stops else None
+
+    def __call__(self) -> float:
+        with self._lock:
+            return (self._since if self._stops else time.monotonic()) - self._stood
 
 
 class _Shared:

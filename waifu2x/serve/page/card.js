@@ -114,7 +114,8 @@ export class Card {
     this.#setShape(SHAPES[job.kind] ?? SHAPES.picture);
     const active = job.state === "working" || job.state === "uploading";
     this.bar.hidden = !active;
-    if (active) this.bar.value = job.progress;
+    if (job.preparing) this.bar.removeAttribute("value");
+    else if (active) this.bar.value = job.progress;
     let isBare = true;
     for (const [action, button] of Object.entries(this.buttons)) {
       button.hidden = !isPossible(action, job);
@@ -170,6 +171,9 @@ export class Card {
     // The name stands above it.
     if (error && (state === "failed" || state === "refused")) return words.sentence(error.replace(`${name}: `, ""));
     if (state === "uploading") return progress ? `${words.percent(progress)} sent` : "Waits to be sent";
+    if (state === "working" && this.job.preparing) {
+      return `Preparing ${settings.model} for this machine, once: compiling for ${words.seconds(this.job.preparing)}`;
+    }
     if (state === "working") {
       const parts = [words.percent(progress)];
       const { kind, source } = this.job;
