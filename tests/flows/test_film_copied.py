@@ -37,7 +37,6 @@ from waifu2x.formats.film.reading import opening  # noqa: E402
 from waifu2x.formats.film.writing import (  # noqa: E402
     film_writer,
     header,
-    joining,
     mp4,
 )
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
@@ -240,7 +239,7 @@ def test_an_index_has_its_room_before_the_packets(
     if not is_told:
         nothing = mp4.CountedPackets(0, {1: 0, 2: 0}, frozenset([2]), 0)
         monkeypatch.setattr(mp4, "_OF_STREAM", 0)
-        monkeypatch.setattr(joining, "expected_packets", lambda *_: nothing)
+        monkeypatch.setattr(film_writer, "expected_packets", lambda *_: nothing)
     with FilmReader(source) as reader:
         prepared = prepare(reader, FilmJob(source, again, WISHES["mp4"]), 128, 192)
         plan = header.FilmPlan(reader.film, prepared.shape, prepared.plan)
@@ -251,7 +250,7 @@ def test_an_index_has_its_room_before_the_packets(
     ]
     closed: list[int] = []
     with source.open("rb") as file, opening.opened(file, "film.mp4") as container:
-        joining.FilmJoin(again, container, plan, parts, on_close=closed.append).write()
+        film_writer.FilmJoin(again, container, plan, parts, on_close=closed.append).write()
     assert len(rooms) == len(closed) == (1 if is_told else 2)
     assert min(closed) > 0
     assert boxes(again)[:2] == [b"ftyp", b"moov"]

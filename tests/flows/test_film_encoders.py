@@ -21,8 +21,7 @@ from waifu2x.flows.film.request import FilmJob  # noqa: E402
 from waifu2x.formats.film import HARDWARE  # noqa: E402
 from waifu2x.formats.film.description import FilmColours, PixelFormat  # noqa: E402
 from waifu2x.formats.film.writing.codecs import ENCODERS, Wish, choose  # noqa: E402
-from waifu2x.formats.film.writing.encode import Shape, check  # noqa: E402
-from waifu2x.formats.film.writing.live_writing import CodedPicture, LiveEncoder  # noqa: E402
+from waifu2x.formats.film.writing.encode import CodedPicture, PartEncoder, Shape, check  # noqa: E402
 from waifu2x.formats.film.writing.targets import CONTAINERS  # noqa: E402
 
 SOURCE = PixelFormat("yuv420p", 8, 2, 2, 3)
@@ -108,12 +107,11 @@ def test_decode_times_of_few_pictures(codec: str, number: int) -> None:
     for _ in range(4 if codec == "x265" else 1):
         used = [b"\xff" * size for size in range(500, 60_000, 500)]
         del used  # what is uninitialised is not 0 then
-        encoder = LiveEncoder(shape)
         coded: list[CodedPicture] = []
+        encoder = PartEncoder(io.BytesIO(), shape, coded.append)
         for index in range(number):
             planes = [np.full(size, 9 * index, np.uint8) for size in sizes]
-            coded += encoder.add(planes, 40 * index, 40)
-        coded += encoder.flush()
+            encoder.add(planes, 40 * index, 40)
         encoder.close()
         assert sorted(one.pts for one in coded) == [40 * index for index in range(number)]
         decoded = [one.dts for one in coded]

@@ -309,6 +309,20 @@ def test_a_film_passes_through_pipes(name: str, tmp_path: Path, pipes: Pipes) ->
         assert [one["codec_name"] for one in after["streams"]].count("mjpeg") == 1
 
 
+def test_transparency_of_vp9_passes_through_pipes(tmp_path: Path, pipes: Pipes) -> None:
+    """It lies beside the coded pictures."""
+    source, target = tmp_path / "alpha.webm", tmp_path / "out.webm"
+    films.CASES["alpha.webm"](source)
+    pipes.feed(source)
+    make(FilmJob(PIPE, PIPE, Wish("vp9", crf=4, preset="8"), form="webm"))
+    target.write_bytes(pipes.taken())
+    (_, old, _), (_, new, _) = pictures_of(source), pictures_of(target)
+    assert len(old) == len(new) > 0
+    for given, got in zip(old, new, strict=True):
+        assert len(got) == 4
+        assert np.abs(squares(given)[3].astype(int) - got[3]).mean() < 3
+
+
 def _packets(path: Path, kind: str) -> list[list[tuple[Fraction, bytes]]]:
     """Times and contents of the packets of each stream of a kind; those of AAC without what
     describes them in MPEG-TS, where they come several at a time."""

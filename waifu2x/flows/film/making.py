@@ -3,6 +3,7 @@ numbered pictures is made in one go, without parts: a run that is killed begins 
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -29,13 +30,13 @@ from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm
 from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film import is_animation
-from waifu2x.formats.film.description import Cut, Film
+from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.frame_files import frame_pattern
 from waifu2x.formats.film.reading.packets import MAX_GAPS, Gap
 from waifu2x.formats.film.reading.selection import MAX_CHANGES, Ending
 from waifu2x.formats.film.writing import targets
+from waifu2x.formats.film.writing.encode import PartEncoder
 from waifu2x.formats.film.writing.header import FilmPlan
-from waifu2x.formats.film.writing.live_writing import LiveEncoder
 from waifu2x.system.files import explained, writing
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -255,38 +256,38 @@ def _sink(reader: FilmReader, job: FilmJob, prepared: PreparedFilm) -> Iterator[
             target, descriptor = Path(file.name), file.fileno()
         elif sys.stdout is None:
             raise OutputError("standard output: is closed")
+        name = "standard output" if job.target == STANDARD else str(job.target)
         if plan.container == "y4m":
-            name = "standard output" if job.target == STANDARD else str(job.target)
             how = prepared.selection.deinterlacing
             fields = reader.film.pictures.interlaced and how == "off"
             yield RawSink(descriptor, name, shape, reader.stages, interlaced=fields)
         else:
-            yield MuxedSink(reader, prepared, target, job.cut)
+            yield LiveSink(reader, target, FilmPlan(reader.film, shape, plan, job.cut, name))
 
 
-class MuxedSink(FrameSink):
-    """Encodes results; the process that reads the film writes them beside its other streams."""
+class LiveSink(FrameSink):
+    """Encodes results as one part. The process that reads the film writes it beside the other
+    streams, as it comes."""
 
-    def __init__(
-        self, reader: FilmReader, prepared: PreparedFilm, target: Path | int, cut: Cut
-    ) -> None:
+    def __init__(self, reader: FilmReader, target: Path | int, plan: FilmPlan) -> None:
         """`target` is an existing file or a descriptor. Raises OutputError, BrokenPipeError."""
         super().__init__(reader.stages)
         self._reader = reader
-        self._encoder = LiveEncoder(prepared.shape)
-        plan = FilmPlan(reader.film, prepared.shape, prepared.plan, cut)
-        reader.begin_live(target, plan, self._encoder.template)
+        header = io.BytesIO()
+        self._encoder = PartEncoder(header, plan.shape, reader.add_picture)
+        try:
+            reader.begin_live(target, plan, self._encoder.template(header))
+        except BaseException:
+            self.abort()
+            raise
 
     def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
-        for coded in self._encoder.add(planes, placed.frame.pts, placed.frame.duration):
-            self._reader.add_picture(coded)
+        self._encoder.add(planes, placed.frame.pts, placed.frame.duration)
 
     def close(self) -> None:
         with self._stages.at_work("encoding"):
-            for coded in self._encoder.flush():
-                self._reader.add_picture(coded)
-        self._encoder.close()
+            self._encoder.close()
         self.lost = self._reader.finish_live()
 
     def abort(self) -> None:
-        self._encoder.close()
+        self._encoder.abort()

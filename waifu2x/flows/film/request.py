@@ -43,7 +43,7 @@ from waifu2x.formats.film.writing.codecs import (
     losses,
 )
 from waifu2x.formats.film.writing.encode import Shape, check
-from waifu2x.formats.film.writing.header import FilmPlan, template_of
+from waifu2x.formats.film.writing.header import FilmPlan
 from waifu2x.formats.film.writing.targets import StreamPlan
 from waifu2x.formats.metadata import code_points
 from waifu2x.imaging.picture import CodePoints
@@ -150,8 +150,7 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
     )
     plan = targets.plan(film, container, sound=job.sound, subtitles=job.subtitles)
     if not is_raw:
-        template = template_of(check(shape))
-        plan = reader.tried(FilmPlan(film, shape, plan), template)
+        plan = reader.tried(FilmPlan(film, shape, plan), check(shape))
         if plan.refused and not job.drop_unsupported:
             elsewhere = {
                 other: found
@@ -182,7 +181,7 @@ def _plan_for(container: str, reader: FilmReader, job: FilmJob, shape: Shape) ->
     with suppress(OutputError):
         encoding = _encoding(job.wish, film.pictures, container, (shape.height, shape.width))
         its = replace(shape, encoding=encoding)
-        return reader.tried(FilmPlan(film, its, plan), template_of(check(its)))
+        return reader.tried(FilmPlan(film, its, plan), check(its))
     return None
 
 

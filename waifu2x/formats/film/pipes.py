@@ -7,8 +7,9 @@ import os
 import select
 import stat
 import sys
-from collections.abc import Callable
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO, Any, BinaryIO
 
 _OFTEN = 1.0
 """Seconds between two calls of `on_waiting` while a pipe stands still."""
@@ -97,3 +98,27 @@ class PipeOutput(io.RawIOBase):
             os.close(self._descriptor)
             self._descriptor = -1
         super().close()
+
+
+class HeldOutput(io.RawIOBase):
+    """A pipe whose first bytes are held back until `released`, so that they can still change."""
+
+    def __init__(self, file: io.RawIOBase) -> None:
+        self._file = file
+        self._held: io.BytesIO | None = io.BytesIO()
+
+    @contextmanager
+    def released(self) -> Iterator[IO[bytes]]:
+        """Gives the first bytes, and writes them at the end of the context. Raises OSError."""
+        held, self._held = self._held, None
+        assert held is not None
+        yield held
+        self.write(held.getvalue())
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        if self._held is not None:
+            return self._held.write(data)
+        return self._file.write(data) or 0

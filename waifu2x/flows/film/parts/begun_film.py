@@ -92,12 +92,8 @@ class BegunFilm:
             explained(OutputError, f"{job.target}: cannot write"),
             writing(job.target, replace=job.overwrite) as file,
         ):
-            own = Path(file.name)
-            try:
-                plan = FilmPlan(reader.film, self.work.shape, prepared.plan, job.cut)
-                return reader.join(own, plan, parts)
-            except OutputError as error:
-                raise OutputError(f"{job.target}: {error}") from error
+            plan = FilmPlan(reader.film, self.work.shape, prepared.plan, job.cut, str(job.target))
+            return reader.join(Path(file.name), plan, parts)
 
 
 @contextmanager

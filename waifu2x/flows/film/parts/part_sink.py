@@ -13,7 +13,7 @@ from waifu2x.flows.film.frames.stages import Stages
 from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.manifest import PartRecord
 from waifu2x.flows.film.parts.part_runs import FilmWork
-from waifu2x.formats.film.writing.encode import PartEncoder
+from waifu2x.formats.film.writing.encode import Encoded, PartEncoder
 from waifu2x.system import allocator
 from waifu2x.system.files import abandon, explained, writing
 
@@ -50,10 +50,7 @@ class PartSink(FrameSink):
                 self._part = self._begun(placed.part)
             part, before = self._part, self._closed
             assert part is not None
-            part.computed += not is_held
-            part.encoder.add(planes, placed.frame.pts, placed.frame.duration)
-            part.frames += 1
-            part.begin = placed.begin or part.begin
+            part.add(placed, planes)
             if before is not None and part.frames * _OVERLAP > before.frames:
                 before.is_over.wait()
             if placed.end is not None:
@@ -119,14 +116,28 @@ class _OpenPart:
         self.is_over = threading.Event()
         """Set when it is complete or has failed."""
         self._held = ExitStack()
-        self.frames = self.computed = 0
-        """Its frames, and those that the network made."""
+        self.computed = 0
+        """Frames that the network made."""
+        self._pts: list[int] = []
+        self._durations: list[int] = []
         try:
             file = self._held.enter_context(writing(manifest.part_path(work.folder, number)))
             self.encoder = PartEncoder(file, work.shape)
         except BaseException:
             abandon(self._held)
             raise
+
+    @property
+    def frames(self) -> int:
+        return len(self._pts)
+
+    def add(self, placed: PlacedFrame, planes: Planes) -> None:
+        frame = placed.frame
+        self.encoder.add(planes, frame.pts, frame.duration)
+        self._pts.append(frame.pts)
+        self._durations.append(frame.duration)
+        self.computed += not placed.is_held
+        self.begin = placed.begin or self.begin
 
     def complete(self, end: PartEnd) -> None:
         """Flushes the encoder and writes the record. On OutputError or OSError it
@@ -140,14 +151,14 @@ class _OpenPart:
 
     def _record(self, end: PartEnd) -> None:
         try:
-            encoded = self.encoder.close()
+            depth = self.encoder.close()
         except BaseException:
             self.abort()
             raise
         self._held.close()
         path = manifest.part_path(self._folder, self.number)
         told = PartRecord(
-            encoded,
+            Encoded(tuple(self._pts), tuple(self._durations), depth),
             path.stat().st_size,
             manifest.fingerprint(path),
             self.begin.before,

@@ -25,9 +25,9 @@ from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.reading.fields import Fields
 from waifu2x.formats.film.reading.selection import Change, Ending, Selection
 from waifu2x.formats.film.reading.sizes import SizeFrom
-from waifu2x.formats.film.writing.header import FilmPlan, PictureTemplate
-from waifu2x.formats.film.writing.joining import Parts
-from waifu2x.formats.film.writing.live_writing import CodedPicture
+from waifu2x.formats.film.writing.encode import CodedPicture, PictureTemplate
+from waifu2x.formats.film.writing.film_writer import Parts
+from waifu2x.formats.film.writing.header import FilmPlan
 from waifu2x.formats.film.writing.targets import StreamPlan
 from waifu2x.system.lazy_dataclass import dataclass
 

@@ -43,9 +43,8 @@ from waifu2x.formats.film.reading.opening import opened
 from waifu2x.formats.film.reading.reader import Reader
 from waifu2x.formats.film.reading.selection import Decoded
 from waifu2x.formats.film.reading.sizes import sizes_of
+from waifu2x.formats.film.writing.film_writer import FilmJoin, FilmWriter
 from waifu2x.formats.film.writing.header import cover_from_file, tried
-from waifu2x.formats.film.writing.joining import FilmJoin
-from waifu2x.formats.film.writing.live_writing import LiveMuxer
 from waifu2x.system.files import explained, open_regular, reason
 from waifu2x.system.machine import available_memory
 
@@ -131,7 +130,9 @@ class ReadFilm:
         """Faults found each time that the film was opened."""
         self._resumed = 0.0
         self._sounds: Sequence[int] = ()
-        self._live: LiveMuxer | None = None
+        self._live: FilmWriter | None = None
+        self._tick = Fraction(1)
+        """Seconds of a tick of the film that is written."""
         self._pattern = frame_pattern(path)
         self._name = name_of(path)
         # Standard input is read only once, also for other streams.
@@ -190,7 +191,7 @@ class ReadFilm:
         if isinstance(request, messages.ReleaseFrame):
             self._lent.pop(request.number, None)
         elif isinstance(request, messages.AddPicture) and self._live is not None:
-            self._live.picture(request.coded)
+            self._live.add_picture(request.coded.packet(self._tick))
 
     def _open(self) -> tuple[Any, Any]:
         """Returns a newly opened container of the film, and its file."""
@@ -245,14 +246,8 @@ class ReadFilm:
         self._sounds = [
             one.index for one in self._film.others if one.kind == "audio" and one.index in kept
         ]
-        self._live = LiveMuxer(
-            target,
-            str(request.target or "standard output"),
-            self._container,
-            request.plan,
-            request.template,
-            cover_of,
-        )
+        self._tick = request.plan.shape.tick
+        self._live = FilmWriter(target, self._container, request.plan, request.template, cover_of)
         self._say(messages.RequestDone())
 
     def _kept_cover(self, stream: Any) -> bytes:

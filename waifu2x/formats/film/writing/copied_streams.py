@@ -52,7 +52,8 @@ class CopiedStreams:
                 if plan.streams.container == "mov" and told.codec.startswith("pcm_"):
                     channels = stream.codec_context.layout.nb_channels
                     codec = stream.codec_context.name if taken.handling == "pcm" else told.codec
-                    self._filled[index] = FilledGaps(told.title, codec, channels, stream.time_base)
+                    title = f"{plan.name}: {told.title}"
+                    self._filled[index] = FilledGaps(title, codec, channels, stream.time_base)
                 self._times[index] = FollowingTimes(
                     stream.time_base,
                     is_sound=told.kind == "audio",

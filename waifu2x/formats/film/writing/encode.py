@@ -1,13 +1,14 @@
-"""Encodes each part of a film into its own file."""
+"""Encodes the parts of a film."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
-from typing import IO, Any, NamedTuple
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -20,11 +21,18 @@ from waifu2x.imaging.orientation import oriented_size
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.machine import usual_scheduling
 
+if TYPE_CHECKING:
+    from av.packet import Packet
+
 _STEP = 40
 """Milliseconds between the pictures of a part. Their own times are kept beside it, since Matroska
 rounds."""
 _DEEPEST = 64
 """A number of pictures larger than any encoder's delay."""
+_NO_PICTURES = bytes.fromhex("1f43b675 83 e78100")
+"""A cluster of Matroska without packets: FFmpeg refuses a file without any."""
+_BESIDE = "matroska_block_additional"
+"""FFmpeg's name of what lies beside a coded picture: the transparency of VP8 and VP9."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,11 @@ class Shape:
         return oriented_size(self.height, self.width, self.orientation)
 
     @property
+    def usual_duration(self) -> int:
+        """Returns the ticks for which a picture is shown, where nothing else tells."""
+        return round(1 / self.rate / self.tick)
+
+    @property
     def written_aspect(self) -> Fraction | None:
         """Returns the width of a pixel in the target over its height, if known."""
         return 1 / self.aspect if self.aspect and self.orientation >= 5 else self.aspect
@@ -67,6 +80,47 @@ class Encoded(NamedTuple):
     """Places by which a picture may be coded later than it is shown."""
 
 
+class CodedPicture(NamedTuple):
+    """A picture as an encoder gives it, with times in ticks of the film."""
+
+    data: bytes
+    pts: int
+    dts: int
+    duration: int
+    is_keyframe: bool
+    transparency: bytes = b""
+    """Data that Matroska keeps beside the picture; empty for most codecs."""
+
+    def packet(self, tick: Fraction) -> Packet[Any]:
+        """Returns it for a muxer; a tick is in seconds."""
+        packet: Packet[Any] = library().Packet(self.data)
+        packet.time_base, packet.pts, packet.dts = tick, self.pts, self.dts
+        packet.duration, packet.is_keyframe = self.duration, self.is_keyframe
+        if self.transparency:
+            side = library().packet
+            kind = side.packet_sidedata_type_from_literal(_BESIDE)
+            beside = side.PacketSideData(kind, len(self.transparency))
+            beside.update(self.transparency)
+            packet.set_sidedata(beside)
+        return packet
+
+
+class PictureTemplate(NamedTuple):
+    """The parameters of a coded stream."""
+
+    file: bytes | Path
+    """Matroska: a part, or the header of one."""
+    extradata: bytes | None = None
+    """Replaces that of the file, where packets do not come from Matroska."""
+
+
+def opened_part(file: bytes | Path) -> Any:
+    """Opens a part, or the header of one, for reading, without FFmpeg's probing."""
+    opened = io.BytesIO(file) if isinstance(file, bytes) else f"file:{file}"
+    unread = {"probesize": "32", "analyzeduration": "1"}
+    return library().open(opened, "r", format="matroska", options=unread)
+
+
 def decode_times(shown: Sequence[int], depth: int) -> list[int]:
     """Returns the decoding times of pictures in the order of coding. They are the times of showing,
     begun earlier by `depth` pictures."""
@@ -81,15 +135,22 @@ def rank_of(pts: int) -> int:
 
 
 class PartEncoder:
-    """Encodes pictures into Matroska."""
+    """Encodes the pictures of a part, as Matroska or for another muxer."""
 
-    def __init__(self, file: IO[bytes], shape: Shape) -> None:
-        """Raises OutputError for options that the encoder does not know."""
+    def __init__(
+        self,
+        file: IO[bytes],
+        shape: Shape,
+        take: Callable[[CodedPicture], None] | None = None,
+    ) -> None:
+        """Begins a part in `file`. With `take`, which is called with each coded picture, the file
+        gets no more than the header. Raises OutputError for options that the encoder does not
+        know."""
         av = library()
-        self._pts: list[int] = []
-        self._durations: list[int] = []
-        self._coded: list[int] = []
-        self._shape = shape
+        self._shape, self._take = shape, take
+        self._waiting: dict[int, int] = {}
+        """The ranks of pictures that are not yet coded, by their times."""
+        self._added = self._coded = self._depth = 0
         encoder = ENCODERS[shape.encoding.codec]
         self._container = av.open(
             file, "w", format="matroska", container_options={"fflags": "+bitexact"}
@@ -100,58 +161,83 @@ class PartEncoder:
             self.abort()
             raise
 
-    def begin(self, file: io.BytesIO) -> bytes:
-        """Writes the header into `file`, which the encoder was given; returns it."""
-        with encoding(self._shape):
-            self._container.start_encoding()
-        return file.getvalue()
-
     def add(self, planes: Sequence[NDArray[Any]], pts: int, duration: int) -> None:
-        """Encodes a picture. Raises OutputError."""
-        frame = frame_with(planes, self._shape, pts, duration)
-        self._pts.append(pts)
-        self._durations.append(duration)
-        self._encode(frame)
+        """Encodes a picture, whose times are in ticks. Raises OutputError, and what `take` does."""
+        self._waiting[pts] = self._added
+        self._added += 1
+        self._encode(frame_with(planes, self._shape, pts, duration))
 
-    def close(self) -> Encoded:
-        """Flushes the encoder and completes the file. Raises OutputError."""
+    def close(self) -> int:
+        """Flushes the encoder and completes the file. Returns the places by which a picture may be
+        coded later than it is shown. Raises OutputError, and what `take` does."""
         self._encode(None)
-        ranks = {pts: rank for rank, pts in enumerate(self._pts)}
-        try:
-            places = [ranks[pts] for pts in self._coded]
-        except KeyError:
-            places = []
-        if sorted(places) != list(range(len(self._pts))):
+        if self._waiting:
             raise OutputError(
-                f"{self._shape.encoding.codec} gave {len(self._coded)} pictures for "
-                f"{len(self._pts)}, or moved them: use another --codec"
+                f"{self._shape.encoding.codec} gave {self._coded} pictures for {self._added}: use"
+                " another --codec"
             )
-        self._container.close()
-        depth = max((coded - shown for coded, shown in enumerate(places)), default=0)
-        return Encoded(tuple(self._pts), tuple(self._durations), max(0, depth))
+        if self._take is None:
+            self._container.close()
+        else:
+            self.abort()
+        return self._depth
 
     def abort(self) -> None:
         """Closes the file, which is useless."""
         with suppress(Exception):
             self._container.close()
 
+    def template(self, file: io.BytesIO) -> PictureTemplate:
+        """Begins `file`, which the encoder was given. Returns the parameters of coded pictures.
+        Raises OutputError."""
+        with encoding(self._shape):
+            self._container.start_encoding()
+        extradata = self._stream.codec_context.extradata if self._take is not None else None
+        return PictureTemplate(file.getvalue() + _NO_PICTURES, extradata)
+
     def _encode(self, frame: Any) -> None:
+        """Encodes a picture; None flushes the encoder."""
+        has_begun = self._coded > 0
+        given: list[CodedPicture] = []
         with encoding(self._shape):
             for packet in self._stream.encode(frame):
-                own = packet.pts * packet.time_base / self._shape.tick
-                rank = self._rank(round(own))
-                self._coded.append(self._pts[rank])
-                packet.time_base = Fraction(1, 1000)
-                packet.pts = (rank + _DEEPEST) * _STEP
-                packet.dts = (len(self._coded) - 1) * _STEP
-                packet.duration = _STEP
-                self._container.mux(packet)
+                pts = round(packet.pts * packet.time_base / self._shape.tick)
+                rank = self._waiting.pop(pts, None)
+                if rank is None:
+                    codec = self._shape.encoding.codec
+                    raise OutputError(f"{codec} moves pictures: use another --codec")
+                self._depth = max(self._depth, self._coded - rank)
+                self._coded += 1
+                if self._take is None:
+                    self._mux(packet, rank)
+                else:
+                    given.append(self._picture(packet, pts))
+        if self._take is None:
+            return
+        if frame is None and not has_begun:
+            # x265 leaves decoding times uninitialised for fewer pictures than it reorders.
+            times = decode_times(sorted(one.pts for one in given), self._depth) if given else []
+            given = [one._replace(dts=dts) for one, dts in zip(given, times, strict=False)]
+        for one in given:
+            self._take(one)
 
-    def _rank(self, pts: int) -> int:
-        for rank in range(len(self._pts) - 1, -1, -1):
-            if self._pts[rank] == pts:
-                return rank
-        raise OutputError(f"{self._shape.encoding.codec} moves pictures: use another --codec")
+    def _mux(self, packet: Any, rank: int) -> None:
+        packet.time_base = Fraction(1, 1000)
+        packet.pts = (rank + _DEEPEST) * _STEP
+        packet.dts = (self._coded - 1) * _STEP
+        packet.duration = _STEP
+        self._container.mux(packet)
+
+    def _picture(self, packet: Any, pts: int) -> CodedPicture:
+        unit = packet.time_base / self._shape.tick
+        return CodedPicture(
+            bytes(packet),
+            pts,
+            pts if packet.dts is None else round(packet.dts * unit),
+            round((packet.duration or 0) * unit) or self._shape.usual_duration,
+            packet.is_keyframe,
+            bytes(packet.get_sidedata(_BESIDE)) if packet.has_sidedata(_BESIDE) else b"",
+        )
 
 
 def frame_with(planes: Sequence[NDArray[Any]], shape: Shape, pts: int, duration: int) -> Any:
@@ -176,9 +262,9 @@ def encoding(shape: Shape) -> Iterator[None]:
         ) from error
 
 
-def check(shape: Shape) -> bytes:
-    """Returns the header of a part, with all that a container needs to know of coded pictures.
-    Raises OutputError unless the encoder can be opened with these options."""
+def check(shape: Shape) -> PictureTemplate:
+    """Returns all that a container needs to know of coded pictures. Raises OutputError unless the
+    encoder can be opened with these options."""
     av = library()
     # Encoders only warn about their own lists of parameters.
     level = av.logging.get_level()
@@ -186,7 +272,7 @@ def check(shape: Shape) -> bytes:
     try:
         with av.logging.Capture() as messages:
             try:
-                header = _header(shape)
+                template = _template(shape)
             except RefusedError as error:
                 raise _culprit(shape, error) from error
     finally:
@@ -196,15 +282,15 @@ def check(shape: Shape) -> bytes:
             if message.startswith(complaint):
                 what = message.removeprefix(complaint).strip(" :.\n'")
                 raise OutputError(f"{shape.encoding.codec} does not understand {what}")
-    return header
+    return template
 
 
-def _header(shape: Shape) -> bytes:
+def _template(shape: Shape) -> PictureTemplate:
     file = io.BytesIO()
     encoder = PartEncoder(file, shape)
-    header = encoder.begin(file)
+    template = encoder.template(file)
     encoder.abort()
-    return header
+    return template
 
 
 def _culprit(shape: Shape, error: RefusedError) -> OutputError:
@@ -213,7 +299,7 @@ def _culprit(shape: Shape, error: RefusedError) -> OutputError:
     for key, value in encoding.options:
         others = tuple(option for option in encoding.options if option[0] != key)
         with suppress(OutputError):
-            _header(replace(shape, encoding=replace(encoding, options=others)))
+            _template(replace(shape, encoding=replace(encoding, options=others)))
             given = value.removeprefix(f"{X265_QUIET}:")
             return OutputError(f"{encoding.codec} does not take {key}={given}: use another value")
     return error

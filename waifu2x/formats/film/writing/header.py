@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from waifu2x.errors import OutputError
@@ -15,7 +14,7 @@ from waifu2x.formats.film.description import Cut, Film, OtherStream
 from waifu2x.formats.film.library import in_short, library
 from waifu2x.formats.film.reading.opening import DECODERS
 from waifu2x.formats.film.writing.codecs import has_own_hdr
-from waifu2x.formats.film.writing.encode import Shape
+from waifu2x.formats.film.writing.encode import PictureTemplate, Shape, opened_part
 from waifu2x.formats.film.writing.matroska import PictureFields, placeholder, set_fields
 from waifu2x.formats.film.writing.targets import CONTAINERS, KeptStream, StreamPlan
 
@@ -31,8 +30,6 @@ _OF_CONTAINERS = {
 }  # fmt: skip
 """Tags that demuxers make of fields of a container."""
 CoverOf = Callable[["Stream"], bytes]
-_NO_PICTURES = bytes.fromhex("1f43b675 83 e78100")
-"""A cluster of Matroska without packets: FFmpeg refuses a file without any."""
 
 
 class FilmPlan(NamedTuple):
@@ -42,6 +39,13 @@ class FilmPlan(NamedTuple):
     shape: Shape
     streams: StreamPlan
     cut: Cut = Cut()
+    name: str = ""
+    """The name of the target in messages."""
+
+    @property
+    def begin(self) -> int:
+        """Returns the first tick of the cut, which is the target's beginning."""
+        return -(-self.cut.start // self.shape.tick)
 
 
 class BegunStreams(NamedTuple):
@@ -156,9 +160,13 @@ def _chapters(source: InputContainer, plan: FilmPlan, lead: Fraction) -> list[An
 def write_fields(file: IO[bytes], plan: FilmPlan) -> None:
     """Writes the fields of the pictures into a Matroska header. Raises OutputError."""
     fields = needed_fields(plan)
-    if fields is not None:
-        shape = plan.shape
+    if fields is None:
+        return
+    shape = plan.shape
+    try:
         set_fields(file, fields, (shape.height, shape.width), _title(plan.film))
+    except OutputError as error:
+        raise OutputError(f"{plan.name}: {error}") from error
 
 
 def needed_fields(plan: FilmPlan) -> PictureFields | None:
@@ -192,27 +200,6 @@ def cover_from_file(stream: Any) -> bytes:
     data = next((bytes(packet) for packet in packets if packet.size), b"")
     stream.container.seek(0)
     return data
-
-
-class PictureTemplate(NamedTuple):
-    """The parameters of a coded stream."""
-
-    file: bytes | Path
-    """Matroska: a part, or the header of one."""
-    extradata: bytes | None = None
-    """Replaces that of the file, where packets do not come from Matroska."""
-
-
-def template_of(header: bytes) -> PictureTemplate:
-    """Returns the parameters in a header of Matroska."""
-    return PictureTemplate(header + _NO_PICTURES)
-
-
-def opened_part(file: bytes | Path) -> Any:
-    """Opens a part, or the header of one, for reading, without FFmpeg's probing."""
-    opened = io.BytesIO(file) if isinstance(file, bytes) else f"file:{file}"
-    unread = {"probesize": "32", "analyzeduration": "1"}
-    return library().open(opened, "r", format="matroska", options=unread)
 
 
 def add_pictures(out: Any, container: str, shape: Shape, template: PictureTemplate) -> Any:
