@@ -24,6 +24,7 @@ from PIL import Image
 from tests.helpers.fake_cuda import driver  # noqa: F401 (a fixture)
 from tests.helpers.verify import verify, verify_phases, verify_places
 from waifu2x.backends import BACKEND_NAMES, Backend, open_backend
+from waifu2x.backends.cpu.compile import builders
 from waifu2x.backends.cpu.compile.code_image import Function
 from waifu2x.backends.cpu.compile.compiled import Compiled
 from waifu2x.backends.cuda.compilers import nvrtc
@@ -80,7 +81,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once(cache_folder: Path) -> Iterator[None]:
     """While one worker compiles code for the processor, others wait for it: it takes a core for
-    twenty seconds."""
+    half a minute."""
     built = Compiled._built
 
     def wait_or_build(self: Compiled, key: str) -> Function:
@@ -92,6 +93,7 @@ def compiled_once(cache_folder: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if "PYTEST_XDIST_WORKER" in os.environ:
             patch.setattr(Compiled, "_built", wait_or_build)
+            patch.setattr(builders, "can_build", lambda: False)
         yield
 
 

@@ -22,12 +22,12 @@ from waifu2x.backends import open_backend
 from waifu2x.backends.call import Call
 from waifu2x.backends.cpu import backend as cpu
 from waifu2x.backends.cpu.arithmetic import Arithmetic
-from waifu2x.backends.cpu.compile import isa
+from waifu2x.backends.cpu.compile import builders, isa
 from waifu2x.backends.cpu.compile.compiled import Compiled
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
 from waifu2x.backends.cpu.pack.packer import pack
-from waifu2x.backends.cpu.run import kept_memory, work_queue
+from waifu2x.backends.cpu.run import kept_memory, kernels, work_queue
 from waifu2x.backends.cpu.run.work_queue import TaskBatch
 from waifu2x.backends.cpu.run.workers import MOST_FREE_BYTES, Workers
 from waifu2x.errors import BackendError
@@ -93,8 +93,9 @@ def test_code_that_cannot_be_compiled_is_a_sentence_of_compile(
         raise RuntimeError("no such instruction\nand more of the like")
 
     monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(Compiled, "_compiled", broken)
-    monkeypatch.setattr(cpu, "run_strips", Compiled("strip", "run_strips"))
+    monkeypatch.setattr(Compiled, "compiled", broken)
+    monkeypatch.setattr(builders, "can_build", lambda: False)
+    monkeypatch.setattr(kernels, "run_strips", Compiled("strip", "run_strips"))
     with closing(open_backend("cpu")) as backend, pytest.raises(BackendError) as raised:
         backend.compile([obvious.random_model([3, 3], seed=1)], "fp32")
     assert str(raised.value) == (

@@ -66,7 +66,7 @@ def main() -> int:
         native = [sys.executable, str(Path(__file__)), "--inside", str(here), "--reference"]
         subprocess.run(native, env=environment, check=True)
         is_right = compared(there, here)
-        print(loops(there / "run_strips.o"))
+        print(loops(there / "winograd.o"))
     return 0 if is_right else 1
 
 
@@ -134,7 +134,7 @@ def inside(folder: Path, *, with_reference: bool) -> None:
     from PIL import Image
 
     import waifu2x
-    from waifu2x.backends.cpu.kernels.strip import run_strips
+    from waifu2x.backends.cpu.kernels.strip import winograd
     from waifu2x.errors import Waifu2xError
 
     folder.mkdir(exist_ok=True)
@@ -151,8 +151,8 @@ def inside(folder: Path, *, with_reference: bool) -> None:
                     np.save(folder / f"{name}.npy", upscaler(pixels))
             except Waifu2xError as error:
                 (folder / f"{name}.txt").write_text(str(error))
-    _, code = run_strips.build()
-    (folder / "run_strips.o").write_bytes(code)
+    _, code = winograd.build()
+    (folder / "winograd.o").write_bytes(code)
 
 
 def compared(there: Path, here: Path) -> bool:

@@ -35,7 +35,7 @@ from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump
 Run = Callable[..., Result]
 
 NOT_KEPT = (
-    "compiling for this processor, some twenty seconds in each run: nothing can be kept in"
+    "compiling for this processor, some seconds in each run: nothing can be kept in"
     " file/numba (file exists): set WAIFU2X_CACHE_DIR to a folder that can be written\n"
 )
 

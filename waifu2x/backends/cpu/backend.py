@@ -14,7 +14,7 @@ from waifu2x.backends.cpu.compile import isa
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
 from waifu2x.backends.cpu.pack import kept_programs
-from waifu2x.backends.cpu.run.work_queue import run_strips
+from waifu2x.backends.cpu.run import kernels
 from waifu2x.backends.cpu.run.workers import Workers
 from waifu2x.backends.engine.open_objects import OpenObjects
 from waifu2x.errors import LESS_MEMORY, BackendError, DeviceMemoryError, printable
@@ -64,11 +64,13 @@ class CpuBackend:
                 f" use auto or {' or '.join(found)}, or another backend"
             )
         try:
-            run_strips.load()
+            kernels.begin_common()
             packed: dict[int, CpuModel] = {}
             for model in models:
                 if id(model) not in packed:
                     packed[id(model)] = _packed(model, offered, self._workers)
+            for each in packed.values():
+                kernels.load_for(each.packed)
         except MemoryError as error:
             raise DeviceMemoryError(
                 f"backend cpu: memory is short ({error}): {LESS_MEMORY}"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from waifu2x.backends import Progress, scaled
 from waifu2x.backends.cpu.pack.packed import PackedProgram
-from waifu2x.backends.cpu.run import kept_memory
+from waifu2x.backends.cpu.run import kept_memory, kernels
 from waifu2x.backends.cpu.run.blocks import Block, blocks
 from waifu2x.backends.cpu.run.execution import StripExecution
 from waifu2x.backends.cpu.run.plans import SizePlan, size_plan
@@ -28,7 +28,8 @@ class CpuModel:
     """A packed model: its tasks and weights, and plans for the most recent sizes of pictures."""
 
     def __init__(self, model: Model, packed: PackedProgram, workers: Workers) -> None:
-        """`packed` is the model's packed program."""
+        """`packed` is the model's packed program, whose code begins to be compiled."""
+        kernels.begin_for(packed)
         self.model = model
         self.packed = packed
         self.ticks: dict[int, int] = {}

@@ -16,12 +16,15 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import cache as once
 from typing import Any
 
 from numpy.typing import NDArray
 
 from waifu2x import __version__
-from waifu2x.backends.cpu.compile import code_image
+from waifu2x.backends.cpu.compile import builders, code_image
 from waifu2x.backends.cpu.compile.code_image import Function, UnlinkableError
 from waifu2x.backends.cpu.compile.host import host, package_version
 from waifu2x.backends.cpu.compile.isa import ISA_VARIABLE, VECTOR
@@ -44,6 +47,7 @@ SOURCES = (
 """The files whose code or constants an entry contains: the kernels and their imports, except
 `host`, whose answer is in the key itself."""
 _LOG = logging.getLogger(__name__)
+_beginning = threading.Lock()
 _STATUS_OF = ctypes.CFUNCTYPE(ctypes.c_int32)
 
 
@@ -56,13 +60,16 @@ class Compiled:
     def __init__(self, module: str, name: str, *, is_told: bool = True) -> None:
         """Stands for the entry `name` of that module of `kernels`. `is_told`: a message announces
         its compilation, which takes long."""
-        self._module = module
-        self._name = name
+        self.module = module
+        self.name = name
         self._is_told = is_told
         self._lock = threading.Lock()
         self._function: Function | None = None
         self._held: object = None
         """Owns the memory of the code."""
+        self._coming: tuple[int, Future[bytes | None]] | None = None
+        """The process that asked another one to compile, and the code that this makes: a forked
+        process would wait in vain."""
 
     def __call__(self, *arguments: NDArray[Any] | int) -> None:
         function = self._function or self.load()
@@ -76,16 +83,43 @@ class Compiled:
         status = function(ctypes.byref(ctypes.c_void_p()), ctypes.byref(ctypes.c_void_p()), *values)
         assert status == 0, "compiled code has raised an exception"
 
+    @property
+    def address(self) -> int:
+        """The address of the code, which is loaded or compiled if necessary. Raises
+        BackendError."""
+        function: Any = self._function or self.load()
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
+
     def load(self) -> Function:
-        """Loads the code from the cache, or compiles it: some twenty seconds, once for a processor.
+        """Loads the code from the cache, or compiles it: some seconds, once for a processor.
 
         Raises BackendError if it cannot be compiled.
         """
         with self._lock:
             if self._function is None:
-                key = self._key()
-                self._function = self._of_image(key) or self._of_object(key) or self._built(key)
+                key = self.key()
+                self._function = self._found(key) or self._built(key)
         return self._function
+
+    def is_missing(self) -> bool:
+        """Returns whether the code must be compiled, and no thread has begun to; loads it if it is
+        there."""
+        if self._function is not None or not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._coming is None:
+                self._function = self._found(self.key())
+            return self._function is None and self._coming is None
+        finally:
+            self._lock.release()
+
+    def expect(self, made: Future[bytes | None]) -> None:
+        """Takes note of what another process compiles."""
+        self._coming = os.getpid(), made
+
+    def _found(self, key: str) -> Function | None:
+        """Returns the function if its code is in the cache."""
+        return self._of_image(key) or self._of_object(key)
 
     def _of_image(self, key: str) -> Function | None:
         """Returns the function of the cached image; None if there is none that can run."""
@@ -112,7 +146,11 @@ class Compiled:
 
     def _built(self, key: str) -> Function:
         try:
-            made = self._compiled()
+            made = self._awaited()
+            if made is None:
+                if self._is_told:
+                    _tell()
+                made = self.compiled()
             function = self._link(made)
         # Numba, its plugins and LLVM raise errors of any kind.
         except Exception as error:
@@ -129,12 +167,15 @@ class Compiled:
         _keep_image(key, made)
         return function
 
-    def _compiled(self) -> bytes:
+    def _awaited(self) -> bytes | None:
+        """Returns what another process has compiled; None if none does, or it failed."""
+        coming, self._coming = self._coming, None
+        return coming[1].result() if coming and coming[0] == os.getpid() else None
+
+    def compiled(self) -> bytes:
         """Compiles the entry; returns the name of its symbol and its object code."""
-        if self._is_told:
-            _tell()
-        kernels = importlib.import_module(f"waifu2x.backends.cpu.kernels.{self._module}")
-        symbol, code = getattr(kernels, self._name).build()
+        kernels = importlib.import_module(f"waifu2x.backends.cpu.kernels.{self.module}")
+        symbol, code = getattr(kernels, self.name).build()
         return bytes(symbol.encode() + b"\0" + code)
 
     def _link(self, stored: bytes) -> Function:
@@ -146,21 +187,43 @@ class Compiled:
         library = llvm.JITLibraryBuilder().add_object_img(code).export_symbol(symbol)
         library.add_current_process()  # for memset and other C functions
         linker = llvm.create_lljit_compiler()
-        linked = library.link(linker, self._name)
+        linked = library.link(linker, self.name)
         function: Function = _STATUS_OF(linked[symbol])
         self._held = linker, linked
         return function
 
-    def _key(self) -> str:
-        return cache.digest(self._module, self._name, *environment(), sources.digest(SOURCES))
+    def key(self) -> str:
+        """Returns the key of the code in the cache."""
+        return cache.digest(self.module, self.name, *code())
 
 
+def begin(wanted: Sequence[Compiled]) -> None:
+    """Begins to compile what is not there, on all cores where other processes can; returns at once.
+    What is asked for first is compiled first."""
+    if not builders.can_build():
+        return
+    with _beginning:
+        missing = [one for one in wanted if one.is_missing()]
+        if missing:
+            _tell()
+            orders = [(one.module, one.name, one.key()) for one in missing]
+            for one, made in zip(missing, builders.build(orders), strict=True):
+                one.expect(made)
+
+
+@once
+def code() -> tuple[str, ...]:
+    """Returns what all compiled code depends on; it does not change while the program runs."""
+    return (*environment(), sources.digest(SOURCES))
+
+
+@once
 def _tell() -> None:
-    """Logs that compiling takes longer this time, or each time without a cache."""
+    """Logs, once, that compiling takes longer this time, or each time without a cache."""
     if why := cache.obstacle(_KIND):
-        _LOG.warning("compiling for this processor, some twenty seconds in each run: %s", why)
+        _LOG.warning("compiling for this processor, some seconds in each run: %s", why)
     else:
-        _LOG.info("compiling for this processor, once: some twenty seconds")
+        _LOG.info("compiling for this processor, once: some seconds")
 
 
 def _parts(stored: bytes) -> tuple[str, bytes]:

@@ -38,27 +38,63 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
         """Does nothing: code that is not in memory yet has no variables."""
 
 
-@register_pass(mutates_CFG=False, analysis_only=True)
-class _AsPart(FunctionPass):  # type: ignore[misc]
-    _name = "as_part"
+class _EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """Code of an entry point, which is optimized once. (Numba does it twice, and counts references
+    in between: here are none.)"""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.enable_object_caching()
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
+
+
+class _InLibrary(FunctionPass):  # type: ignore[misc]
+    """Replaces the library that lowering would make."""
+
+    library: type[JITCodeLibrary]
 
     def __init__(self) -> None:
         super().__init__()
 
     def run_pass(self, state: Any) -> bool:
-        """Replaces the library that lowering would make."""
+        """Sets the library."""
         codegen = state.targetctx.codegen()
-        state.library = _PartLibrary(codegen, state.func_id.func_qualname)
+        state.library = self.library(codegen, state.func_id.func_qualname)
         return False
 
 
-class _PartCompiler(CompilerBase):  # type: ignore[misc]
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _AsPart(_InLibrary):
+    _name = "as_part"
+    library = _PartLibrary
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _AsEntry(_InLibrary):
+    _name = "as_entry"
+    library = _EntryLibrary
+
+
+class _Compiler(CompilerBase):  # type: ignore[misc]
+    placed: type[_InLibrary]
+
     def define_pipelines(self) -> list[Any]:
-        """Returns Numba's own passes and _AsPart."""
+        """Returns Numba's own passes and `placed`."""
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.add_pass_after(_AsPart, IRProcessing)
+        passes.add_pass_after(self.placed, IRProcessing)
         passes.finalize()
         return [passes]
+
+
+class _PartCompiler(_Compiler):
+    placed = _AsPart
+
+
+class _EntryCompiler(_Compiler):
+    placed = _AsEntry
 
 
 _OPTIONS = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -87,7 +123,9 @@ class EntryPoint:
         report errors.)
         """
         llvmlite.binding.initialize_native_asmparser()  # for inline assembly
-        dispatcher = njit(self._signature, **_OPTIONS)(self._function)
+        dispatcher = njit(self._signature, pipeline_class=_EntryCompiler, **_OPTIONS)(
+            self._function
+        )
         result = dispatcher.overloads[self._signature.args]
         return result.fndesc.llvm_func_name, result.library._get_compiled_object()
 

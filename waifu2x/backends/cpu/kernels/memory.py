@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from waifu2x.backends.cpu.compile.isa import SLEEPS
@@ -117,6 +118,33 @@ def atomic_store(
         return context.get_dummy_value()
 
     return types.void(numbers, types.int64, types.int64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def call_kernel(
+    typing_context: Any,
+    kernel: types.Type,
+    task: types.Type,
+    strip: types.Type,
+    places: types.Type,
+    scratch: types.Type,
+    weights: types.Type,
+    constants: types.Type,
+) -> Any:
+    """Calls the kernel at an address: an entry point of `strip.py`."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
+        address, *rest = values
+        any_ = ir.IntType(8).as_pointer()
+        # Numba's functions begin with pointers for a result and an exception: there are none.
+        unused = cgutils.alloca_once(builder, any_)
+        arguments = [builder.bitcast(value, any_) for value in (unused, unused, *rest)]
+        kind = ir.FunctionType(ir.IntType(32), [any_] * len(arguments))
+        builder.call(builder.inttoptr(address, kind.as_pointer()), arguments)
+        return context.get_dummy_value()
+
+    arguments = task, strip, places, scratch, weights, constants
+    return types.void(types.int64, *arguments), codegen
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -1,12 +1,14 @@
 """Reads the picture's pixels at the start of a strip, and writes the result's at its end.
 
 `read_rows` applies the nearest enlargement and the border, and converts to float, in one pass over
-the rows that the next steps need. `write_rows` completes the last step, clips to [0, 1], scales,
-rounds half to even and stores. One compiled function serves every dtype of pixels. Where networks
+the rows that the next steps need. The writers complete the last step, clip to [0, 1], scale,
+round half to even and store. One compiled function serves every dtype of pixels. Where networks
 of three planes run on grey pictures, the picture's plane is read three times, and luma is written.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -15,16 +17,16 @@ from waifu2x.backends.cpu.kernels.memory import memory_row, pointer, record
 from waifu2x.backends.cpu.kernels.planewise import combine, copy_floats, gathered, source_pixel
 from waifu2x.backends.cpu.kernels.resizing import bicubic_row
 from waifu2x.backends.cpu.kernels.values import get
-from waifu2x.backends.cpu.pack.records import BY_FLOATS, BY_PLANES, BY_RESIZING
+from waifu2x.backends.cpu.pack.records import BY_FLOATS
 from waifu2x.imaging.colour import LUMA
 
 RED, GREEN, BLUE = LUMA
 
 
 @native
-def read_rows(job, picture):  # type: ignore[no-untyped-def]
+def read_rows(job, pictures):  # type: ignore[no-untyped-def]
     """Writes the next rows of the padded and enlarged picture as floats in [0, 1]."""
-    task, scratch = job.task, job.scratch
+    task, scratch, picture = job.task, job.scratch, record(pictures, 0)
     target = record(job.maps, task.target)
     bytes_ = pointer(picture.pixels, np.uint8)
     words = pointer(picture.pixels, np.uint16)
@@ -72,57 +74,84 @@ def _inside(place, size, border):  # type: ignore[no-untyped-def]
 
 
 @native
-def write_rows(job, picture):  # type: ignore[no-untyped-def]
-    """Writes the next rows of the result."""
-    task, maps, scratch = job.task, job.maps, job.scratch
-    constants, vectors = job.constants, job.vectors
-    source = record(job.maps, task.source)
-    bytes_ = pointer(picture.pixels, np.uint8)
-    words = pointer(picture.pixels, np.uint16)
-    floats = pointer(picture.pixels, np.float32)
-    code, planes, stored = picture.code, task.planes, picture.planes
-    count = task.columns * stored
-    for row in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
-        # The row's values, contiguous in memory.
-        first = task.products
-        if task.method == BY_FLOATS:
-            copy_floats(job, row, first, planes)
-        elif task.method == BY_PLANES:
-            first, plane = source_pixel(task, source, row, task.column)
-            first += plane
-        elif task.method == BY_RESIZING:
-            bicubic_row(job, row, first, planes)
-        else:
-            for x in range(task.columns):
-                start, plane = source_pixel(task, source, row, task.column + x)
-                for p in range(planes):
-                    if task.space_to_depth == 1:
-                        place = plane + p * task.plane_step
-                        value = get(source, scratch, constants, start, place)
-                    else:
-                        value = gathered(task, source, scratch, constants, row, task.column + x, p)
-                    value = combine(
-                        task, maps, scratch, constants, vectors, value, row, task.column + x, p
-                    )
-                    scratch[first + x * planes + p] = value
-        if stored < planes:
-            for x in range(task.columns):
-                red, green, blue = first + x * 3, first + x * 3 + 1, first + x * 3 + 2
-                value = _clip(scratch[red]) * RED + _clip(scratch[green]) * GREEN
-                scratch[first + x] = value + _clip(scratch[blue]) * BLUE
-        target = (row * picture.columns + task.column) * stored
-        if code == 0:
-            for i in range(count):
-                bytes_[target + i] = np.uint8(np.rint(_clip(scratch[first + i]) * np.float32(255)))
-        elif code == 1:
-            for i in range(count):
-                level = np.rint(_clip(scratch[first + i]) * np.float32(65535))
-                words[target + i] = np.uint16(level)
-        else:
-            for i in range(count):
-                floats[target + i] = _clip(scratch[first + i])
+def _clip(value):  # type: ignore[no-untyped-def]
+    return min(max(value, np.float32(0)), np.float32(1))
 
 
 @native
-def _clip(value):  # type: ignore[no-untyped-def]
-    return min(max(value, np.float32(0)), np.float32(1))
+def _stored_row(job, row, first):  # type: ignore[no-untyped-def]
+    """Returns the place of a row's values where they are stored in order, or copies them to
+    `first`."""
+    task = job.task
+    if task.method == BY_FLOATS:
+        copy_floats(job, row, first, task.planes)
+        return first
+    start, plane = source_pixel(task, record(job.maps, task.source), row, task.column)
+    return start + plane
+
+
+@native
+def _resized_row(job, row, first):  # type: ignore[no-untyped-def]
+    """Writes a resized row to `first`, and returns that."""
+    bicubic_row(job, row, first, job.task.planes)
+    return first
+
+
+@native
+def _value_row(job, row, first):  # type: ignore[no-untyped-def]
+    """Computes a row value by value, writes it to `first`, and returns that."""
+    task, maps, scratch = job.task, job.maps, job.scratch
+    constants, vectors, planes = job.constants, job.vectors, task.planes
+    source = record(maps, task.source)
+    for x in range(task.column, task.column + task.columns):
+        start, plane = source_pixel(task, source, row, x)
+        for p in range(planes):
+            if task.space_to_depth == 1:
+                place = plane + p * task.plane_step
+                value = get(source, scratch, constants, start, place)
+            else:
+                value = gathered(task, source, scratch, constants, row, x, p)
+            value = combine(task, maps, scratch, constants, vectors, value, row, x, p)
+            scratch[first + (x - task.column) * planes + p] = value
+    return first
+
+
+def _writer(completed_row: Any) -> Any:
+    """Returns a function that writes the next rows of the result; `completed_row` makes the values
+    of a row contiguous in memory."""
+
+    @native
+    def write_rows(job, pictures):  # type: ignore[no-untyped-def]
+        task, scratch = job.task, job.scratch
+        picture = record(pictures, 1)
+        bytes_ = pointer(picture.pixels, np.uint8)
+        words = pointer(picture.pixels, np.uint16)
+        floats = pointer(picture.pixels, np.float32)
+        code, planes, stored = picture.code, task.planes, picture.planes
+        count = task.columns * stored
+        for row in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
+            first = completed_row(job, row, task.products)
+            if stored < planes:
+                for x in range(task.columns):
+                    red, green, blue = first + x * 3, first + x * 3 + 1, first + x * 3 + 2
+                    value = _clip(scratch[red]) * RED + _clip(scratch[green]) * GREEN
+                    scratch[first + x] = value + _clip(scratch[blue]) * BLUE
+            target = (row * picture.columns + task.column) * stored
+            if code == 0:
+                for i in range(count):
+                    level = np.rint(_clip(scratch[first + i]) * np.float32(255))
+                    bytes_[target + i] = np.uint8(level)
+            elif code == 1:
+                for i in range(count):
+                    level = np.rint(_clip(scratch[first + i]) * np.float32(65535))
+                    words[target + i] = np.uint16(level)
+            else:
+                for i in range(count):
+                    floats[target + i] = _clip(scratch[first + i])
+
+    return write_rows
+
+
+write_stored_rows = _writer(_stored_row)
+write_resized_rows = _writer(_resized_row)
+write_value_rows = _writer(_value_row)

@@ -227,58 +227,66 @@ def _unshuffle_floats(job, y, to, pixel):  # type: ignore[no-untyped-def]
 
 
 @native
-def _vector_row(job, source, target, y):  # type: ignore[no-untyped-def]
-    """Computes row y of a step that writes whole parts, by vectors of planes."""
-    task = job.task
-    start, plane = source_pixel(task, source, y, task.column)
-    pixel, added = source.pixel_floats, 0
-    if source.terms:
-        start, pixel = 2 * start, 2 * pixel
-    if task.residual >= 0:
-        other, x = record(job.maps, task.residual), task.column + task.residual_offset
-        added = pixel_row(other, y + task.residual_offset, x) + task.residual_plane
-    to = pixel_row(target, y, task.column) + task.target_plane
-    _planes(job, start + plane, pixel, added, to)
-
-
-@native
-def _value_row(job, source, target, y):  # type: ignore[no-untyped-def]
-    """Computes row y of any step, value by value."""
-    task, maps, scratch, vectors = job.task, job.maps, job.scratch, job.vectors
-    constants, planes = job.constants, task.planes
-    for x in range(task.column, task.column + task.columns):
-        to, made = pixel_start(target, y, x), pixel_plane(target, y, x) + task.target_plane
-        start, first = source_pixel(task, source, y, x)
-        for p in range(planes):
-            if task.space_to_depth == 1:
-                value = get(source, scratch, constants, start, first + p * task.plane_step)
-            else:
-                value = gathered(task, source, scratch, constants, y, x, p)
-            value = combine(task, maps, scratch, constants, vectors, value, y, x, p)
-            put(target, scratch, constants, to, made + p, value)
-        for p in range(planes, planes + task.padding):
-            put(target, scratch, constants, to, made + p, np.float32(0))
-
-
-@native
-def planewise_rows(job):  # type: ignore[no-untyped-def]
-    """Computes the next rows of a planewise step."""
+def vector_rows(job):  # type: ignore[no-untyped-def]
+    """Computes the next rows of a step that writes whole parts, by vectors of planes."""
     task = job.task
     source, target = record(job.maps, task.source), record(job.maps, task.target)
-    method, pixel = task.method, target.pixel_floats
+    for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
+        start, plane = source_pixel(task, source, y, task.column)
+        pixel, added = source.pixel_floats, 0
+        if source.terms:
+            start, pixel = 2 * start, 2 * pixel
+        if task.residual >= 0:
+            other, x = record(job.maps, task.residual), task.column + task.residual_offset
+            added = pixel_row(other, y + task.residual_offset, x) + task.residual_plane
+        to = pixel_row(target, y, task.column) + task.target_plane
+        _planes(job, start + plane, pixel, added, to)
+
+
+@native
+def float_rows(job):  # type: ignore[no-untyped-def]
+    """Computes the next rows of a step between maps of floats, stored by single pixels."""
+    task = job.task
+    target = record(job.maps, task.target)
     for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
         to = pixel_start(target, y, task.column) + task.target_plane
-        if method == records.BY_PLANES:
-            _vector_row(job, source, target, y)
-        elif method == records.BY_FLOATS and task.space_to_depth > 1:
-            _unshuffle_floats(job, y, to, pixel)
-        elif method == records.BY_FLOATS:
-            copy_floats(job, y, to, pixel)
-        elif method == records.BY_RESIZING:
-            bicubic_row(job, y, to, pixel)
-        elif method == records.BY_MAXIMA:
-            maxima_row(job, y, to, pixel)
-        elif method == records.BY_SIZES:
-            bilinear_row(job, y, to, pixel)
+        if task.space_to_depth > 1:
+            _unshuffle_floats(job, y, to, target.pixel_floats)
         else:
-            _value_row(job, source, target, y)
+            copy_floats(job, y, to, target.pixel_floats)
+
+
+@native
+def resized_rows(job):  # type: ignore[no-untyped-def]
+    """Computes the next rows of a step whose source is resized, or whose maxima it takes."""
+    task = job.task
+    target = record(job.maps, task.target)
+    for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
+        to = pixel_start(target, y, task.column) + task.target_plane
+        if task.method == records.BY_RESIZING:
+            bicubic_row(job, y, to, target.pixel_floats)
+        elif task.method == records.BY_MAXIMA:
+            maxima_row(job, y, to, target.pixel_floats)
+        else:
+            bilinear_row(job, y, to, target.pixel_floats)
+
+
+@native
+def value_rows(job):  # type: ignore[no-untyped-def]
+    """Computes the next rows of any step, value by value."""
+    task, maps, scratch, vectors = job.task, job.maps, job.scratch, job.vectors
+    constants, planes = job.constants, task.planes
+    source, target = record(maps, task.source), record(maps, task.target)
+    for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
+        for x in range(task.column, task.column + task.columns):
+            to, made = pixel_start(target, y, x), pixel_plane(target, y, x) + task.target_plane
+            start, first = source_pixel(task, source, y, x)
+            for p in range(planes):
+                if task.space_to_depth == 1:
+                    value = get(source, scratch, constants, start, first + p * task.plane_step)
+                else:
+                    value = gathered(task, source, scratch, constants, y, x, p)
+                value = combine(task, maps, scratch, constants, vectors, value, y, x, p)
+                put(target, scratch, constants, to, made + p, value)
+            for p in range(planes, planes + task.padding):
+                put(target, scratch, constants, to, made + p, np.float32(0))

@@ -1,11 +1,24 @@
-"""Runs strips of pictures through all tasks of a phase, depth first: the main entry point."""
+"""Runs strips of pictures through all tasks of a phase, depth first.
+
+`run_strips` is the main entry point. Each kernel is an entry point of its own, whose address a task
+holds: most networks need a third of them, and the first run compiles those alone, on all cores.
+"""
 
 from __future__ import annotations
 
-import numpy as np
-from numba import from_dtype
+from typing import Any
 
-from waifu2x.backends.cpu.kernels import INTEGER, INTEGERS, entry_point, native
+import numpy as np
+from numba import from_dtype, types
+
+from waifu2x.backends.cpu.kernels import (
+    FLOATS,
+    INTEGER,
+    INTEGERS,
+    EntryPoint,
+    entry_point,
+    native,
+)
 from waifu2x.backends.cpu.kernels.attention import attend_rows
 from waifu2x.backends.cpu.kernels.channel_attention import add_products, mix_rows
 from waifu2x.backends.cpu.kernels.depthwise import convolve_depthwise
@@ -24,14 +37,25 @@ from waifu2x.backends.cpu.kernels.memory import (
     advance,
     atomic_load,
     atomic_store,
+    call_kernel,
     fetch_add,
     futex,
     pointer,
     record,
 )
-from waifu2x.backends.cpu.kernels.pixels import read_rows, write_rows
+from waifu2x.backends.cpu.kernels.pixels import (
+    read_rows,
+    write_resized_rows,
+    write_stored_rows,
+    write_value_rows,
+)
 from waifu2x.backends.cpu.kernels.plane_attention import attend_planes
-from waifu2x.backends.cpu.kernels.planewise import planewise_rows
+from waifu2x.backends.cpu.kernels.planewise import (
+    float_rows,
+    resized_rows,
+    value_rows,
+    vector_rows,
+)
 from waifu2x.backends.cpu.kernels.tiles import configure, convolve_tiles, release
 from waifu2x.backends.cpu.kernels.values import clear_outside
 from waifu2x.backends.cpu.kernels.vector import pause, ticks
@@ -44,65 +68,77 @@ _TASK, _MAP, _PICTURE = (
     from_dtype(records.PICTURE),
 )
 _STRIP = from_dtype(records.STRIP)
+_TASKS, _STRIPS = types.CPointer(_TASK), types.CPointer(_STRIP)
 _WAIT, _WAKE = 128, 129
 """Operations of `futex`, private to the process."""
+
+
+def _kernel(run: Any) -> EntryPoint:
+    """Returns the entry point of a kernel, which runs a task of a strip for its next rows."""
+
+    def kernel(task, strip, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
+        own = record(strip, 0)
+        maps, vectors = pointer(own.maps, _MAP), pointer(own.vectors, np.float32)
+        sums = pointer(own.sums, np.int64)
+        run(
+            KernelJob(record(task, 0), maps, places, scratch, weights, constants, vectors, sums),
+            pointer(own.pictures, _PICTURE),
+        )
+
+    return entry_point(_TASKS, _STRIPS, INTEGERS, FLOATS, FLOATS, FLOATS)(kernel)
+
+
+def _of_maps(run: Any) -> EntryPoint:
+    """Returns the entry point of a kernel that needs no picture."""
+
+    @native
+    def without_pictures(job, pictures):  # type: ignore[no-untyped-def]
+        run(job)
+
+    return _kernel(without_pictures)
+
+
+# By the names that `run.kernels` knows.
+few_inputs = _of_maps(convolve_few_inputs)
+pointwise = _of_maps(convolve_pointwise)
+winograd = _of_maps(convolve)
+integer_winograd = _of_maps(convolve_integers)
+integer_pointwise = _of_maps(convolve_integer_pointwise)
+few_outputs = _of_maps(convolve_few_outputs)
+tiles = _of_maps(convolve_tiles)
+few_tiles = _of_maps(convolve_few_tiles)
+planewise_values = _of_maps(value_rows)
+planewise_vectors = _of_maps(vector_rows)
+planewise_floats = _of_maps(float_rows)
+resizing = _of_maps(resized_rows)
+attention = _of_maps(attend_rows)
+plane_attention = _of_maps(attend_planes)
+mix = _of_maps(mix_rows)
+depthwise = _of_maps(convolve_depthwise)
+layer_norm = _of_maps(norm_rows)
+rearrange = _of_maps(rearrange_rows)
+read = _kernel(read_rows)
+load = _of_maps(load_rows)
+keep = _of_maps(keep_rows)
+pool = _of_maps(add_rows)
+cross = _of_maps(add_products)
+write_stored = _kernel(write_stored_rows)
+write_resized = _kernel(write_resized_rows)
+write_values = _kernel(write_value_rows)
 
 
 @native
 def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[no-untyped-def]
     """Runs the tasks of a strip, each a few rows at a time, in the order of its list of runs."""
     tasks, maps = pointer(strip.tasks, _TASK), pointer(strip.maps, _MAP)
-    pictures, order = pointer(strip.pictures, _PICTURE), pointer(strip.order, np.int64)
-    vectors, sums = pointer(strip.vectors, np.float32), pointer(strip.sums, np.int64)
+    order = pointer(strip.order, np.int64)
     for run in range(strip.count):
         if numbers[records.STOP] != 0:
             return
         task = record(tasks, order[run])
-        job = KernelJob(task, maps, places, scratch, weights, constants, vectors, sums)
         start = ticks()
+        call_kernel(task.kernel, task, strip, places, scratch, weights, constants)
         kind = task.kind
-        if kind == records.FEW_INPUTS:
-            convolve_few_inputs(job)
-        elif kind == records.POINTWISE:
-            convolve_pointwise(job)
-        elif kind == records.WINOGRAD:
-            convolve(job)
-        elif kind == records.INTEGER_WINOGRAD:
-            convolve_integers(job)
-        elif kind == records.INTEGER_POINTWISE:
-            convolve_integer_pointwise(job)
-        elif kind == records.FEW_OUTPUTS:
-            convolve_few_outputs(job)
-        elif kind in (records.TILES, records.PIXEL_TILES):
-            convolve_tiles(job)
-        elif kind == records.FEW_TILES:
-            convolve_few_tiles(job)
-        elif kind == records.PLANEWISE:
-            planewise_rows(job)
-        elif kind == records.ATTENTION:
-            attend_rows(job)
-        elif kind == records.PLANE_ATTENTION:
-            attend_planes(job)
-        elif kind == records.LAYER_NORM:
-            norm_rows(job)
-        elif kind == records.DEPTHWISE:
-            convolve_depthwise(job)
-        elif kind == records.MIX:
-            mix_rows(job)
-        elif kind == records.REARRANGE:
-            rearrange_rows(job)
-        elif kind == records.READ:
-            read_rows(job, record(pictures, 0))
-        elif kind == records.LOAD:
-            load_rows(job)
-        elif kind == records.KEEP:
-            keep_rows(job)
-        elif kind == records.CROSS:
-            add_products(job)
-        elif kind == records.POOL:
-            add_rows(job)
-        else:
-            write_rows(job, record(pictures, 1))
         if kind < records.READ and record(maps, task.target).is_zero_outside:
             side = task.depth_to_space if kind < records.PLANEWISE else 1
             clear_outside(

@@ -144,6 +144,7 @@ TASK = np.dtype(
     [
         *_integers(
             "kind",
+            "kernel",  # the address of its compiled code
             "rows",  # that are computed at a time
             "next_row",  # the first not computed yet, then the row after the last one
             "end_row",

@@ -26,6 +26,7 @@ from waifu2x.backends.cpu.pack.records import (
 )
 from waifu2x.backends.cpu.pack.shapes import LANES
 from waifu2x.backends.cpu.pack.tasks import CpuTask
+from waifu2x.backends.cpu.run import kernels
 from waifu2x.backends.cpu.run.division import LayerCosts, best_division, layer_costs
 from waifu2x.backends.cpu.run.schedule import RunOrder, order
 from waifu2x.backends.cpu.run.scratch import SPARE_PIXELS, Scratch, scratch
@@ -84,6 +85,7 @@ class PhaseStrips:
         self._tasks = np.zeros(len(self.tasks), TASK)
         for record, task in zip(self._tasks, self.tasks, strict=True):
             task.fill(record)
+            record["kernel"] = kernels.address(task)
         schedules = [task.schedule for task in self.tasks]
         used = {window.map for schedule in schedules for window in schedule.windows}
         used |= {schedule.target for schedule in schedules if schedule.target >= 0}
