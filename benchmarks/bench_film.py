@@ -39,11 +39,10 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from waifu2x.flows.film import making
-from waifu2x.flows.film.frames.frame_device import FrameDevice, FrameMemory, stack_size
+from waifu2x.flows.film.frames.frame_device import FrameDevice, FrameMemory, Stages, stack_size
 from waifu2x.flows.film.frames.frame_enlarger import UpscalerEnlarging
 from waifu2x.flows.film.frames.frame_sinks import RawSink
 from waifu2x.flows.film.frames.frame_source import Planes
-from waifu2x.flows.film.frames.stages import Stages
 from waifu2x.flows.film.makers.run_maker import MakerHere
 from waifu2x.flows.film.making import make_film
 from waifu2x.flows.film.reading.client import FilmReader

@@ -37,7 +37,7 @@ from waifu2x.backends import Precision  # noqa: E402
 from waifu2x.cli import cli  # noqa: E402
 from waifu2x.cli.film.progress import FilmProgress  # noqa: E402
 from waifu2x.flows.film import automatic  # noqa: E402
-from waifu2x.flows.film.frames.stages import StageTimes  # noqa: E402
+from waifu2x.flows.film.frames.frame_device import StageTimes  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.formats.film.writing.codecs import ENCODERS  # noqa: E402
 from waifu2x.networks import catalogue, model_set  # noqa: E402

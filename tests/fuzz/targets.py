@@ -154,11 +154,10 @@ def _structure(data: bytes) -> None:
 def _film_marks(data: bytes) -> None:
     """Reads what the program itself reads of a film: its first bytes, and elements of EBML."""
     from waifu2x.formats.film.description import seconds_of
-    from waifu2x.formats.film.raw import y4m_siting
     from waifu2x.formats.film.reading import describe, opening
 
     if opening.format_of(data) == "yuv4mpegpipe":
-        y4m_siting(data)
+        opening.y4m_siting(data)
     opening._has_late_index(data)
     describe._walk(data, 0, len(data), {})
     seconds_of(data.decode("utf-8", "replace"))

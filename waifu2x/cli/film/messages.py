@@ -22,7 +22,7 @@ from waifu2x.formats.film.reading.selection import Ending, Selection
 
 if TYPE_CHECKING:
     from waifu2x.flows.batch.subset import Shard
-    from waifu2x.flows.film.frames.stages import StageTimes
+    from waifu2x.flows.film.frames.frame_device import StageTimes
     from waifu2x.flows.film.making import MadeFilm
     from waifu2x.flows.film.request import FilmJob, PreparedFilm
 
@@ -65,7 +65,7 @@ def _samples(film: Film) -> str:
     elif pixels.planes < 3:
         kind = "grey"
     else:
-        kind = {(2, 2): "4:2:0", (2, 1): "4:2:2"}.get((pixels.columns, pixels.rows), "4:4:4")
+        kind = ":".join(pixels.chroma)
     alpha = " with transparency" if pixels.planes == 4 else ""
     return f"{pixels.bits}-bit {kind}{alpha}"
 

@@ -12,7 +12,7 @@ from typing import Any
 from waifu2x.cli.output import report
 from waifu2x.cli.output.drawing import shown
 from waifu2x.cli.output.progress_line import Figures, rate_text
-from waifu2x.flows.film.frames.stages import StageTimes
+from waifu2x.flows.film.frames.frame_device import StageTimes
 
 _SECOND = 1.0
 _ALL = 1 - 1e-6

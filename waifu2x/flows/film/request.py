@@ -26,7 +26,6 @@ from waifu2x.formats.film.description import (
     PixelFormat,
 )
 from waifu2x.formats.film.library import versions
-from waifu2x.formats.film.raw import raw_encoding
 from waifu2x.formats.film.reading.describe import HD_LINES, STEREO_TAG
 from waifu2x.formats.film.reading.fields import MOST_LINES, Deinterlacing, Fields
 from waifu2x.formats.film.reading.selection import Selection, tick_of
@@ -187,7 +186,7 @@ def _plan_for(container: str, reader: FilmReader, job: FilmJob, shape: Shape) ->
 
 def _encoding(wish: Wish, pictures: Pictures, container: str, size: tuple[int, int]) -> Encoding:
     if container in targets.RAW:
-        return raw_encoding(wish, pictures.pixels, container)
+        return targets.raw_encoding(wish, pictures.pixels, container)
     encoding = fitted(choose(wish, pictures.pixels, container, pictures.hdr), *size)
     if "_" in encoding.codec and not is_available(encoding.codec):
         raise OutputError(

@@ -28,6 +28,11 @@ MATRICES = {
 """Matrices of H.273 that pictures are converted by, and their names."""
 
 
+Chroma = Literal["420", "422", "444"]
+CHROMAS: dict[tuple[int, int], Chroma] = {(1, 1): "444", (2, 1): "422", (2, 2): "420"}
+"""Names of layouts of chroma, by columns and rows of luma for a sample of it."""
+
+
 @dataclass(frozen=True)
 class PixelFormat:
     """The layout of a frame in memory: separate planes without gaps."""
@@ -51,6 +56,11 @@ class PixelFormat:
         return ((height, width), chroma, chroma, (height, width))[: self.planes]
 
     @property
+    def chroma(self) -> Chroma:
+        """Returns the layout of chroma: 444, 422 or 420."""
+        return CHROMAS[self.columns, self.rows]
+
+    @property
     def steps(self) -> tuple[tuple[int, int], ...]:
         """Returns rows and columns of luma for a sample of each plane."""
         chroma = (self.rows, self.columns)
@@ -60,6 +70,13 @@ class PixelFormat:
     def dtype(self) -> str:
         """Returns NumPy's name of the sample type."""
         return "uint8" if self.bits == 8 else "uint16"
+
+
+def yuv_format(bits: int, chroma: str, *, has_alpha: bool = False) -> PixelFormat:
+    """Returns the format of luma and chroma, of 8 or 10 bits; `chroma` is a layout's name."""
+    columns, rows = next(steps for steps, name in CHROMAS.items() if name == chroma)
+    name = f"yuv{'a' * has_alpha}{chroma}p{'' if bits == 8 else '10le'}"
+    return PixelFormat(name, bits, columns, rows, 4 if has_alpha else 3)
 
 
 @dataclass(frozen=True)

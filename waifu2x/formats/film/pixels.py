@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ImageError
-from waifu2x.formats.film.description import ChromaSiting, CroppedEdges, FilmCrop, PixelFormat
+from waifu2x.formats.film.description import (
+    CHROMAS,
+    ChromaSiting,
+    CroppedEdges,
+    FilmCrop,
+    PixelFormat,
+)
 from waifu2x.formats.film.library import library
 
 if TYPE_CHECKING:
@@ -46,7 +52,6 @@ _BITS = {"565": (6, 5, 5), "555": (5, 5, 5), "444": (4, 4, 4)}
 _DOUBLED = {(4, 1): (2, 1), (4, 4): (2, 2), (1, 2): (1, 1)}
 """Columns and rows of luma for a sample of chroma that nothing else here knows, and those after
 chroma was made denser: 4:1:1, 4:1:0 and 4:4:0 lose nothing as 4:2:2, 4:2:0 and 4:4:4."""
-_DIGITS = {(2, 1): "422", (2, 2): "420", (1, 1): "444"}
 _WHOLE = CroppedEdges()
 FULL_RANGE = ("yuvj411p", "yuvj420p", "yuvj422p", "yuvj440p", "yuvj444p")
 """Formats whose name alone says that they are full range."""
@@ -80,13 +85,13 @@ def pixel_format(name: str, film: str) -> PixelFormat:
     plain = (found.is_planar or planar in _GREY) and planes in (1, 3, 4)
     if (columns, rows) in _DOUBLED:
         columns, rows = _DOUBLED[columns, rows]
-        planar = re.sub("4[14][01]", _DIGITS[columns, rows], planar)
+        planar = re.sub("4[14][01]", CHROMAS[columns, rows], planar)
     if (
         not plain
         or found.has_palette
         or found.is_big_endian
         or not 8 <= bits <= 16
-        or (columns, rows) not in _DIGITS
+        or (columns, rows) not in CHROMAS
         or planar.startswith(("gbrpf", "gbrapf"))
         or "msb" in planar
         or name in _UNREAD

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import mmap
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
-from typing import Any, Generic, Protocol, TypeVar
+from contextlib import AbstractContextManager, closing, contextmanager
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Pin, Progress
 from waifu2x.flows.film.frames.frame_source import EnlargedFrame, PlacedFrame, Planes
-from waifu2x.flows.film.frames.stages import Stages
 from waifu2x.flows.flow import flow
 from waifu2x.formats.film.description import Film, PixelFormat
 from waifu2x.formats.film.writing.encode import Shape
@@ -28,6 +28,7 @@ encoder's format. Threads share it."""
 OnFrames = Callable[[int, int], None]
 """Called by several threads with the number of new results, and how many of them the
 network made."""
+Stage = Literal["decoding", "network", "encoding"]
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 _PIXELS = 1 << 19
@@ -59,6 +60,70 @@ class Enlarging(Protocol):
 
     def opened(self, film: Film, shape: Shape) -> AbstractContextManager[FrameDevice]:
         """Opens a device while the context lasts. Raises BackendError, ModelError."""
+
+
+class StageTimes(NamedTuple):
+    """Seconds since a film was begun, and those during which each stage worked."""
+
+    elapsed: float = 0.0
+    decoding: float = 0.0
+    network: float = 0.0
+    encoding: float = 0.0
+
+    def since(self, before: StageTimes) -> StageTimes:
+        """Returns the difference from earlier times."""
+        return StageTimes(*(now - then for now, then in zip(self, before, strict=True)))
+
+    @property
+    def slowest(self) -> Stage:
+        """Returns the stage that waited least."""
+        stages: dict[Stage, float] = {
+            "network": self.network,
+            "encoding": self.encoding,
+            "decoding": self.decoding,
+        }
+        return max(stages, key=lambda stage: stages[stage])
+
+
+class Stages:
+    """The stages of a film that is being made. Threads share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._begun = time.monotonic()
+        self._spent: dict[Stage, float] = {"decoding": 0.0, "network": 0.0, "encoding": 0.0}
+        self._active: dict[Stage, int] = dict.fromkeys(self._spent, 0)
+        self._since: dict[Stage, float] = dict.fromkeys(self._spent, 0.0)
+
+    @contextmanager
+    def at_work(self, stage: Stage) -> Iterator[None]:
+        """Counts the time of the context for a stage; overlapping ones count once."""
+        with self._lock:
+            if not self._active[stage]:
+                self._since[stage] = time.monotonic()
+            self._active[stage] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._active[stage] -= 1
+                if not self._active[stage]:
+                    self._spent[stage] += time.monotonic() - self._since[stage]
+
+    def add(self, stage: Stage, seconds: float) -> None:
+        """Adds seconds that were measured elsewhere."""
+        with self._lock:
+            self._spent[stage] += seconds
+
+    def times(self) -> StageTimes:
+        """Returns the times up to now."""
+        with self._lock:
+            now = time.monotonic()
+            spent = {
+                stage: seconds + (now - self._since[stage] if self._active[stage] else 0.0)
+                for stage, seconds in self._spent.items()
+            }
+            return StageTimes(now - self._begun, **spent)
 
 
 def enlarge_frames(

@@ -20,7 +20,7 @@ from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.imaging import planar_rgb
 from waifu2x.imaging.picture import Picture
-from waifu2x.imaging.planar import Matrix, PlanarPicture, PlaneFormat, Subsampling
+from waifu2x.imaging.planar import Matrix, PlanarPicture, PlaneFormat
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ _MATRICES: dict[int, Matrix] = {
     1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "bt2020",
 }  # fmt: skip
 """By the numbers of ITU-T H.273."""
-_SUBSAMPLINGS: dict[tuple[int, int], Subsampling] = {(1, 1): "444", (2, 1): "422", (2, 2): "420"}
-"""By columns and rows of luma for a sample of chroma."""
 
 
 def plane_format(pixels: PixelFormat, colours: FilmColours) -> PlaneFormat:
@@ -40,7 +38,7 @@ def plane_format(pixels: PixelFormat, colours: FilmColours) -> PlaneFormat:
     is_grey = pixels.planes < 3
     return PlaneFormat(
         pixels.bits,
-        "400" if is_grey else _SUBSAMPLINGS[pixels.columns, pixels.rows],
+        "400" if is_grey else pixels.chroma,
         # `upscale` takes grey for luma of BT.601, whatever matrix the film names.
         "rgb" if pixels.is_rgb else "bt601" if is_grey else _MATRICES[colours.matrix],
         colours.range == "full",

@@ -18,15 +18,15 @@ from pathlib import Path
 import numpy as np
 
 from waifu2x.errors import OutputError
+from waifu2x.flows.film.frames.frame_device import Stages
 from waifu2x.flows.film.frames.frame_enlarger import plane_format
 from waifu2x.flows.film.frames.frame_source import EnlargedFrame, PlacedFrame, Planes
-from waifu2x.flows.film.frames.stages import Stages
 from waifu2x.flows.film.reading.client import DecodedFrame
 from waifu2x.flows.jobs import make_folder
 from waifu2x.formats import table
 from waifu2x.formats.adapt import Adapter, check_sides
+from waifu2x.formats.film.description import ChromaSiting
 from waifu2x.formats.film.frame_files import FramePattern, frame_pattern, times_text
-from waifu2x.formats.film.raw import Y4M_FRAME, y4m_header
 from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.formats.png.write import PngWriter
 from waifu2x.formats.table import OutputOptions, Quality
@@ -43,6 +43,13 @@ _NO_UNIT = 0
 _PIPE_BYTES = 1 << 20
 """The most that Linux lets a pipe hold without privileges. With its usual 64 KiB, writer and reader
 wait for each other twelve times in a frame of 960x540."""
+_Y4M_FRAME = b"FRAME\n"
+"""The word before the planes of each frame."""
+_Y4M_SITINGS: dict[ChromaSiting, str] = {
+    "left": "420mpeg2",
+    "topleft": "420paldv",
+    "center": "420jpeg",
+}
 _GIF_TICK = Fraction(1, 100)
 """Seconds of a GIF's unit of time."""
 _SHORTEST_GIF = 2
@@ -101,7 +108,9 @@ def picture_of(planes: Planes, orientation: int) -> Picture:
 
 
 class RawSink(FrameSink):
-    """Writes results as YUV4MPEG2, irrevocably."""
+    """Writes results as YUV4MPEG2 (y4m), irrevocably: a line that describes the film, then the word
+    FRAME and the planes of each frame, without times. FFmpeg writes it above 8 bits only as an
+    unofficial extension."""
 
     def __init__(
         self, descriptor: int, name: str, shape: Shape, stages: Stages, *, interlaced: bool = False
@@ -126,16 +135,8 @@ class RawSink(FrameSink):
 
     def open(self, header: Header) -> None:
         """Writes the header. Raises OutputError, BrokenPipeError."""
-        shape = self._shape
         _widen(self._descriptor)
-        line = y4m_header(
-            shape.encoding.pixels,
-            *shape.written,
-            shape.rate,
-            shape.written_aspect,
-            shape.colours,
-            interlaced=self._interlaced,
-        )
+        line = _y4m_header(self._shape, interlaced=self._interlaced)
         self._send([line])
 
     def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
@@ -145,7 +146,7 @@ class RawSink(FrameSink):
     def write(self, planes: Planes) -> None:
         """Writes the planes of a frame. Raises OutputError, or BrokenPipeError if the reader is
         gone."""
-        self._send([Y4M_FRAME, *(plane.data.cast("B") for plane in planes)])
+        self._send([_Y4M_FRAME, *(plane.data.cast("B") for plane in planes)])
 
     def _place(self, frame: DecodedFrame) -> None:
         if self._first is None:
@@ -199,6 +200,28 @@ def _widen(descriptor: int) -> None:
 
     with suppress(OSError):
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+
+def _y4m_header(shape: Shape, *, interlaced: bool) -> bytes:
+    """Returns the line that describes a film, as FFmpeg writes it."""
+    pixels, colours, rate = shape.encoding.pixels, shape.colours, shape.rate
+    height, width = shape.written
+    if pixels.planes == 1:
+        space, extra = f"mono{pixels.bits if pixels.bits > 8 else ''}", ""
+    else:
+        space = pixels.chroma
+        if pixels.bits > 8:
+            space += f"p{pixels.bits}"
+        elif space == "420":
+            space = _Y4M_SITINGS[colours.siting]
+        extra = f" XYSCSS={space.upper()}"
+    aspect = shape.written_aspect
+    ratio = "0:0" if aspect is None else f"{aspect.numerator}:{aspect.denominator}"
+    fields = "?" if interlaced else "p"
+    return (
+        f"YUV4MPEG2 W{width} H{height} F{rate.numerator}:{rate.denominator} I{fields} A{ratio} "
+        f"C{space}{extra} XCOLORRANGE={colours.range.upper()}\n"
+    ).encode()
 
 
 class FrameFilesSink(FrameSink):

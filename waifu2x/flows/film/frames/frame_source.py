@@ -7,16 +7,18 @@ import hashlib
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.flows.film.parts.part_runs import Duplicates, PartRun, first_part
-from waifu2x.flows.film.reading.client import DecodedFrame, FilmReader
 from waifu2x.formats.film.reading.selection import Change, Selection
 from waifu2x.imaging.streams import Extent, Header
 from waifu2x.system.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from waifu2x.flows.film.reading.client import DecodedFrame, FilmReader
 
 Planes = Sequence[NDArray[Any]]
 """The samples of a frame: (rows, columns) for each plane, uint8, or uint16 above 8 bits."""

@@ -17,8 +17,7 @@ from typing import Any, Self
 
 from waifu2x.errors import BackendError, ImageError
 from waifu2x.flows.batch.worker import how_ended, start_context
-from waifu2x.flows.film.frames.frame_device import Enlarging, OnFrames
-from waifu2x.flows.film.frames.stages import StageTimes
+from waifu2x.flows.film.frames.frame_device import Enlarging, OnFrames, StageTimes
 from waifu2x.flows.film.makers import device_process
 from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.manifest import PartRecord

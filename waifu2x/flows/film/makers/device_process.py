@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from waifu2x.errors import Waifu2xError
 from waifu2x.flows.batch.worker import leave_signals
-from waifu2x.flows.film.frames.frame_device import Enlarging
-from waifu2x.flows.film.frames.stages import StageTimes
+from waifu2x.flows.film.frames.frame_device import Enlarging, StageTimes
 from waifu2x.flows.film.makers.run_maker import make_run
 from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun
 from waifu2x.flows.film.reading.client import FilmReader

@@ -7,9 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
 
 from waifu2x.errors import OutputError
+from waifu2x.flows.film.frames.frame_device import Stages
 from waifu2x.flows.film.frames.frame_sinks import FrameSink
 from waifu2x.flows.film.frames.frame_source import PartBegin, PartEnd, PlacedFrame, Planes
-from waifu2x.flows.film.frames.stages import Stages
 from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.manifest import PartRecord
 from waifu2x.flows.film.parts.part_runs import FilmWork

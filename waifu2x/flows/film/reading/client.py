@@ -18,7 +18,7 @@ from waifu2x.backends import Pin
 from waifu2x.errors import ImageError, Waifu2xError
 from waifu2x.flows.batch.shared_memory import AttachedPool
 from waifu2x.flows.batch.worker import how_ended, prepare, start_context
-from waifu2x.flows.film.frames.stages import Stages
+from waifu2x.flows.film.frames.frame_device import Stages
 from waifu2x.flows.film.reading import messages
 from waifu2x.flows.film.reading.messages import OFTEN
 from waifu2x.flows.film.reading.process import name_of, read_film

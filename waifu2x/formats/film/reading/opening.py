@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from waifu2x.errors import ImageError
+from waifu2x.formats.film.description import ChromaSiting
 from waifu2x.formats.film.library import complaints, in_short, library
 from waifu2x.formats.film.pipes import PipeInput
 
@@ -77,6 +78,18 @@ _SIGNATURES = (
     (0, b"DKIF", "ivf"),
     (0, bytes.fromhex("060e2b34020501010d01020101"), "mxf"),
 )
+
+
+def y4m_siting(head: bytes) -> ChromaSiting | None:
+    """Returns the siting of chroma that the first bytes of a y4m file name, if any."""
+    for word in head.partition(b"\n")[0].split()[1:]:
+        if word in (b"C420", b"C420jpeg"):
+            return "center"
+        if word == b"C420mpeg2":
+            return "left"
+        if word == b"C420paldv":
+            return "topleft"
+    return None
 
 
 @contextmanager

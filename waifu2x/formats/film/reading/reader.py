@@ -15,7 +15,6 @@ from waifu2x.formats.film import frame_files
 from waifu2x.formats.film.description import ChromaSiting, Film
 from waifu2x.formats.film.frame_files import FrameSequence
 from waifu2x.formats.film.library import library
-from waifu2x.formats.film.raw import y4m_siting
 from waifu2x.formats.film.reading.decoding import Decoding, PacketSource
 from waifu2x.formats.film.reading.describe import describe, main_stream
 from waifu2x.formats.film.reading.fields import (
@@ -24,7 +23,7 @@ from waifu2x.formats.film.reading.fields import (
     film_pictures,
     ticks_in_one,
 )
-from waifu2x.formats.film.reading.opening import beginning
+from waifu2x.formats.film.reading.opening import beginning, y4m_siting
 from waifu2x.formats.film.reading.packets import MAX_GAPS, FramePackets, Gap, Packets
 from waifu2x.formats.film.reading.selection import (
     MAX_CHANGES,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from waifu2x.errors import OutputError
 from waifu2x.formats.film import HARDWARE
-from waifu2x.formats.film.description import PixelFormat
+from waifu2x.formats.film.description import PixelFormat, yuv_format
 from waifu2x.formats.film.library import library
 from waifu2x.imaging.picture import Hdr
 from waifu2x.system.lazy_dataclass import dataclass
@@ -18,12 +18,8 @@ from waifu2x.system.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     from av.codec.hwaccel import HWAccel
 
-_LAYOUT_NAMES = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0"}
-"""By columns and rows of luma to one sample of chroma."""
 X265_QUIET = "log-level=none"
 """The parameter without which x265 writes to standard error."""
-_SAMPLING = {"420": "4:2:0", "422": "4:2:2", "444": "4:4:4"}
-"""By the value of `--chroma`."""
 
 
 @dataclass(frozen=True)
@@ -184,18 +180,19 @@ def choose(wish: Wish, source: PixelFormat, container: str, hdr: Hdr | None) -> 
             raise OutputError(f"{name} has no {depth} bits here: use --depth {encoder.depths[0]}")
         depth = encoder.depths[0]
     options = _options(name, encoder, wish, hdr)
-    chroma = wish.chroma or _chroma(source)
+    chroma = wish.chroma or ("420" if source.planes < 3 else source.chroma)
     chromas = encoder.transparent_chromas if source.planes == 4 else encoder.chromas
     if chroma not in chromas:
         if wish.chroma is not None:
             clear = " with transparency" if source.planes == 4 else ""
-            raise OutputError(f"{name} cannot code {_SAMPLING[chroma]}{clear}: leave --chroma out")
+            raise OutputError(f"{name} cannot code {':'.join(chroma)}{clear}: leave --chroma out")
         chroma = chromas[0]
     if encoder.library == "prores_ks":
         chroma, options["profile"] = _prores(wish, chroma, has_alpha=source.planes == 4)
     if encoder.library == "libvpx-vp9" and source.planes == 4:
         options.setdefault("auto-alt-ref", "0")  # it refuses transparency with them
-    return Encoding(name, _pixels(depth, chroma, source), tuple(sorted(options.items())))
+    pixels = yuv_format(depth, chroma, has_alpha=source.planes == 4)
+    return Encoding(name, pixels, tuple(sorted(options.items())))
 
 
 def _usual(container: str, depth: int, *, has_alpha: bool) -> str:
@@ -237,20 +234,6 @@ def fitted(encoding: Encoding, height: int, width: int) -> Encoding:
         kept = tuple(option for option in encoding.options if option[0] != "slices")
         return replace(encoding, options=kept)
     return encoding
-
-
-def _chroma(source: PixelFormat) -> str:
-    if source.planes < 3 or source.rows == 2:
-        return "420"
-    return "422" if source.columns == 2 else "444"
-
-
-def _pixels(depth: int, chroma: str, source: PixelFormat) -> PixelFormat:
-    columns = 1 if chroma == "444" else 2
-    rows = 2 if chroma == "420" else 1
-    has_alpha = source.planes == 4
-    called = f"yuv{'a' * has_alpha}{chroma}p{'' if depth == 8 else '10le'}"
-    return PixelFormat(called, depth, columns, rows, 4 if has_alpha else 3)
 
 
 def _options(name: str, encoder: FilmEncoder, wish: Wish, hdr: Hdr | None) -> dict[str, str]:
@@ -408,10 +391,9 @@ def losses(wish: Wish, source: PixelFormat, encoding: Encoding) -> Iterator[str]
     made = encoding.pixels
     if made.bits < source.bits and wish.depth is None:
         yield f"made {made.bits} bits, not {source.bits}: {encoding.codec} has no more here"
-    layouts = [(one.columns, one.rows) for one in (source, made)]
-    if source.planes >= 3 and layouts[1] > layouts[0] and wish.chroma is None:
-        had, has = (_LAYOUT_NAMES.get(one, "other") for one in layouts)
+    if source.planes >= 3 and made.chroma < source.chroma and wish.chroma is None:
+        had, has = (":".join(one.chroma) for one in (source, made))
         yield f"made {has}, not {had}: {encoding.codec} has no more here"
     is_played = encoding.codec.startswith(("x26", "h26", "hevc"))
-    if is_played and layouts[1] == (1, 1) and wish.chroma is None:
+    if is_played and made.chroma == "444" and wish.chroma is None:
         yield "4:4:4 is kept, which few players show: use --chroma 420 for them"

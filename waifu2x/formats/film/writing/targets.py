@@ -1,4 +1,5 @@
-"""Containers to write: which streams of a film they take, and how."""
+"""Containers to write: which streams of a film they take, and how; the pixels of those without an
+encoder."""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from waifu2x.errors import OutputError
-from waifu2x.formats.film.description import Film, OtherStream
+from waifu2x.formats.film.description import Film, OtherStream, PixelFormat, yuv_format
 from waifu2x.formats.film.frame_files import frame_pattern
+from waifu2x.formats.film.writing.codecs import Encoding, Wish
 from waifu2x.system.lazy_dataclass import dataclass
 
 CONTAINERS = {"mkv": "matroska", "mp4": "mp4", "mov": "mov", "webm": "webm"}
@@ -142,3 +144,45 @@ def check(plan: StreamPlan, film: Film, name: str, elsewhere: Mapping[str, Strea
 
 def _titles(plan: StreamPlan) -> str:
     return ", ".join(title for _, title in plan.refused)
+
+
+def raw_encoding(wish: Wish, source: PixelFormat, container: str) -> Encoding:
+    """Returns the encoding of unencoded frames; `container` is one of RAW. Raises
+    OutputError for options that need an encoder."""
+    wanted = {
+        "--codec": wish.codec,
+        "--crf": wish.crf,
+        "--preset": wish.preset,
+        "--tune": wish.tune,
+        "--codec-option": wish.options or None,
+    }
+    given = [name for name, value in wanted.items() if value is not None]
+    if given:
+        raise OutputError(f"{container} has no encoder: leave {' and '.join(given)} out")
+    if container == "y4m":
+        pixels = _y4m_pixels(wish, source)
+    else:
+        pixels = _rgb_pixels(wish, source, container)
+    return Encoding(container, pixels, ())
+
+
+def _y4m_pixels(wish: Wish, source: PixelFormat) -> PixelFormat:
+    if source.planes == 4:
+        raise OutputError("y4m cannot hold transparency: use .mkv")
+    bits = wish.depth or (8 if source.bits == 8 else 10)
+    if source.planes == 1 and wish.chroma is None:
+        return PixelFormat("gray" if bits == 8 else "gray10le", bits, 1, 1, 1)
+    return yuv_format(bits, wish.chroma or source.chroma)
+
+
+def _rgb_pixels(wish: Wish, source: PixelFormat, container: str) -> PixelFormat:
+    if wish.chroma is not None:
+        raise OutputError(f"{container.upper()} is RGB: leave --chroma out")
+    if container == "gif" and wish.depth not in (None, 8):
+        raise OutputError(f"GIF holds 8 bits: leave --depth {wish.depth} out")
+    bits = 8 if container == "gif" or (wish.depth or source.bits) == 8 else 16
+    if source.planes == 1:
+        return PixelFormat("gray" if bits == 8 else "gray16le", bits, 1, 1, 1)
+    planes = 4 if source.planes == 4 else 3
+    name = f"gbr{'a' * (planes == 4)}p{'' if bits == 8 else '16le'}"
+    return PixelFormat(name, bits, 1, 1, planes, is_rgb=True)
