@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -786,6 +787,90 @@ def test_a_context_is_made_in_a_thread_and_stays(
     may_end.set()
     thread.join()
     assert (before, driver.contexts) == (0, 1)
+
+
+@pytest.mark.parametrize("backend", ["cuda", "auto"])
+@pytest.mark.parametrize("number", [0, 2])
+def test_only_the_gpu_that_is_used_is_opened(
+    driver: FakeDriver, compiled: list[str], backend: str, number: int
+) -> None:
+    """In the process of another program, whose driver shows all."""
+    driver.gpus = 4
+    with closing(open_backend(backend, number)) as opened:
+        assert opened.name == "cuda"
+    assert driver.used_gpus == {number}
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_process_of_our_own_hides_the_other_gpus(
+    driver: FakeDriver, compiled: list[str], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    driver.gpus = 4
+    monkeypatch.setattr(driver_library, "_entries", lambda folder: [f"nvidia{n}" for n in range(4)])
+    monkeypatch.setattr(driver_library, "_hidden_before", [0])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    driver_library.show_only(number)
+    assert driver.visible == [number]
+    driver_library.retain_context(number).join()
+    assert (driver.contexts, driver.used_gpus) == (1, {number})
+    with closing(cuda.create(number)):
+        assert driver.used_gpus == {number}
+
+
+@pytest.mark.parametrize(
+    ("listed", "present", "number", "shown"),
+    [
+        (None, 4, 1, "1"),
+        ("3,1", 4, 1, "1"),
+        ("GPU-8932f937,GPU-5d1d75f3", 2, 1, "GPU-5d1d75f3"),
+        (None, 1, 0, None),  # there is nothing to hide
+        (None, 0, 0, None),  # another system, or none that we know
+        (None, 2, 2, None),  # opening it says which there are
+        ("", 4, 0, ""),
+        ("2", 4, 0, "2"),
+        ("3,1", 4, 2, "3,1"),
+    ],
+)
+def test_gpus_are_hidden_where_that_is_safe(
+    monkeypatch: pytest.MonkeyPatch,
+    listed: str | None,
+    present: int,
+    number: int,
+    shown: str | None,
+) -> None:
+    names = ["null", "nvidiactl", "nvidia-uvm", *(f"nvidia{n}" for n in range(present))]
+    monkeypatch.setattr(driver_library, "_entries", lambda folder: names)
+    monkeypatch.setattr(driver_library, "_hidden_before", [0])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    if listed is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    driver_library.show_only(number)
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == shown
+    assert driver_library.hidden_before() == (0 if shown == listed else number)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("upscale a.png b.png", [0]),
+        ("upscale -g 1 a.png b.png", []),  # OpenCL may take its place
+        ("upscale -g 1 --backend cuda a.png b.png", [1]),
+        ("upscale -g 1,2 --backend cuda a.png b.png", []),
+        ("upscale -g all --backend cuda a.png b.png", []),
+        ("batch a b", []),
+    ],
+)
+def test_gpus_are_hidden_from_requests_for_one(
+    monkeypatch: pytest.MonkeyPatch, words: str, shown: list[int]
+) -> None:
+    found: list[int] = []
+    monkeypatch.setattr(driver_library, "retain_context", lambda number: None)
+    monkeypatch.setattr(driver_library, "show_only", found.append)
+    argv_peek.begin(words.split())
+    assert found == shown
 
 
 @pytest.mark.parametrize("fault", ["cuInit", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "library"])

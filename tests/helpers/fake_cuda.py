@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType, SimpleNamespace
@@ -71,6 +72,10 @@ class FakeDriver:
         """The same of each copy from it."""
         self.failing_copy = 0
         """The number of the copy from which on memory runs out; 0 for none."""
+        self.gpus = 1
+        """The GPUs of the machine; CUDA_VISIBLE_DEVICES shows some of them."""
+        self.used_gpus: set[int] = set()
+        """Those whose context was made, or whose description was read."""
         self.capability = (6, 1)
         """As in sm_61, which has no matrix units."""
         self.total = 1 << 34
@@ -94,6 +99,16 @@ class FakeDriver:
         """The call of the driver that fails, or "launch"."""
         self.graphs = 0
         self.executables = 0
+
+    @property
+    def visible(self) -> list[int]:
+        """The GPUs that the driver shows, in its order."""
+        shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+        return list(range(self.gpus)) if shown is None else list(map(int, shown.split(",")))
+
+    def use(self, device: int) -> None:
+        """Notes that a GPU is used, by its number among those that are shown."""
+        self.used_gpus.add(self.visible[device])
 
     def check(self) -> None:
         """Fails if the device is broken."""
@@ -256,7 +271,7 @@ class FakeLibrary:
         return 0
 
     def cuDeviceGetCount(self, out: Any) -> int:
-        out._obj.value = 1
+        out._obj.value = len(self.driver.visible)
         return 0
 
     def cuDeviceGet(self, out: Any, number: int) -> int:
@@ -265,20 +280,24 @@ class FakeLibrary:
 
     def cuDeviceGetName(self, name: Any, size: int, device: int) -> int:
         assert size > len("Fake")
+        self.driver.use(device)
         name.value = b"Fake"
         return 0
 
     def cuDeviceTotalMem_v2(self, out: Any, device: int) -> int:
+        self.driver.use(device)
         out._obj.value = self.driver.total
         return 0
 
     def cuDeviceGetAttribute(self, out: Any, number: int, device: int) -> int:
+        self.driver.use(device)
         out._obj.value = self.driver.attribute(number)
         return 0
 
     @_status
     def cuDevicePrimaryCtxRetain(self, out: Any, device: int) -> None:
         self.driver.check()
+        self.driver.use(device)
         self.driver.contexts += 1
         out._obj.value = 7
 
@@ -500,24 +519,29 @@ def pycuda_driver(driver: FakeDriver) -> ModuleType:
             driver.check()
 
     class Device:
-        def __init__(self, number: int = 0) -> None: ...
+        def __init__(self, number: int = 0) -> None:
+            self.number = number
 
         @staticmethod
         def count() -> int:
-            return 1
+            return len(driver.visible)
 
         def name(self) -> str:
+            driver.use(self.number)
             return "Fake"
 
         def total_memory(self) -> int:
+            driver.use(self.number)
             return driver.total
 
         def get_attribute(self, attribute: Attribute) -> int:
+            driver.use(self.number)
             return driver.attribute(attribute)
 
         @_pycuda
         def retain_primary_context(self) -> Context:
             driver.check()
+            driver.use(self.number)
             return Context()
 
     class Stream:

@@ -221,6 +221,8 @@ class Entry:
     """The command that installs them."""
     extra: bool = False
     """Whether they are optional, so that `auto` does not report that they are missing."""
+    mixed: bool = False
+    """Whether its devices may be processors, too, which `auto` leaves to the backend `cpu`."""
 
 
 _BACKENDS = (
@@ -231,6 +233,7 @@ _BACKENDS = (
         ("pyopencl",),
         "pip install 'waifu2x-kernels[opencl]'",
         extra=True,
+        mixed=True,
     ),
     Entry(
         "cpu",
@@ -267,7 +270,7 @@ def open_backend(
     for entry in _BACKENDS[BACKEND_NAMES.index(after) + 1 if after else 0 :]:
         try:
             module = _load(entry)
-            if entry.extra and not module.devices(gpus_only=True):
+            if entry.mixed and not module.devices(gpus_only=True):
                 continue
             best: Backend = module.create(device)
         # Any other BackendError is a wrong setting, which another backend would only hide.

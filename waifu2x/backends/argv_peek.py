@@ -22,11 +22,15 @@ def begin(words: list[str]) -> None:
     # Without a command, `upscale` runs; names of other commands are letters only.
     upscales = words[:1] == ["upscale"] or (words and not words[0].isalpha())
     if upscales and not asks and backend in ("auto", "cuda"):
-        device = _value(words, "-g", "--device") or os.environ.get("WAIFU2X_DEVICE", "")
-        number = device.partition(",")[0]
+        device = _value(words, "-g", "--device") or os.environ.get("WAIFU2X_DEVICE", "") or "0"
+        first, *others = device.split(",")
+        number = int(first) if first.isdecimal() else 0
         from waifu2x.backends.cuda.driver import library
 
-        library.retain_context(int(number) if number.isdecimal() else 0)
+        # With "auto", OpenCL may take the place of CUDA, and would count the devices that it sees.
+        if first.isdecimal() and not others and (backend == "cuda" or number == 0):
+            library.show_only(number)
+        library.retain_context(number)
 
 
 def _value(words: Sequence[str], *names: str) -> str:

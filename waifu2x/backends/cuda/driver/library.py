@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
+import re
 import sys
 import threading
 from contextlib import suppress
 from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
+from pathlib import Path
 
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "cuInit": (c_uint,),
@@ -59,6 +62,11 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
 """The functions called, with their argument types (cuda.h). Each returns a CUresult, 0 if done."""
 _PORTABLE = 1
 """CU_MEMHOSTREGISTER_PORTABLE: for all contexts."""
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_NODE = re.compile(r"nvidia\d+")
+"""The names of GPUs in /dev."""
+_CAPABILITIES = Path("/proc/driver/nvidia/capabilities")
+_hidden_before = [0]
 _lock = threading.Lock()
 _users: dict[tuple[int, int], int] = {}
 """The number of current registrations of each range, (address, bytes)."""
@@ -77,9 +85,37 @@ def library() -> ctypes.CDLL:
     return driver
 
 
+def show_only(number: int) -> None:
+    """Hides all GPUs but the one of that number from the driver of this process.
+
+    The driver opens every GPU that it sees when it is initialised, and maps the memory of all when
+    it makes a context: with four, that takes a second. Only a process that is ours alone, and has
+    not loaded the driver yet, may call this. It does nothing where that is not known to be safe:
+    outside Linux, for numbers that may not be there, and for GPUs that are divided (MIG).
+    """
+    listed = os.environ.get(_VISIBLE)
+    nodes = [each for each in _entries(Path("/dev")) if _NODE.fullmatch(each)]
+    seen = [str(at) for at in range(len(nodes))] if listed is None else listed.split(",")
+    if len(nodes) > 1 and number < len(seen) > 1 and not any(_CAPABILITIES.glob("gpu*/mig/gi*")):
+        os.environ[_VISIBLE] = seen[number]
+        _hidden_before[0] = number
+
+
+def hidden_before() -> int:
+    """Returns the number of GPUs that `show_only` has hidden before the driver's first one."""
+    return _hidden_before[0]
+
+
+def _entries(folder: Path) -> list[str]:
+    """Returns the names of a folder's entries; none if it cannot be read."""
+    with suppress(OSError):
+        return [path.name for path in folder.iterdir()]
+    return []
+
+
 def retain_context(number: int) -> threading.Thread:
-    """Starts and returns a thread that creates the primary context of the device of that number in
-    the driver's order.
+    """Starts and returns a thread that creates the primary context of the device of that number, as
+    users count them.
 
     The driver takes a quarter of a second for the first context of a process, and runs no Python
     meanwhile: about as long as it takes to import NumPy and to decode a picture. The context stays
@@ -93,11 +129,12 @@ def retain_context(number: int) -> threading.Thread:
 
 
 def _retain(number: int) -> None:
+    number -= hidden_before()
     with suppress(OSError):  # there is no driver
         driver = library()
         device, context = ctypes.c_int(), ctypes.c_void_p()
         if driver.cuInit(0) == 0 and driver.cuDeviceGet(ctypes.byref(device), number) == 0:
-            driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+            driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device.value)
 
 
 def register(address: int, size: int) -> bool:

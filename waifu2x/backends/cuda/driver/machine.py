@@ -7,7 +7,7 @@ from typing import Any
 
 from waifu2x.backends import Device, pick_device
 from waifu2x.backends.cuda import driver
-from waifu2x.backends.cuda.driver import Attribute
+from waifu2x.backends.cuda.driver import Attribute, library
 from waifu2x.errors import UnavailableError
 
 
@@ -40,7 +40,7 @@ class Machine:
 
     def pick(self, index: int) -> Any:
         """Returns the device of that number. Raises UnavailableError."""
-        return pick_device("cuda", self.devices(), index)
+        return pick_device("cuda", self.devices(), index - library.hidden_before())
 
     def capability(self, device: Any) -> tuple[int, int]:
         """Returns a chip's compute capability: (9, 0) for sm_90."""
