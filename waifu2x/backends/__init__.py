@@ -56,6 +56,8 @@ class Device:
     detail: str
     """Its size and the instruction set of its code, for display."""
     is_gpu: bool = False
+    architecture: str = ""
+    """Its instruction set or the like: what the bits of its results may depend on."""
 
 
 @dataclass(frozen=True)

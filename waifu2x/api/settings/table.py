@@ -93,6 +93,8 @@ TABLE = (
         shows_default=True),
     Setting("tune", "On a GPU's backend: first try how each layer is best computed on this device, "
         "and keep what is found for all later runs.", "bench", one_run=_OF_ONE),
+    Setting("verify", "Measure nothing: compute fixed pictures, and compare the results with those "
+        "of other machines, or with exact ones.", "bench", one_run=_OF_ONE),
     Setting("json", "As JSON.", "compare bench", own_name="as_json", one_run=_OF_READER),
     Setting("name", "Of {stem} {scale} {ext} {width} {height} {model} {noise}.", "upscale batch",
         kinds.TEMPLATE, None, "TEMPLATE", own_name="template", heading=IN_AND_OUT),

@@ -38,6 +38,7 @@ def devices() -> list[Device]:
             isa.processor_name(),
             f"{cores} core{'s' if cores > 1 else ''}, {isa.VECTOR.name},"
             f" {isa.l2_bytes() // 1024} KiB L2",
+            architecture=isa.VECTOR.name,
         )
     ]
 

@@ -24,6 +24,8 @@ def create(device: int) -> Backend:
     _compiling(machine)
     runtime = CudaRuntime(machine, machine.pick(device))
     units = choose_units(runtime.capability)
+    chip = "sm_{}{}".format(*runtime.capability)
+    runtime.device = replace(runtime.device, architecture=f"{chip} {units}")
     if units == "fma":
         plain = partial(Fp32Executor, runtime)
         return GpuBackend("cuda", runtime, {"auto": [plain], "fp32": [plain]})

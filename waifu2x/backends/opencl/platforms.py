@@ -83,6 +83,8 @@ def describe(device: cl.Device) -> Device:
         f"{device.global_mem_size / 2**30:.1f} GiB, {units} compute unit{'s' if units > 1 else ''},"
         f" {device.platform.name.strip()}, driver {device.driver_version}",
         is_gpu=is_gpu(device),
+        # Each driver compiles in its own way.
+        architecture=f"{device.name.strip()}, driver {device.driver_version}",
     )
 
 

@@ -8,10 +8,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from waifu2x.backends import open_backend
 from waifu2x.cli.command import Command
@@ -23,6 +26,9 @@ from waifu2x.networks import catalogue, model_set
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from waifu2x.backends import Precision
+    from waifu2x.flows.known_results import Judgement
+
 _LEAST_PIXELS = 200 * 200
 """The least pixels of a picture whose time predicts that of larger ones."""
 
@@ -30,25 +36,35 @@ _LEAST_PIXELS = 200 * 200
 @click.command(cls=Command, short_help="Measure this machine, layer by layer.")
 @takes_settings("bench")
 def bench(
-    model: str, noise: str, size: tuple[int, int], tune: bool, as_json: bool, **computing: Any
+    model: str,
+    noise: str,
+    size: tuple[int, int],
+    tune: bool,
+    verify: bool,
+    as_json: bool,
+    **computing: Any,
 ) -> None:
     """Measure this machine: each layer, the whole network, the whole program, at twice the size.
 
     \b
     waifu2x bench                 the default model
     waifu2x bench -m upconv_7     another one, and the default's time beside it
+    waifu2x bench --verify        does this machine compute right?
 
     GFLOP/s are effective: they count a convolution's multiply-adds by its definition, also where
     Winograd's algorithm does with a fifth. The share of the peak counts what is done; the peak is
     what the unit reaches on data in its nearest cache, measured now.
     """
-    import numpy as np  # late: helps need not wait for it
-
     backend, device, precision = (computing[name] for name in ("backend", "device", "precision"))
-    width, height = size
-    pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
     if len(device) > 1:
         raise click.UsageError("Measure one --device at a time.")
+    if verify:
+        _verify(model, backend, device[0], precision, as_json)
+        return
+    import numpy as np  # late: helps need not wait for it
+
+    width, height = size
+    pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
     *_, network = model_set.find(model).models(2, None if noise == "none" else int(noise))
     opened = open_backend(backend, device[0], tell)
     planes = pixels[..., : network.in_planes].copy()
@@ -149,3 +165,102 @@ def _program_seconds(pixels: NDArray[Any], options: list[str], *, runs: int) -> 
                 said = done.stderr.strip().rpartition("\n")[2].removeprefix("Error: ")
                 raise BackendError(said or f"waifu2x upscale ended with {done.returncode}")
         return min(seconds)
+
+
+def _verify(model: str, backend: str, device: int, precision: Precision, as_json: bool) -> None:
+    """Compares the results of fixed pictures with known ones, shows what was found, and ends with
+    status 1 if any is wrong."""
+    from waifu2x.backends.engine.engine import Engine
+    from waifu2x.flows import known_results
+
+    context = click.get_current_context()
+    given = {
+        name
+        for name in context.params
+        if context.get_parameter_source(name) != ParameterSource.DEFAULT
+    }
+    for name in ("noise", "size", "tune"):
+        if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--verify takes no --{name}.")
+    modes = (precision,) if "precision" in given else tuple(known_results.PROMISED)
+    shipped = [each.name for each in model_set.available() if model_set.is_shipped(each.name)]
+    known = known_results.read()
+    found: list[Judgement] = []
+    with ExitStack() as held:
+        engines = [
+            held.enter_context(Engine(backend, device, mode, fallback=False)) for mode in modes
+        ]
+        opened = engines[0].backend
+        kind = known_results.kind_of(opened)
+        if not as_json:
+            show(f"{opened.name}: {opened.device.name}, {opened.device.detail}")
+        for name in [model] if "model" in given else shipped:
+            judged = list(known_results.judged(name, engines, known, every="model" in given))
+            found += judged
+            for mode in () if as_json else modes:
+                show(_judgement_line([each for each in judged if each.mode == mode], kind))
+    if as_json:
+        document = {
+            "backend": opened.name,
+            "device": opened.device.name,
+            "kind": kind,
+            "right": all(each.is_right for each in found),
+            "results": [_judgement_json(each) for each in found],
+        }
+        show(json.dumps(document, indent=2))
+    else:
+        show(_conclusion(found, kind))
+    if not all(each.is_right for each in found):
+        context.exit(1)
+
+
+def _judgement_line(judged: Sequence[Judgement], kind: str) -> str:
+    """Describes what the networks of one set make in one mode."""
+    first = judged[0]
+    model, *_, arithmetic = first.key
+    same = [each for each in judged if each.distance is None]
+    line = f"{model:22}  {first.mode:4}  {arithmetic:5}  "
+    if same:
+        kinds = same[0].same_as
+        count = "" if len(same) == len(judged) else f" ({len(same)} of {len(judged)} networks)"
+        line += f"same bits as {kind if kind in kinds else kinds[0]}{count}"
+    far = [each.distance for each in judged if each.distance is not None]
+    if far:
+        psnr, levels = min(each.psnr for each in far), max(each.levels for each in far)
+        line += f"{', others ' if same else ''}{psnr:.1f} dB, off by {levels:.2f} levels at most"
+    wrong = [each for each in judged if not each.is_right]
+    return line + (f": WRONG: {', '.join(each.key[2] for each in wrong)}" if wrong else "")
+
+
+def _conclusion(found: Sequence[Judgement], kind: str) -> str:
+    """Says in a sentence or two whether the results are right."""
+    wrong = [each for each in found if not each.is_right]
+    if wrong:
+        return (
+            f"Wrong: {len(wrong)} of {len(found)} results break the promise of 60 dB by auto or"
+            " 100 dB by fp32. Use another --backend, and report this with --json."
+        )
+    same = sum(each.distance is None for each in found)
+    text = f"Right: of {len(found)} results {same} have the bits that other machines make"
+    if same < len(found):
+        text += f", {len(found) - same} lie as near to exact ones as promised"
+    if other := sum(each.is_of_known_kind and each.distance is not None for each in found):
+        text += f". {other} have other bits than {kind} made before: report it with --json"
+    return f"{text}."
+
+
+def _judgement_json(judgement: Judgement) -> dict[str, object]:
+    model, files, network, arithmetic = judgement.key
+    distance = judgement.distance
+    return {
+        "model": model,
+        "files": files,
+        "network": network,
+        "mode": judgement.mode,
+        "arithmetic": arithmetic,
+        "digest": judgement.digest,
+        "same_bits_as": list(judgement.same_as),
+        "psnr": None if distance is None else distance.psnr,
+        "levels": None if distance is None else distance.levels,
+        "right": judgement.is_right,
+    }
