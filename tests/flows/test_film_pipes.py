@@ -31,7 +31,7 @@ from waifu2x.flows.film import making  # noqa: E402
 from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
 from waifu2x.flows.film.frames.frame_source import FrameSource  # noqa: E402
 from waifu2x.flows.film.making import MadeFilm  # noqa: E402
-from waifu2x.flows.film.parts.part_runs import PartRun  # noqa: E402
+from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun  # noqa: E402
 from waifu2x.flows.film.reading import client  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.reading.messages import Heartbeat  # noqa: E402
@@ -543,9 +543,10 @@ def test_a_search_that_comes_to_another_place_falls_back(
     monkeypatch.setattr(Reader, "frames", frames)
     with reading_here(monkeypatch), FilmReader(source) as reader:
         run = PartRun(2, None, None, True)
-        steps = FrameSource(reader, Selection(), run, 2000, "off", 4)
+        shape = prepare(reader, FilmJob(source, tmp_path / "out.mkv", FFV1), 64, 96).shape
+        work = FilmWork(source, tmp_path, shape, Selection(), 2000, "off")
         found = []
-        for step in steps:
+        for (step,) in FrameSource(reader, work, run, 4):
             found.append((step.frame.pts, step.is_held, None if step.begin is None else step.begin))
             step.frame.release()
     assert asked == [True, False]

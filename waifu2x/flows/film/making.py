@@ -12,9 +12,9 @@ from pathlib import Path
 
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.batch.subset import Shard
-from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarge_frames
+from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarge_run
 from waifu2x.flows.film.frames.frame_sinks import FrameFilesSink, FrameSink, GifSink, RawSink
-from waifu2x.flows.film.frames.frame_source import FrameSource, PlacedFrame, Planes
+from waifu2x.flows.film.frames.frame_source import PlacedFrame, Planes
 from waifu2x.flows.film.makers.run_maker import RunMaker
 from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.begun_film import begun
@@ -219,16 +219,12 @@ def make_live(
 ) -> MadeFilm:
     """Makes a film for which `is_live` holds. Raises ImageError, OutputError, BackendError, and
     BrokenPipeError where the reader of standard output is gone."""
-    frames = FrameSource(
-        reader,
-        prepared.selection,
-        PartRun(0, None),
-        _WHOLE,
-        job.duplicates,
-        device.in_flight * device.stack,
+    no_folder = Path()
+    work = FilmWork(
+        job.source, no_folder, prepared.shape, prepared.selection, _WHOLE, job.duplicates
     )
     with _sink(reader, job, prepared) as sink:
-        enlarge_frames(frames, sink, prepared.shape, reader.stages, device, on_frames)
+        enlarge_run(reader, work, PartRun(0, None), sink, device, on_frames)
         if not sink.frames:
             raise no_frames(reader, job)
     return MadeFilm(sink.frames, 0, sink.computed, reader.ending, sink.lost, sink.notices)

@@ -7,20 +7,24 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Pin, Progress
-from waifu2x.flows.film.frames.frame_source import EnlargedFrame, PlacedFrame, Planes
+from waifu2x.flows.film.frames.frame_source import EnlargedFrame, FrameSource, PlacedFrame, Planes
+from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun
 from waifu2x.flows.flow import flow
 from waifu2x.formats.film.description import Film, PixelFormat
 from waifu2x.formats.film.writing.encode import Shape
-from waifu2x.imaging.streams import Header, Sink, Source
+from waifu2x.imaging.streams import Sink
 from waifu2x.system.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from waifu2x.flows.film.reading.client import FilmReader
 
 Enlarge = Callable[[Sequence[Planes], Sequence[Planes]], None]
 """Enlarges frames, given as planes in the film's format, into the same number of frames in the
@@ -29,8 +33,6 @@ OnFrames = Callable[[int, int], None]
 """Called by several threads with the number of new results, and how many of them the
 network made."""
 Stage = Literal["decoding", "network", "encoding"]
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 _PIXELS = 1 << 19
 _MOST = 8
 _ALIGNED = 64
@@ -126,81 +128,39 @@ class Stages:
             return StageTimes(now - self._begun, **spent)
 
 
-def enlarge_frames(
-    frames: Source[PlacedFrame],
-    sink: Sink[EnlargedFrame],
-    shape: Shape,
-    stages: Stages,
+def enlarge_run(
+    reader: FilmReader,
+    work: FilmWork,
+    run: PartRun,
+    sink: Sink[Sequence[EnlargedFrame]],
     device: FrameDevice,
     on_frames: OnFrames,
-) -> None:
-    """Enlarges frames in stacks, several of them under way, and gives the results to a sink. Raises
-    ImageError, OutputError, BackendError."""
+) -> bool:
+    """Enlarges the frames of a run in stacks, several of them under way, and gives the results to a
+    sink. Returns whether the end of the film was found. Raises ImageError, OutputError,
+    BackendError."""
 
     def enlarged(stack: Sequence[PlacedFrame], on_progress: Progress) -> Sequence[EnlargedFrame]:
         made = [None if placed.is_held else memory.planes() for placed in stack]
         new = [placed.frame.planes for placed in stack if not placed.is_held]
         if new:
-            with stages.at_work("network"):
+            with reader.stages.at_work("network"):
                 device.enlarge(new, [planes for planes in made if planes is not None])
         on_frames(len(stack), len(new))
         return [EnlargedFrame(placed, planes) for placed, planes in zip(stack, made, strict=True)]
 
+    shape = work.shape
+    frames = FrameSource(reader, work, run, device.in_flight * device.stack, device.stack)
     memory = FrameMemory(shape.encoding.pixels, shape.height, shape.width, device.pin)
     with closing(memory):
-        flow(
-            StackedSource(frames, device.stack),
-            enlarged,
-            StackedSink(sink),
-            in_flight=device.in_flight,
-        )
+        flow(frames, enlarged, sink, in_flight=device.in_flight)
+    return frames.has_ended
 
 
 def stack_size(height: int, width: int) -> int:
     """Returns how many frames of a size form a stack, since each call of a network has a fixed
     cost."""
     return max(1, min(_MOST, _PIXELS // max(1, height * width)))
-
-
-class StackedSource(Generic[_Item]):
-    def __init__(self, source: Source[_Item], size: int) -> None:
-        self._source = source
-        self._size = size
-        self.header = source.header
-
-    def __iter__(self) -> Iterator[Sequence[_Item]]:
-        """Yields tuples of `size` items; the last may have fewer."""
-        stack: list[_Item] = []
-        for item in self._source:
-            stack.append(item)
-            if len(stack) == self._size:
-                yield tuple(stack)
-                stack = []
-        if stack:
-            yield tuple(stack)
-
-    def close(self) -> None:
-        self._source.close()
-
-
-class StackedSink(Generic[_Result]):
-    """Hands the results of stacks to a sink one by one."""
-
-    def __init__(self, sink: Sink[_Result]) -> None:
-        self._sink = sink
-
-    def open(self, header: Header) -> None:
-        self._sink.open(header)
-
-    def add(self, result: Iterable[_Result]) -> None:
-        for one in result:
-            self._sink.add(one)
-
-    def close(self) -> None:
-        self._sink.close()
-
-    def abort(self) -> None:
-        self._sink.abort()
 
 
 class FrameMemory:

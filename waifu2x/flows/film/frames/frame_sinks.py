@@ -76,17 +76,18 @@ class FrameSink:
     def open(self, header: Header) -> None:
         """Begins. Raises OutputError."""
 
-    def add(self, result: EnlargedFrame) -> None:
-        """Writes a result and releases its source frame. Raises OutputError."""
-        try:
-            with self._stages.at_work("encoding"):
-                if result.planes is not None:
-                    self._last = result.planes
-                    self.computed += 1
-                self._write(result.placed, self._last, is_held=result.planes is None)
-            self.frames += 1
-        finally:
-            result.placed.frame.release()
+    def add(self, result: Sequence[EnlargedFrame]) -> None:
+        """Writes the results of a stack and releases their source frames. Raises OutputError."""
+        for placed, planes in result:
+            try:
+                with self._stages.at_work("encoding"):
+                    if planes is not None:
+                        self._last = planes
+                        self.computed += 1
+                    self._write(placed, self._last, is_held=planes is None)
+                self.frames += 1
+            finally:
+                placed.frame.release()
 
     def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
         """Writes a frame; `is_held`: its planes are those of the frame before."""

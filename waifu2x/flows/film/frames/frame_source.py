@@ -4,16 +4,17 @@ drawings are often shown for several frames."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.flows.film.parts.part_runs import Duplicates, PartRun, first_part
-from waifu2x.formats.film.reading.selection import Change, Selection
+from waifu2x.flows.film.parts.part_runs import Duplicates, FilmWork, PartRun, first_part
+from waifu2x.formats.film.reading.selection import Change
 from waifu2x.imaging.streams import Extent, Header
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -69,30 +70,23 @@ class PlacedFrame:
     """None unless it is the last."""
 
 
-@dataclass(frozen=True, eq=False)
-class EnlargedFrame:
+class EnlargedFrame(NamedTuple):
+    """The result for a frame."""
+
     placed: PlacedFrame
     planes: Planes | None
     """None: those of the frame before."""
 
 
 class FrameSource:
-    """The frames of a run of parts, in order: a source of a flow."""
+    """The frames of a run of parts, in order and in stacks: a source of a flow."""
 
     def __init__(
-        self,
-        reader: FilmReader,
-        selection: Selection,
-        run: PartRun,
-        part_ticks: int,
-        duplicates: Duplicates,
-        ahead: int,
+        self, reader: FilmReader, work: FilmWork, run: PartRun, ahead: int, stack: int = 1
     ) -> None:
-        self._reader = reader
-        self._selection = selection
-        self._run = run
-        self._part_ticks = part_ticks
-        self._duplicates = duplicates
+        """`ahead` frames may be unreleased; stacks have `stack` of them, the last maybe fewer."""
+        self._reader, self._work, self._run = reader, work, run
+        self._stack = stack
         # One more to compare with, and two that are looked at together.
         self._ahead = ahead + 3
         self._before = ""
@@ -101,24 +95,23 @@ class FrameSource:
         """The reader's counts at the beginning of the part, and its time."""
         self.has_ended = False
         self._steps = self._made()
-        pictures = reader.film.pictures
-        size = pictures.height, pictures.width
-        if selection.crop is not None:
-            size = selection.crop.size
+        pictures, crop = reader.film.pictures, work.selection.crop
+        size = (pictures.height, pictures.width) if crop is None else crop.size
         nbytes = sum(rows * columns for rows, columns in pictures.pixels.shapes(*size)) * (
             1 if pictures.pixels.bits == 8 else 2
         )
         self.header = Header((Extent(*size, nbytes),), count=None, animated=True)
 
-    def __iter__(self) -> Generator[PlacedFrame]:
-        return self._steps
+    def __iter__(self) -> Iterator[Sequence[PlacedFrame]]:
+        while stack := tuple(islice(self._steps, self._stack)):
+            yield stack
 
     def close(self) -> None:
         """Ends the decoding, but leaves the reader open."""
         self._steps.close()
 
     def _made(self) -> Generator[PlacedFrame]:
-        bits = self._reader.film.pictures.pixels.bits
+        bits, ticks = self._reader.film.pictures.pixels.bits, self._work.part_ticks
         reference: DecodedFrame | None = None
         part: int | None = None
         following: DecodedFrame | None = None
@@ -127,20 +120,20 @@ class FrameSource:
                 following = frame = next(frames, None)
                 while frame is not None and frame.is_wanted:
                     following = next(frames, None)
-                    number = frame.pts // self._part_ticks
+                    number = frame.pts // ticks
                     begin = self._begun(frame) if number != part else None
                     part = number
                     held = (
                         reference is not None
                         and begin is None  # a part does not depend on another
-                        and is_held(reference.planes, frame.planes, self._duplicates, bits)
+                        and is_held(reference.planes, frame.planes, self._work.duplicates, bits)
                     )
                     if not held:
                         if reference is not None:
                             reference.release()
                         reference = frame
                         reference.hold()
-                    is_last = following is None or following.pts // self._part_ticks != number
+                    is_last = following is None or following.pts // ticks != number
                     end = self._end(frame, following) if is_last else None
                     yield PlacedFrame(number, frame, held, begin, end)
                     frame = following
@@ -171,10 +164,10 @@ class FrameSource:
 
     def _frames(self) -> Generator[DecodedFrame]:
         """Yields the frames of the run, then the next one, unwanted."""
-        run, ticks = self._run, self._part_ticks
-        start = first_part(self._reader.film, self._selection, ticks)
+        run, ticks, selection = self._run, self._work.part_ticks, self._work.selection
+        start = first_part(self._reader.film, selection, ticks)
         wanted = replace(
-            self._selection,
+            selection,
             first=run.first * ticks if run.first > start else None,
             until=None if run.until is None else run.until * ticks,
             is_sought=run.is_sought,
@@ -202,7 +195,7 @@ class FrameSource:
         """Returns whether seeking has found the frame before the run, as far as that is known."""
         if first is None:
             return False
-        is_before = first.pts < self._run.first * self._part_ticks
+        is_before = first.pts < self._run.first * self._work.part_ticks
         if is_before:
             self._before = hash_of(first)
         first.release()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarge_frames
-from waifu2x.flows.film.frames.frame_source import FrameSource
+from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarge_run
 from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun, expected_parts
 from waifu2x.flows.film.parts.part_sink import PartSink
 from waifu2x.flows.film.reading.client import FilmReader
@@ -46,16 +45,7 @@ def make_run(
 ) -> bool:
     """Makes a run of parts with a reader of the film; returns whether the end of the film was
     found. Raises ImageError, OutputError, BackendError."""
-    frames = FrameSource(
-        reader,
-        work.selection,
-        run,
-        work.part_ticks,
-        work.duplicates,
-        device.in_flight * device.stack,
-    )
     expected = expected_parts(reader.film, work)
     until = expected if run.until is None else min(run.until, expected)
     sink = PartSink(work, reader.stages, until)
-    enlarge_frames(frames, sink, work.shape, reader.stages, device, on_frames)
-    return frames.has_ended
+    return enlarge_run(reader, work, run, sink, device, on_frames)
