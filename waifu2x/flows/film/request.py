@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 
 from waifu2x import __version__
@@ -157,19 +158,21 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
                 if other != container and (found := _plan_for(other, reader, job, shape))
             }
             targets.check(plan, film, str(job.target), elsewhere)
-    plan = replace(plan, notices=(*plan.notices, *losses(job.wish, pictures.pixels, encoding)))
-    if STEREO_TAG in dict(pictures.tags) and container not in ("mkv", "webm"):
-        told = f"the arrangement of a stereo picture is lost: .{container} has no place for it here"
-        plan = replace(plan, notices=(*plan.notices, told))
-    keeps_hdr = has_own_hdr(encoding.codec) or container in ("mkv", "png")
-    if pictures.hdr is not None and not keeps_hdr:
-        told = f"HDR10 metadata is lost: {encoding.codec} in .{container} has no place for it"
-        plan = replace(plan, notices=(*plan.notices, told))
-    if container == "y4m" and (names := _unsaid(shape)):
-        told = f"y4m does not say its colours ({', '.join(names)}): tell the program that reads it"
-        plan = replace(plan, notices=(*plan.notices, told))
+    lost = losses(job.wish, pictures.pixels, encoding), _lost(pictures, shape, container)
+    plan = replace(plan, notices=(*plan.notices, *chain(*lost)))
     selection = Selection(job.cut.start, job.cut.end, deinterlacing=how, order=order, crop=job.crop)
     return PreparedFilm(shape, plan, selection, fields)
+
+
+def _lost(pictures: Pictures, shape: Shape, container: str) -> Iterator[str]:
+    """Yields a clause for each thing about the pictures that the target has no place for."""
+    codec = shape.encoding.codec
+    if STEREO_TAG in dict(pictures.tags) and container not in ("mkv", "webm"):
+        yield f"the arrangement of a stereo picture is lost: .{container} has no place for it here"
+    if pictures.hdr is not None and not (has_own_hdr(codec) or container in ("mkv", "png")):
+        yield f"HDR10 metadata is lost: {codec} in .{container} has no place for it"
+    if container == "y4m" and (names := _unsaid(shape)):
+        yield f"y4m does not say its colours ({', '.join(names)}): tell the program that reads it"
 
 
 def _plan_for(container: str, reader: FilmReader, job: FilmJob, shape: Shape) -> StreamPlan | None:

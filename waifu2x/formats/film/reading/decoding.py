@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from waifu2x.errors import ImageError
 from waifu2x.formats.film.library import library
-from waifu2x.formats.film.reading.opening import DECODERS, decoder_of, new_decoder
+from waifu2x.formats.film.reading.opening import decoder_like, decoder_of, new_decoder
 
 if TYPE_CHECKING:
     from av.packet import Packet
     from av.video.frame import VideoFrame
     from av.video.stream import VideoStream
+
+    from waifu2x.formats.film.reading.packets import FramePackets, Packets
 
 _UNTIL_FIRST = 2000
 """Packets at the beginning of a film that must give a frame. Later damage may be longer."""
@@ -28,30 +30,6 @@ _DEEPEST = 160
 """More pictures than a decoder holds: 128 threads, and 16 that are shown later than others."""
 _MOST = 32 << 20
 """Bytes that are kept. What takes more is not decoded again."""
-
-
-class PacketSource(Protocol):
-    """Packets in the order of the file: an iterable that continues where it stopped."""
-
-    @property
-    def damaged(self) -> int:
-        """Returns how many damaged places of the container were found so far."""
-
-    @property
-    def recordings(self) -> int:
-        """Returns how many recordings, each with its clock, have begun so far."""
-
-    @property
-    def incomplete(self) -> Sequence[Fraction]:
-        """Returns the seconds of packets so far that a gap in the file follows. They are no damage
-        where another recording begins."""
-        ...
-
-    def late_streams(self) -> int:
-        """Returns how many streams have appeared since the file was opened."""
-
-    def __iter__(self) -> Iterator[Packet[Any]]:
-        """Yields the packets that are not empty."""
 
 
 class CodedPictures:
@@ -90,7 +68,7 @@ class Decoding:
 
     def __init__(
         self,
-        packets: PacketSource,
+        packets: Packets | FramePackets,
         stream: VideoStream,
         name: str,
         on_packet: Callable[[], None] = lambda: None,
@@ -273,7 +251,8 @@ class LatestPackets:
         latest = self._latest
         if latest is None or not packets:
             return
-        context = _decoder_like(stream.codec_context, decoder)
+        context = decoder_like(stream.codec_context, decoder)
+        context.thread_count = 1
         for packet in [*packets, None]:
             try:
                 frames = context.decode(packet)
@@ -295,13 +274,3 @@ class LatestPackets:
 
 def _time_of(frame: VideoFrame) -> int | None:
     return frame.dts if frame.pts is None else frame.pts
-
-
-def _decoder_like(own: Any, decoder: str) -> Any:
-    context: Any = library().CodecContext.create(decoder, "r")
-    context.options = {"codec_whitelist": DECODERS}
-    context.extradata, context.codec_tag = own.extradata, own.codec_tag
-    context.width, context.height = own.width, own.height
-    context.bits_per_coded_sample = own.bits_per_coded_sample
-    context.thread_count = 1
-    return context

@@ -128,9 +128,7 @@ def _look(frames: Iterator[VideoFrame], rate: Fraction) -> Fields:
         return Fields()
     graph: Any = library().filter.Graph()
     entry = source_of(graph, first, Fraction(1, 25))
-    idet, end = graph.add("idet"), graph.add("buffersink")
-    entry.link_to(idet)
-    idet.link_to(end)
+    link(graph, entry, ("idet", ""))
     graph.configure()
     told: dict[str, str] = {}
     count = 0
@@ -221,10 +219,7 @@ def deinterlaced(
     entry = source_of(graph, first, tick)
     mode = "send_field" if how == "field" else "send_frame"
     which = "parity=auto:deint=interlaced" if order is None else f"parity={order}:deint=all"
-    filtered = graph.add("bwdif", f"mode={mode}:{which}")
-    entry.link_to(filtered)
-    end = graph.add("buffersink")
-    filtered.link_to(end)
+    link(graph, entry, ("bwdif", f"mode={mode}:{which}"))
     configure(graph, first, name)
     wanted = tick / ticks_in_one(how)
     frame: VideoFrame | None = first
@@ -251,6 +246,14 @@ def source_of(graph: Any, first: VideoFrame, tick: Fraction, rate: Fraction | No
     told += f":time_base={tick}:pixel_aspect=1/1:colorspace={int(first.colorspace)}"
     told += f":range={int(first.color_range)}"
     return graph.add("buffer", told + ("" if rate is None else f":frame_rate={rate}"))
+
+
+def link(graph: Any, before: Any, *steps: tuple[str, str]) -> None:
+    """Adds filters behind another one, by their names and options, and the end of the graph."""
+    for name, options in (*steps, ("buffersink", "")):
+        step = graph.add(name, options)
+        before.link_to(step)
+        before = step
 
 
 def configure(graph: Any, first: VideoFrame, name: str) -> None:
@@ -345,13 +348,10 @@ class _TelecineGraph:
         # Fields are compared in 8 bits, but taken from the frames with all bits.
         both = graph.add("split")
         matched = graph.add("fieldmatch", f"order={order}:ppsrc=1")
-        fewer = graph.add("decimate", f"cycle={_CYCLE}")
-        end = graph.add("buffersink")
         self._entry.link_to(both)
         both.link_to(matched, 0, 0)
         both.link_to(matched, 1, 1)
-        matched.link_to(fewer)
-        fewer.link_to(end)
+        link(graph, matched, ("decimate", f"cycle={_CYCLE}"))
         configure(graph, first, name)
         self._cycles: deque[int] = deque()
         """Beginnings of cycles whose pictures have not all come."""

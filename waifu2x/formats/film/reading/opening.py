@@ -220,6 +220,16 @@ def decoder_of(stream: VideoStream) -> str:
     return codec
 
 
+def decoder_like(own: Any, decoder: str) -> Any:
+    """Returns a decoder of that name for what another one decodes."""
+    context: Any = library().CodecContext.create(decoder, "r")
+    context.options = {"codec_whitelist": DECODERS}
+    context.extradata, context.codec_tag = own.extradata, own.codec_tag
+    context.width, context.height = own.width, own.height
+    context.bits_per_coded_sample = own.bits_per_coded_sample
+    return context
+
+
 def new_decoder(stream: VideoStream, name: str) -> Any:
     """Returns a decoder with all cores and no history. `name` stands for the film in messages.
     Raises ImageError for one that films may not use."""
@@ -236,9 +246,7 @@ def new_decoder(stream: VideoStream, name: str) -> Any:
             "for instance by `ffmpeg -i FILM -c:v ffv1 OUT.mkv`, if you trust them"
         )
     if decoder != own.name:
-        context = library().CodecContext.create(decoder, "r")
-        context.extradata = own.extradata
-        context.options = {"codec_whitelist": DECODERS}
+        context = decoder_like(own, decoder)
     else:
         context = own
         if context.is_open:

@@ -15,7 +15,7 @@ from waifu2x.formats.film import frame_files
 from waifu2x.formats.film.description import ChromaSiting, Film
 from waifu2x.formats.film.frame_files import FrameSequence
 from waifu2x.formats.film.library import library
-from waifu2x.formats.film.reading.decoding import Decoding, PacketSource
+from waifu2x.formats.film.reading.decoding import Decoding
 from waifu2x.formats.film.reading.describe import describe, main_stream
 from waifu2x.formats.film.reading.fields import (
     Deinterlacing,
@@ -72,7 +72,7 @@ class Reader:
         self._container = container
         self._name = name
         self._stream = main_stream(container, name)
-        packets: PacketSource
+        packets: Packets | FramePackets
         if isinstance(file, FrameSequence):
             packets = FramePackets(file)
         else:

@@ -27,7 +27,7 @@ from waifu2x.formats.film.description import (
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.pixels import frame_pixels
 from waifu2x.formats.film.reading.describe import colours_of
-from waifu2x.formats.film.reading.fields import configure, source_of
+from waifu2x.formats.film.reading.fields import configure, link, source_of
 from waifu2x.formats.film.reading.opening import MAX_SIDE, new_decoder
 from waifu2x.formats.film.reading.packets import Packets
 from waifu2x.formats.film.reading.selection import MAX_CHANGES
@@ -185,17 +185,13 @@ class Fitting:
         entry = source_of(graph, frame, film.time_base)
         scale = f"w={width}:h={height}:interl=-1:flags=bicubic+accurate_rnd+full_chroma_int"
         own = colours_of(self._stream, frame, pixels, film.colours.siting, self._name)
-        steps = [
+        link(
+            graph,
+            entry,
             ("scale", scale + _conversion(own, film.colours, pixels, film.pixels)),
             ("pad", f"w={whole[0]}:h={whole[1]}:x=trunc((ow-iw)/4)*2:y=trunc((oh-ih)/4)*2"),
             ("format", f"pix_fmts={film.pixels.name}"),
-            ("buffersink", ""),
-        ]
-        before = entry
-        for filter_name, options in steps:
-            step = graph.add(filter_name, options)
-            before.link_to(step)
-            before = step
+        )
         configure(graph, frame, self._name)
         self._graph, self._entry = graph, entry
 
